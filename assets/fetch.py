@@ -93,9 +93,7 @@ def archive(package: Package, address: str) -> bytes:
     except (OSError, ValueError) as error:
         raise NotFetchedError(f"{package.name} {package.version}: {error}") from None
     if hashlib.sha512(content).digest() != base64.b64decode(package.sha512):
-        raise NotFetchedError(
-            f"{package.name} {package.version} is not the file whose sha512 assets/fetch.py names"
-        )
+        raise NotFetchedError(f"{package.name} {package.version} is not the file whose sha512 assets/fetch.py names")
     return content
 
 

@@ -26,11 +26,7 @@ def web() -> str:
         with urllib.request.urlopen(request, timeout=5):  # noqa: S310
             return ""
     except urllib.error.HTTPError as error:
-        return (
-            ""
-            if error.code == 503 and "status" in json.loads(error.read() or b"{}")
-            else f"answers {error.code}"
-        )
+        return "" if error.code == 503 and "status" in json.loads(error.read() or b"{}") else f"answers {error.code}"
     except OSError as error:
         return f"does not answer: {error}"
 

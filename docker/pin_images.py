@@ -14,9 +14,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 FILES = (FOLDER / "Dockerfile", FOLDER / "compose.yaml")
 #: A third-party image with its tag and, if pinned, its digest. Our own images have no tag.
-IMAGE = re.compile(
-    r"((?:^FROM|^ +image:) +)([a-z0-9./-]+:[A-Za-z0-9._-]+)(@sha256:[0-9a-f]{64})?", re.MULTILINE
-)
+IMAGE = re.compile(r"((?:^FROM|^ +image:) +)([a-z0-9./-]+:[A-Za-z0-9._-]+)(@sha256:[0-9a-f]{64})?", re.MULTILINE)
 
 
 def fetch_digest(image: str) -> str:

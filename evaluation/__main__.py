@@ -21,9 +21,7 @@ _NEURAL = frozenset(
 
 def main(words: list[str] | None = None) -> int:
     """Run the command in `words` (by default, the process's arguments) and return its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m evaluation", description="Retrieve, check, and score offline."
-    )
+    parser = argparse.ArgumentParser(prog="python -m evaluation", description="Retrieve, check, and score offline.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     score.add_parser(commands)
     retrieve.add_parser(commands)

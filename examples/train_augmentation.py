@@ -142,9 +142,7 @@ def train(
         model.encoder.train()
         for batch in np.array_split(generator.permutation(len(examples)), steps):
             with torch.enable_grad():
-                loss = learned.loss(
-                    [examples[number] for number in batch], matrix, generator, settings.sparsity
-                )
+                loss = learned.loss([examples[number] for number in batch], matrix, generator, settings.sparsity)
                 optimizer.zero_grad()
                 loss.backward()
             torch.nn.utils.clip_grad_norm_(learned.encoder_parameters(), 1.0)
@@ -177,9 +175,7 @@ def _examples(
         if grades:
             (tokens,) = np.nonzero(place_of[numbers] >= 0)
             relevant, weights = np.array([*grades]), np.array([*grades.values()], np.float32)
-            found.append(
-                _Example(numbers, tokens, place_of[numbers][tokens], relevant, weights / weights.sum())
-            )
+            found.append(_Example(numbers, tokens, place_of[numbers][tokens], relevant, weights / weights.sum()))
     return found
 
 
@@ -203,16 +199,12 @@ class _Learned:
     unconstrained W would be a hundred times larger and would memorize the queries.
     """
 
-    def __init__(
-        self, model: AugmentationModel, examples: Sequence[_Example], pieces: NDArray[np.int64]
-    ) -> None:
+    def __init__(self, model: AugmentationModel, examples: Sequence[_Example], pieces: NDArray[np.int64]) -> None:
         self._model, self._pieces = model, torch.from_numpy(pieces)
         embeddings = model.encoder.requires_grad_().get_input_embeddings().weight.requires_grad_(False)
         self._embeddings = embeddings[self._pieces].clone()
         if self._embeddings.shape[1] != model.projection.shape[1]:
-            raise ModelFailure(
-                "not_loadable", "the encoder's embeddings have not the dimension of its vectors"
-            )
+            raise ModelFailure("not_loadable", "the encoder's embeddings have not the dimension of its vectors")
         some = [self._vectors(examples[start : start + _BATCH]) for start in range(0, len(examples), _BATCH)]
         first = torch.cat([vectors[:, 0] for vectors, _ in some]).mean(0)
         token = torch.cat([vectors[mask] for vectors, mask in some]).mean(0)
@@ -252,9 +244,7 @@ class _Learned:
             row[np.searchsorted(documents, example.relevant)] = torch.from_numpy(example.grades)
         return (sparsity * added.sum() - (target * likelihoods).sum()) / len(examples)
 
-    def _query_vectors(
-        self, examples: Sequence[_Example], vectors: torch.Tensor, added: torch.Tensor
-    ) -> torch.Tensor:
+    def _query_vectors(self, examples: Sequence[_Example], vectors: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
         """Return w ⊙ (bow + a), of shape (queries, terms). A repeated piece has the greatest of its weights."""
         rows = np.repeat(np.arange(len(examples)), [len(example.tokens) for example in examples])
         tokens, places = (
@@ -262,9 +252,7 @@ class _Learned:
         )
         weights = torch.relu(vectors[rows, tokens] @ self.weighting)
         own, group = np.unique(np.stack([rows, places]), axis=1, return_inverse=True)
-        greatest = torch.zeros(own.shape[1]).scatter_reduce(
-            0, torch.from_numpy(group.ravel()), weights, "amax"
-        )
+        greatest = torch.zeros(own.shape[1]).scatter_reduce(0, torch.from_numpy(group.ravel()), weights, "amax")
         where = (torch.from_numpy(own[0]), torch.from_numpy(own[1]))
         return added.index_put(where, greatest * (1 + added[where]))
 
@@ -298,9 +286,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "qrels/test.tsv, where it is there, is scored once, at the end.",
     )
     parser.add_argument("--collection", required=True, type=Path, help="folder in BEIR layout")
-    parser.add_argument(
-        "--encoder", required=True, type=Path, help="folder of an encoder, as its library saves it"
-    )
+    parser.add_argument("--encoder", required=True, type=Path, help="folder of an encoder, as its library saves it")
     parser.add_argument("--out", required=True, type=Path, help="folder to write the checkpoint into")
     for name, kind, default, what in (
         ("epochs", int, 3, "passes over the queries"),
@@ -337,9 +323,7 @@ def _train(arguments: argparse.Namespace, scratch: Path) -> None:
     engine = _engine(staged, scratch, threads)
     (scratch / "index").mkdir()
     engine.build(read_corpus(folder / "corpus.jsonl"), scratch / "index")
-    asked = {
-        name: [queries[one] for one in qrels.query_ids if one in queries] for name, qrels in splits.items()
-    }
+    asked = {name: [queries[one] for one in qrels.query_ids if one in queries] for name, qrels in splits.items()}
     settings = Settings(
         arguments.epochs,
         arguments.learning_rate,

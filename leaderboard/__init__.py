@@ -8,6 +8,4 @@ from leaderboard.celery import app as celery_app
 __all__ = ["VERSION", "celery_app"]
 
 #: The version in `pyproject.toml`; workers report it.
-VERSION: str = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"][
-    "version"
-]
+VERSION: str = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]["version"]

@@ -49,9 +49,7 @@ pages = [
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
     path("search/", home.search_page, name="search"),
     path("datasets/<slug:slug>/share.png", public.board_share, {"kind": "dataset"}, name="dataset_share"),
-    path(
-        "benchmarks/<slug:slug>/share.png", public.board_share, {"kind": "benchmark"}, name="benchmark_share"
-    ),
+    path("benchmarks/<slug:slug>/share.png", public.board_share, {"kind": "benchmark"}, name="benchmark_share"),
     path("compare/", compare_systems, name="compare"),
     path("systems/<slug:slug>/", follow_merged(public.system), name="system"),
     path("systems/<slug:slug>/badge.svg", follow_merged(public.badge_svg), name="system_badge"),
@@ -87,10 +85,7 @@ pages = [
     path("benchmarks/<slug:slug>/atom.xml", news.atom, {"kind": "benchmark"}, name="benchmark_atom"),
     path("docs/", site.docs, name="docs"),
     path("docs/<slug:name>/", site.doc, name="doc"),
-    *(
-        path(f"{name}/", site.site_page, {"name": name}, name=name)
-        for name in ("terms", "privacy", "contact")
-    ),
+    *(path(f"{name}/", site.site_page, {"name": name}, name=name) for name in ("terms", "privacy", "contact")),
     path("measures/", reference.measures, name="measures"),
     path("efficiency/", reference.efficiency, name="efficiency"),
     path("formats/", reference.formats, name="formats"),

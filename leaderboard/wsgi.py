@@ -65,9 +65,7 @@ class FaultTolerantApplication:
         try:
             read = read_boards(_SECONDS)
             end = monotonic() + _SECONDS
-            for kind, slug in dict.fromkeys(
-                (*dict(reversed(read)).items(), *read)
-            ):  # One of each kind first.
+            for kind, slug in dict.fromkeys((*dict(reversed(read)).items(), *read)):  # One of each kind first.
                 if monotonic() < end:
                     self._visit(reverse(kind, args=[slug]))
         except Exception:

@@ -81,9 +81,7 @@ def offered(lock: str, index: str) -> dict[str, dict[str, Any]]:
     return {f"{package['name']}=={package['version']}": package for package in packages}
 
 
-def problems(
-    wanted: dict[str, set[str]], files: dict[str, dict[str, Any]], fitting: set[Tag]
-) -> Iterator[str]:
+def problems(wanted: dict[str, set[str]], files: dict[str, dict[str, Any]], fitting: set[Tag]) -> Iterator[str]:
     """The packages of which no wheel fits and has a locked hash, each with what there is."""
     for package, hashes in wanted.items():
         wheels = {
@@ -103,9 +101,7 @@ def check(lock: str, index: str) -> int:
     for platform, python in itertools.product(PLATFORMS, PYTHONS):
         wanted = asked_for(text, platform, python)
         built = FROM_SOURCE[""] | FROM_SOURCE.get(platform, set())
-        from_wheels = {
-            name: hashes for name, hashes in wanted.items() if name.partition("==")[0] not in built
-        }
+        from_wheels = {name: hashes for name, hashes in wanted.items() if name.partition("==")[0] not in built}
         found = list(problems(from_wheels, files, tags_of(platform, python)))
         failed += bool(found)
         print(

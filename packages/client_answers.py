@@ -35,9 +35,7 @@ def answers(schema: Mapping[str, Any]) -> str:
         KeyError: A path or a type is not known.
     """
     schemas = schema["components"]["schemas"]
-    pending = [
-        name for path in TYPED_ENDPOINTS for name in _response_types(schema["paths"][f"/api/v1/{path}"])
-    ]
+    pending = [name for path in TYPED_ENDPOINTS for name in _response_types(schema["paths"][f"/api/v1/{path}"])]
     used: set[str] = set()
     while pending:
         name = pending.pop()
@@ -54,12 +52,8 @@ def answers(schema: Mapping[str, Any]) -> str:
 def _view(schema: Mapping[str, Any]) -> str:
     """Return the source of VIEW, the query parameters of a board."""
     parameters = schema["paths"]["/api/v1/datasets/{slug}/board/"]["get"]["parameters"]
-    names = sorted(
-        each["name"] for each in parameters if each["in"] == "query" and each["name"] != "min-mean"
-    )
-    comment = (
-        "Query parameters of a board's view. Prefixes min- and max- apply to the keys of numeric columns."
-    )
+    names = sorted(each["name"] for each in parameters if each["in"] == "query" and each["name"] != "min-mean")
+    comment = "Query parameters of a board's view. Prefixes min- and max- apply to the keys of numeric columns."
     return f"\n#: {comment}\nVIEW = {tuple(names)!r}\n"
 
 

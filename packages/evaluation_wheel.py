@@ -126,9 +126,7 @@ def write_tree(folder: Path, kernel: bool) -> None:
     pinned = requirements()
     base, neural = ([pinned[canonicalize_name(name)] for name in names] for names in (BASE, NEURAL))
     (folder / "pyproject.toml").write_text(
-        PROJECT.format(
-            version=project["version"], python=project["requires-python"], base=base, neural=neural
-        )
+        PROJECT.format(version=project["version"], python=project["requires-python"], base=base, neural=neural)
     )
     (folder / "setup.py").write_text(SETUP)
     (folder / "README.md").write_text(README)

@@ -25,9 +25,7 @@ from submissions.views.submit_page import submit
 
 #: allauth's pages without its list of sessions, which we replace by one that can end single sessions, and without
 #: legacy URLs.
-_accounts = [
-    each for each in allauth.urlpatterns if not str(each.pattern).startswith(("sessions/", "social/"))
-]
+_accounts = [each for each in allauth.urlpatterns if not str(each.pattern).startswith(("sessions/", "social/"))]
 
 
 #: URL names whose GET creates a session, with the name of their limit in ACCOUNT_RATE_LIMITS.

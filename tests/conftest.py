@@ -104,16 +104,14 @@ def empty_broker(request: pytest.FixtureRequest) -> None:
     """
     ForgivingRedisCache._silent_until = 0.0
     ForgivingRedisCache._local_counts.clear()
-    if {"db", "transactional_db", "live_server"} & set(
-        request.fixturenames
-    ) or request.node.get_closest_marker("django_db"):
+    if {"db", "transactional_db", "live_server"} & set(request.fixturenames) or request.node.get_closest_marker(
+        "django_db"
+    ):
         request.getfixturevalue("broker").flushdb()
 
 
 @pytest.fixture(autouse=True)
-def leases_in_a_transaction_are_left_alone(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def leases_in_a_transaction_are_left_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever keeps leases has a connection of its own, which sees no row that a test's open transaction made."""
     marker = request.node.get_closest_marker("django_db")
     if marker is None or marker.kwargs.get("transaction") or "transactional_db" in request.fixturenames:
@@ -193,8 +191,6 @@ def page(context: BrowserContext) -> Iterator[Page]:
     fresh = context.new_page()
     faults: list[str] = []
     fresh.on("pageerror", lambda error: faults.append(str(error)))
-    fresh.on(
-        "console", lambda line: faults.append(line.text) if "Content Security Policy" in line.text else None
-    )
+    fresh.on("console", lambda line: faults.append(line.text) if "Content Security Policy" in line.text else None)
     yield fresh
     assert not faults, faults

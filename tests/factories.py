@@ -16,9 +16,7 @@ _numbers = count(1)
 
 def make_user(name: str = "Alice", **fields: Any) -> User:
     """A person with a team of one."""
-    user = User.objects.create_user(
-        f"{name.lower()}{next(_numbers)}@example.org", "a long passphrase", name=name
-    )
+    user = User.objects.create_user(f"{name.lower()}{next(_numbers)}@example.org", "a long passphrase", name=name)
     for field, value in fields.items():
         setattr(user, field, value)
     user.save()

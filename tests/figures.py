@@ -100,9 +100,7 @@ def replaced(page: str, program: str, text: str) -> str:
 
 def add_option(parser: argparse.ArgumentParser) -> None:
     """`--write PAGE`."""
-    parser.add_argument(
-        "--write", type=Path, metavar="PAGE", help="a page that gets the tables in their place"
-    )
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="a page that gets the tables in their place")
 
 
 def _options(words: Sequence[str]) -> list[str]:

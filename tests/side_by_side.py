@@ -85,11 +85,7 @@ def _files_for_postgresql() -> list[str]:
     """The files with tests that run there: to read all others, only to leave them out, takes half a minute."""
     marks = ("mark.database", "mark.sampled_on_postgresql")
     files = sorted((ROOT / "tests").rglob("test_*.py"))
-    return [
-        str(path.relative_to(ROOT))
-        for path in files
-        if any(mark in path.read_text("utf-8") for mark in marks)
-    ]
+    return [str(path.relative_to(ROOT)) for path in files if any(mark in path.read_text("utf-8") for mark in marks)]
 
 
 def _folders() -> dict[str, list[str]]:

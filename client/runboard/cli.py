@@ -70,9 +70,7 @@ def _build_parser() -> argparse.ArgumentParser:
         subparser.set_defaults(run=run)
         return subparser
 
-    login = command(
-        "login", _login, "store a site's address and your token, read from a prompt or standard input"
-    )
+    login = command("login", _login, "store a site's address and your token, read from a prompt or standard input")
     login.add_argument("site", help="https://runboard.example.org")
     _add_datasets(command)
     _add_submissions(command)
@@ -104,9 +102,7 @@ def _add_submissions(command: AddCommand) -> None:
         nargs="*",
         help="a run for each dataset, or several runs for one dataset (its seeds)",
     )
-    submit.add_argument(
-        "--checkpoint", type=Path, help="a model's archive, as written by `runboard-eval pack`"
-    )
+    submit.add_argument("--checkpoint", type=Path, help="a model's archive, as written by `runboard-eval pack`")
     submit.add_argument("--system", required=True, help="slug or name of one of your systems, or a new name")
     submit.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", dest="fields",
                         help="any field of the API, such as architecture=dense or training_datasets=none")  # fmt: skip
@@ -175,12 +171,8 @@ def _add_retrieve(command: AddCommand) -> None:
         type=Path,
         help="folder that stores vectors for reuse (default: OUT.vectors)",
     )
-    parser.add_argument(
-        "--depth", type=_parse_count, default=1000, help="documents per query (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--batch", type=_parse_count, default=64, help="texts per request (default: %(default)s)"
-    )
+    parser.add_argument("--depth", type=_parse_count, default=1000, help="documents per query (default: %(default)s)")
+    parser.add_argument("--batch", type=_parse_count, default=64, help="texts per request (default: %(default)s)")
     parser.add_argument("--query-prefix", default="", help="text to put before each query")
     parser.add_argument("--document-prefix", default="", help="text to put before each document")
     parser.add_argument(
@@ -269,9 +261,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _submit(arguments: argparse.Namespace) -> int:
     if bool(arguments.runs) == bool(arguments.checkpoint or "hub_model=" in "".join(arguments.fields)):
-        raise ValueError(
-            "Give the runs to submit, or a model: --checkpoint ARCHIVE, or --set hub_model=NAME."
-        )
+        raise ValueError("Give the runs to submit, or a model: --checkpoint ARCHIVE, or --set hub_model=NAME.")
     site = _client(arguments)
     fields = {"system": arguments.system, "public": not arguments.private, **_parse_pairs(arguments.fields)}
     submission = site.submit(arguments.dataset.split(","), arguments.runs, arguments.checkpoint, **fields)
@@ -298,9 +288,7 @@ def _cancel(arguments: argparse.Namespace) -> int:
     submission = site.status(arguments.submission)
     status = _print_result(site.cancel(arguments.submission), arguments.json)
     if has_ended(submission):
-        message = (
-            f"{submission['id']} had already ended ({submission['state']}), so there was nothing to cancel."
-        )
+        message = f"{submission['id']} had already ended ({submission['state']}), so there was nothing to cancel."
         say(message, file=sys.stderr)
     return status
 
@@ -426,9 +414,7 @@ def _parse_pairs(words: Sequence[str]) -> dict[str, Any]:
         if not equals:
             raise ValueError(f"{word} is not a pair: write FIELD=VALUE.")
         values[name] = (
-            [*([values[name]] if isinstance(values[name], str) else values[name]), value]
-            if name in values
-            else value
+            [*([values[name]] if isinstance(values[name], str) else values[name]), value] if name in values else value
         )
     return values
 

@@ -52,9 +52,7 @@ class Client(Connection):
     `progress` is called with the name of the transferred file, the bytes so far, and the bytes in all.
     """
 
-    def __init__(
-        self, url: str | None = None, token: str | None = None, progress: Progress = _ignore
-    ) -> None:
+    def __init__(self, url: str | None = None, token: str | None = None, progress: Progress = _ignore) -> None:
         super().__init__(url, token)
         self._progress = progress
 
@@ -82,17 +80,13 @@ class Client(Connection):
             require_plain_name(recipe["dataset"], self.url)
         return recipes
 
-    def download(
-        self, slug: str, folder: Path, kinds: Sequence[str] = (), replace: bool = False
-    ) -> list[Path]:
+    def download(self, slug: str, folder: Path, kinds: Sequence[str] = (), replace: bool = False) -> list[Path]:
         """Download files of these kinds, or all files, into a folder; return their paths.
 
         Files with the right content are not downloaded again. Raises FileExistsError, before any download, if files of
         these names have different content, unless `replace` is set.
         """
-        targets = [
-            (file, folder / file["name"]) for file in self.files(slug) if not kinds or file["kind"] in kinds
-        ]
+        targets = [(file, folder / file["name"]) for file in self.files(slug) if not kinds or file["kind"] in kinds]
         folder.mkdir(parents=True, exist_ok=True)
         downloads = [(file, path) for file, path in targets if not _has_content(path, file["sha256"])]
         existing = [str(path) for _, path in downloads if os.path.lexists(path)]
@@ -123,9 +117,7 @@ class Client(Connection):
         def ask(kind: str) -> pd.DataFrame:
             return as_frame(self.ask_for(answers.Board, "GET", f"{kind}/{slug}/board/", params=parameters))
 
-        return self._ask_dataset_or_benchmark(
-            ask, f"There is no dataset or benchmark “{slug}” on {self.url}."
-        )
+        return self._ask_dataset_or_benchmark(ask, f"There is no dataset or benchmark “{slug}” on {self.url}.")
 
     def export(self, slug: str, form: str = "csv", **view: Any) -> bytes:
         """Return a board as the site exports it: csv, json, md (Markdown), tex (LaTeX), or bib (BibTeX)."""
@@ -211,9 +203,7 @@ class Client(Connection):
             time.sleep(pause)
             last_snapshot, pause = snapshot, min(1.5 * pause, 15.0)
 
-    def _send(
-        self, form: type[T], path: str, fields: Mapping[str, Any], kind: str, files: Sequence[Path]
-    ) -> T:
+    def _send(self, form: type[T], path: str, fields: Mapping[str, Any], kind: str, files: Sequence[Path]) -> T:
         """Send fields and files; large files are uploaded in pieces first."""
         values = [(name, each) for name, value in fields.items() for each in _to_form_values(value)]
         field = "checkpoint" if kind == "model" else "file"
@@ -235,9 +225,7 @@ class Client(Connection):
             with self.request("GET", url) as answer, partial.open("wb") as output:
                 for block in answer.iter_content(_BLOCK):
                     if output.tell() + len(block) > file["size"]:
-                        message = (
-                            f"{file['name']} is longer than the {file['size']:,} bytes that the site stated."
-                        )
+                        message = f"{file['name']} is longer than the {file['size']:,} bytes that the site stated."
                         raise SiteUnavailable(message)
                     output.write(block)
                     self._progress(file["name"], output.tell(), file["size"])
@@ -254,12 +242,8 @@ class Client(Connection):
 
 def _build_parameters(view: Mapping[str, Any]) -> dict[str, Any]:
     """Return query parameters, with dashes for the underscores of Python names. Raises ValueError for unknown ones."""
-    parameters = {
-        name.replace("_", "-") if name.isidentifier() else name: value for name, value in view.items()
-    }
-    unknown_names = [
-        name for name in parameters if name not in answers.VIEW and name[:4] not in ("min-", "max-")
-    ]
+    parameters = {name.replace("_", "-") if name.isidentifier() else name: value for name, value in view.items()}
+    unknown_names = [name for name in parameters if name not in answers.VIEW and name[:4] not in ("min-", "max-")]
     if unknown_names:
         names = f"{', '.join(answers.VIEW)}, and min- or max- before the key of a column"
         raise ValueError(f"A board's view has no {' and no '.join(unknown_names)}. It has {names}.")

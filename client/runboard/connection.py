@@ -65,9 +65,7 @@ class Connection:
                 raise SiteUnavailable(f"{self.url} cannot be reached: {get_cause(error)}") from error
             if answer.ok:
                 return answer
-            is_busy = answer.status_code == 429 or (
-                method in ("GET", "HEAD") and answer.status_code in (502, 503, 504)
-            )
+            is_busy = answer.status_code == 429 or (method in ("GET", "HEAD") and answer.status_code in (502, 503, 504))
             wait = seconds_to_wait(answer, pause or 0.0)
             # A streamed body cannot be sent twice.
             if pause is None or not is_busy or "data" in options or wait > LONGEST_WAIT:
@@ -87,9 +85,7 @@ class Connection:
         if answer.status_code == 401:
             message = f"{_detail(body)} Run `runboard login {self.url}`.".lstrip()
             if os.environ.get("RUNBOARD_TOKEN") and not self._credentials.key:
-                message += (
-                    f" RUNBOARD_TOKEN is for the site of RUNBOARD_URL alone: set that to {self.url} too."
-                )
+                message += f" RUNBOARD_TOKEN is for the site of RUNBOARD_URL alone: set that to {self.url} too."
             return Refused(401, "unauthorised", message, [])
         return Refused.of(answer.status_code, body, answer.url, wait)
 

@@ -41,9 +41,7 @@ def retrieve(arguments: argparse.Namespace) -> None:
     try:
         texts = check_corpus(arguments.corpus).records + check_queries(arguments.queries).records
     except InvalidContent as error:
-        messages = [
-            f"{each.message}{at_lines(each.lines, each.count)}. {each.hint}" for each in error.report.problems
-        ]
+        messages = [f"{each.message}{at_lines(each.lines, each.count)}. {each.hint}" for each in error.report.problems]
         raise ValueError("\n".join(messages)) from error
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     cache = arguments.cache or arguments.out.with_name(f"{arguments.out.name}.vectors")
@@ -88,9 +86,7 @@ def _make_run(
         run = place / "run"
         with run.open("w", encoding="utf-8") as output:
             output.write(_header(arguments, endpoint, int(queries.shape[1]), cost))
-            for query, (positions, scores) in zip(
-                query_list, index.search(queries, arguments.depth), strict=True
-            ):
+            for query, (positions, scores) in zip(query_list, index.search(queries, arguments.depth), strict=True):
                 ranking = SearchResult(query.id, index.identifiers(positions), scores)
                 output.write(run_lines(ranking, re.sub(r"[/\s]+", "-", arguments.model)))
         run.replace(arguments.out)

@@ -82,9 +82,7 @@ class Endpoint:
                 wait = wait and max(wait, min(seconds_to_wait(answer, 0.0), 120.0))
             if wait:
                 time.sleep(wait)
-        raise SiteUnavailable(
-            f"{self.url} failed {len(_WAITS) + 1} times: {failure}. Finished vectors are stored."
-        )
+        raise SiteUnavailable(f"{self.url} failed {len(_WAITS) + 1} times: {failure}. Finished vectors are stored.")
 
     def _parse(self, content: bytes, limit: int) -> Any:
         """Parse the JSON of an answer. Raises Refused for other content and for more than `limit` bytes."""
@@ -105,9 +103,7 @@ class _Session(Session):
         target = super().get_redirect_target(resp)
         if target and self.should_strip_auth(resp.url, urljoin(resp.url, target)):
             host = urlsplit(urljoin(resp.url, target)).hostname
-            message = (
-                f"{resp.url} redirects to another host, {_one_line(str(host))}, to which no texts are sent."
-            )
+            message = f"{resp.url} redirects to another host, {_one_line(str(host))}, to which no texts are sent."
             raise Refused(0, "endpoint", message, [])
         return target
 

@@ -31,9 +31,7 @@ class Refused(Exception):
     `wait` seconds.
     """
 
-    def __init__(
-        self, status: int, code: str, detail: str, problems: list[dict[str, Any]], wait: float = 0.0
-    ) -> None:
+    def __init__(self, status: int, code: str, detail: str, problems: list[dict[str, Any]], wait: float = 0.0) -> None:
         self.status, self.code, self.problems, self.wait = status, code, problems, wait
         same = [each for each in problems if str(each.get("message")).lower() == detail.lower()]
         other_lines = [format_problem(each) for each in problems if each not in same]

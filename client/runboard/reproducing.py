@@ -45,9 +45,7 @@ class Reproduction:
     versions: tuple[str, str] | None = None
 
     def __str__(self) -> str:
-        there_here = self.versions and "; the site has version {} of the engine, this machine {}".format(
-            *self.versions
-        )
+        there_here = self.versions and "; the site has version {} of the engine, this machine {}".format(*self.versions)
         return f"{self._verdict()}{there_here or ''}"
 
     def _verdict(self) -> str:
@@ -73,9 +71,7 @@ def site_and_slug(address: str) -> tuple[str | None, str]:
         return None, address.strip("/").rpartition("/")[2]
     match = re.fullmatch(r"(https?://[^?#]+?)/systems/([\w-]+)/?(?:[?#].*)?", address)
     if match is None:
-        raise ValueError(
-            f"{address} is not a system's page: write https://SITE/systems/NAME/, or only the name."
-        )
+        raise ValueError(f"{address} is not a system's page: write https://SITE/systems/NAME/, or only the name.")
     return match[1], match[2]
 
 
@@ -146,9 +142,7 @@ def _compare_result(
     except (InvalidContent, ModelFailure) as error:
         return Reproduction(*result, reason=f"Its inputs cannot be read: {error}")
     except UnknownMeasureError as error:
-        return Reproduction(
-            *result, reason=f"The site has a measure that this version does not have: {error}"
-        )
+        return Reproduction(*result, reason=f"The site has a measure that this version does not have: {error}")
     except InvalidParameter as error:
         return Reproduction(*result, differs=[f"the engine here has other parameters ({error})"])
 
@@ -225,9 +219,7 @@ def _compare_models(recipe_model: Mapping[str, Any], own_model: CheckpointDescri
         return []
     checksums = recipe_model.get("files")
     files: Mapping[str, str] = checksums if isinstance(checksums, Mapping) else {}
-    names = sorted(
-        name for name in {*files, *own_model.files} if files.get(name) != own_model.files.get(name)
-    )
+    names = sorted(name for name in {*files, *own_model.files} if files.get(name) != own_model.files.get(name))
     detail = f": another checksum of {', '.join(names)}" if files else ""
     return [f"the checkpoint is another model{detail}"]
 
@@ -240,6 +232,4 @@ def _checkpoint(site: Client, recipe: Recipe, place: Path, replaces: bool) -> Pa
     kinds = [file["kind"] for file in site.files(recipe["dataset"]) if file["name"] == name]
     if not kinds:
         raise Refused(404, "not_found", f"{name} is no longer offered.", [])
-    return next(
-        path for path in site.download(recipe["dataset"], place, kinds, replaces) if path.name == name
-    )
+    return next(path for path in site.download(recipe["dataset"], place, kinds, replaces) if path.name == name)

@@ -61,9 +61,7 @@ def parse_json(body: bytes, url: str) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise SiteUnavailable(
-            f"{url} did not answer JSON: is this the address of a Runboard site?"
-        ) from error
+        raise SiteUnavailable(f"{url} did not answer JSON: is this the address of a Runboard site?") from error
 
 
 def require_form(form: type[T], value: Any, url: str) -> T:
@@ -103,9 +101,7 @@ def _find_misfit(form: Any, value: Any, path: str) -> str:
     expected = str if origin is Literal else origin or form
     fits = isinstance(value, (int, float) if expected is float else expected)
     return (
-        ""
-        if fits and (expected is bool or not isinstance(value, bool))
-        else f"{path} is not of type {_JSON[expected]}"
+        "" if fits and (expected is bool or not isinstance(value, bool)) else f"{path} is not of type {_JSON[expected]}"
     )
 
 

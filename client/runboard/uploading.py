@@ -58,9 +58,7 @@ def _await_verification(site: Connection, current: Upload) -> Upload:
         if current["complete"]:
             return current
         time.sleep(READ_AGAIN)
-        current = _with_retries(
-            partial(site.ask_for, Upload, "GET", f"uploads/{current['id']}/", headers=_TUS)
-        )
+        current = _with_retries(partial(site.ask_for, Upload, "GET", f"uploads/{current['id']}/", headers=_TUS))
     raise SiteUnavailable(
         f"{current['file_name']} is uploaded, but the site is still verifying it. Run the same command again later."
     )
@@ -107,9 +105,7 @@ def _pair(key: str, value: str) -> str:
     return f"{key} {base64.b64encode(value.encode()).decode()}"
 
 
-def _send_piece(
-    site: Connection, identifier: str, file: BufferedReader, length: int, progress: Progress
-) -> Upload:
+def _send_piece(site: Connection, identifier: str, file: BufferedReader, length: int, progress: Progress) -> Upload:
     """Send the next piece from the current offset; return the upload."""
     path = f"uploads/{identifier}/"
     current = site.ask_for(Upload, "GET", path, headers=_TUS)

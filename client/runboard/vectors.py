@@ -59,11 +59,7 @@ class VectorStore:
     def find_uncached(self, texts: Iterable[str]) -> list[str]:
         """Return the texts without stored vectors, without repetitions, in order."""
         lookup = "SELECT 1 FROM vector WHERE text = ?"
-        return [
-            text
-            for text in dict.fromkeys(texts)
-            if self._rows.execute(lookup, (_key(text),)).fetchone() is None
-        ]
+        return [text for text in dict.fromkeys(texts) if self._rows.execute(lookup, (_key(text),)).fetchone() is None]
 
     def store(self, texts: Sequence[str], encoded: Encoded) -> None:
         """Store the result of a request atomically."""
@@ -81,9 +77,7 @@ class VectorStore:
         """Return the stored vectors of the texts, which then count in `cost`."""
         numbers = []
         for text in texts:
-            row = self._rows.execute(
-                "SELECT request, numbers FROM vector WHERE text = ?", (_key(text),)
-            ).fetchone()
+            row = self._rows.execute("SELECT request, numbers FROM vector WHERE text = ?", (_key(text),)).fetchone()
             if row is None:
                 raise KeyError(text)
             request, vector = row

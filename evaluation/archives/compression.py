@@ -260,9 +260,7 @@ class ExpandedFile:
             if _recognize_kind(first):
                 raise COMPRESSION.refusal("the file is compressed twice", "Compress it once.")
         if self.expanded_bytes == 0 and bytes(view[257:262]) == b"ustar" and not self.limits.may_be_tar:
-            raise unsupported_format(
-                "a tar archive" if self.kind == "plain" else f"a tar archive in {self.kind}"
-            )
+            raise unsupported_format("a tar archive" if self.kind == "plain" else f"a tar archive in {self.kind}")
         self.expanded_bytes += count
         self._check_limits()
         return count
@@ -306,9 +304,7 @@ def open_expanded(path: Path | str | bytes, limits: FileLimits) -> Iterator[Expa
         yield ExpandedFile(cast("BinaryIO", file), limits)
 
 
-def open_blocks(
-    path: Path | str | bytes, limits: FileLimits | None = None, size: int = BLOCK
-) -> Iterator[bytes]:
+def open_blocks(path: Path | str | bytes, limits: FileLimits | None = None, size: int = BLOCK) -> Iterator[bytes]:
     """Yield the expanded bytes of a stored file in blocks of at most `size` bytes, which may end within a line."""
     buffer = bytearray(size)
     with open_expanded(path, limits or FileLimits()) as source, memoryview(buffer) as view:

@@ -110,9 +110,7 @@ def open_archive(path: Path, policy: ZipPolicy, shared: ZipAllowance | None = No
         with _archive_errors():
             archive = zipfile.ZipFile(stored)
         with archive:
-            opened_archive = Archive(
-                archive, policy, shared or ZipAllowance(policy.allowance(path.stat().st_size))
-            )
+            opened_archive = Archive(archive, policy, shared or ZipAllowance(policy.allowance(path.stat().st_size)))
             with _archive_errors():
                 # Shared bytes could expand to a bomb, or be different members for another program.
                 last, previous = 0, None

@@ -62,9 +62,7 @@ class Transformer:
     def plain(self) -> ModelPart:
         """Return the files that transformers loads."""
         labels = self.configuration.labels if self.head in ("sequence", "token") else 0
-        tokenizer_settings = self.tokenizer.written_settings(
-            self.maximum_length, self.configuration.token_types
-        )
+        tokenizer_settings = self.tokenizer.written_settings(self.maximum_length, self.configuration.token_types)
         json = {
             configuration.NAME: self.configuration.to_json(labels),
             tokenizer.NAME: self.tokenizer.content,
@@ -108,9 +106,7 @@ _TOKEN_MODULES = frozenset({"WeightedLayerPooling", "CNN"})
 #: Module orders of each kind: the first module, required modules, and modules allowed in any number and
 #: order.
 _ORDERS: Mapping[CheckpointKind, tuple[tuple[str, frozenset[str], frozenset[str]], ...]] = {
-    CheckpointKind.SENTENCE_ENCODER: (
-        (m.TRANSFORMER, frozenset({m.POOLING}), _INTERMEDIATE | _TOKEN_MODULES),
-    ),
+    CheckpointKind.SENTENCE_ENCODER: ((m.TRANSFORMER, frozenset({m.POOLING}), _INTERMEDIATE | _TOKEN_MODULES),),
     CheckpointKind.STATIC_EMBEDDINGS: ((m.STATIC, frozenset(), _INTERMEDIATE),),
     CheckpointKind.SPARSE_ENCODER: (
         (m.TRANSFORMER, frozenset({m.SPLADE}), frozenset()),
@@ -156,9 +152,7 @@ class Chain:
         for number, module in enumerate(self.modules):
             path = "" if number == 0 else f"{number}_{module.role}"
             part |= module.part.under(path)
-            module_list.append(
-                {"idx": number, "name": str(number), "path": path, "type": m.CLASSES[module.role]}
-            )
+            module_list.append({"idx": number, "name": str(number), "path": path, "type": m.CLASSES[module.role]})
         return part | ModelPart({m.MODULES: module_list})
 
     def plan(self, kind: CheckpointKind, settings: EncoderDefaults) -> Plan:
@@ -183,9 +177,7 @@ class Chain:
             max_dimension = settings.cuts.get("truncate_dim", self.dimension)
             description = replace(description, dimension=min(self.dimension, max_dimension))
         pooling = next((module.pooling for module in self.modules if module.pooling), "")
-        description = replace(
-            description, pooling=pooling, similarity=settings.similarity, template=settings.template
-        )
+        description = replace(description, pooling=pooling, similarity=settings.similarity, template=settings.template)
         settings_content = settings.written(names.get(kind, "SentenceTransformer"))
         return Plan(description, {"model": self.part() | ModelPart({SETTINGS: settings_content})})
 
@@ -196,8 +188,7 @@ class Chain:
         """
         names = dict.fromkeys(("module_input_name", "module_output_name"), "token_embeddings")
         modules = tuple(
-            module.configured(**names) if module.role in (m.DENSE, m.NORMALIZE) else module
-            for module in self.modules
+            module.configured(**names) if module.role in (m.DENSE, m.NORMALIZE) else module for module in self.modules
         )
         model_type = "MultiVectorEncoder" if m.MASK in self.roles else "ColBERT"
         if model_type == "ColBERT":
@@ -221,9 +212,7 @@ def recognize_kind(roles: Sequence[str], model_type: str, classes: Sequence[str]
         return CheckpointKind.MULTI_VECTOR
     if m.STATIC in roles:
         return CheckpointKind.STATIC_EMBEDDINGS
-    scores = tuple(roles) == (m.TRANSFORMER,) and any(
-        name.endswith("ForSequenceClassification") for name in classes
-    )
+    scores = tuple(roles) == (m.TRANSFORMER,) and any(name.endswith("ForSequenceClassification") for name in classes)
     if model_type == "CrossEncoder" or m.LOGIT_SCORE in roles or scores:
         return CheckpointKind.CROSS_ENCODER
     return CheckpointKind.SENTENCE_ENCODER if m.TRANSFORMER in roles and m.POOLING in roles else None

@@ -82,9 +82,7 @@ _POSITIONS = ("max_position_embeddings", "n_positions", "max_trained_positions")
 #: Families whose positions start after the id of the padding token.
 _POSITIONS_BEHIND_PADDING = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"})
 _WITH_TOKEN_TYPES = frozenset({"bert", "electra", "albert", "nomic_bert"})
-_EMBEDDING = re.compile(
-    r"(^|\.)(word_embeddings?|tok_embeddings|embed_tokens|shared|wte|embeddings)\.weight$"
-)
+_EMBEDDING = re.compile(r"(^|\.)(word_embeddings?|tok_embeddings|embed_tokens|shared|wte|embeddings)\.weight$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +200,7 @@ def refuse_code(auto_map: object, file: FileFindings, known_modules: str = "") -
         file.refuse("own_code", message, "auto_map")
 
 
-def refuse_activation(
-    name: object, file: FileFindings, key: str, allowed_names: Collection[str] = ACTIVATIONS
-) -> None:
+def refuse_activation(name: object, file: FileFindings, key: str, allowed_names: Collection[str] = ACTIVATIONS) -> None:
     """Refuse output activations that are not allowed, because libraries import what they name."""
     if name is not None and name not in allowed_names:
         file.refuse("activation", f"{quoted(name)} is not one of {', '.join(allowed_names)}", key)
@@ -223,9 +219,7 @@ def _refuse_activations(content: Mapping[str, Any], file: FileFindings) -> None:
                 SCORE_ACTIVATIONS,
             )
     elif sentence_transformers_settings is not None:
-        file.refuse(
-            "value", f"{quoted(sentence_transformers_settings)} is not an object", "sentence_transformers"
-        )
+        file.refuse("value", f"{quoted(sentence_transformers_settings)} is not an object", "sentence_transformers")
 
 
 def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file: FileFindings) -> None:
@@ -318,15 +312,11 @@ def _report_unread_keys(model_type: str, values: Mapping[str, Any], file: FileFi
         if pattern is None:
             unknown_keys.append(key)
             continue
-        class_values = [
-            value for name, value in values.items() if name in read and re.fullmatch(pattern, name)
-        ]
+        class_values = [value for name, value in values.items() if name in read and re.fullmatch(pattern, name)]
         if not _is_standard_value(
             values[key], [*_BEHAVIOR[pattern], causal if key == "is_causal" else False, *class_values]
         ):
-            message = (
-                f"{quoted(values[key])} would be ignored: the library's “{model_type}” does not read the key"
-            )
+            message = f"{quoted(values[key])} would be ignored: the library's “{model_type}” does not read the key"
             file.refuse("ignored_key", message, key)
     if unknown_keys:
         file.remark("keys_not_read", summarize_names(unknown_keys))
@@ -340,8 +330,7 @@ def _is_standard_value(value: Any, usual_values: list[Any]) -> bool:
     """
     if isinstance(value, list | dict):
         return all(
-            _is_standard_value(each, usual_values)
-            for each in (value.values() if isinstance(value, dict) else value)
+            _is_standard_value(each, usual_values) for each in (value.values() if isinstance(value, dict) else value)
         )
     if isinstance(value, bool):
         return any(value is each for each in usual_values)
@@ -397,6 +386,4 @@ class LibraryModels:
 def library_models() -> LibraryModels:
     """Return the content of `model_types.json`."""
     content = json.loads(PATH.read_text(encoding="utf-8"))
-    return LibraryModels(
-        content["transformers"], content["types"], frozenset(content["causal"]), content["keys"]
-    )
+    return LibraryModels(content["transformers"], content["types"], frozenset(content["causal"]), content["keys"])

@@ -43,9 +43,7 @@ _REFUSED_ENDINGS: tuple[tuple[str, str, str], ...] = (
     ("nested_archive", "it is an archive within the archive",
      ".zip .tar .gz .tgz .zst .xz .bz2 .7z .rar .lzma .nemo .egg"),
 )  # fmt: skip
-_REFUSALS = {
-    ending: (code, message) for code, message, endings in _REFUSED_ENDINGS for ending in endings.split()
-}
+_REFUSALS = {ending: (code, message) for code, message, endings in _REFUSED_ENDINGS for ending in endings.split()}
 _READ = (".json", ".safetensors", ".metadata")
 #: A chat template is read to be recognized and never run.
 CHAT_TEMPLATE = "chat_template.jinja"
@@ -200,9 +198,7 @@ def _iterate_entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.s
             elif entry.name in (".git", "__pycache__", ".cache", "__MACOSX"):
                 continue
             elif name.count("/") >= _MOST_DEPTH or len(pending) > _MOST_FILES:
-                findings.at(name).refuse(
-                    "too_many_files", "there are too many folders, or they are nested too deeply"
-                )
+                findings.at(name).refuse("too_many_files", "there are too many folders, or they are nested too deeply")
             else:
                 pending.append(name)
 
@@ -225,9 +221,7 @@ def read_file(path: Path, max_bytes: int) -> bytes:
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
-            raise FileTooLarge(
-                f"it has {describe_bytes(size)}, over the limit of {describe_bytes(max_bytes)}"
-            )
+            raise FileTooLarge(f"it has {describe_bytes(size)}, over the limit of {describe_bytes(max_bytes)}")
         return file.read(max_bytes)
 
 

@@ -236,9 +236,7 @@ class ModelFolder:
             whole_folder.stop("wrong_kind", f"queries have a {query}, but documents have a {document}")
         kind = query if query is document else CheckpointKind.SENTENCE_ENCODER
         prompts_by_role = {role: plan.description.prompts for role, plan in plans.items()}
-        prompts = {
-            role: role_prompts[role] for role, role_prompts in prompts_by_role.items() if role in role_prompts
-        }
+        prompts = {role: role_prompts[role] for role, role_prompts in prompts_by_role.items() if role in role_prompts}
         return _join_plans(plans, kind, prompts, self.source)
 
     def _from_transformers(self) -> Plan:
@@ -347,14 +345,10 @@ def _causal_plan(source: ModelFiles, settings: EncoderDefaults) -> Plan:
     """
     model = read_transformer(source, "causal")
     template = TEMPLATES.get(settings.template or recognize_template(model.tokenizer.chat_template))
-    answers = [
-        answer for answer in ((template.positive, template.negative) if template else ("yes", "no")) if answer
-    ]
+    answers = [answer for answer in ((template.positive, template.negative) if template else ("yes", "no")) if answer]
     ids = [model.tokenizer.find_id(answer) for answer in answers]
     if None in ids:
-        message = (
-            f"a causal language model scores by its tokens {' and '.join(answers)}, which it does not have"
-        )
+        message = f"a causal language model scores by its tokens {' and '.join(answers)}, which it does not have"
         source.at(CONFIG).stop("unknown_kind", message)
     positive, negative = (*ids, None)[:2]
     score_config = {

@@ -47,9 +47,7 @@ class Template:
 
     def render(self, query: str, document: str, instruction: str = "", bos: str = "") -> str:
         """Return the text for a pair, without the suffix."""
-        return self.text.format(
-            query=query, document=document, instruction=self._introduce(instruction), bos=bos
-        )
+        return self.text.format(query=query, document=document, instruction=self._introduce(instruction), bos=bos)
 
     def render_suffix(self, instruction: str = "") -> str:
         """Return the text that follows every pair."""
@@ -162,9 +160,7 @@ _RULES: Mapping[str, Rule] = {
     "prompts": _PROMPTS,
     "default_prompt_name": text(64),
     "similarity_fn_name": choice("cosine", "dot", "maxsim", "MaxSim"),
-    "model_type": choice(
-        "SentenceTransformer", "SparseEncoder", "MultiVectorEncoder", "ColBERT", "CrossEncoder"
-    ),
+    "model_type": choice("SentenceTransformer", "SparseEncoder", "MultiVectorEncoder", "ColBERT", "CrossEncoder"),
     POOLING: choice(SPARTA),
     TEMPLATE: choice(*TEMPLATES),
 }

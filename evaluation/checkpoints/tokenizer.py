@@ -215,9 +215,7 @@ def _check_setting(value: Any, path: str, file: FileFindings, depth: int = 0) ->
 
 def is_harmless(expression: str) -> bool:
     """Return whether a regular expression is well known, or simple enough to match quickly."""
-    return expression in _KNOWN_EXPRESSIONS or (
-        len(expression) <= 200 and _SIMPLE.fullmatch(expression) is not None
-    )
+    return expression in _KNOWN_EXPRESSIONS or (len(expression) <= 200 and _SIMPLE.fullmatch(expression) is not None)
 
 
 def _read_added_tokens(content: object, file: FileFindings) -> list[dict[str, Any]]:
@@ -265,9 +263,7 @@ _SIDE = choice("left", "right")
 HONORED: Mapping[str, Rule] = {
     **dict.fromkeys(_FLAGS, TRUTH),
     **dict.fromkeys(("extra_ids", "offset", "unk_id"), whole(0, MOST_ADDED)),
-    **dict.fromkeys(
-        ("src_lang", "tgt_lang", "language", "task", "wordpieces_prefix", "mask_token_sent"), text(64)
-    ),
+    **dict.fromkeys(("src_lang", "tgt_lang", "language", "task", "wordpieces_prefix", "mask_token_sent"), text(64)),
     "padding_side": _SIDE,
     "truncation_side": _SIDE,
 }
@@ -296,9 +292,7 @@ def read_settings(source: ModelFiles) -> dict[str, Any]:
         content, file = source.read_settings(name), source.at(name)
         content.pop(ADDED_NAME, None)  # This is the name of a file, which is read separately.
         refuse_code(content.get("auto_map"), file)
-        checked_settings = {
-            key: content[key] for key in content if key not in ("auto_map", "added_tokens_decoder")
-        }
+        checked_settings = {key: content[key] for key in content if key not in ("auto_map", "added_tokens_decoder")}
         refuse_forbidden_keys(checked_settings, file)
         known_keys = {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *_other_tokens(content)}
         remark_on_unknown(content, known_keys, file)
@@ -379,9 +373,7 @@ def _other_tokens(settings: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _special_tokens(
-    settings: Mapping[str, Any], ids: Mapping[str, int], file: FileFindings
-) -> dict[str, Any]:
+def _special_tokens(settings: Mapping[str, Any], ids: Mapping[str, int], file: FileFindings) -> dict[str, Any]:
     """Return the named tokens by role or name, and the lists of further special tokens.
 
     Refuse a role's token that is not in `ids`. The library adds other tokens to the vocabulary.

@@ -102,18 +102,14 @@ _BOUNDS: Mapping[str, Rule] = {
     r".*(dropout|_prob|pdrop|_drop|_eps|epsilon|probability)": number(0, 1),
     r"type_vocab_size": whole(0, 16),
     r".*vocab.*size.*": whole(1, limits.MOST_VOCABULARY),
-    r".*(layers?|blocks?|groups?|networks|block_sizes|block_repeats)|depth|.*_num": whole(
-        0, limits.MOST_LAYERS
-    ),
+    r".*(layers?|blocks?|groups?|networks|block_sizes|block_repeats)|depth|.*_num": whole(0, limits.MOST_LAYERS),
     r".*experts?.*": number(0, limits.MOST_EXPERTS),
     r".*heads?": whole(0, limits.MOST_HEADS),
     r".*(intermediate_size|n_inner|d_ff|ffn_dim|ff_dim|hidden_dim)": whole(1, limits.MOST_INNER_WIDTH),
     r"projection_dim": whole(0, limits.MOST_WIDTH),  # 0 means none, as in DPR.
     r"d_model|d_kv|dim|n_embd|.*(hidden|embedding)_size|.*_dim": whole(1, limits.MOST_WIDTH),
     r".*(_features|dimension)|k|k_aux": whole(0, limits.MOST_DIMENSION),
-    r".*(position|window|seq_len|max_len|context|length|distance|local_attention).*": whole(
-        -1, limits.MOST_POSITIONS
-    ),
+    r".*(position|window|seq_len|max_len|context|length|distance|local_attention).*": whole(-1, limits.MOST_POSITIONS),
     r".*(theta|rope.*base|rotary.*base|local_base_freq)": number(1, limits.MOST_ROPE_THETA),
 }
 _ANY_NUMBER = number(-limits.MOST_VOCABULARY, limits.MOST_VOCABULARY)
@@ -133,9 +129,7 @@ def refuse_forbidden_keys(value: object, file: FileFindings, path: str = "", dep
             refuse_forbidden_keys(inner, file, path, depth + 1)
 
 
-def typed_values(
-    values: Mapping[str, Any], file: FileFindings, needed: Collection[str] = ()
-) -> dict[str, Any]:
+def typed_values(values: Mapping[str, Any], file: FileFindings, needed: Collection[str] = ()) -> dict[str, Any]:
     """Return the keys whose values are numbers, booleans, short plain words, or short lists and objects of these.
 
     Numbers out of bounds are refused, and so are other values of the keys in `needed`. Others are left out with a
@@ -157,9 +151,7 @@ def _is_typed(value: Any, depth: int = 0) -> bool:
     if isinstance(value, str):
         return _WORD.fullmatch(value) is not None
     if isinstance(value, list):
-        return (
-            depth < 3 and len(value) <= limits.MOST_LIST and all(_is_typed(each, depth + 2) for each in value)
-        )
+        return depth < 3 and len(value) <= limits.MOST_LIST and all(_is_typed(each, depth + 2) for each in value)
     if isinstance(value, dict):
         return depth < 2 and len(value) <= limits.MOST_LIST and all(
             _KEY.fullmatch(key) is not None and _is_typed(each, depth + 1) for key, each in value.items()
@@ -176,9 +168,7 @@ def _check_numbers(key: str, value: Any, file: FileFindings) -> None:
             _check_numbers(f"{key}[]", each, file)
     elif type(value) in (int, float):
         name = key.removesuffix("[]").rpartition(".")[2]
-        rules = (
-            rule for keys, rule in _BOUNDS.items() if re.fullmatch(keys, name) or re.fullmatch(keys, key)
-        )
+        rules = (rule for keys, rule in _BOUNDS.items() if re.fullmatch(keys, name) or re.fullmatch(keys, key))
         rule = next(rules, _ANY_NUMBER)
         if not rule.accepts(value):
             code = "dimension_cap" if type(value) is int and value > 0 else "value"

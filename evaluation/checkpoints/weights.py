@@ -136,9 +136,7 @@ def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor
     end = 8 + length
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.end)):
         if tensor.start != end:
-            raise NotSafetensors(
-                "its tensors overlap" if tensor.start < end else "it has gaps between tensors"
-            )
+            raise NotSafetensors("its tensors overlap" if tensor.start < end else "it has gaps between tensors")
         end = tensor.end
     allowance.take_tensors(path, len(tensors), sum(tensor.size for tensor in tensors.values()))
     if allowance.without_weights and size == 8 + length < end:
@@ -218,9 +216,7 @@ def read_weights(source: ModelFiles, name: str = NAME, buffers: bool = False) ->
         tensors[short_name] = tensor
     if not source.allowance.left_out:
         try:
-            non_finite_names = [
-                name for name, tensor in tensors.items() if tensor.usable and not is_finite(tensor)
-            ]
+            non_finite_names = [name for name, tensor in tensors.items() if tensor.usable and not is_finite(tensor)]
         except NotSafetensors as error:
             source.at(NAME).refuse("weights_header", str(error))
         else:
@@ -250,9 +246,7 @@ def _read_shards(source: ModelFiles) -> Tensors:
         index.stop("weights_index", f"{quoted(invalid_names[0])} is not a file next to it", "weight_map")
     names = sorted(set(shard_by_tensor.values()))
     if len(names) > MOST_SHARDS:
-        index.stop(
-            "weights_index", f"it has {len(names):,} files; at most {MOST_SHARDS} are possible", "weight_map"
-        )
+        index.stop("weights_index", f"it has {len(names):,} files; at most {MOST_SHARDS} are possible", "weight_map")
     tensors: Tensors = {}
     for name in names:
         if not source.has(name):
@@ -261,9 +255,7 @@ def _read_shards(source: ModelFiles) -> Tensors:
         if mismatched_names := sorted(
             shard.keys() ^ {title for title, place in shard_by_tensor.items() if place == name}
         ):
-            message = (
-                f"{summarize_names(mismatched_names)}: the index and the file disagree on whether it is here"
-            )
+            message = f"{summarize_names(mismatched_names)}: the index and the file disagree on whether it is here"
             source.at(name).stop("weights_index", message)
         tensors |= shard
     return tensors

@@ -43,9 +43,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "write the archive to upload. The same model always gives the same bytes.",
     )
     parser.add_argument("folder", type=Path, help="folder of the model")
-    parser.add_argument(
-        "--out", type=Path, help="archive to write (default: FOLDER.tar.zst in the current folder)"
-    )
+    parser.add_argument("--out", type=Path, help="archive to write (default: FOLDER.tar.zst in the current folder)")
     parser.add_argument(
         "--kind",
         choices=[str(kind) for kind in CheckpointKind],
@@ -174,9 +172,7 @@ def _merge_adapter(folder: Path, bases: Sequence[Path], staged: Path, scratch: P
     chained = base is not None and _is_adapter_alone(base)
     if base is None or not (chained or (base / "config.json").is_file()):
         reason = f"{base} has no model" if base else f"{folder} has only an adapter"
-        raise ModelFailure(
-            "base_missing", f"{reason}; name the folder of the adapter's base model with --base"
-        )
+        raise ModelFailure("base_missing", f"{reason}; name the folder of the adapter's base model with --base")
     if further_bases and not chained:
         reason = f"{base} is a complete model, so {further_bases[0]} cannot be its base"
         raise ModelFailure("not_merged", f"{reason}; give each adapter's base after the adapter")
@@ -242,9 +238,7 @@ def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
             )
         )
     except InvalidParameter as error:  # The trial sets none, so the model's files leave a choice open.
-        remedy = (
-            "Pass it to pack as --template NAME, which the archive stores, or skip the trial with --no-trial."
-        )
+        remedy = "Pass it to pack as --template NAME, which the archive stores, or skip the trial with --no-trial."
         raise ModelFailure("choice_needed", f"{error} {remedy}") from error
     with_results = outcome.queries - outcome.queries_without_results
     print(

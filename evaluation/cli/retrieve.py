@@ -72,12 +72,8 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_files(parser, "queries.jsonl, or .gz")
     parser.add_argument("--depth", **_DEPTH)
     parser.add_argument("--tag", help="last column of the run (default: the engine's name)")
-    parser.add_argument(
-        "--drop-self-matches", action="store_true", help="leave out documents with their query's id"
-    )
-    parser.add_argument(
-        "--excluded", type=Path, help="excluded.tsv: documents to leave out of the rankings of queries"
-    )
+    parser.add_argument("--drop-self-matches", action="store_true", help="leave out documents with their query's id")
+    parser.add_argument("--excluded", type=Path, help="excluded.tsv: documents to leave out of the rankings of queries")
     parser.add_argument(
         "--rankings",
         type=Path,
@@ -127,9 +123,7 @@ def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
         help="device for the model; auto uses cuda if available (default: %(default)s)",
     )
     inputs.add_argument("--threads", type=int, help="cores to use (default: all available to this process)")
-    inputs.add_argument(
-        "--shards", type=Path, help="folder of encoded shards, which are reused and completed"
-    )
+    inputs.add_argument("--shards", type=Path, help="folder of encoded shards, which are reused and completed")
     own_options = {option for action in parser._actions for option in action.option_strings}
     group = parser.add_argument_group("parameters of the engine")
     for name, meanings in _collect_parameters().items():
@@ -139,9 +133,7 @@ def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
         ).replace("%", "%%")
         if name == _POOLING:
             sparse = ", ".join(filter(_requires_pooling, ENGINES))
-            text += (
-                f"; {sparse} takes a plain masked language model with max or sum, a plain encoder with sparta"
-            )
+            text += f"; {sparse} takes a plain masked language model with max or sum, a plain encoder with sparta"
         words = name.replace("_", "-")
         if f"--{words}" in own_options:
             words = f"engine-{words}"
@@ -202,8 +194,7 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
             f"{run}: {done.lines:,} lines for {done.queries - done.queries_without_results:,} of {done.queries:,} "
             f"queries over {done.documents:,} documents\n"
             f"{done.engine} ({settings}; {done.analyser}): index {done.index_bytes / 1e6:,.1f} MB "
-            f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s"
-            + "".join([*facts, *variant_lines])
+            f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s" + "".join([*facts, *variant_lines])
         )
 
     return _run(arguments, make)
@@ -261,9 +252,7 @@ def run_fuse(arguments: argparse.Namespace) -> int:
                 arguments.queries,  # Fusion reads no corpus.
                 arguments.queries,
                 arguments.out,
-                parameters={
-                    each.name: getattr(arguments, each.name) for each in describe("fusion").parameters
-                },
+                parameters={each.name: getattr(arguments, each.name) for each in describe("fusion").parameters},
                 k=arguments.depth,
                 resources=Resources(runs=tuple(arguments.runs)),
             )
@@ -296,9 +285,7 @@ def _report(make: Callable[[], str]) -> int:
     except (InvalidParameter, OSError) as error:
         message = str(error)
         if isinstance(error, OSError) and error.errno in DISK_FULL:
-            message = (
-                f"The disk is full: {message}. Free some space and run it again. Finished parts are kept."
-            )
+            message = f"The disk is full: {message}. Free some space and run it again. Finished parts are kept."
         print(f"error: {message}", file=sys.stderr)
         return 2
     print(summary, file=sys.stderr)
@@ -370,7 +357,5 @@ def run_engines(arguments: argparse.Namespace) -> int:
     for engine in ENGINES.values():
         print(f"{engine.name}: {engine.description}")
         for parameter in engine.parameters:
-            print(
-                f"    {parameter.name} = {_default(parameter.default)}: {parameter.description} ({parameter.values})"
-            )
+            print(f"    {parameter.name} = {_default(parameter.default)}: {parameter.description} ({parameter.values})")
     return 0

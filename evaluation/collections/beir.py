@@ -237,11 +237,7 @@ def _normalize(record: Any) -> str | None:
         return "unusable_id"
     record["_id"] = identifier
     if "text" not in record:
-        return (
-            "missing_text"
-            if any(name in record for name in (*OTHER_TEXT_FIELDS, *OTHER_QUERY_FIELDS))
-            else None
-        )
+        return "missing_text" if any(name in record for name in (*OTHER_TEXT_FIELDS, *OTHER_QUERY_FIELDS)) else None
     record["text"] = as_text(record["text"])
     return "not_a_string" if record["text"] is None else None
 
@@ -270,9 +266,7 @@ def parse_leniently(line: bytes, number: int, findings: FileProblems) -> Any:
     if not isinstance(record, dict):
         return record
     return {
-        key: value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        if isinstance(value, str)
-        else value
+        key: value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
         for key, value in record.items()
     }
 

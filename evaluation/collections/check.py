@@ -119,9 +119,7 @@ def check_document_ids(path: Path, on_id: OnId) -> None:
     Raises InvalidContent for lines that are not ids and for duplicate ids. `on_id` is called as in `check_corpus`.
     """
     findings = FileProblems(path.name)
-    _find_duplicates(
-        _read_ids(path, findings), lambda: _read_ids(path, FileProblems(path.name)), findings, on_id
-    )
+    _find_duplicates(_read_ids(path, findings), lambda: _read_ids(path, FileProblems(path.name)), findings, on_id)
     findings.raise_if_any()
 
 

@@ -61,9 +61,7 @@ class DocumentIds:
                 while batch := [document_id.encode() for document_id in islice(iterator, _BATCH)]:
                     for document_id in batch:
                         if not 0 < len(document_id) <= _LONGEST:
-                            message = (
-                                f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are allowed"
-                            )
+                            message = f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are allowed"
                             raise ValueError(message)
                     packed, pieces = _pack_ids(*_join_ids(batch), seed, long_bytes)
                     keys.write(packed.tobytes())
@@ -122,9 +120,7 @@ def _count_slots(count: int) -> int:
     return int(1 << max(1, (count + count // 2).bit_length()))
 
 
-def _pack_ids(
-    text: bytes, offsets: NDArray[np.int64], seed: int, long_bytes: int
-) -> tuple[NDArray[np.uint64], bytes]:
+def _pack_ids(text: bytes, offsets: NDArray[np.int64], seed: int, long_bytes: int) -> tuple[NDArray[np.uint64], bytes]:
     """Return keys of shape (ids, 3: first word, second word, hash), and the bytes to append to the long ids.
 
     `long_bytes` is the present length of the long ids.

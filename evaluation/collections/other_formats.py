@@ -39,9 +39,7 @@ def format_error(path: Path, lines: Sequence[int], message_text: str, hint: str)
     """Return the error for a file that cannot be converted; `lines` are all affected lines."""
     message = f"{path.name}: {message_text}"
     first_lines = tuple(lines[:LINES_NAMED])
-    return InvalidContent.of(
-        Problem("error", "unreadable_format", max(1, len(lines)), message, hint, first_lines)
-    )
+    return InvalidContent.of(Problem("error", "unreadable_format", max(1, len(lines)), message, hint, first_lines))
 
 
 def read_text(path: Path) -> str:
@@ -66,13 +64,9 @@ def plain_number(identifier: str) -> str:
 def check_repeated(path: Path, records: Iterable[Record]) -> None:
     """Raise InvalidContent with the lines of records whose id occurred before."""
     first: dict[str, int] = {}
-    repeated_lines = [
-        record.line for record in records if first.setdefault(record.id, record.line) != record.line
-    ]
+    repeated_lines = [record.line for record in records if first.setdefault(record.id, record.line) != record.line]
     if repeated_lines:
-        raise format_error(
-            path, repeated_lines, "the id of an earlier record", "Give every record a different id."
-        )
+        raise format_error(path, repeated_lines, "the id of an earlier record", "Give every record a different id.")
 
 
 def write_records(target: Path, records: Iterable[Record]) -> None:
@@ -99,9 +93,7 @@ def write_excluded(target: Path, pairs: Iterable[tuple[str, str]]) -> None:
 
 _FIELD = re.compile(r"\.([A-Z])(?:\s+(\S+))?\s*")
 _HINT = "Begin each record with `.I 1`, followed by `.T` (title), `.A`, `.B`, and `.W` (text), each on its own line."
-_JUDGEMENT_HINT = (
-    "Write `query document code` (Cranfield), `query document 0 0` (CISI), or `query 0 document grade`."
-)
+_JUDGEMENT_HINT = "Write `query document code` (Cranfield), `query document 0 0` (CISI), or `query 0 document grade`."
 
 
 def read_smart(path: Path) -> list[Record]:
@@ -183,9 +175,7 @@ _NAMES = {"query": "title", "desc": "description", "question": "description", "n
 _TAG = re.compile(r"<(/?)(top|num|title|desc|narr|con|dom|head|fac|def|smry)\b[^<>]*>|\Z", re.IGNORECASE)
 _LABEL = re.compile(r"(?:Number|Topic|Description|Narrative)\s*:\s*", re.IGNORECASE)
 _NUMBERS = ("number", "num")
-_LAYOUT_HINT = (
-    "Write <top> with <num>, <title>, <desc>, and <narr>, or XML: <topics><topic number='1'><query>…"
-)
+_LAYOUT_HINT = "Write <top> with <num>, <title>, <desc>, and <narr>, or XML: <topics><topic number='1'><query>…"
 
 
 class Topic(NamedTuple):
@@ -228,9 +218,7 @@ def select_queries(path: Path, topics: Sequence[Topic], field: str | None) -> tu
             path, lines_without_field, f"a topic has no {field}",
             f"Choose another field ({', '.join(FIELDS)}); these topics have {', '.join(available_fields) or 'none'}.",
         )  # fmt: skip
-    queries = [
-        Record(topic.id, "", " ".join(topic.fields[name] for name in names), topic.line) for topic in topics
-    ]
+    queries = [Record(topic.id, "", " ".join(topic.fields[name] for name in names), topic.line) for topic in topics]
     check_repeated(path, queries)
     return field, queries
 
@@ -286,16 +274,12 @@ class _XmlTopics:
             self._parser.Parse(text, True)
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
-            raise format_error(
-                self.path, [error.lineno], f"not well-formed XML: {reason}", _LAYOUT_HINT
-            ) from error
+            raise format_error(self.path, [error.lineno], f"not well-formed XML: {reason}", _LAYOUT_HINT) from error
         return self.topics
 
     def _refuse(self, *declared: object) -> None:
         line = self._parser.CurrentLineNumber
-        raise format_error(
-            self.path, [line], "XML with a DOCTYPE is not supported", "Remove the declaration."
-        )
+        raise format_error(self.path, [line], "XML with a DOCTYPE is not supported", "Remove the declaration.")
 
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
         if self._depth or name == "topic":

@@ -291,9 +291,7 @@ class CorpusProfile:
         return LengthDistribution.of(self.documents.words)
 
 
-def profile_corpus(
-    path: Path, progress: Progress | None = None, *, examples: Iterable[str] = ()
-) -> CorpusProfile:
+def profile_corpus(path: Path, progress: Progress | None = None, *, examples: Iterable[str] = ()) -> CorpusProfile:
     """Compute the profile of a corpus in one pass.
 
     Memory is bounded by twice `MOST_WORDS` words and 12 bytes per document. `examples` are ids of documents to include;
@@ -305,9 +303,7 @@ def profile_corpus(
         counter.add(f"{document.title}\n{document.text}")
         keys.append(hash_word(document.id))
         lengths.append(len(document.title.split()) + len(document.text.split()))
-        if document.id in example_ids or (
-            not example_ids and not example_documents and document.text.strip()
-        ):
+        if document.id in example_ids or (not example_ids and not example_documents and document.text.strip()):
             example_documents[document.id] = document
     return CorpusProfile(
         counter.result(),

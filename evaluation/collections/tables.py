@@ -62,9 +62,7 @@ def convert_texts(paths: Sequence[Path], target: Path) -> None:
     """
     columns = ("_id", _text_column(target.name))
     records = (
-        Record(
-            _to_text(path, line, identifier), _to_text(path, line, title), _to_text(path, line, text), line
-        )
+        Record(_to_text(path, line, identifier), _to_text(path, line, title), _to_text(path, line, text), line)
         for path in paths
         for line, (identifier, text, title) in _read_columns(path, columns, ("title",))
     )
@@ -129,9 +127,7 @@ def has_other_names(path: Path, part: str) -> bool:
     problems = FileProblems(path.name)
     line = next((line for _, line in beir.iterate_lines(path, problems) if line.strip()), b"")
     record = beir.parse_leniently(line, 1, problems)
-    has_columns = (
-        isinstance(record, dict) and column_places(tuple(record), ("_id", _text_column(part))) is not None
-    )
+    has_columns = isinstance(record, dict) and column_places(tuple(record), ("_id", _text_column(part))) is not None
     return has_columns and not ("_id" in record and "text" in record)
 
 
@@ -150,9 +146,7 @@ def _read_columns(
             if column in needed and (place is None or (value is None and not column.endswith("text"))):
                 name = column.removeprefix("query ")
                 message = f"no value in the column {name} (the columns are {', '.join(map(str, row))})"
-                raise format_error(
-                    path, [line], message, f"Name the column {name} and give every row a value."
-                )
+                raise format_error(path, [line], message, f"Name the column {name} and give every row a value.")
             values.append(value)
         yield line, tuple(values)
 
@@ -192,9 +186,7 @@ def _read_json(path: Path) -> Iterator[Row]:
         except orjson.JSONDecodeError:
             row = beir.parse_leniently(line, number, problems)
         if not isinstance(row, dict):
-            raise format_error(
-                path, [number], "a line that is not a JSON object", "Write one object per line."
-            )
+            raise format_error(path, [number], "a line that is not a JSON object", "Write one object per line.")
         yield number, row
     problems.raise_if_any()
 
@@ -208,18 +200,12 @@ def _read_csv(path: Path) -> Iterator[Row]:
         for row in rows:
             if None in row or None in row.values():
                 hint = "Quote fields with a comma, a quote, or a line break."
-                raise format_error(
-                    path, [rows.reader.line_num], "a different number of fields than the header", hint
-                )
+                raise format_error(path, [rows.reader.line_num], "a different number of fields than the header", hint)
             yield rows.reader.line_num, row
     except UnicodeDecodeError as error:
-        raise format_error(
-            path, [rows.reader.line_num + 1], "not UTF-8", "Save the file as UTF-8."
-        ) from error
+        raise format_error(path, [rows.reader.line_num + 1], "not UTF-8", "Save the file as UTF-8.") from error
     except csv.Error as error:
-        raise format_error(
-            path, [rows.reader.line_num], f"not valid CSV: {error}", "Quote as in RFC 4180."
-        ) from error
+        raise format_error(path, [rows.reader.line_num], f"not valid CSV: {error}", "Quote as in RFC 4180.") from error
     finally:
         csv.field_size_limit(limit)
     problems.raise_if_any()

@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def trec_order(
-    document_ids: Sequence[str | bytes], scores: NDArray[np.number] | Sequence[float]
-) -> NDArray[np.intp]:
+def trec_order(document_ids: Sequence[str | bytes], scores: NDArray[np.number] | Sequence[float]) -> NDArray[np.intp]:
     """Return the indices that sort documents into their ranking, best first.
 
     The order is that of trec_eval 9.0.8: scores rounded to float32, descending; ties by document id, descending by

@@ -27,9 +27,7 @@ LIBRARIES = (
     "faiss-gpu",
 )
 #: Decoration in processor names.
-_NOISE = re.compile(
-    r"\((?:R|TM|C)\)|\b(?:CPU|Processor|with Radeon Graphics)\b|@.*|\b\d+-Core\b", re.IGNORECASE
-)
+_NOISE = re.compile(r"\((?:R|TM|C)\)|\b(?:CPU|Processor|with Radeon Graphics)\b|@.*|\b\d+-Core\b", re.IGNORECASE)
 _SLUG_LENGTH = 140
 _NAME_LENGTH = 200
 _DIGEST_LENGTH = 8
@@ -134,9 +132,7 @@ def own_gpu() -> Gpu:
     If the driver does not list it, as with MIG instances, all identifiers are those of CUDA_VISIBLE_DEVICES.
     """
     identifier = next(iter(visible_gpus()), "0")
-    matching_gpus = (
-        gpu for gpu in accessible_gpus() if gpu.number == identifier or gpu.uuid.startswith(identifier)
-    )
+    matching_gpus = (gpu for gpu in accessible_gpus() if gpu.number == identifier or gpu.uuid.startswith(identifier))
     return next(matching_gpus, Gpu(identifier, identifier, identifier, "unknown GPU"))
 
 

@@ -195,9 +195,7 @@ class EfficiencyFigures:
         parts = data.get("parts_ms", {})
         if not isinstance(latency, Mapping) or not isinstance(parts, Mapping):
             raise ValueError("latency_ms and parts_ms must be JSON objects of numbers")
-        percentiles = {
-            field_.name: _number(field_.name, latency.get(field_.name)) for field_ in fields(Latency)
-        }
+        percentiles = {field_.name: _number(field_.name, latency.get(field_.name)) for field_ in fields(Latency)}
         values: dict[str, Any] = {
             "latency_ms": Latency(**percentiles),
             "parts_ms": {name: _number(name, parts[name]) for name in get_args(SearchPart) if name in parts},
@@ -207,9 +205,7 @@ class EfficiencyFigures:
             if kind == "str":
                 values[field_.name] = text = data.get(field_.name, "")
                 if not isinstance(text, str) or len(text) > _LONGEST_TEXT or not text.isprintable():
-                    raise ValueError(
-                        f"{field_.name} must be printable text of at most {_LONGEST_TEXT} characters"
-                    )
+                    raise ValueError(f"{field_.name} must be printable text of at most {_LONGEST_TEXT} characters")
             elif kind.endswith("None") and (value is None or value is MISSING):
                 values[field_.name] = None
             elif kind.startswith(("int", "float")):

@@ -160,8 +160,7 @@ class NumberList:
             numbers = [0]
         if any(not 1 <= number <= self.most for number in numbers):
             raise InvalidParameter(
-                f"{self.parameter} = {text!r} is not valid; expected numbers from 1 to {self.most}, "
-                "such as 10,50,100."
+                f"{self.parameter} = {text!r} is not valid; expected numbers from 1 to {self.most}, such as 10,50,100."
             )
         if len(numbers) > self.count:
             noun = self.parameter.rpartition("_")[2]
@@ -189,9 +188,7 @@ class SearchResult:
     scores: Floats
 
     @classmethod
-    def from_scores(
-        cls, query_id: str, ids: Sequence[str], scores: NDArray[np.floating[Any]], depth: int
-    ) -> Self:
+    def from_scores(cls, query_id: str, ids: Sequence[str], scores: NDArray[np.floating[Any]], depth: int) -> Self:
         """Return the best `depth` of the documents in trec_eval's order."""
         best = trec_order(ids, scores)[:depth]
         return cls(query_id, [ids[index] for index in best.tolist()], scores[best].astype(np.float32))
@@ -435,9 +432,7 @@ class DividedEngine(ShardedEngine):
         """Learn data that the indexes of all parts share from all shards, and write it to the empty `folder`."""
 
     @abstractmethod
-    def build_part(
-        self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
-    ) -> None:
+    def build_part(self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore) -> None:
         """Index some of the shards, as `build_from_shards` does, with data that `learn` wrote."""
 
     def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
@@ -519,17 +514,13 @@ class EngineDescription:
     def check(self, resources: Resources) -> None:
         """Raise InvalidParameter if the checkpoint or the number of runs does not fit the engine."""
         if self.needs_checkpoint and resources.checkpoint is None:
-            raise InvalidParameter(
-                f"{self.name} runs a model; specify a checkpoint ({' or '.join(self.checkpoints)})."
-            )
+            raise InvalidParameter(f"{self.name} runs a model; specify a checkpoint ({' or '.join(self.checkpoints)}).")
         if not self.needs_checkpoint and resources.checkpoint is not None:
             raise InvalidParameter(f"{self.name} runs no model; omit the checkpoint.")
         minimum, maximum = self.runs
         if not minimum <= len(resources.runs) <= maximum:
             required = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
-            raise InvalidParameter(
-                f"{self.name} accepts {required} runs, but {len(resources.runs)} were given."
-            )
+            raise InvalidParameter(f"{self.name} accepts {required} runs, but {len(resources.runs)} were given.")
 
     def complete(self, values: Mapping[str, object]) -> dict[str, ParameterValue]:
         """Return all parameters, with defaults for missing values. Raises InvalidParameter."""

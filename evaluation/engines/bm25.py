@@ -211,9 +211,7 @@ class RM3(BM25):
 class WordPieceEngine(TermEngine):
     """An engine over word pieces, whose terms are the pieces' ids in decimal."""
 
-    def __init__(
-        self, parameters: Mapping[str, Any], resources: Resources, pieces: WordPieces | None = None
-    ) -> None:
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources, pieces: WordPieces | None = None) -> None:
         super().__init__(parameters, resources)
         self.pieces = pieces or WordPieces(resources.model, resources.threads)
 

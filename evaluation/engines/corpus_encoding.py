@@ -119,18 +119,14 @@ def claim_shards(task: EncodingTask, folder: Path) -> None:
         recorded = json.loads(note.read_text("utf-8"))
         differences = ", ".join(sorted(name for name in inputs if recorded.get(name) != inputs[name]))
         if differences:
-            raise InvalidParameter(
-                f"The shards in {folder} were made with another {differences}; choose a new folder."
-            )
+            raise InvalidParameter(f"The shards in {folder} were made with another {differences}; choose a new folder.")
     else:
         folder.mkdir(parents=True, exist_ok=True)
         with complete_or_absent(note) as file:
             json.dump(inputs, file, indent=1)
 
 
-def encode_corpus(
-    engine: ShardedEngine, task: EncodingTask, folder: Path, report: StageProgress
-) -> EncodedCorpus:
+def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, report: StageProgress) -> EncodedCorpus:
     """Return the encoded shards of the task, encoding those that are missing in `folder`.
 
     Shards are created atomically. Raises InvalidContent if files of an existing shard are truncated.

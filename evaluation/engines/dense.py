@@ -90,9 +90,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         self.checkpoint = CheckpointDescription.read(resources.model)
         check_parameters(parameters, self.checkpoint)
         self.similarity = (
-            parameters["similarity"]
-            if parameters["similarity"] != AUTO
-            else self.checkpoint.similarity or "cosine"
+            parameters["similarity"] if parameters["similarity"] != AUTO else self.checkpoint.similarity or "cosine"
         )
         self.read_passages = PassageReader(parameters)
         self._unit_length = self.similarity == "cosine" or parameters["normalise"]
@@ -126,9 +124,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         self._documents.encode(list(chain.from_iterable(texts)), self._prompts["document"], vectors, progress)
         with StringsWriter(folder, IDS) as ids:
             for document, passages in zip(documents, texts, strict=True):
-                for name in (
-                    passage_ids(document.id, len(passages)) if self.read_passages.words else [document.id]
-                ):
+                for name in passage_ids(document.id, len(passages)) if self.read_passages.words else [document.id]:
                     ids.write(name)
 
     @property
@@ -152,17 +148,13 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
                 self._get_truncation(dimension),
             )
 
-    def build_part(
-        self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
-    ) -> None:
+    def build_part(self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore) -> None:
         """Open the shards for exact search or build an approximate index, once for each number of dimensions."""
         for dimension in self.settings.values():
             vectors = [shard / VECTORS for shard in shards]
             index_folder = self._index_folder(folder, dimension)
             if index_folder != folder:
-                vectors = [
-                    index_folder / VECTORS / f"{shard_name(number)}.npy" for number in range(len(shards))
-                ]
+                vectors = [index_folder / VECTORS / f"{shard_name(number)}.npy" for number in range(len(shards))]
                 (index_folder / VECTORS).mkdir(parents=True)
                 for shard, copy in zip(shards, vectors, strict=True):
                     copy_vectors(shard / VECTORS, copy, self._get_truncation(dimension))
@@ -174,9 +166,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
                 self.resources.threads,
                 self._index_folder(learned, dimension),
             )
-        (folder / _DOCUMENT_COUNT_FILE).write_text(
-            json.dumps(count_documents(_read_ids(shards))), encoding="utf-8"
-        )
+        (folder / _DOCUMENT_COUNT_FILE).write_text(json.dumps(count_documents(_read_ids(shards))), encoding="utf-8")
         self.open(folder)
         progress(1.0)
 
@@ -318,9 +308,7 @@ PARAMETERS = (
     *PASSAGE_PARAMETERS,
     COMPUTE_DTYPE,
     BATCH_TOKENS,
-    Parameter(
-        "stored_dtype", "float32", "data type in which vectors are stored and searched", choices=STORED
-    ),
+    Parameter("stored_dtype", "float32", "data type in which vectors are stored and searched", choices=STORED),
     Parameter(
         "search",
         "exact",

@@ -49,9 +49,7 @@ def first_stage(resources: Resources) -> BM25 | StoredRun:
     """Return the run of the resources as first stage, or BM25 with its defaults over the same corpus."""
     if resources.runs:
         return StoredRun(resources.runs[0])
-    return BM25(
-        bm25.DESCRIPTIONS[0].complete({}), Resources(language=resources.language, index=resources.index)
-    )
+    return BM25(bm25.DESCRIPTIONS[0].complete({}), Resources(language=resources.language, index=resources.index))
 
 
 def document_numbers(ranking: SearchResult, ids: OrderedIds) -> Numbers:

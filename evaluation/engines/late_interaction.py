@@ -76,18 +76,14 @@ class LateInteraction(DividedEngine):
         super().__init__(parameters, resources)
         self.mode: str = parameters["mode"]
         if resources.runs and self.mode != "candidates":
-            raise InvalidParameter(
-                "Runs are re-ranked only with mode = candidates. Omit the run or the mode."
-            )
+            raise InvalidParameter("Runs are re-ranked only with mode = candidates. Omit the run or the mode.")
         self.encoder = TokenEncoder(resources, parameters)
         self.read_text = FIELDS[parameters["fields"]]
         self.finder: BM25 | StoredRun | NearestTokens | CompressedTokens | None = None
         if self.mode == "candidates":
             self.finder = first_stage(resources)
         elif self.mode == "end-to-end":
-            self.finder = NearestTokens(
-                parameters["nearest_vectors"], parameters["probes"], resources.threads
-            )
+            self.finder = NearestTokens(parameters["nearest_vectors"], parameters["probes"], resources.threads)
         elif self.mode == "compressed":
             bits = int(parameters["residual_bits"])
             self.finder = CompressedTokens(bits, parameters["probes"], resources.threads)
@@ -125,9 +121,7 @@ class LateInteraction(DividedEngine):
         if isinstance(self.finder, CompressedTokens):
             self.finder.learn(TokenStore(shards), folder)
 
-    def build_part(
-        self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
-    ) -> None:
+    def build_part(self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore) -> None:
         """Index the texts for the first stage, or the vectors for nearest-neighbor search."""
         texts = [Texts(shard / "texts") for shard in shards]
         write_ordered_ids(folder, (name for part in texts for name in part.ids.get_ids(np.arange(len(part)))))
@@ -213,9 +207,7 @@ class LateInteraction(DividedEngine):
     def _rank_compressed(self, codes: CompressedTokens, query: torch.Tensor, depth: int) -> Found:
         """Return the best documents for a query by their compressed vectors."""
         documents, scores = codes.search(query.cpu().numpy(), depth)
-        return self._select_best(
-            documents, scores / np.float32(len(query) if self.encoder.mean else 1), depth
-        )
+        return self._select_best(documents, scores / np.float32(len(query) if self.encoder.mean else 1), depth)
 
     def _rank_all(self, queries: Vectors, depth: int) -> list[Found]:
         """Return the best of all documents for each query, in batches whose scores fit into memory.

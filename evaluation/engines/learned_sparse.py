@@ -58,9 +58,7 @@ class LearnedSparse(DividedEngine):
         rows = self.encoder.encode(texts, "document", progress)
         write_sparse_shard(folder, [document.id for document in documents], rows)
 
-    def build_part(
-        self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore
-    ) -> None:
+    def build_part(self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore) -> None:
         write_weighted_index(shards, folder, self.encoder.dimension, progress)
         self.open(folder)
 

@@ -89,9 +89,7 @@ class DocumentModelEngine(WordEngine, ShardedEngine):
     shard_file: str
 
     @abstractmethod
-    def rows(
-        self, ids: Sequence[str], texts: Sequence[str], progress: Progress
-    ) -> Iterable[Mapping[str, Any]]:
+    def rows(self, ids: Sequence[str], texts: Sequence[str], progress: Progress) -> Iterable[Mapping[str, Any]]:
         """Yield the model's output for each document as JSON-compatible values. Raises ModelFailure."""
 
     @abstractmethod
@@ -136,9 +134,7 @@ class TermWeighting(DocumentModelEngine):
         self.weigher = TermWeigher(parameters, resources)
         self._word_count = 0
 
-    def rows(
-        self, ids: Sequence[str], texts: Sequence[str], progress: Progress
-    ) -> Iterable[Mapping[str, Any]]:
+    def rows(self, ids: Sequence[str], texts: Sequence[str], progress: Progress) -> Iterable[Mapping[str, Any]]:
         """Return the weighted words of each document."""
         return (
             {"_id": identifier, "words": list(weights), "weights": list(weights.values())}
@@ -177,9 +173,7 @@ class DocumentExpansion(DocumentModelEngine):
         self.writer = TextWriter(parameters, resources)
         self._query_count = self._word_count = 0
 
-    def rows(
-        self, ids: Sequence[str], texts: Sequence[str], progress: Progress
-    ) -> Iterable[Mapping[str, Any]]:
+    def rows(self, ids: Sequence[str], texts: Sequence[str], progress: Progress) -> Iterable[Mapping[str, Any]]:
         """Return the documents with their generated queries."""
         generated = iter(self.writer.sample([text for text in texts if text], progress))
         return (
@@ -303,9 +297,7 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
             pieces, values = self._query_vector(numbers, weights, switches)
             terms = self._term_numbers[pieces]
             is_indexed = terms >= 0
-            return self.searcher.result(
-                query.id, terms[is_indexed], values[is_indexed].astype(np.float32), depth
-            )
+            return self.searcher.result(query.id, terms[is_indexed], values[is_indexed].astype(np.float32), depth)
 
     def _query_vector(
         self, numbers: Numbers, weights: QueryWeights, switches: Switches
@@ -336,11 +328,7 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
 
     def variant_facts(self, label: str) -> Mapping[str, FactValue]:
         """Return the `facts` of a variant. BM25 adds no terms and does not truncate queries."""
-        return (
-            {"mean_augmentation_length": 0.0}
-            if self.settings[label] is None
-            else super().variant_facts(label)
-        )
+        return {"mean_augmentation_length": 0.0} if self.settings[label] is None else super().variant_facts(label)
 
 
 def _variant_switches(parameters: Mapping[str, Any]) -> dict[str, Switches | None]:
@@ -348,15 +336,12 @@ def _variant_switches(parameters: Mapping[str, Any]) -> dict[str, Switches | Non
     main, others = (parameters["augmentation"], parameters["weighting"]), parameters["beside"]
     ablations = [(True, False), (False, True)] if others == "ablations" else []
     switches: dict[str, Switches | None] = {
-        _LABELS[switch]: switch
-        for switch in (*(ablation for ablation in ablations if ablation != main), main)
+        _LABELS[switch]: switch for switch in (*(ablation for ablation in ablations if ablation != main), main)
     }
     return switches if others == "none" else {_BASELINE: None, **switches}
 
 
-_LENGTH = Parameter(
-    "maximum_length", 512, "maximum number of tokens per document", least=8, most=LONGEST_TEXT
-)
+_LENGTH = Parameter("maximum_length", 512, "maximum number of tokens per document", least=8, most=LONGEST_TEXT)
 
 _SAMPLING = (
     Parameter("queries_per_document", 40, "number of queries to generate per document", least=1, most=200),
@@ -421,9 +406,7 @@ DESCRIPTIONS = (
                 "further rankings over the same index: BM25, or also each part of the model alone (ablations)",
                 choices=(_BASELINE, "ablations", "none"),
             ),
-            Parameter(
-                "maximum_length", 512, "maximum number of tokens per query", least=8, most=LONGEST_TEXT
-            ),
+            Parameter("maximum_length", 512, "maximum number of tokens per query", least=8, most=LONGEST_TEXT),
             COMPUTE_DTYPE,
         ),
         create=QueryAugmentation,

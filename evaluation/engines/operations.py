@@ -67,8 +67,6 @@ def _torch_counter() -> Any:
     )
 
 
-def _attention_flops(
-    query: Sequence[int], key: Sequence[int], value: Sequence[int], *_: Any, **__: Any
-) -> int:
+def _attention_flops(query: Sequence[int], key: Sequence[int], value: Sequence[int], *_: Any, **__: Any) -> int:
     """Return the operations of both matrix products of attention. Shapes are (…, heads, length, dimension)."""
     return 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])

@@ -90,9 +90,7 @@ def count_documents(ids: Iterable[bytes]) -> int:
     return sum(mark not in name or name.endswith(first) for name in ids)
 
 
-def best_documents(
-    index: VectorIndex, vectors: Floats, depth: int, documents: int
-) -> list[tuple[list[str], Floats]]:
+def best_documents(index: VectorIndex, vectors: Floats, depth: int, documents: int) -> list[tuple[list[str], Floats]]:
     """Return the ids and scores of the best documents for each query, from an index of passages.
 
     The depth of the search is doubled until it has found enough documents or all passages. The result is exact if the
@@ -108,9 +106,7 @@ def best_documents(
     pending, search_depth = list(range(len(vectors))), depth
     while pending:
         search_depth = max(min(2 * search_depth, index.documents), 1)
-        for query, (passages, scores) in zip(
-            pending, index.search(vectors[pending], search_depth), strict=True
-        ):
+        for query, (passages, scores) in zip(pending, index.search(vectors[pending], search_depth), strict=True):
             best: dict[str, int] = {}  # rank of each document's first passage
             for rank, passage in enumerate(index.identifiers(passages)):
                 best.setdefault(passage.partition(_MARK)[0], rank)

@@ -50,9 +50,7 @@ def precision_loss(
         A value from 0 to 1, or None if no documents were retrieved or the model does not fit into memory in float32.
     """
     description = describe(task.engine)
-    candidates = {
-        ranking.query_id: ranking.document_ids[:SAMPLED_DOCUMENTS] for ranking in rankings[:SAMPLED_QUERIES]
-    }
+    candidates = {ranking.query_id: ranking.document_ids[:SAMPLED_DOCUMENTS] for ranking in rankings[:SAMPLED_QUERIES]}
     document_ids = {identifier for identifiers in candidates.values() for identifier in identifiers}
     documents = [document for document in read_corpus(task.corpus) if document.id in document_ids]
     candidates = _limit_characters(candidates, documents)
@@ -65,9 +63,7 @@ def precision_loss(
     resources = task.resources
     if description.runs[1]:
         run = folder / "run.txt"
-        run.write_text(
-            "".join(run_lines(each, "x") for each in rankings if each.query_id in candidates), "utf-8"
-        )
+        run.write_text("".join(run_lines(each, "x") for each in rankings if each.query_id in candidates), "utf-8")
         resources = replace(resources, runs=(run,))
         values |= {"mode": "candidates"} if "mode" in values else {}
     else:
@@ -97,9 +93,7 @@ def _rank(
     return {ranking.query_id: ranking.document_ids for ranking in engine.search(queries, SAMPLED_DOCUMENTS)}
 
 
-def _limit_characters(
-    candidates: Mapping[str, list[str]], documents: Sequence[Document]
-) -> dict[str, list[str]]:
+def _limit_characters(candidates: Mapping[str, list[str]], documents: Sequence[Document]) -> dict[str, list[str]]:
     """Return the first queries whose documents have at most _MOST_CHARACTERS in total, but at least one query."""
     sizes = {document.id: len(document.text) for document in documents}
     selection: dict[str, list[str]] = {}

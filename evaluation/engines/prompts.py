@@ -187,9 +187,7 @@ def prompt_remarks(kind: str, prompts: Mapping[str, str], model_type: str, name:
         likely = next((other for word in _LIKELY for other in others if word in other.lower()), others[0])
         names = summarize_names(others)
         message = f"its prompts are named {names}, and none of them query: queries get no prompt"
-        remarks.append(
-            ("prompt_names", message, f"Choose one by its name, as `query_prompt={AUTO}:{likely}`.")
-        )
+        remarks.append(("prompt_names", message, f"Choose one by its name, as `query_prompt={AUTO}:{likely}`."))
     family = template_of(prompts, model_type, name)
     if family and not any(map(family.reads_like, prompts.values())):
         message = (

@@ -145,9 +145,7 @@ def retrieve(
         encoded = work.build(folder)
         build_seconds = perf_counter() - start
         main, search_seconds = work.search()
-        retrieval = replace(
-            work.outcome(main, encoded), build_seconds=build_seconds, search_seconds=search_seconds
-        )
+        retrieval = replace(work.outcome(main, encoded), build_seconds=build_seconds, search_seconds=search_seconds)
         compute_dtype = work.record_compute_dtype(retrieval) if task.part is None else ""
         if afterwards is not None:
             afterwards(work.engine, work.queries, retrieval)
@@ -167,9 +165,7 @@ class _RetrievalJob:
         if task.k < 1:
             raise InvalidParameter(f"A run of depth {task.k} would be empty; use a depth of at least 1.")
         if not self._tag.isprintable() or len(self._tag.split()) != 1:
-            raise InvalidParameter(
-                f"The tag {self._tag!r} would break the format of the run; use a single word."
-            )
+            raise InvalidParameter(f"The tag {self._tag!r} would break the format of the run; use a single word.")
         self.description.check(task.resources)
         if task.shards is not None:
             claim_shards(task, task.shards)
@@ -190,9 +186,7 @@ class _RetrievalJob:
             encoded = encode_corpus(engine, replace(task, part=self._part_of_shards), shards, self._report)
             index.mkdir()
             if isinstance(engine, DividedEngine) and self._part_of_shards:
-                learned = get_learned_folder(
-                    engine, shards, encoded.shards, self._parameters, folder / "learned"
-                )
+                learned = get_learned_folder(engine, shards, encoded.shards, self._parameters, folder / "learned")
                 engine.build_part(encoded.folders, learned, index, indexing)
             else:
                 engine.build_from_shards(encoded.folders, index, indexing)
@@ -224,9 +218,7 @@ class _RetrievalJob:
                 groups = self._part_of_queries.select_range(len(groups), f"groups of {size} queries")
             for number in groups:
                 queries = self.queries[number * size :][:size]
-                group_rankings, group_seconds = stored_rankings.get(
-                    number, partial(self._search_group, queries, depth)
-                )
+                group_rankings, group_seconds = stored_rankings.get(number, partial(self._search_group, queries, depth))
                 seconds += group_seconds
                 for rankings in group_rankings:
                     for label, ranking in rankings.items():
@@ -306,9 +298,7 @@ class _RetrievalJob:
                 facts["compute_dtype"] = compute_dtype
         return compute_dtype
 
-    def record_precision_loss(
-        self, retrieval: Retrieval, rankings: Sequence[SearchResult], folder: Path
-    ) -> None:
+    def record_precision_loss(self, retrieval: Retrieval, rankings: Sequence[SearchResult], folder: Path) -> None:
         """Add the loss from lower precision to the facts, including those of the main variant."""
         folder.mkdir()
         loss = precision_loss(self.engine, self.task, self.queries, rankings, folder)

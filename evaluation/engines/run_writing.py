@@ -59,9 +59,7 @@ def run_lines(ranking: SearchResult, tag: str) -> str:
     return "".join(
         [
             f"{query} Q0 {document} {rank} {score:.9g} {tag}\n"
-            for rank, (document, score) in enumerate(
-                zip(ranking.document_ids, ranking.scores.tolist(), strict=True), 1
-            )
+            for rank, (document, score) in enumerate(zip(ranking.document_ids, ranking.scores.tolist(), strict=True), 1)
         ]
     )
 
@@ -204,8 +202,7 @@ def _read_rankings(row: Mapping[str, tuple[str, list[str], list[float]]]) -> dic
     if any(len(ids) != len(scores) for _, ids, scores in row.values()):
         raise ValueError("the numbers of documents and scores differ")
     return {
-        label: SearchResult(query, ids, np.array(scores, np.float32))
-        for label, (query, ids, scores) in row.items()
+        label: SearchResult(query, ids, np.array(scores, np.float32)) for label, (query, ids, scores) in row.items()
     }
 
 
@@ -265,8 +262,7 @@ def read_parts(paths: Sequence[Path]) -> PartOfRun:
             headers.append(PartOfRun.read(path))
         except InvalidContent as error:
             problems += [
-                replace(problem, message=f"{path.name}: {problem.message}")
-                for problem in error.report.problems
+                replace(problem, message=f"{path.name}: {problem.message}") for problem in error.report.problems
             ]
     if problems:
         raise InvalidContent.of(*problems)
@@ -280,9 +276,7 @@ def read_parts(paths: Sequence[Path]) -> PartOfRun:
         )
     if not len(numbers) == len(set(numbers)) == first.parts:
         part_list = ", ".join(map(str, numbers))
-        raise unusable(
-            "missing_parts", f"parts {part_list} were given, of {first.parts}", "Specify each part once."
-        )
+        raise unusable("missing_parts", f"parts {part_list} were given, of {first.parts}", "Specify each part once.")
     return first
 
 

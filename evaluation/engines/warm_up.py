@@ -20,6 +20,4 @@ def warm_up() -> None:
         qrels, run = Path(folder) / "qrels.txt", Path(folder) / "run.txt"
         qrels.write_text("1 0 a 1\n1 0 b 0\n")
         run.write_text("1 Q0 a 1 2.0 warm\n1 Q0 c 2 1.0 warm\n")
-        score_run(
-            run, ScoringTarget(qrels=read_qrels(qrels), query_ids=["1"], hidden=False), DEFAULT_MEASURES
-        )
+        score_run(run, ScoringTarget(qrels=read_qrels(qrels), query_ids=["1"], hidden=False), DEFAULT_MEASURES)

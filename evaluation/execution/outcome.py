@@ -117,9 +117,7 @@ def read_failure(folder: Path, job: ExecutionJob) -> ModelFailure | None:
     if not isinstance(code, str) or code not in MODEL_FAILURES or not isinstance(message, str):
         return None
     words = set(re.findall(r"\w+", message)) if code == "invalid_parameter" else set()
-    names = ", ".join(
-        parameter.name for parameter in describe(job.engine).parameters if parameter.name in words
-    )
+    names = ", ".join(parameter.name for parameter in describe(job.engine).parameters if parameter.name in words)
     numbers = ", ".join(_NUMBER.findall(message)[:_MOST_NUMBERS])
     parameter_message = f"{names} ({numbers})" if names and numbers else names
     return ModelFailure(code, parameter_message or MODEL_FAILURES[code].meaning)
@@ -149,9 +147,7 @@ def read_result(folder: Path, job: ExecutionJob, seconds: float) -> dict[str, An
             _is_count(shard.get("documents")) and _is_duration(shard.get("seconds")),
             "the numbers of the shard are invalid",
         )
-        _require(
-            job.shard_documents in (None, shard["documents"]), "the shard has another number of documents"
-        )
+        _require(job.shard_documents in (None, shard["documents"]), "the shard has another number of documents")
         _require(shard["seconds"] <= seconds, "the shard took longer than the child ran")
         _require((folder / SHARD_FOLDER).is_dir(), "there is no shard")
         values = {name: shard[name] for name in ("number", "documents", "seconds")}
@@ -244,9 +240,7 @@ def _validate_facts(values: Mapping[str, Any], parameters: Mapping[str, Any]) ->
         raise InvalidOutcome(str(error)) from error
     for name, value in facts.items():
         requested = parameters.get(name)
-        _require(
-            requested not in FACTS[name].words or value == requested, f"{name} differs from the parameter"
-        )
+        _require(requested not in FACTS[name].words or value == requested, f"{name} differs from the parameter")
     return facts
 
 
@@ -267,9 +261,7 @@ def _validate_measurements(
         for label, item, effort in zip(labels or ("",), data_by_result, efforts, strict=True)
     ]
     _check_clock(figures, facts, retrieval)
-    seconds = measuring_seconds(
-        replace(retrieval, build_seconds=retrieval.build_seconds - facts.job.index_seconds)
-    )
+    seconds = measuring_seconds(replace(retrieval, build_seconds=retrieval.build_seconds - facts.job.index_seconds))
     for item, effort in zip(figures, efforts, strict=True):
         # A fast system has no reason to time fewer searches, and could select favorable queries.
         complete = item.queries == min(facts.queries, effort.queries) and item.searches >= effort.searches
@@ -332,9 +324,7 @@ def _check_clock(figures: Sequence[EfficiencyFigures], facts: JobFacts, retrieva
         total += item.searches * item.latency_ms.mean / 1000
         if item.queries_per_second:
             total += item.batched / item.queries_per_second
-    _require(
-        total <= facts.seconds, f"{total:.3g} s were reported, but the child ran for {facts.seconds:.3g} s"
-    )
+    _require(total <= facts.seconds, f"{total:.3g} s were reported, but the child ran for {facts.seconds:.3g} s")
     limit = _ROUNDING * retrieval.build_seconds
     _require(retrieval.encoding_seconds <= limit, "encoding took longer than building, which includes it")
 
@@ -346,9 +336,7 @@ def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> N
     _require(is_query_count_valid, f"{timed} of {queries} queries were timed")
     most_rounds = max(2, -(-effort.searches // timed), effort.most_rounds)
     _require(2 <= rounds <= most_rounds, f"{rounds} rounds are not between 2 and {most_rounds}")
-    _require(
-        searches == timed * rounds, f"{searches} searches do not match {timed} queries in {rounds} rounds"
-    )
+    _require(searches == timed * rounds, f"{searches} searches do not match {timed} queries in {rounds} rounds")
     has_uncertainty = figures.unsettled <= timed and figures.spread_ms is not None
     _require(has_uncertainty, "the uncertainty of the latency is missing")
     _require((figures.other_work or 0) <= 1, "other work used more processors than exist")
@@ -380,9 +368,7 @@ def _check_resources(figures: EfficiencyFigures) -> None:
     is_consistent = memory != 0 and (figures.device != "cpu" or on_gpu is None)
     _require(is_consistent, "the reported memory does not fit the device")
     joules, source = figures.energy_joules_per_query, figures.energy_source
-    _require(
-        source in _ENERGY_SOURCES and (joules is None) == (source == ""), "the energy has no valid source"
-    )
+    _require(source in _ENERGY_SOURCES and (joules is None) == (source == ""), "the energy has no valid source")
     highest_energy = _MOST_WATTS * figures.latency_ms.mean / 1000 + _COUNTER_STEP
     _require(joules is None or joules <= highest_energy, "the reported power is implausibly large")
 

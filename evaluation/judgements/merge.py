@@ -113,8 +113,7 @@ def write_judgements(grades: Grades, target: Path) -> None:
         output.write(_HEADER)
         for query in sorted(grades):
             output.writelines(
-                b"%b\t%b\t%d\n" % (query, document, grade)
-                for document, grade in sorted(grades[query].items())
+                b"%b\t%b\t%d\n" % (query, document, grade) for document, grade in sorted(grades[query].items())
             )
 
 
@@ -195,7 +194,5 @@ def agreements(judge_grades: Judged, level: int) -> list[dict[str, Any]]:
         if pairs:
             binary = [(int(grade >= level), int(second_grade >= level)) for grade, second_grade in pairs]
             kappas = {"kappa": cohen_kappa(pairs), "kappa_relevant": cohen_kappa(binary)}
-            pairwise_agreements.append(
-                {"judges": [str(first_judge), str(second_judge)], "pairs": len(pairs), **kappas}
-            )
+            pairwise_agreements.append({"judges": [str(first_judge), str(second_judge)], "pairs": len(pairs), **kappas})
     return pairwise_agreements

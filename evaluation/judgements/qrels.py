@@ -148,9 +148,7 @@ class Qrels:
     def table(self, seed: int) -> JudgedTable:
         """Return the lookup keys of the scoring kernel, built once per hash seed."""
         if seed not in self._tables:
-            self._tables[seed] = JudgedTable.of(
-                self.documents, self.document_offsets, self.offsets, self.grades, seed
-            )
+            self._tables[seed] = JudgedTable.of(self.documents, self.document_offsets, self.offsets, self.grades, seed)
         return self._tables[seed]
 
 
@@ -184,9 +182,7 @@ def read_excluded(path: Path) -> Qrels:
     problems = LineProblems()
     for number, line in enumerate(open_lines(path), start=1):
         line = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
-        is_header = number == 1 and column_places(
-            line.decode(errors="replace").split("\t"), _EXCLUDED_COLUMNS
-        )
+        is_header = number == 1 and column_places(line.decode(errors="replace").split("\t"), _EXCLUDED_COLUMNS)
         if not line.strip() or is_header:
             continue
         fields = [field.strip() for field in line.split(b"\t")]

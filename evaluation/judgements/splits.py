@@ -71,9 +71,7 @@ def draw_parts(relevant: Mapping[str, int], share: float, earlier: QueryParts | 
     return QueryParts(secret, _assign_parts(strata, share, secret, known_parts))
 
 
-def draw_halves(
-    relevant: Mapping[str, int], scores: Mapping[str, float], share: float, key: bytes
-) -> set[str]:
+def draw_halves(relevant: Mapping[str, int], scores: Mapping[str, float], share: float, key: bytes) -> set[str]:
     """Return the open half of a collection's judged queries, with this share of them; the others are the hidden half.
 
     Strata are defined by the number of relevant documents of a query and, within these, by fifths of BM25's score (0 to

@@ -48,9 +48,7 @@ def get_library_path() -> Path:
     # The compiler is identified by its file, because querying its version requires a process.
     program = Path(compiler[0]).resolve()
     status = program.stat()
-    library = cache_folder() / _library_name(
-        _hash(*compiler, str(program), status.st_size, status.st_mtime_ns)
-    )
+    library = cache_folder() / _library_name(_hash(*compiler, str(program), status.st_size, status.st_mtime_ns))
     if not _is_trusted(library, stat.S_ISREG):
         _write_atomically(library, partial(_compile, compiler))
     return library
@@ -93,11 +91,7 @@ def _is_as_safe_as_this_file(path: Path) -> bool:
     for status, reference in pairs:
         extra_write_bits = status.st_mode & ~reference.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         has_other_group = status.st_mode & stat.S_IWGRP and status.st_gid != reference.st_gid
-        if (
-            status.st_uid not in (reference.st_uid, _ROOT, os.geteuid())
-            or extra_write_bits
-            or has_other_group
-        ):
+        if status.st_uid not in (reference.st_uid, _ROOT, os.geteuid()) or extra_write_bits or has_other_group:
             return False
     return stat.S_ISREG(pairs[0][0].st_mode)
 
@@ -160,9 +154,7 @@ def _find_compiler() -> list[str]:
     for command in _iterate_compilers():
         if program := shutil.which(command[0]):
             return [program, *command[1:]]
-    raise KernelUnavailable(
-        _NO_COMPILER.format(tried=", ".join(command[0] for command in _iterate_compilers()))
-    )
+    raise KernelUnavailable(_NO_COMPILER.format(tried=", ".join(command[0] for command in _iterate_compilers())))
 
 
 def _hash(*values: object) -> str:

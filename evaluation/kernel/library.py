@@ -154,9 +154,7 @@ class Reading:
     """
 
     def __init__(self, seed: int, query_room: int, longest_id: int) -> None:
-        self.fields = layout.ReadingFields(
-            seed=seed, longest_id=longest_id, query=-1, self_match=-1, previous_rank=-1
-        )
+        self.fields = layout.ReadingFields(seed=seed, longest_id=longest_id, query=-1, self_match=-1, previous_rank=-1)
         self.fields.first_number = 1
         self.library = library()
         self._references: dict[str, object] = {}
@@ -192,9 +190,7 @@ class Reading:
         self.fields.order, self.fields.order_count = address(order), len(order)
         self.fields.first_number = first_number
 
-    def use_judgements(
-        self, judged: Judged, excluded: Judged, documents: Ids, elsewhere: Ids, room: int
-    ) -> None:
+    def use_judgements(self, judged: Judged, excluded: Judged, documents: Ids, elsewhere: Ids, room: int) -> None:
         """Look up documents in these judgments and sets, with room for `room` retrieved judged documents."""
         self._references["judged"] = (judged, excluded, documents, elsewhere)
         self.fields.judged, self.fields.excluded = judged.fields(), excluded.fields()
@@ -280,14 +276,10 @@ class Reading:
     def tags(self) -> tuple[str, ...]:
         """Return the distinct tags in order of appearance."""
         edges = self._tag_start[: self.fields.tags.count + 1].tolist()
-        return tuple(
-            self._tag_text[first:last].tobytes().decode("utf-8", "replace") for first, last in pairwise(edges)
-        )
+        return tuple(self._tag_text[first:last].tobytes().decode("utf-8", "replace") for first, last in pairwise(edges))
 
 
-def order_by_query(
-    reading: Reading, length: int, lines: int
-) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+def order_by_query(reading: Reading, length: int, lines: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
     """Return the start of each line, followed by the end of the last one, and the lines in the order of their queries.
 
     Args:
@@ -299,9 +291,7 @@ def order_by_query(
         TooManyQueriesError: There are too many query ids.
     """
     starts, owners = np.empty(lines + 1, np.uint64), np.empty(lines, np.uint32)
-    line_count = reading.library.index_lines(
-        byref(reading.fields), length, address(starts), address(owners), lines
-    )
+    line_count = reading.library.index_lines(byref(reading.fields), length, address(starts), address(owners), lines)
     if line_count == -1:
         raise TooManyQueriesError
     if line_count != lines:
@@ -315,9 +305,7 @@ def order_by_query(
 class GatheredLines:
     """Copies lines in a given order. `done` is the number of lines copied so far."""
 
-    def __init__(
-        self, text: Bytes, starts: NDArray[np.uint64], order: NDArray[np.uint32], longest: int
-    ) -> None:
+    def __init__(self, text: Bytes, starts: NDArray[np.uint64], order: NDArray[np.uint32], longest: int) -> None:
         self.text, self.starts, self.order, self.longest = text, starts, order, longest
         self.done = 0
 

@@ -59,9 +59,7 @@ class JudgedRankings:
 
     def per_query(self, weights: Values | Flags, rows: NDArray[np.int64] | None = None) -> Values:
         """Return the sum of weights of retrieved judged documents for each query, added in order of rank."""
-        sums: Values = np.bincount(self.query if rows is None else rows, weights, self.queries).astype(
-            np.float64
-        )
+        sums: Values = np.bincount(self.query if rows is None else rows, weights, self.queries).astype(np.float64)
         return sums
 
     def relevant(self, level: int) -> Flags:
@@ -239,9 +237,7 @@ def hole_anywhere(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return Hole@k of BEIR, where documents judged for any query count as judged."""
     size = _count_displayed(ranking, k)
     elsewhere = np.ones(len(ranking.elsewhere_rank), np.bool_) if k is None else ranking.elsewhere_rank <= k
-    judged_count = ranking.per_query(_is_within(ranking, k)) + ranking.per_query(
-        elsewhere, ranking.elsewhere_query
-    )
+    judged_count = ranking.per_query(_is_within(ranking, k)) + ranking.per_query(elsewhere, ranking.elsewhere_query)
     return divide(size - judged_count, size)
 
 
@@ -310,9 +306,7 @@ def upper_ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     while True:
         gain, ideal = np.zeros_like(best), np.zeros_like(best)
         for step, judged_gain, relevant_count in zip(steps, judged_gains, relevant_counts, strict=True):
-            possible = np.minimum(
-                relevant_count[:, None] + np.arange(max_unjudged + 1), len(cumulated_discounts) - 1
-            )
+            possible = np.minimum(relevant_count[:, None] + np.arange(max_unjudged + 1), len(cumulated_discounts) - 1)
             choice = np.argmax(added_gains - best[:, None] * cumulated_discounts[possible], axis=1)[:, None]
             gain += step * (judged_gain + np.take_along_axis(added_gains, choice, 1)[:, 0])
             ideal += step * cumulated_discounts[np.take_along_axis(possible, choice, 1)[:, 0]]

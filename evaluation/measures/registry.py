@@ -58,9 +58,7 @@ class Family:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a measure without verifier, because none of its scores could be published."""
-        names = (
-            (self.verifier.whole, self.verifier.at_cutoff) if isinstance(self.verifier, PytrecEval) else ()
-        )
+        names = (self.verifier.whole, self.verifier.at_cutoff) if isinstance(self.verifier, PytrecEval) else ()
         lacking = {"required": names[1:] == ("",), "none": names[:1] == ("",), "optional": "" in names}
         if lacking[self.cutoff] or not (names or callable(self.verifier)):
             raise ValueError(
@@ -349,9 +347,7 @@ def _parse_any(text: str) -> Measure | None:
         return None
     name, brackets, cutoff, unit, trailing_brackets, ranx_level = match.groups()
     level, parameters = int(ranx_level) if ranx_level else None, []
-    for part in filter(
-        None, (piece.strip() for piece in f"{brackets or ''},{trailing_brackets or ''}".split(","))
-    ):
+    for part in filter(None, (piece.strip() for piece in f"{brackets or ''},{trailing_brackets or ''}".split(","))):
         if match_ := _LEVEL.fullmatch(part):
             level = int(match_.group(1))
         else:
@@ -417,9 +413,7 @@ def _refusal(text: str) -> str:
             return f"is not supported ({reason}). Close: {', '.join(similar).format(k=cutoff)}."
     name = _bare(re.split(rf"{_CUTOFF}[0-9]|[(@]", lower)[0].strip())
     families = {_bare(family.name): family for family in reversed(FAMILIES.values())} | _BY_NAME
-    names_by_key = {
-        key: each.name + ("" if each.cutoff == "none" else f"@{cutoff}") for key, each in families.items()
-    }
+    names_by_key = {key: each.name + ("" if each.cutoff == "none" else f"@{cutoff}") for key, each in families.items()}
     if name in families and name != "upper":
         cutoff_rules = {"none": "no cutoff", "required": "a cutoff", "optional": "a cutoff or none"}
         level = "rel=2 for a lowest grade" if families[name].binary else "no rel"
@@ -430,6 +424,5 @@ def _refusal(text: str) -> str:
 
 
 _POSSIBLE = "Known: " + ", ".join(
-    Measure(family).name + ("" if family.cutoff == "none" else f"@k{family.unit[1:]}")
-    for family in FAMILIES.values()
+    Measure(family).name + ("" if family.cutoff == "none" else f"@k{family.unit[1:]}") for family in FAMILIES.values()
 )

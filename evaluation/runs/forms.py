@@ -69,9 +69,7 @@ class Table:
             score = repr(1 / (int(rank) - self.first_rank + 1)).encode()
         else:
             return None
-        if line.startswith(b"#") and not (
-            _NUMBER.fullmatch(score) and (cells[0].strip(b"#") or rank.isdigit())
-        ):
+        if line.startswith(b"#") and not (_NUMBER.fullmatch(score) and (cells[0].strip(b"#") or rank.isdigit())):
             return None  # a comment, such as `# k1 is 0.9`
         tag = b"_".join(cells[self.tag].split()) if self.tag is not None else b""
         fields = [cells[self.query], b"Q0", cells[self.document], rank, score, tag or b"run"]
@@ -151,9 +149,7 @@ def recognize(start: bytes) -> Form:
         first, _, other_lines = text.lstrip().partition(b"\n")
         if not _TREC_LINE.fullmatch(first):
             ends = {b"{": b"}", b"[": b"]"}[first[:1]]
-            return (
-                "jsonl" if first.rstrip().endswith(ends) and other_lines.lstrip()[:1] == first[:1] else "json"
-            )
+            return "jsonl" if first.rstrip().endswith(ends) and other_lines.lstrip()[:1] == first[:1] else "json"
     first = next((line for line in io.BytesIO(text) if line.strip() and not line.startswith(b"#")), b"")
     lines = [] if _is_trec(first) else text.split(b"\n")
     if len(text) >= BLOCK - len(BYTE_ORDER_MARK) and len(lines) > 1:
@@ -176,9 +172,7 @@ def read_start(file: ExpandedFile) -> bytes:
     return start
 
 
-def write_as_trec(
-    form: Form, source: Path | str | bytes, limits: FileLimits, output: IO[bytes]
-) -> dict[str, Any]:
+def write_as_trec(form: Form, source: Path | str | bytes, limits: FileLimits, output: IO[bytes]) -> dict[str, Any]:
     """Write a run in another format to `output` as TREC lines; return the metadata of a JSON document.
 
     The lines of a table keep their numbers, and rows that do not fit are copied unchanged. Raises InvalidContent.
@@ -297,11 +291,7 @@ def _find_table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
         named_table = Table(separator, len(names), query, document, rank, score, tag, 0, heading)
         results = named_table.results(rows[1:])
         ranks = {_whole_rank(row[named_table.rank or 0]) for row in named_table.split(results)}
-        return (
-            replace(named_table, first_rank=int(b"0" not in ranks))
-            if named_table.fits_names(results)
-            else None
-        )
+        return replace(named_table, first_rank=int(b"0" not in ranks)) if named_table.fits_names(results) else None
     for pattern in _UNNAMED_TABLES:
         if pattern.columns != len(first) and not _begins_as_comment(rows[0]):
             continue

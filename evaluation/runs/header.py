@@ -171,9 +171,7 @@ class _MetadataBudget:
                 continue
             name = original_name.replace("\0", "\ufffd")
             remaining_before = self.remaining
-            selected_value = (
-                self.value(value, depth - 1) if self.take(len(orjson.dumps(name)) + 2) else _OMITTED
-            )
+            selected_value = self.value(value, depth - 1) if self.take(len(orjson.dumps(name)) + 2) else _OMITTED
             if selected_value is _OMITTED:
                 self.remaining = remaining_before
             else:
@@ -220,17 +218,13 @@ def lines_at(path: Path | str | bytes, numbers: Collection[int], limits: FileLim
             break
     if rest and number in requested:
         lines.setdefault(number, rest)
-    return {
-        position: line.removeprefix(BYTE_ORDER_MARK).removesuffix(b"\r") for position, line in lines.items()
-    }
+    return {position: line.removeprefix(BYTE_ORDER_MARK).removesuffix(b"\r") for position, line in lines.items()}
 
 
 def quote(text: bytes, longest: int = QUOTED_CHARACTERS) -> str:
     """Return one line of at most `longest` characters for a message, with unprintable characters escaped."""
     decoded = text[: 4 * longest + 4].decode("utf-8", "backslashreplace")
-    escaped = "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in decoded
-    )
+    escaped = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in decoded)
     return escaped if len(escaped) <= longest else escaped[: longest - 1] + "…"
 
 
@@ -268,11 +262,7 @@ def recognize_other(rows: Sequence[bytes]) -> tuple[str, str] | None:
     if not all(forms) or not all(_GRADE.fullmatch(row[-1]) for row in cells):
         return None
     hint = "Send a system's ranking instead."
-    if (
-        all(len(row) == 3 for row in cells)
-        and cells[0][2] in (b"1", b"1.0")
-        and len({row[2] for row in cells}) > 1
-    ):
+    if all(len(row) == 3 for row in cells) and cells[0][2] in (b"1", b"1.0") and len({row[2] for row in cells}) > 1:
         hint += " If the third column is a rank, as in MS MARCO's runs, add the header line `qid docid rank`."
     return "relevance judgments (qrels)", hint
 

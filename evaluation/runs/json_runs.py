@@ -117,9 +117,7 @@ def _parse(content: bytearray, line: int | None) -> Any:
         # Python's parser accepts these constants, but also unpaired surrogates in escapes.
         if (b"NaN" in content or b"Infinity" in content) and not _SURROGATE.search(content):
             with suppress(ValueError, RecursionError):
-                document = json.loads(
-                    content, parse_int=lambda text: (int if len(text) < 19 else float)(text)
-                )
+                document = json.loads(content, parse_int=lambda text: (int if len(text) < 19 else float)(text))
         if document is None:
             message = f"{'the file' if line is None else f'line {line:,}'} is not JSON: {error}"
             raise JSON.refusal(message, _HINT, (line or error.lineno,)) from error
@@ -155,9 +153,7 @@ def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
     except RecursionError as error:
         raise JSON.refusal("lists and objects are nested too deeply", _HINT) from error
     if repeated:
-        names = ", ".join(
-            quote(name.encode("utf-8", "replace"), 80) for name in list(repeated)[:_QUOTED_NAMES]
-        )
+        names = ", ".join(quote(name.encode("utf-8", "replace"), 80) for name in list(repeated)[:_QUOTED_NAMES])
         message = (
             f"{number_of(repeated.total(), 'repeated name')} of a query or document within one object: "
             f"{names}{' …' if len(repeated) > _QUOTED_NAMES else ''}"
@@ -232,9 +228,7 @@ class _TrecLines:
     def _add_query(self, query: str, hits: Any) -> None:
         _check_hits(query, hits)
         self._check_id(query)
-        hits_by_rank = (
-            self._rank_scores(query, hits) if isinstance(hits, dict) else self._rank_hits(query, hits)
-        )
+        hits_by_rank = self._rank_scores(query, hits) if isinstance(hits, dict) else self._rank_hits(query, hits)
         # Writing line by line saves memory. The repr of a float round-trips.
         self.out.writelines(
             f"{query} Q0 {name} {rank} {score!r} {self.tag}\n".encode() for name, rank, score in hits_by_rank
@@ -289,9 +283,7 @@ class _TrecLines:
         """Raise InvalidContent if a score was not finite or the file looks like judgments."""
         if self.only_grades:
             message = "the file looks like relevance judgments (qrels), not like a run: all scores are small integers"
-            hint = (
-                "Send a system's ranking. If this is one, write its scores with a decimal point, such as 2.0."
-            )
+            hint = "Send a system's ranking. If this is one, write its scores with a decimal point, such as 2.0."
             raise JSON.refusal(message, hint)
         if self.first is None:
             return

@@ -95,9 +95,7 @@ def draw_pool(
             unjudged = [each for each in first_documents_of_query if each not in judged_for_query]
             by_run[-1] += len(unjudged)
             run_counts.setdefault(query, Counter()).update(unjudged)
-            judged_pairs.setdefault(query, set()).update(
-                judged_for_query.intersection(first_documents_of_query)
-            )
+            judged_pairs.setdefault(query, set()).update(judged_for_query.intersection(first_documents_of_query))
         if sum(map(len, run_counts.values())) > MOST_PAIRS:
             raise PoolTooLarge(
                 f"The pool has more than {MOST_PAIRS:,} pairs at depth {depth:,}. Choose fewer runs or a smaller depth."
@@ -134,9 +132,7 @@ def sole_finds(
     )
     for team, run, depth in runs:
         for query, documents in _read_first_documents(run, depth, replace(target, document_ids=None)).items():
-            pooled = judged.get(query, frozenset()).intersection(documents) - judged_before.get(
-                query, frozenset()
-            )
+            pooled = judged.get(query, frozenset()).intersection(documents) - judged_before.get(query, frozenset())
             for document in pooled:
                 finders.setdefault((query, document), set()).add(team)
     pairs_by_team: dict[Hashable, Pairs] = {}
@@ -148,16 +144,12 @@ def sole_finds(
 
 def _read_first_documents(run: Path, depth: int, target: ScoringTarget) -> dict[bytes, list[bytes]]:
     """Return the first documents of each query of a run that are in the dataset."""
-    documents_by_query = first_documents(
-        run, depth, target.excluded, drop_self_matches=target.drop_self_matches
-    )
+    documents_by_query = first_documents(run, depth, target.excluded, drop_self_matches=target.drop_self_matches)
     if target.document_ids is None:
         return documents_by_query
     names = list({document for documents in documents_by_query.values() for document in documents})
     is_in_corpus = target.document_ids.contain([document.decode() for document in names])
-    unknown = {
-        document for document, is_known in zip(names, is_in_corpus.tolist(), strict=True) if not is_known
-    }
+    unknown = {document for document, is_known in zip(names, is_in_corpus.tolist(), strict=True) if not is_known}
     return {
         query: [document for document in ranking if document not in unknown]
         for query, ranking in documents_by_query.items()

@@ -332,9 +332,7 @@ class RunFacts:
         contents, depth = self.contents, self.maximum_depth
         if count := self.line_count(DEPTH).count:
             cut_lines = number_of(contents.cut_lines, "line")
-            yield self._problem(
-                DEPTH, queries=number_of(count, "query", "queries"), depth=depth, lines=cut_lines
-            )
+            yield self._problem(DEPTH, queries=number_of(count, "query", "queries"), depth=depth, lines=cut_lines)
         if self.capped:
             shares = [name for name in self.capped if name.startswith(_SHARES)]
             lower = [name for name in self.capped if name not in shares]

@@ -95,9 +95,7 @@ class ScoringTarget:
         offsets = np.cumsum([0, *map(len, self.known_queries)], dtype=np.int64)
         return padded(b"".join(self.known_queries)), offsets
 
-    def reading_task(
-        self, with_qrels: bool, elsewhere_depth: int = 0, first_documents: int = 0
-    ) -> ReadingTask:
+    def reading_task(self, with_qrels: bool, elsewhere_depth: int = 0, first_documents: int = 0) -> ReadingTask:
         """Return the task for the reader of runs.
 
         With `elsewhere_depth` > 0, the reader also records documents judged for other queries, down to this depth.
@@ -285,9 +283,7 @@ def score_run(
     if target.qrels is None:
         raise ValueError("scoring needs a target with qrels")
     limits = limits or FileLimits()
-    parsed_measures = tuple(
-        parse_measure(measure) if isinstance(measure, str) else measure for measure in measures
-    )
+    parsed_measures = tuple(parse_measure(measure) if isinstance(measure, str) else measure for measure in measures)
     depths = [measure.cutoff or 0 for measure in parsed_measures if measure.family.looks_elsewhere]
     answer_depth = max((target.answer_depth(measure) for measure in parsed_measures), default=0)
     task = target.reading_task(
@@ -314,8 +310,6 @@ def score_run(
     values = np.column_stack(
         [measure.values(ranking) for measure in parsed_measures] or [np.zeros((ranking.queries, 0))]
     )
-    means = {
-        measure.name: float(column.mean()) for measure, column in zip(parsed_measures, values.T, strict=True)
-    }
+    means = {measure.name: float(column.mean()) for measure, column in zip(parsed_measures, values.T, strict=True)}
     missing_queries = int(np.count_nonzero(ranking.retrieved == 0))
     return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first)

@@ -145,9 +145,7 @@ def compare(first: Signature, second: Signature) -> RunSimilarity:
     )
 
 
-def linked_submissions(
-    newest: Sequence[Signature], earlier_submissions: Sequence[Sequence[Signature]]
-) -> list[int]:
+def linked_submissions(newest: Sequence[Signature], earlier_submissions: Sequence[Sequence[Signature]]) -> list[int]:
     """Return the indices of the earlier submissions that are linked with the newest, directly or through others.
 
     A submission is given by the signatures of its runs, several for a set of seeds. Two submissions are linked if any

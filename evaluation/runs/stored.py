@@ -120,11 +120,7 @@ def run_name(path: Path, tags: Sequence[str]) -> str:
 def without_endings(name: str) -> str:
     """Return a file name without the extensions of run formats and compression."""
     while matching_extension := next(
-        (
-            extension
-            for extension in _EXTENSIONS
-            if name.lower().endswith(extension) and len(name) > len(extension)
-        ),
+        (extension for extension in _EXTENSIONS if name.lower().endswith(extension) and len(name) > len(extension)),
         "",
     ):
         name = name[: -len(matching_extension)]

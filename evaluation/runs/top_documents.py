@@ -49,9 +49,7 @@ def first_documents(
     documents = {}
     for line in first.split(b"\n")[:-1]:
         query, _, names = line.partition(b"\t")
-        documents[query] = [name for name in names.split(b" ") if not (drop_self_matches and name == query)][
-            :depth
-        ]
+        documents[query] = [name for name in names.split(b" ") if not (drop_self_matches and name == query)][:depth]
     return documents
 
 
@@ -112,9 +110,7 @@ def cut_lines(first: bytes, depth: int) -> bytes:
     return "".join(lines).encode() if depth else b""
 
 
-def displayed_documents(
-    documents: list[str], query_id: str, *, depth: int, drop_self_matches: bool
-) -> list[str]:
+def displayed_documents(documents: list[str], query_id: str, *, depth: int, drop_self_matches: bool) -> list[str]:
     """Return the first `depth` documents, without the query's own id if self-matches are dropped."""
     remaining = [name for name in documents if name != query_id] if drop_self_matches else documents
     return remaining[:depth]

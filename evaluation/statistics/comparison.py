@@ -189,6 +189,4 @@ def compare_paired(
     low, high = intervals(differences[:, None], resamples=resamples)
     p = randomisation_test(values, 1, permutations=permutations)[0]
     wins, ties, losses = (int(count[0]) for count in count_wins(values, 1, lower_is_better=lower_is_better))
-    return PairedResult(
-        float(differences.mean()), float(low[0]), float(high[0]), float(p), wins, ties, losses
-    )
+    return PairedResult(float(differences.mean()), float(low[0]), float(high[0]), float(p), wins, ties, losses)

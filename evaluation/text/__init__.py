@@ -145,9 +145,7 @@ def _decimal_digits(term: str) -> str:
     """Replace decimal digits of any script by 0 to 9, like Lucene's DecimalDigitFilter."""
     if term.isascii() or not any(map(str.isdecimal, term)):
         return term
-    return "".join(
-        str(unicodedata.decimal(character)) if character.isdecimal() else character for character in term
-    )
+    return "".join(str(unicodedata.decimal(character)) if character.isdecimal() else character for character in term)
 
 
 def _arabic_letters(term: str) -> str:

@@ -85,9 +85,7 @@ class WordClasses(dict[int, str]):
 MAX_WORD_LENGTH = 255
 
 #: Sequences of letters, digits, and underscores, joined by punctuation between two letters or two digits.
-_JOINED = (
-    r"""\w+(?:[{marks}](?:(?<={letter}[{in_words}])(?={letter})|(?<={digit}[{in_numbers}])(?={digit}))\w+)*"""
-)
+_JOINED = r"""\w+(?:[{marks}](?:(?<={letter}[{in_words}])(?={letter})|(?<={digit}[{in_numbers}])(?={digit}))\w+)*"""
 
 _MID_LETTER = ":\u00b7\u0387\u05f4\u2027\ufe13\ufe55\uff1a"
 _MID_NUMBER = ",;\u037e\u0589\u060c\u060d\u066c\u07f8\u2044\ufe10\ufe14\ufe50\ufe54\uff0c\uff1b"

@@ -43,9 +43,7 @@ class Judgements:
             grades = graded.setdefault(query, {})
             if int(grade) >= 0:
                 grades[document.decode()] = int(grade)
-        self.graded: Mapping[str, dict[str, int]] = {
-            query.decode(): graded[query] for query in sorted(graded)
-        }
+        self.graded: Mapping[str, dict[str, int]] = {query.decode(): graded[query] for query in sorted(graded)}
         self._evaluators: dict[tuple[frozenset[str], int], pytrec_eval.RelevanceEvaluator] = {}
 
     @cached_property
@@ -75,8 +73,7 @@ class Judgements:
             graded: Mapping[str, dict[str, int]] = self.graded
             if level == 0:
                 graded = {
-                    query: {name: grade + 1 for name, grade in grades.items()}
-                    for query, grades in self.graded.items()
+                    query: {name: grade + 1 for name, grade in grades.items()} for query, grades in self.graded.items()
                 }
             self._evaluators[key] = pytrec_eval.RelevanceEvaluator(graded, set(key[0]), level or 1)
         return self._evaluators[key]
@@ -119,9 +116,7 @@ class Judgements:
     ) -> NDArray[np.float64]:
         """Return the values, queries × measures, that the references compute."""
         depths = {each.depth for each in measures}
-        deepest = max(
-            (len(ranked) if k is None else k for ranked in rankings.values() for k in depths), default=0
-        )
+        deepest = max((len(ranked) if k is None else k for ranked in rankings.values() for k in depths), default=0)
         heads = {query: best_first(ranked, deepest) for query, ranked in rankings.items()}
         # Built only if a measure needs it, because the set is large.
         documents = self.documents if any(each.looks_elsewhere for each in measures) else None
@@ -213,9 +208,7 @@ class ClaimedScores:
             name = measure.name
             mean = float(np.sum(column_values)) / len(row_by_query)
             if not abs(self.means[name] - mean) <= TOLERANCE:
-                raise ScoresDiffer(
-                    f"the mean of {name}: {self.means[name]!r} was scored, {mean!r} is correct"
-                )
+                raise ScoresDiffer(f"the mean of {name}: {self.means[name]!r} was scored, {mean!r} is correct")
 
 
 def verify(
@@ -241,9 +234,7 @@ def verify(
         texts: Texts for measures of answers.
     """
     if list(judgements.graded) != list(claimed.query_ids):
-        raise ScoresDiffer(
-            f"{len(claimed.query_ids)} queries were scored, {len(judgements.graded)} are judged"
-        )
+        raise ScoresDiffer(f"{len(claimed.query_ids)} queries were scored, {len(judgements.graded)} are judged")
 
     def read_texts(heads: Mapping[str, Sequence[str]]) -> dict[str, ReadTokens]:
         if texts is None:
@@ -259,8 +250,7 @@ def verify(
                 judged_documents = judgements.graded[query]
                 rankings[query] = {name: score for name, score in ranked.items() if name in judged_documents}
         measures = [
-            replace(each, level=rules.relevance_level) if each.level is None else each
-            for each in claimed.measures
+            replace(each, level=rules.relevance_level) if each.level is None else each for each in claimed.measures
         ]
         expected = judgements.recompute(rankings, measures, read_texts)
     except ValueError as error:
@@ -268,9 +258,7 @@ def verify(
     claimed.compare(queries, expected)
     missing_queries = sum(not ranked for ranked in rankings.values())
     if is_complete and missing_queries != claimed.missing_queries:
-        raise ScoresDiffer(
-            f"{claimed.missing_queries} queries were counted as missing, {missing_queries} are"
-        )
+        raise ScoresDiffer(f"{claimed.missing_queries} queries were counted as missing, {missing_queries} are")
 
 
 def _draw(queries: list[str], sha256: str) -> list[str]:

@@ -104,9 +104,7 @@ class _Answers:
         ends = []
         for answer in self.words:
             starts = range(len(words) - len(answer) + 1)
-            ends += [start + len(answer) for start in starts if words[start : start + len(answer)] == answer][
-                :1
-            ]
+            ends += [start + len(answer) for start in starts if words[start : start + len(answer)] == answer][:1]
         normalized = unicodedata.normalize("NFD", text)
         for pattern in self.patterns:
             match = clock.search(pattern, normalized, self.line)
@@ -121,9 +119,7 @@ class AnswerTexts:
     answers: Path
     corpus: Path
 
-    def read(
-        self, rankings: Mapping[str, Sequence[str]], after_block: Callable[[], object]
-    ) -> dict[str, ReadTokens]:
+    def read(self, rankings: Mapping[str, Sequence[str]], after_block: Callable[[], object]) -> dict[str, ReadTokens]:
         """Read the texts of rankings (document ids by query).
 
         `after_block` is called periodically and may raise. Raises SlowAnswers.
@@ -322,9 +318,7 @@ def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
     steps = np.diff(grades, prepend=0)[:, None]
     gains = steps * np.array([head_discounts[head >= grade].sum() + unjudged_discounts for grade in grades])
     relevant_counts = (query.judged >= grades[:, None]).sum(axis=1)
-    ideals = (
-        steps * sums[np.minimum(relevant_counts[:, None] + np.arange(len(unjudged_discounts)), len(sums) - 1)]
-    )
+    ideals = steps * sums[np.minimum(relevant_counts[:, None] + np.arange(len(unjudged_discounts)), len(sums) - 1)]
     if len(grades) == 1:
         return float(np.divide(gains, ideals, out=np.zeros_like(gains), where=ideals > 0).max())
     low, high = 0.0, 1.0 if ideals[:, -1].any() else 0.0
@@ -356,8 +350,6 @@ upper_recall = upper(
     lambda query, k, level: float(_is_relevant(query, k, level).sum() / max(1, (query.judged >= level).sum()))
 )
 upper_reciprocal_rank = upper(
-    lambda query, k, level: float(
-        max(_is_relevant(query, k, level) / np.arange(1, len(query.grades[:k]) + 1))
-    )
+    lambda query, k, level: float(max(_is_relevant(query, k, level) / np.arange(1, len(query.grades[:k]) + 1)))
 )
 upper_success = upper(lambda query, k, level: float(_is_relevant(query, k, level).any()))

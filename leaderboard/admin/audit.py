@@ -55,9 +55,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
 
     @admin.display(description="before → after")
     def changes(self, record: AuditRecord) -> SafeString:
-        rows = format_html_join(
-            "", '<tr><th scope="row">{}</th><td>{}</td><td>{}</td></tr>', list_changes(record)
-        )
+        rows = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td><td>{}</td></tr>', list_changes(record))
         return format_html(
             '<table><thead><tr><th scope="col">Field</th><th scope="col">Before</th><th scope="col">After</th></tr>'
             "</thead><tbody>{}</tbody></table>",

@@ -70,8 +70,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         prefix = f"{self.opts.app_label}_{self.opts.model_name}"
         views = [(name, route, getattr(self, f"{name}_view")) for name, route in self.pages.items()]
         extra_urls = [
-            path(route, self.admin_site.admin_view(view), name=f"{prefix}_{name}")
-            for name, route, view in views
+            path(route, self.admin_site.admin_view(view), name=f"{prefix}_{name}") for name, route, view in views
         ]
         return [*extra_urls, *super().get_urls()]
 
@@ -132,9 +131,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         Django allows filtering by any column, which would disclose columns that no page shows.
         """
         offered_filters = {self.date_hierarchy, *map(_filter_name, self.get_list_filter(request))} - {None}
-        is_offered = any(
-            lookup == name or lookup.startswith(f"{name}{LOOKUP_SEP}") for name in offered_filters
-        )
+        is_offered = any(lookup == name or lookup.startswith(f"{name}{LOOKUP_SEP}") for name in offered_filters)
         return is_offered and super().lookup_allowed(lookup, value, request)
 
     def parse_key(self, object_id: str) -> Any:
@@ -168,9 +165,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         """Return the names of the list actions that the object's page offers in its current state."""
         return ()
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
-    ) -> Any:
+    def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> Any:
         """Show the object's page with links to additional pages and the actions that the user may perform."""
         obj = self.get_queryset(request).filter(pk=self.parse_key(object_id)).first()
         context: dict[str, Any] = {"tools": [], "acts": []}
@@ -275,9 +270,7 @@ class CurationAdmin(SimpleHistoryAdmin):
             old_value = _initial_row(form.fields[name], form.initial.get(name))
             new_value = form.cleaned_data.get(name)
             if isinstance(form.fields[name], ModelMultipleChoiceField):
-                names_before, names_after = (
-                    {named(each) for each in rows or ()} for rows in (old_value, new_value)
-                )
+                names_before, names_after = ({named(each) for each in rows or ()} for rows in (old_value, new_value))
                 before[name], after[name] = (
                     sorted(names_before - names_after),
                     sorted(names_after - names_before),
@@ -312,9 +305,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         opts = self.model._meta
-        return HttpResponseRedirect(
-            reverse(f"admin:{opts.app_label}_{opts.model_name}_history", args=[object_id])
-        )
+        return HttpResponseRedirect(reverse(f"admin:{opts.app_label}_{opts.model_name}_history", args=[object_id]))
 
     def revert_disabled(self, request: HttpRequest, obj: Any = None) -> bool:
         return True
@@ -339,11 +330,7 @@ def curator(request: HttpRequest) -> User:
 
 def get_reason(request: HttpRequest) -> str:
     """Return the reason sent with a form, or an empty string."""
-    return (
-        request.POST.get("why", "").replace("\0", "").strip()[:LONGEST_REASON]
-        if request.method == "POST"
-        else ""
-    )
+    return request.POST.get("why", "").replace("\0", "").strip()[:LONGEST_REASON] if request.method == "POST" else ""
 
 
 def _filter_name(item: Any) -> Any:

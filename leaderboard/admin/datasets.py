@@ -92,9 +92,7 @@ class RevealForm(ReasonForm):
 class MeasuresForm(ReasonForm):
     """Form for the primary measure and the others."""
 
-    primary = forms.CharField(
-        max_length=40, help_text="The board is sorted by this measure, for example nDCG@10."
-    )
+    primary = forms.CharField(max_length=40, help_text="The board is sorted by this measure, for example nDCG@10.")
     others = text_line(
         max_length=400,
         required=False,
@@ -209,9 +207,7 @@ class DatasetAdmin(ExchangeAdmin):
     def tools(self, request: HttpRequest, obj: Dataset) -> list[tuple[str, str]]:
         """Return links to the public page and to the curation pages that the user may open."""
         update = f"{reverse('admin:leaderboard_dataset_import')}?dataset={obj.slug}"
-        updating = (
-            [("Update from a file", update)] if request.user.has_perm("leaderboard.add_dataset") else []
-        )
+        updating = [("Update from a file", update)] if request.user.has_perm("leaderboard.add_dataset") else []
         return [("On the site", obj.get_absolute_url()), *updating] + [
             (words, reverse(name, args=[obj.pk]))
             for words, name, permission in self.further_pages

@@ -84,9 +84,7 @@ class ImportForm(forms.Form):
         required=False,
         help_text="Run to compare other systems with instead of BM25, for example if BM25 retrieves nothing",
     )
-    split = forms.CharField(
-        max_length=20, initial="test", help_text="Split of the judgments used for scoring"
-    )
+    split = forms.CharField(max_length=20, initial="test", help_text="Split of the judgments used for scoring")
     topic_field = optional_choice(
         choices=[("", "title (default)"), *((name, name) for name in FIELDS)],
         help_text="Field of TREC topics to use as query",
@@ -103,9 +101,7 @@ class ImportForm(forms.Form):
     candidates_only = tick_box(
         help_text="Re-ranking: only a query's judged documents are candidates and others are ignored"
     )
-    strict = tick_box(
-        help_text="Reject judgments of documents that are not in the corpus. Default: report them."
-    )
+    strict = tick_box(help_text="Reject judgments of documents that are not in the corpus. Default: report them.")
     task = optional_text(max_length=80, widget=TermInput(Dataset, "task"))
     domain = optional_text(max_length=80, widget=TermInput(Dataset, "domain"))
     language = optional_text(
@@ -142,9 +138,7 @@ class ImportForm(forms.Form):
 
     def options(self) -> ImportOptions:
         """Return the options of the import. Empty fields get the defaults of `ImportOptions`."""
-        values = {
-            name: value for name, value in self.cleaned_data.items() if value and name not in _NO_OPTIONS
-        }
+        values = {name: value for name, value in self.cleaned_data.items() if value and name not in _NO_OPTIONS}
         if judgements := values.pop("judgements", None):
             values["hidden"] = judgements == "hidden"
         values["measures"] = tuple(values.get("measures", "").replace(",", " ").split())

@@ -122,9 +122,7 @@ class PoolForm(DatasetForm):
             return
         runs: Any = self.fields["runs"]
         runs.queryset = eligible_runs(dataset)
-        rounds = Round.objects.filter(dataset=dataset) | Round.objects.filter(
-            benchmark__members__dataset=dataset
-        )
+        rounds = Round.objects.filter(dataset=dataset) | Round.objects.filter(benchmark__members__dataset=dataset)
         self.fields["round"].queryset = rounds.distinct()  # type: ignore[attr-defined]
 
 
@@ -154,9 +152,7 @@ class PoolAdmin(JudgingAdmin):
         """Show the form of *Draw a pool*: first the dataset, then its runs."""
         require(request, JUDGE)
         dataset = selected_dataset(request)
-        form = PoolForm(
-            request.POST or None, dataset=dataset, initial={"dataset": dataset.slug if dataset else None}
-        )
+        form = PoolForm(request.POST or None, dataset=dataset, initial={"dataset": dataset.slug if dataset else None})
 
         def act(values: Mapping[str, Any]) -> str:
             pool = request_pool(
@@ -258,9 +254,7 @@ class JudgementUploadForm(DatasetForm):
         label="Accept higher grades",
         help_text="Accept grades above the highest existing one, which are otherwise rejected as mistakes",
     )
-    strict = tick_box(
-        help_text="Reject judgments of documents that are not in the corpus. Default: count them."
-    )
+    strict = tick_box(help_text="Reject judgments of documents that are not in the corpus. Default: count them.")
     pool = forms.ModelChoiceField(
         queryset=Pool.objects.filter(state=Pool.State.READY).select_related("dataset"),
         required=False,
@@ -369,9 +363,7 @@ class JudgementImportAdmin(JudgingAdmin):
             return HttpResponseRedirect(request.path)
         return self._page(request, judgement_import, form)
 
-    def _page(
-        self, request: HttpRequest, judgement_import: JudgementImport, form: SettleForm
-    ) -> TemplateResponse:
+    def _page(self, request: HttpRequest, judgement_import: JudgementImport, form: SettleForm) -> TemplateResponse:
         reads, blind = (
             request.user.has_perm(READ),
             disclosure.is_blind_decision(judgement_import, request.user),
@@ -424,8 +416,6 @@ class JudgementImportAdmin(JudgingAdmin):
 def _count(judgement_import: JudgementImport, name: str) -> str:
     # Hidden judgments are shown only on the page of the import, which records access.
     count = (
-        None
-        if disclosure.is_secret(judgement_import, judgement_import.against)
-        else judgement_import.counts.get(name)
+        None if disclosure.is_secret(judgement_import, judgement_import.against) else judgement_import.counts.get(name)
     )
     return "—" if count is None else f"{count:,}"

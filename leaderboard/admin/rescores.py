@@ -30,9 +30,7 @@ State = Rescore.State
 class StartForm(ReasonForm):
     """Form for the judgments with which to evaluate the runs."""
 
-    qrels: forms.ModelChoiceField[Qrels] = forms.ModelChoiceField(
-        queryset=Qrels.objects.none(), label="Judgments"
-    )
+    qrels: forms.ModelChoiceField[Qrels] = forms.ModelChoiceField(queryset=Qrels.objects.none(), label="Judgments")
     note = text_line(
         max_length=300,
         required=False,
@@ -167,8 +165,7 @@ class RescoreAdmin(JudgingAdmin):
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.act_view)
         decisions = [
-            path(f"<int:key>/{act}/", view, {"act": act}, name=f"leaderboard_rescore_{act}")
-            for act in DECISIONS
+            path(f"<int:key>/{act}/", view, {"act": act}, name=f"leaderboard_rescore_{act}") for act in DECISIONS
         ]
         return [*decisions, *super().get_urls()]
 

@@ -156,9 +156,7 @@ class PublicationForm(forms.ModelForm):
             if values.get("csv"):
                 self.add_error("mteb", "Upload either this or a CSV.")
             if not (values["publication"].url if values.get("publication") else values.get("url")):
-                self.add_error(
-                    "mteb", "The publication needs a URL, because each row links to its file there."
-                )
+                self.add_error("mteb", "The publication needs a URL, because each row links to its file there.")
         return values
 
 
@@ -167,9 +165,7 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
     require(request, *REPORTS)
     one = request.method == "POST" and not request.FILES
     figure_form = FigureForm(request.POST if one else None)
-    figure_form.source = Source.objects.filter(
-        pk=parse_number(request.POST.get("publication", "")) or 0
-    ).first()
+    figure_form.source = Source.objects.filter(pk=parse_number(request.POST.get("publication", "")) or 0).first()
     form = PublicationForm(request.POST or None, request.FILES or None)
 
     def act(values: Mapping[str, Any]) -> str:
@@ -208,9 +204,7 @@ def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
     columns, fields = set(reader.fieldnames or ()), FigureForm.base_fields
     needed = {name for name, field in fields.items() if field.required}
     if needed - columns or columns - set(fields):
-        lines_by_message[f"The columns are {', '.join(fields)}, not {', '.join(map(str, columns))}."].append(
-            1
-        )
+        lines_by_message[f"The columns are {', '.join(fields)}, not {', '.join(map(str, columns))}."].append(1)
     for row in reader if not lines_by_message else ():
         form = FigureForm(row)
         form.source = source
@@ -264,9 +258,7 @@ def _check_baseline(entries: QuerySet[Entry]) -> str:
         return "Choose one public entry."
     reported = selection[0].provenance == Entry.Provenance.REPORTED
     return (
-        "Reported entries are compared with the baseline of their own source. Choose another entry."
-        if reported
-        else ""
+        "Reported entries are compared with the baseline of their own source. Choose another entry." if reported else ""
     )
 
 

@@ -73,9 +73,7 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
             "name": task,
             "app_label": slugify(task),
             "app_url": f"{reverse('admin:index')}#{slugify(task)}",
-            "models": sorted(
-                models, key=lambda each: place.get(each["model"]._meta.model_name, (last, 0))[1]
-            ),
+            "models": sorted(models, key=lambda each: place.get(each["model"]._meta.model_name, (last, 0))[1]),
         }
         for task, models in groups.items()
         if models
@@ -86,9 +84,7 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
 def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
     """Redirect to the sign-in page, to the second factor, or to the requested page."""
     destination = request.GET.get("next") or request.POST.get("next") or ""
-    is_own_url = url_has_allowed_host_and_scheme(
-        destination, {request.get_host()}, require_https=request.is_secure()
-    )
+    is_own_url = url_has_allowed_host_and_scheme(destination, {request.get_host()}, require_https=request.is_secure())
     if not is_own_url or destination.startswith(reverse("admin:login")):
         destination = reverse("admin:index")
     query = urlencode({"next": destination})

@@ -81,9 +81,7 @@ class CurationResource(ModelResource):
         if new and not self.takes_new:
             identifiers = ", ".join(f"{name} {row.get(name)}" for name in self._meta.import_id_fields)
             kind = self._meta.model._meta.verbose_name
-            raise ValidationError(
-                f"There is no {kind} with {identifiers}. Only existing rows can be changed."
-            )
+            raise ValidationError(f"There is no {kind} with {identifiers}. Only existing rows can be changed.")
         return instance, new
 
     def skip_row(self, instance: Any, original: Any, row: Any, import_validation_errors: Any = None) -> bool:
@@ -260,9 +258,7 @@ def _read_members(text: Any) -> list[dict[str, Any]]:
     known_slugs = set(Dataset.objects.values_list("slug", flat=True))
     unknown_slugs = [str(each["dataset"]) for each in members if each["dataset"] not in known_slugs]
     if unknown_slugs:
-        raise ValidationError(
-            f"There is no dataset {', '.join(unknown_slugs)}. Use slugs of existing datasets."
-        )
+        raise ValidationError(f"There is no dataset {', '.join(unknown_slugs)}. Use slugs of existing datasets.")
     return members
 
 
@@ -306,9 +302,7 @@ class ExchangeAdmin(CurationAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
         url_prefix = f"admin:{self.opts.app_label}_{self.opts.model_name}"
         ways = {
-            "exports": [
-                (ending.upper(), reverse(f"{url_prefix}_export", args=[ending])) for ending in FORMATS
-            ],
+            "exports": [(ending.upper(), reverse(f"{url_prefix}_export", args=[ending])) for ending in FORMATS],
             "table_address": reverse(f"{url_prefix}_table") if self.has_change_permission(request) else "",
         }
         return super().changelist_view(request, {**(extra_context or {}), **ways})
@@ -413,9 +407,7 @@ def _list_problems(result: Any) -> list[dict[str, Any]]:
     for row in result.invalid_rows:
         for name, messages in row.field_specific_errors.items():
             problems += [{"message": f"{name}: {message}", "lines": [row.number + 1]} for message in messages]
-        problems += [
-            {"message": message, "lines": [row.number + 1]} for message in row.non_field_specific_errors
-        ]
+        problems += [{"message": message, "lines": [row.number + 1]} for message in row.non_field_specific_errors]
     return problems
 
 

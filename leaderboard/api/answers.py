@@ -56,9 +56,7 @@ JudgedVersionSerializer = shape(
 NeighbourSerializer = shape(
     Neighbour, "Neighbour", "A similar dataset; `overlap` of the vocabularies is between 0 and 1."
 )
-AwaitingRunSerializer = shape(
-    AwaitingRun, "AwaitingRun", "A public run that will be scored once there are judgments."
-)
+AwaitingRunSerializer = shape(AwaitingRun, "AwaitingRun", "A public run that will be scored once there are judgments.")
 FoundSerializer = shape(Found, "Found", "A search result.", url=AddressField(help_text="URL of its page."))
 TombstoneSerializer = shape(Tombstone, "Tombstone", "Public remainder of a withdrawn result.")
 
@@ -134,9 +132,7 @@ class DatasetSerializer(DatasetSummarySerializer):
     measures = texts("Measures of the board, primary measure first.")
     relevance_level = integer_field("Lowest grade that counts as relevant.")
     drop_self_matches = flag_field("Whether documents with the id of the query are removed from its ranking.")
-    candidates_only = flag_field(
-        "Whether only a query's judged documents are candidates and others are ignored."
-    )
+    candidates_only = flag_field("Whether only a query's judged documents are candidates and others are ignored.")
     runs_visibility = text_field("public, accepted, participants or curators.")
     queries_visibility = text_field("public, accepted, participants or curators.")
     documents_visibility = text_field("public, accepted, participants or curators.")
@@ -146,9 +142,7 @@ class DatasetSerializer(DatasetSummarySerializer):
     created_at = serializers.DateTimeField()
     version = DatasetVersionSerializer(allow_null=True)
     awaiting_judgements = AwaitingRunSerializer(many=True)
-    agreement = AddressField(
-        allow_null=True, help_text="URL of the agreement; null if the dataset requires none."
-    )
+    agreement = AddressField(allow_null=True, help_text="URL of the agreement; null if the dataset requires none.")
     rounds = texts("Slugs of rounds.")
     withdrawn = TombstoneSerializer(many=True)
     quarantined = QuarantinedSerializer(many=True)
@@ -158,9 +152,7 @@ class DatasetSerializer(DatasetSummarySerializer):
     snippets = SnippetSerializer(many=True)
     judgements = JudgedVersionSerializer(many=True, help_text="All versions, newest first.")
     part_of = text_field("Slug of the dataset that includes it.", allow_null=True)
-    twin = text_field(
-        "Slug of the dataset with the other half of the topics, open or hidden.", allow_null=True
-    )
+    twin = text_field("Slug of the dataset with the other half of the topics, open or hidden.", allow_null=True)
     nearest = NeighbourSerializer(many=True)
     remarks = texts("Remarks on the collection, such as missing judged documents.")
 
@@ -189,9 +181,7 @@ class BenchmarkSerializer(NamedSerializer):
     source = text_field("Authors of the publication that defines it.", allow_null=True)
     datasets_shown = integer_field()
     datasets_counted = integer_field("Number of datasets that its mean includes.")
-    completeness = CompletenessSerializer(
-        allow_null=True, help_text="Null for benchmarks that are not in the catalog."
-    )
+    completeness = CompletenessSerializer(allow_null=True, help_text="Null for benchmarks that are not in the catalog.")
 
 
 class BenchmarkListSerializer(Answer):

@@ -17,9 +17,7 @@ EntryCertaintySerializer = shape(
     EntryCertainty,
     "Certainty",
     "Confidence interval and significance tests of a score, explained on the page about significance.",
-    p_best_is_bound=flag_field(
-        "Whether the p-value is only an upper bound, limited by the number of permutations."
-    ),
+    p_best_is_bound=flag_field("Whether the p-value is only an upper bound, limited by the number of permutations."),
     p_baseline_is_bound=flag_field(),
 )
 GapSerializer = shape(
@@ -101,9 +99,7 @@ class RowSerializer(Answer):
     manual = flag_field()
     pooled = flag_field("Whether the run contributed to the judged pool.")
     values = serializers.DictField(child=CellField(), help_text="Cells by column key.")
-    spreads = serializers.DictField(
-        child=text_field(), help_text="Formatted spreads of seed sets, by column key."
-    )
+    spreads = serializers.DictField(child=text_field(), help_text="Formatted spreads of seed sets, by column key.")
     withdrawn = text_field("Reason, if the result was withdrawn since.", allow_null=True)
     quarantined = text_field("Reason, if the result is quarantined.", allow_null=True)
     challenged = flag_field()
@@ -117,9 +113,7 @@ class RowSerializer(Answer):
     contamination_gap = GapSerializer(
         allow_null=True, help_text="Gap between public and hidden topics; null if unknown."
     )
-    marks = serializers.DictField(
-        child=text_field(), help_text="Marks after values, such as ‡, by column key."
-    )
+    marks = serializers.DictField(child=text_field(), help_text="Marks after values, such as ‡, by column key.")
     doubtful = texts("Doubtful figures with the labels of their columns; their `values` are null.")
     measured = MeasuredSerializer(allow_null=True)
     certainty = EntryCertaintySerializer(allow_null=True, help_text="Certainty of the selected measure.")
@@ -157,12 +151,8 @@ class SummarySerializer(Answer):
     best = text_field("Slug of the best system.")
     measure = text_field()
     score = number_field("Published score of the best system.")
-    relative = number_field(
-        "Relative difference between best system and baseline: 0.1 is 10% more.", allow_null=True
-    )
-    better = flag_field(
-        "Whether the best is better than the baseline at 0.05; null if unknown.", allow_null=True
-    )
+    relative = number_field("Relative difference between best system and baseline: 0.1 is 10% more.", allow_null=True)
+    better = flag_field("Whether the best is better than the baseline at 0.05; null if unknown.", allow_null=True)
     p = number_field("p-value of the difference from the baseline; open judgments only.", allow_null=True)
     p_corrected = number_field(
         "p-value, corrected for all comparisons of the board with the baseline.", allow_null=True

@@ -85,9 +85,7 @@ VIEW_PARAMETERS = [
         description="Inclusive bound; every numeric column has `min-` and `max-` with its key.",
     ),
     OpenApiParameter("zero-shot", bool, description="`1` to show only zero-shot results."),
-    OpenApiParameter(
-        "cpu-only", bool, description="`1` to show only rows measured on hardware without a GPU."
-    ),
+    OpenApiParameter("cpu-only", bool, description="`1` to show only rows measured on hardware without a GPU."),
     OpenApiParameter("corpus", int, description="Number of documents for which to estimate the index size."),
     OpenApiParameter("hide", str, many=True, description="Groups of columns to omit."),
     OpenApiParameter(
@@ -99,10 +97,7 @@ VIEW_PARAMETERS = [
     ),
     OpenApiParameter("exact", bool, description="Pages only: responses always have all published decimals."),
     OpenApiParameter("pin", str, many=True, description="Slugs of systems to show at the top."),
-    *(
-        OpenApiParameter(f"weight-{name}", float, description="Weight in the weighted score.")
-        for name in WEIGHED
-    ),
+    *(OpenApiParameter(f"weight-{name}", float, description="Weight in the weighted score.") for name in WEIGHED),
     OpenApiParameter("rows", str, enum=["all"], description="Pages only: responses always have all rows."),
     OpenApiParameter("page", int, description="Pages only: responses always have all rows."),
     OpenApiParameter("q", str, description="Text in the name of a system, team or source."),
@@ -193,9 +188,7 @@ class DatasetBoardView(ReadView):
 class DatasetFilesView(ReadView):
     """View of the files that a dataset offers."""
 
-    @extend_schema(
-        parameters=[SLUG], responses={200: answers.FileSerializer(many=True), 403: ErrorSerializer}
-    )
+    @extend_schema(parameters=[SLUG], responses={200: answers.FileSerializer(many=True), 403: ErrorSerializer})
     def get(self, request: Request, slug: str) -> Response:
         """List queries, documents, ids, open judgments and example runs, as far as the dataset's settings allow."""
         dataset = visible_dataset(request, slug)
@@ -262,9 +255,7 @@ _cached_dataset = cache_page(REVISIONS["dataset"], _unless_token(export_variant)
 _cached_benchmark = cache_page(REVISIONS["benchmark"], _unless_token(export_variant))
 dataset_board = reads(*PARAMETERS)(_cached_dataset(DatasetBoardView.as_view()))
 benchmark_board = reads(*PARAMETERS)(_cached_benchmark(BenchmarkBoardView.as_view()))
-search_results = cache_page(site_revision, vary_on_site_address(_unless_token(search_variant)))(
-    SearchView.as_view()
-)
+search_results = cache_page(site_revision, vary_on_site_address(_unless_token(search_variant)))(SearchView.as_view())
 
 
 def _system_facts(slug: str) -> dict[str, Any]:
@@ -304,8 +295,7 @@ class RecipesView(ReadView):
 
 def _result(result: Result) -> dict[str, Any]:
     seeds = [
-        {"label": seed.label, "scores": {result.measure: seed.value, **dict(seed.scores)}}
-        for seed in result.seeds
+        {"label": seed.label, "scores": {result.measure: seed.value, **dict(seed.scores)}} for seed in result.seeds
     ]
     return {
         **result._asdict(),
@@ -327,9 +317,7 @@ class RoundSerializer(Answer):
     datasets = texts("Slugs of all datasets for which it accepts runs.")
     opens_at = serializers.DateTimeField()
     closes_at = serializers.DateTimeField()
-    reveals_at = serializers.DateTimeField(
-        help_text="Earliest time at which a curator may reveal the results."
-    )
+    reveals_at = serializers.DateTimeField(help_text="Earliest time at which a curator may reveal the results.")
     revealed_at = serializers.DateTimeField(allow_null=True)
     runs_per_team = integer_field()
     visible_per_team = integer_field("Number of results per team on the board of a competition.")
@@ -381,9 +369,7 @@ class RoundView(ReadView):
 
     @extend_schema(
         operation_id="round",
-        parameters=[
-            OpenApiParameter("slug", str, OpenApiParameter.PATH, description="Slug in the URL of its page.")
-        ],
+        parameters=[OpenApiParameter("slug", str, OpenApiParameter.PATH, description="Slug in the URL of its page.")],
         responses=RoundSerializer,
     )
     def get(self, request: Request, slug: str) -> Response:

@@ -76,9 +76,7 @@ def reference(request: HttpRequest, section: str = "") -> HttpResponse:
         "address": page.address,
         "sections": sections.values(),
         "described": sections.get(section),
-        "objects": sorted(
-            {anchor: (object_, anchor, name) for object_, anchor, name in reversed(pages)}.values()
-        ),
+        "objects": sorted({anchor: (object_, anchor, name) for object_, anchor, name in reversed(pages)}.values()),
         "token": page.schema["components"]["securitySchemes"]["token"]["description"],
     }
     return render(request, f"leaderboard/api{'_section' * bool(section)}.html", context)
@@ -213,11 +211,7 @@ class _Reference:
             if parameter["in"] == "path":
                 address = address.replace(f"/{parameter['name']}/", f"/{parameter['name'].upper()}/")
         examples = {"true or false": "true", "whole number": "1"}
-        words = [
-            f'"{field["name"]}": ' + examples.get(field["type"], '"…"')
-            for field in fields
-            if field["required"]
-        ]
+        words = [f'"{field["name"]}": ' + examples.get(field["type"], '"…"') for field in fields if field["required"]]
         options = operation.get("x-curl") or (f"--json '{{{', '.join(words)}}}'" if words else "")
         query = options if options.startswith("?") else ""
         parts = ["curl"]

@@ -142,9 +142,7 @@ class RankedDataset:
             notes.append(marks.DOUBTFUL)
         if facts.hidden:
             public_part = " over the public part of the judged queries" if facts.competition else ""
-            notes.append(
-                f"The judgments are hidden: scores are means{public_part}, published with three decimals."
-            )
+            notes.append(f"The judgments are hidden: scores are means{public_part}, published with three decimals.")
         if any(row.entry.missing_queries for row in rows):
             notes.append(marks.MISSING_QUERIES)
         return notes + marks.notes_on_challenges(rows)
@@ -156,12 +154,8 @@ _NOTES_ON_KINDS = {
         "Private: only your team sees these rows. They are not ranked, do not change other rows, and are in no "
         "export, figure, or feed."
     ),
-    STALE: _(
-        "Stale: scored with earlier judgments or an earlier version; not ranked or compared until rescored."
-    ),
-    QUARANTINED: _(
-        "Quarantined: removed from the ranking by a curator for the reason given; scores are not shown."
-    ),
+    STALE: _("Stale: scored with earlier judgments or an earlier version; not ranked or compared until rescored."),
+    QUARANTINED: _("Quarantined: removed from the ranking by a curator for the reason given; scores are not shown."),
 }
 
 
@@ -182,9 +176,7 @@ def rank_dataset(
     measures = _measures(facts, [entry.scores for entry in shown_entries if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
     known_gaps = statements.gaps if measure == statements.gap_measure else {} if _names_gaps(state) else None
-    groups = [
-        (entry.comparison_group, entry.is_baseline) for entry in shown_entries if entry.visibility == "public"
-    ]
+    groups = [(entry.comparison_group, entry.is_baseline) for entry in shown_entries if entry.visibility == "public"]
     current = present_group(facts.version_id, facts.qrels_id, groups)
     versus = BaselineColumns.from_entries(shown_entries, current, facts.name)
     tests = SignificanceColumns.for_measure(
@@ -401,9 +393,7 @@ def _lines(
             kind,
             3 if provenance == REPORTED or facts.hidden else 4,
             baselines.get(group),
-            tests.measure_certainty.of(entry.pk)
-            if tests.measure_certainty is not None and is_tested
-            else None,
+            tests.measure_certainty.of(entry.pk) if tests.measure_certainty is not None and is_tested else None,
             known_gaps.get(entry.pk) if known_gaps is not None else None,
         )
 
@@ -422,9 +412,7 @@ def _row(line: EntryLine, hidden: BoardStatements | None, measure: str) -> Row:
     )
 
 
-def measure_column(
-    measure: str, group: str = EFFECTIVENESS, note: str = "", *, in_focus: bool = False
-) -> Column:
+def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, in_focus: bool = False) -> Column:
     """Return the column of a measure. In focus, its cells show the interval and the spread over seeds."""
 
     def cell(line: Any) -> Cell | Value:
@@ -436,9 +424,7 @@ def measure_column(
                 return Cell(value, interval=ends) if ends else value
             deviation, seeds = line.entry.deviations[measure], line.entry.seed_count
             spread = f"± {deviation:.{line.decimals}f} ({seeds})" if in_focus else ""
-            return Cell(
-                value, title=seeds_title(seeds, deviation, line.decimals), spread=spread, interval=ends
-            )
+            return Cell(value, title=seeds_title(seeds, deviation, line.decimals), spread=spread, interval=ends)
         return value
 
     return Column(measure, measure, group, "score", better(measure), note=note, cell=cell)
@@ -446,9 +432,7 @@ def measure_column(
 
 _NOTES = {
     "Judged@10": _("share of the top 10 that is judged"),
-    "Hole@10": _(
-        "share of the top 10 that is unjudged: relevant documents may be missing from the judgments"
-    ),
+    "Hole@10": _("share of the top 10 that is unjudged: relevant documents may be missing from the judgments"),
 }
 _UPPER_BOUND_NOTE = _("the maximum of the score for any grades of the unjudged documents in this top k")
 
@@ -459,9 +443,7 @@ def add_judged_measures(measures: Sequence[str], available: Collection[str], *, 
     Boards over hidden judgments have no measures about judging.
     """
     judging_measures = [*JUDGED_MEASURES, *sorted(name for name in available if name not in JUDGED_MEASURES)]
-    last_measures = [
-        name for name in judging_measures if is_about_judging(name) and name in available and not hidden
-    ]
+    last_measures = [name for name in judging_measures if is_about_judging(name) and name in available and not hidden]
     first_measures = measures[:1]  # A board's main measure may be about judging.
     return [
         *first_measures,
@@ -475,9 +457,7 @@ def other_column(measure: str) -> Column:
     if measure in JUDGED_MEASURES:
         return measure_column(measure, JUDGED_SHARE, _NOTES[measure])
     if is_about_judging(measure):
-        return replace(
-            measure_column(measure, JUDGED_SHARE, _UPPER_BOUND_NOTE), label="Upper bound", better=""
-        )
+        return replace(measure_column(measure, JUDGED_SHARE, _UPPER_BOUND_NOTE), label="Upper bound", better="")
     return measure_column(measure, OTHER_MEASURES)
 
 

@@ -128,9 +128,7 @@ def _truncate(text: str, length: int) -> str:
     return (whole_words or Truncator(line).chars(length - 1, truncate="")).rstrip(" ,;:.-–—") + "…"
 
 
-def _snippets(
-    dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str
-) -> Iterable[LoadingSnippet]:
+def _snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> Iterable[LoadingSnippet]:
     if dataset["ir_datasets_id"]:
         code = (
             f'import ir_datasets\n\ndataset = ir_datasets.load("{dataset["ir_datasets_id"]}")\n'
@@ -150,13 +148,10 @@ def _snippets(
             if file.kind in offered_kinds and (file.kind != kinds.QRELS or file.name == qrels_name)
         ]
         lines = [
-            f"curl -O {urljoin(site, reverse('dataset-file', args=[dataset['slug'], name]))}"
-            for name in file_names
+            f"curl -O {urljoin(site, reverse('dataset-file', args=[dataset['slug'], name]))}" for name in file_names
         ]
         if qrels_name in file_names:
-            options = (
-                f" --relevance-level {dataset['relevance_level']}" if dataset["relevance_level"] > 1 else ""
-            )
+            options = f" --relevance-level {dataset['relevance_level']}" if dataset["relevance_level"] > 1 else ""
             options += " --drop-self-matches" if dataset["drop_self_matches"] else ""
             options += " --candidates-only" if dataset["candidates_only"] else ""
             options += f" --excluded {EXCLUDED_NAME}" if EXCLUDED_NAME in file_names else ""
@@ -238,9 +233,7 @@ def _changes(previous: Any, row: Any, *, hidden: bool) -> str:
             ("judged_queries", "queries"),
             ("relevant", "relevant"),
         )
-        if name in statistics
-        and name in previous.statistics
-        and statistics[name] != previous.statistics[name]
+        if name in statistics and name in previous.statistics and statistics[name] != previous.statistics[name]
     ]
     summary = ", ".join(differences) or "Different judgments of the same number"
     return f"{summary}.{texts}{split}"
@@ -331,9 +324,7 @@ def remarks(*, finds_nothing: bool, statistics: Mapping[str, Any] | None, hidden
 
 def remarks_on(qrels: int | None, *, hidden: bool) -> list[str]:
     """Return the remarks on a collection with these judgments, current or past. One database query."""
-    rows = Qrels.objects.filter(pk__in=[qrels] if qrels else []).values_list(
-        "statistics", _has_empty_bm25("pk")
-    )
+    rows = Qrels.objects.filter(pk__in=[qrels] if qrels else []).values_list("statistics", _has_empty_bm25("pk"))
     return [
         text
         for statistics, empty in rows

@@ -76,9 +76,7 @@ class Facet:
         return sum(option.chosen for option in self.options)
 
 
-def row_facets(
-    system: EntryRow, provenances: Collection[str], trainings: Collection[str], gap: str = ""
-) -> Facets:
+def row_facets(system: EntryRow, provenances: Collection[str], trainings: Collection[str], gap: str = "") -> Facets:
     """Return the facets of a system's row, with the provenances and training exposures of its entries.
 
     `gap` tells whether the contamination gap is shown, and is empty if the row has none.
@@ -108,9 +106,7 @@ def _answer_value(answer: int | None, yes: str, no: str) -> str:
 def matches_facet(facets: Facets, facet: str, selected_values: Sequence[str]) -> bool:
     """Return whether a row has one of the selected values of a facet."""
     value = facets.get(facet, "")
-    return (
-        value in selected_values if isinstance(value, str) else any(item in selected_values for item in value)
-    )
+    return value in selected_values if isinstance(value, str) else any(item in selected_values for item in value)
 
 
 def count_facets(rows: Collection[Facets], names: Iterable[str] = OF_ROWS) -> dict[str, Counter[str]]:
@@ -138,9 +134,7 @@ def offered_facets(
         if len(values) < 2 and not selected_values:
             continue
         options = [
-            Option(
-                value, facet_label(name, value, names_by_key), counts[name][value], value in selected_values
-            )
+            Option(value, facet_label(name, value, names_by_key), counts[name][value], value in selected_values)
             for value in _sort_values(name, values.union(selected_values), counts[name])
         ]
         facets.append(Facet(name, LABELS[name], options, unit))
@@ -159,9 +153,7 @@ def _counts(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> 
     passing: list[Facets] = []
     failing_one: dict[str, list[Facets]] = {name: [] for name, _ in filters}
     for row in rows:
-        failed_facets = [
-            name for name, selected_values in filters if not matches_facet(row, name, selected_values)
-        ]
+        failed_facets = [name for name, selected_values in filters if not matches_facet(row, name, selected_values)]
         if not failed_facets:
             passing.append(row)
         elif len(failed_facets) == 1:

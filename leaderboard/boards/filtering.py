@@ -53,24 +53,18 @@ def apply_view(board: Board, state: BoardState, default: str, omitted: Collectio
     matching_rows = _filter_by_facets(unfaceted_rows, state)
     value_counts, display_names = board.counted or ({}, {})
     for facet, selected_values in state.facets:
-        known_values = (
-            value_counts[facet] if not FACETS[facet] and facet not in OF_DATASETS else selected_values
-        )
+        known_values = value_counts[facet] if not FACETS[facet] and facet not in OF_DATASETS else selected_values
         if unknown_values := [value for value in selected_values if value not in known_values]:
             raise UnknownChoice(facet, unknown_values[0], sorted(known_values))
     facets = offered_facets(value_counts, [row.facets for row in unfaceted_rows], state, display_names)
     if board.member_facets:
         facets += offered_facets(count_facets(board.member_facets, OF_DATASETS), board.member_facets, state)
     filled_columns = [
-        column
-        for column in _filled_columns(board, matching_rows, state, default)
-        if column.key not in omitted
+        column for column in _filled_columns(board, matching_rows, state, default) if column.key not in omitted
     ]
     # Pinned rows are on every page, regardless of filters.
     pinned = [
-        row
-        for slug in state.pins
-        for row in sort_rows(board, [row for row in board.rows if row.entry.slug == slug])
+        row for slug in state.pins for row in sort_rows(board, [row for row in board.rows if row.entry.slug == slug])
     ]
     slugs = {row.entry.slug for row in pinned}
     other_rows = sort_rows(
@@ -147,11 +141,7 @@ def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
             bound = "max-" if low is None else "min-"
             raise UnknownParameter(bound + key, [bound + each for each in numeric])
         lower, upper = -inf if low is None else low, inf if high is None else high
-        rows = [
-            row
-            for row in rows
-            if isinstance(value := row.value(key), (int, float)) and lower <= value <= upper
-        ]
+        rows = [row for row in rows if isinstance(value := row.value(key), (int, float)) and lower <= value <= upper]
     return rows
 
 
@@ -173,9 +163,7 @@ def count_rows(rows: Sequence[Row]) -> Counted:
     return count_facets([row.facets for row in rows]), display_names
 
 
-def _filled_columns(
-    board: Board, matching_rows: Sequence[Row], state: BoardState, default: str
-) -> list[Column]:
+def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardState, default: str) -> list[Column]:
     """Return the columns with a value in the rows of the view, and those used for sorting or filtering.
 
     Benchmarks, and views without rows, only omit empty figures and additional measures.
@@ -373,20 +361,14 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
         if len({row.value("published") for row in board.rows} - {None}) == 1:
             redundant_keys.add("published")
         keys -= redundant_keys - sorted_by
-    selected_columns = [
-        column for column in columns if column.key in keys or column.group_slug in preset.groups
-    ]
+    selected_columns = [column for column in columns if column.key in keys or column.group_slug in preset.groups]
     if name in _PRESETS:
         selected_keys = {column.key for column in selected_columns}
-        selected_columns = [
-            column for column in selected_columns if _REPLACED_BY.get(column.key) not in selected_keys
-        ]
+        selected_columns = [column for column in selected_columns if _REPLACED_BY.get(column.key) not in selected_keys]
     return _fill_overview(board, columns, selected_columns) if name == PRESETS[0] else selected_columns
 
 
-def _fill_overview(
-    board: Board, columns: Sequence[Column], selected_columns: Sequence[Column]
-) -> list[Column]:
+def _fill_overview(board: Board, columns: Sequence[Column], selected_columns: Sequence[Column]) -> list[Column]:
     """Return the selected columns, filled up with others, in the board's order."""
     keys = {column.key for column in selected_columns}
     measure_keys = [column.key for column in columns if column.group_slug == _FURTHER_MEASURES]

@@ -390,9 +390,7 @@ class Board:
         """Return the row's values by column key; counts such as 18/18 are written as on the page."""
         cells = [(column, row[column.key]) for column in self.columns]
         return {
-            column.key: cell.text
-            if column.kind == "count" and cell.value is not None and cell.text
-            else cell.value
+            column.key: cell.text if column.kind == "count" and cell.value is not None and cell.text else cell.value
             for column, cell in cells
         }
 

@@ -104,10 +104,7 @@ def new_bests() -> list[Item]:
 def by_day(items: Iterable[Item]) -> list[Day]:
     """Group the items by day, new bests first, then by team."""
     days = [(day, list(day_items)) for day, day_items in groupby(items, lambda item: item.at.date())]
-    return [
-        Day(day, sorted(day_items, key=lambda item: (not item.new_best, item.team)))
-        for day, day_items in days
-    ]
+    return [Day(day, sorted(day_items, key=lambda item: (not item.new_best, item.team))) for day, day_items in days]
 
 
 def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
@@ -120,9 +117,7 @@ def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
     same_load = BoardChange.objects.filter(kind=Kind.REPORTED, at=OuterRef("at"), pk__lt=OuterRef("pk"))
     if datasets is not None:
         changes, same_load = changes.filter(dataset__in=datasets), same_load.filter(dataset__in=datasets)
-    published_before = BoardChange.objects.filter(
-        kind=Kind.PUBLISHED, entry=OuterRef("entry"), pk__lt=OuterRef("pk")
-    )
+    published_before = BoardChange.objects.filter(kind=Kind.PUBLISHED, entry=OuterRef("entry"), pk__lt=OuterRef("pk"))
     return (
         changes.exclude(dataset__state=Dataset.State.PREPARING)
         .filter(Q(entry=None) | Q(entry__visibility__in=Entry.SEEN))
@@ -167,9 +162,7 @@ def _facts_before(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]
     """Return the dataset's columns before each of these changes, by id of the change. One database query."""
     if not changes:
         return {}
-    condition = reduce(
-        or_, (Q(dataset=change.dataset_id, revision=change.revision - 1) for change in changes)
-    )
+    condition = reduce(or_, (Q(dataset=change.dataset_id, revision=change.revision - 1) for change in changes))
     rows = BoardChange.objects.filter(condition).values_list("dataset_id", "revision", "facts")
     facts = {(dataset, revision): columns for dataset, revision, columns in rows}
     return {change.pk: facts.get((change.dataset_id, change.revision - 1), {}) for change in changes}
@@ -249,9 +242,7 @@ def _entry_item(
         note, new_best = "quarantined since by a curator", False
     if entry.visibility == Entry.Visibility.WITHDRAWN:
         note, new_best = "; ".join(part for part in (note, "withdrawn since") if part), False
-    statement = (
-        board_statements[change.dataset_id].of(entry.pk, change.dataset.primary_measure) if new_best else None
-    )
+    statement = board_statements[change.dataset_id].of(entry.pk, change.dataset.primary_measure) if new_best else None
     better = statement is not None and statement.better is True
     return _item(change, "New result", note, entry, new_best=new_best, significant=better)
 
@@ -282,16 +273,12 @@ def _reported(times: Sequence[datetime.datetime]) -> dict[datetime.datetime, lis
         return {}
     changes = BoardChange.objects.filter(kind=Kind.REPORTED, at__in=times)
     items_by_time: dict[datetime.datetime, list[Item]] = {}
-    for at, group in groupby(
-        sorted(changes.values_list("at", "pk", "dataset", "revision")), lambda row: row[0]
-    ):
+    for at, group in groupby(sorted(changes.values_list("at", "pk", "dataset", "revision")), lambda row: row[0]):
         rows = list(group)
         conditions = reduce(or_, (Q(dataset=dataset, from_revision=number) for *_, dataset, number in rows))
         sources = (
             EntryVersion.objects.filter(conditions, entry__source__isnull=False)
-            .values(
-                "entry__source__key", "entry__source__authors", "entry__source__year", "entry__source__title"
-            )
+            .values("entry__source__key", "entry__source__authors", "entry__source__year", "entry__source__title")
             .annotate(systems=Count("entry__system", distinct=True), datasets=Count("dataset", distinct=True))
             .order_by("entry__source__key")
         )

@@ -178,9 +178,7 @@ def dataset_page(
         for entry in rows[pk].entries
         if entry.visibility == WITHDRAWN
     ]
-    return DatasetPage(
-        dataset, board, tombstones, member.parts, last_change, rows.values(), collection_remarks
-    )
+    return DatasetPage(dataset, board, tombstones, member.parts, last_change, rows.values(), collection_remarks)
 
 
 UNTESTED = "Tests between these results had not been computed yet at that time."
@@ -200,13 +198,9 @@ def _present_dataset(slug: str) -> _FoundDataset | None:
         return None
     if are_sealed(dataset["hidden"], dataset["queries_visibility"]):
         dataset["current_version__content_sha256"] = ""
-        dataset["current_version__statistics"] = without_checksums(
-            dataset["current_version__statistics"] or {}
-        )
+        dataset["current_version__statistics"] = without_checksums(dataset["current_version__statistics"] or {})
     pk = dataset["pk"]
-    member = read_member(
-        dataset, read_parts([pk]).get(pk, ()) if dataset["current_version_id"] is None else ()
-    )
+    member = read_member(dataset, read_parts([pk]).get(pk, ()) if dataset["current_version_id"] is None else ())
     collection_remarks = remarks(
         finds_nothing=dataset["finds_nothing"],
         statistics=dataset["current_qrels__statistics"],
@@ -252,9 +246,7 @@ def benchmark_page(
         last_change = _last_change([*changes, benchmark["changed_at"]]) if changes else None
     else:
         board_statements = statements_at({member.dataset_id: member.revision for member in members}, rows)
-        certainty = {
-            pk: each.certainty for pk, each in board_statements.items() if each.certainty is not None
-        }
+        certainty = {pk: each.certainty for pk, each in board_statements.items() if each.certainty is not None}
         last_change = max(changes)
     board = benchmark_board(facts, rows, certainty, state, private_rows(ids, teams))
     if at is not None:
@@ -375,11 +367,7 @@ def ranked_benchmark(
 
     members = " ".join(member.key for member in facts.members)
     properties = (facts.name, facts.measure, facts.source_id, facts.efficiency_from)
-    key = (
-        ""
-        if private or state.corpus or state.weights
-        else f"{properties} {benchmark_view_key(state)} {members}"
-    )
+    key = "" if private or state.corpus or state.weights else f"{properties} {benchmark_view_key(state)} {members}"
     return _rank_once(key, rank)
 
 
@@ -390,9 +378,7 @@ def _rank_once(key: str, rank: Callable[[], R]) -> R:
     if ranked_board is None:
         ranked_board = rank()
         if key:
-            board_cache.put(
-                key, ranked_board, decoded_size(1024 * len(ranked_board.board.rows)), LONG_LIFETIME
-            )
+            board_cache.put(key, ranked_board, decoded_size(1024 * len(ranked_board.board.rows)), LONG_LIFETIME)
     return ranked_board
 
 
@@ -477,9 +463,7 @@ def _last_change(times: Iterable[datetime.datetime | None]) -> datetime.datetime
     """Return the latest of these times, to the second, or None if any is unknown."""
     all_times = list(times)
     known_times = [at for at in all_times if at not in (None, NEVER.at)]
-    return (
-        max(known_times).replace(microsecond=0) if all_times and len(known_times) == len(all_times) else None
-    )
+    return max(known_times).replace(microsecond=0) if all_times and len(known_times) == len(all_times) else None
 
 
 def collect_bibtex(rows: Iterable[BoardRows]) -> dict[str, str]:
@@ -522,9 +506,7 @@ def _mark_removed(
     )
 
 
-def _twins_at(
-    datasets: Collection[int], at: datetime.datetime
-) -> tuple[Sequence[Twins], Mapping[int, Revision]]:
+def _twins_at(datasets: Collection[int], at: datetime.datetime) -> tuple[Sequence[Twins], Mapping[int, Revision]]:
     """Return the twins of which both halves had boards at the time, and revisions of halves not in `datasets`."""
     twins = find_twins(datasets)
     other_halves = past.revisions_at({half for each in twins for half in each[:2]}.difference(datasets), at)

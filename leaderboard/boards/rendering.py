@@ -96,8 +96,7 @@ def render_rows(
     heads = RowHeads.from_board(board)
     pinned, other_rows = board.rows[: board.pinned], board.rows[board.pinned :]
     first_cells = [
-        heads.write(row, heads.unpin_link(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned")
-        for row in pinned
+        heads.write(row, heads.unpin_link(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned") for row in pinned
     ]
     first_cells += [heads.write(row, heads.pin_button(row) if may_pin else "") for row in other_rows]
     rows = list(map("".join, zip(first_cells, *columns, strict=True)))
@@ -177,9 +176,7 @@ class ColumnWriter:
         if "" in texts:
             empty_cell = "", f' class="{css_class}none"', "—"
             parts = zip(paddings, attributes, texts, strict=False)
-            paddings, attributes, texts = map(
-                list, zip(*(one if one[2] else empty_cell for one in parts), strict=True)
-            )
+            paddings, attributes, texts = map(list, zip(*(one if one[2] else empty_cell for one in parts), strict=True))
         if room is not None:
             top = self._scale_maximum()
             return [
@@ -260,9 +257,7 @@ class ColumnWriter:
         board, untested = self.board, grey
         if self.column.key in (DELTA, RELATIVE):
             significant = [row.differs for row in board.rows]
-            untested = (
-                grey if board.statements.least_difference(board.measure) is None else ' class="untested"'
-            )
+            untested = grey if board.statements.least_difference(board.measure) is None else ' class="untested"'
         else:
             significant = [differs(cell.certainty) for cell in self.cells]
         attributes = [
@@ -282,9 +277,7 @@ class ColumnWriter:
         numbers = [value if isinstance(value, (float, int)) else None for value in self.values]
         known_numbers, decimals = [number for number in numbers if number is not None], self.column.decimals
         if decimals is None:
-            decimals = next(
-                (n for n in range(4) if all(abs(round(v, n) - v) < 5e-6 for v in known_numbers)), 4
-            )
+            decimals = next((n for n in range(4) if all(abs(round(v, n) - v) < 5e-6 for v in known_numbers)), 4)
         return ColumnHtml(
             ["" if number is None else f"{number:.{decimals}f}".replace("-", MINUS) for number in numbers]
         )
@@ -312,15 +305,12 @@ class ColumnWriter:
             for value in html_by_value:
                 names = str(value or "").split(", ")
                 badges = [
-                    f'<span class="badge is-{name}">{PROVENANCES.get(name, name)}</span>'
-                    for name in names
-                    if name
+                    f'<span class="badge is-{name}">{PROVENANCES.get(name, name)}</span>' for name in names if name
                 ]
                 html_by_value[value] = " ".join(badges)
         elif key == "submission":
             html_by_value = {
-                value: text and f'<a href="/submissions/{text}/">{text}</a>'
-                for value, text in html_by_value.items()
+                value: text and f'<a href="/submissions/{text}/">{text}</a>' for value, text in html_by_value.items()
             }
         texts = [html_by_value[value] for value in self.values]
         for position, row in enumerate(self.board.rows if key == "by" else ()):
@@ -466,9 +456,7 @@ class RowHeads(NamedTuple):
     def unpin_link(self, row: Row, href: str) -> str:
         """Return a link to the view without the pin, empty without an address."""
         label = self.unpin % escaped(row.entry.system)
-        return (
-            f'<a class="pin" hx-boost="true" href="{escape(href)}" aria-label="{label}"></a>' if href else ""
-        )
+        return f'<a class="pin" hx-boost="true" href="{escape(href)}" aria-label="{label}"></a>' if href else ""
 
     def write(self, row: Row, pin: str, *classes: str) -> str:
         """Return the start of a row: rank and name, which stay visible when the board is scrolled sideways."""
@@ -492,11 +480,7 @@ class RowHeads(NamedTuple):
         missing_count = entry.missing_queries
         if missing_count == (self.shared_missing if row.ranked_in != STALE else 0):
             missing_count = 0
-        text = (
-            ngettext("no results for %d query", "no results for %d queries", missing_count)
-            if missing_count
-            else ""
-        )
+        text = ngettext("no results for %d query", "no results for %d queries", missing_count) if missing_count else ""
         facts = _facts(self.fact_keys, tuple(map(row.values.get, self.fact_keys)), self.implied)
         details = (entry.configuration, text and text % missing_count, reason_gone(entry))
         if line := DOT.join(filter(None, [facts, *map(escaped, details)])):
@@ -548,8 +532,7 @@ def _facts(keys: tuple[str, ...], values: tuple[Value, ...], implied: str) -> st
             continue
         facts.append((_SHRINKABLE.get(key, ""), escape(text)))
     return "".join(
-        f"<span{attribute}>{DOT if number else ''}{text}</span>"
-        for number, (attribute, text) in enumerate(facts)
+        f"<span{attribute}>{DOT if number else ''}{text}</span>" for number, (attribute, text) in enumerate(facts)
     )
 
 

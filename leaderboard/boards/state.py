@@ -218,8 +218,7 @@ class BoardState:
     def query_string(self) -> str:
         """Return `?sort=…`, or an empty string for the default view."""
         quoted_pairs = (
-            f"{quote_plus(name, safe=_UNQUOTED)}={quote_plus(value, safe=_UNQUOTED)}"
-            for name, value in self.pairs()
+            f"{quote_plus(name, safe=_UNQUOTED)}={quote_plus(value, safe=_UNQUOTED)}" for name, value in self.pairs()
         )
         query = "&".join(quoted_pairs)
         return f"?{query}" if query else ""
@@ -231,9 +230,7 @@ class BoardState:
     def with_facet(self, facet: str, values: Iterable[str]) -> BoardState:
         """Return the state with these values of a facet, or with all values if there are none."""
         values_by_facet = {**dict(self.facets), facet: tuple(sorted(set(values)))}
-        return self.but(
-            facets=tuple((name, values_by_facet[name]) for name in FACETS if values_by_facet.get(name))
-        )
+        return self.but(facets=tuple((name, values_by_facet[name]) for name in FACETS if values_by_facet.get(name)))
 
 
 def last_value(parameters: Parameters, name: str) -> str:

@@ -95,17 +95,13 @@ class _Leader:
         if exceeds_bound is not None:
             # Unjudged documents that the baseline retrieved may be relevant.
             holds = _("the lead over %(baseline)s holds even if all count against it")
-            text = (
-                holds if exceeds_bound else _("the lead over %(baseline)s could vanish if they were judged")
-            )
+            text = holds if exceeds_bound else _("the lead over %(baseline)s could vanish if they were judged")
             parts.append(Part(_("Unjudged documents"), text % {"baseline": board.baseline}))
         label = _("Best reported") if reported else _("Best")
         if is_filtered and total > 1:
             all_labels = _("Best reported of all %(total)d systems"), _("Best of all %(total)d systems")
             label = all_labels[not reported] % {"total": total}
-        details = ", ".join(
-            filter(None, [best.entry.team or "", _("challenged") if best.entry.challenged else ""])
-        )
+        details = ", ".join(filter(None, [best.entry.team or "", _("challenged") if best.entry.challenged else ""]))
         return Summary(
             label,
             _name(best, self.names),
@@ -194,9 +190,7 @@ class _Leader:
         tied_names = [_name(row, self.names) for row in tied]
         if len(tied) == len(self.rows) - 1 and len(tied) > 1:
             baseline = next((_name(row, self.names) for row in tied if row.entry.is_baseline), "")
-            text = (
-                _("all %(others)d others, including %(baseline)s") if baseline else _("all %(others)d others")
-            )
+            text = _("all %(others)d others, including %(baseline)s") if baseline else _("all %(others)d others")
             return text % {"others": len(tied), "baseline": baseline}
         name_count = max(1, sum(length <= MAX_NAMES_LENGTH for length in accumulate(map(len, tied_names))))
         if name_count == len(tied_names):

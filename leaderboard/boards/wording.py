@@ -40,11 +40,7 @@ def significance_text(statement: Statement, delta: float | None, measure: str) -
     if statement.better is None:
         return ""
     if statement.p is None and delta and direction(delta, measure) == "down":
-        return (
-            _("lower; not tested on hidden judgments")
-            if delta < 0
-            else _("higher; not tested on hidden judgments")
-        )
+        return _("lower; not tested on hidden judgments") if delta < 0 else _("higher; not tested on hidden judgments")
     word = _("significant") if statement.better or statement.worse else _("not significant")
     return ": ".join(filter(None, [word, p_values_text(statement)]))
 
@@ -54,9 +50,7 @@ def pairs_text(board: BoardStatements, measure: str) -> str:
     pairs = board.pairs(measure)
     if board.published is None:
         return ngettext("%(pairs)d pair tested", "all %(pairs)d pairs tested", pairs) % {"pairs": pairs}
-    text = ngettext(
-        "threshold %(within)s for %(pairs)d pair", "threshold %(within)s for all %(pairs)d pairs", pairs
-    )
+    text = ngettext("threshold %(within)s for %(pairs)d pair", "threshold %(within)s for all %(pairs)d pairs", pairs)
     return text % {"within": f"{board.published.tied_within:.3f}", "pairs": pairs}
 
 

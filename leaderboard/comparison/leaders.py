@@ -77,12 +77,8 @@ def board_cards() -> BoardCards:
     """
     columns = DatasetQuerySet(Dataset).listed().values(*pages.DATASET_FIELDS, changed_at=CHANGED_AT)
     datasets = {row["pk"]: row for row in columns}
-    parts = pages.read_parts(
-        [dataset_id for dataset_id, row in datasets.items() if row["current_version_id"] is None]
-    )
-    members = {
-        dataset_id: pages.read_member(row, parts.get(dataset_id, ())) for dataset_id, row in datasets.items()
-    }
+    parts = pages.read_parts([dataset_id for dataset_id, row in datasets.items() if row["current_version_id"] is None])
+    members = {dataset_id: pages.read_member(row, parts.get(dataset_id, ())) for dataset_id, row in datasets.items()}
     rows, board_statements, state = pages.read_rows(members.values()), statements(datasets), BoardState()
     cards = [
         BoardCard(
@@ -104,18 +100,13 @@ def board_cards() -> BoardCards:
             pages.read_member(facts, parts.get(dataset_id, ()))
         )
     certainty = {
-        dataset_id: board.certainty
-        for dataset_id, board in board_statements.items()
-        if board.certainty is not None
+        dataset_id: board.certainty for dataset_id, board in board_statements.items() if board.certainty is not None
     }
     benchmarks = Benchmark.objects.order_by("position", "name").values(
         "pk", "slug", "name", "description", "measure", "source_id", "efficiency_from_id"
     )
     return BoardCards(
-        [
-            _benchmark_card(row, members_by_benchmark.get(row["pk"], []), rows, certainty)
-            for row in benchmarks
-        ],
+        [_benchmark_card(row, members_by_benchmark.get(row["pk"], []), rows, certainty) for row in benchmarks],
         cards,
     )
 

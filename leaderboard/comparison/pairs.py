@@ -98,9 +98,7 @@ def run_tests(requests: Sequence[TestRequest], permutations: int) -> dict[TestRe
     missing_requests = [request for request, key in keys.items() if key not in results]
     if missing_requests:
         entries = entries_with_values(pk for request in missing_requests for pk in request.entries)
-        new_results = {
-            keys[request]: _run_test(request, entries, permutations) for request in missing_requests
-        }
+        new_results = {keys[request]: _run_test(request, entries, permutations) for request in missing_requests}
         comparisons.set_many(new_results)
         results |= new_results
     return {request: [PairTest(*counts) for counts in results[key]] for request, key in keys.items()}
@@ -118,9 +116,7 @@ def per_query_values(entries: Sequence[Entry], measure: str) -> NDArray[np.float
 def _run_test(request: TestRequest, entries: Mapping[int, Entry], permutations: int) -> list[tuple[Any, ...]]:
     request_entries = [entries[pk] for pk in request.entries if pk in entries]
     values = (
-        per_query_values(request_entries, request.measure)
-        if len(request_entries) == len(request.entries)
-        else None
+        per_query_values(request_entries, request.measure) if len(request_entries) == len(request.entries) else None
     )
     if values is None:
         return []
@@ -165,9 +161,7 @@ class PairComparison(NamedTuple):
     second_wins: list[dict[str, str]]
 
 
-def compare_by_query(
-    collection: OpenCollection, entries: Sequence[Entry], measure: str
-) -> PairComparison | None:
+def compare_by_query(collection: OpenCollection, entries: Sequence[Entry], measure: str) -> PairComparison | None:
     """Compare the first of two entries with the second, or return None if one has no values of the measure."""
     values = per_query_values(entries, measure)
     if values is None or len(values) != len(collection.judgements.query_ids):
@@ -203,9 +197,7 @@ def _difference(collection: OpenCollection, values: NDArray[np.float64], row: in
     }
 
 
-def overlaps(
-    collection: OpenCollection, entries: Sequence[Entry]
-) -> list[tuple[int, int, float, float]] | None:
+def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[tuple[int, int, float, float]] | None:
     """Return for each pair of entries, by position, the mean number of shared documents and mean Jaccard similarity.
 
     Means are over the judged queries for which at least one entry has a document. A seed set is represented by its

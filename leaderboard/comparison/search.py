@@ -64,18 +64,10 @@ def search(query: str, kind: str = "") -> list[Found]:
         describe: Describe | None = None,
     ) -> list[Found]:
         """Return the rows that contain all words in these columns, names that begin with the query first."""
-        rank = Case(
-            When(name__istartswith=query, then=Value(0)), default=Value(1), output_field=IntegerField()
-        )
-        matches = (
-            rows.filter(_contains_all(words, *searched))
-            .annotate(of=Window(Count("*")))
-            .order_by(rank, "name")
-        )
+        rank = Case(When(name__istartswith=query, then=Value(0)), default=Value(1), output_field=IntegerField())
+        matches = rows.filter(_contains_all(words, *searched)).annotate(of=Window(Count("*"))).order_by(rank, "name")
         results = []
-        for title, slug, total, *texts in matches[:limit].values_list(
-            "name", "slug", "of", *description_columns
-        ):
+        for title, slug, total, *texts in matches[:limit].values_list("name", "slug", "of", *description_columns):
             description = ", ".join(filter(None, describe(*texts) if describe else texts))
             results.append(Found(result_kind, title, reverse(result_kind, args=[slug]), description, total))
         return results
@@ -92,9 +84,7 @@ def search(query: str, kind: str = "") -> list[Found]:
             *("by", "source__authors", "source__year", "architecture"),
             describe=_describe_system,
         ),
-        "team": lambda: by_name(
-            "team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)
-        ),
+        "team": lambda: by_name("team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)),
         "author": lambda: _authors(words, attributed_systems, limit),
     }
     return [one for name, find in finders.items() if kind in ("", name) for one in find()]
@@ -108,9 +98,7 @@ def _describe_system(team: str, authors: str, year: int | None, architecture: st
 def _contains_all(words: Sequence[str], *columns: str) -> Q:
     """Return the condition that each word occurs in at least one of the columns."""
     conditions = (
-        reduce(
-            lambda first, second: first | second, (Q(**{f"{column}__icontains": word}) for column in columns)
-        )
+        reduce(lambda first, second: first | second, (Q(**{f"{column}__icontains": word}) for column in columns))
         for word in words
     )
     return reduce(and_, conditions)

@@ -200,9 +200,7 @@ class CompareState:
     @classmethod
     def read(cls, parameters: Parameters) -> CompareState:
         """Return the state that a query string describes. Raises UnknownChoice for too many systems."""
-        systems = tuple(
-            dict.fromkeys(value.strip() for value in parameters.getlist("system") if value.strip())
-        )
+        systems = tuple(dict.fromkeys(value.strip() for value in parameters.getlist("system") if value.strip()))
         if len(systems) > MOST_SYSTEMS:
             raise UnknownChoice("number of systems", str(len(systems)), expected=f"2 to {MOST_SYSTEMS}")
         dataset, measure, other_slug, benchmark = (
@@ -227,9 +225,7 @@ class CompareState:
     def without(self, slug: str) -> CompareState:
         """Return the state without one of its systems."""
         other = "" if self.other == slug else self.other
-        return self.but(
-            systems=tuple(system_slug for system_slug in self.systems if system_slug != slug), other=other
-        )
+        return self.but(systems=tuple(system_slug for system_slug in self.systems if system_slug != slug), other=other)
 
     def anchored(self, slug: str) -> CompareState:
         other_slugs = [system_slug for system_slug in self.systems if system_slug != slug]

@@ -143,9 +143,7 @@ class Comparison:
     whole: bool = False
 
 
-def compare(
-    slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str, benchmark: str = ""
-) -> Comparison:
+def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str, benchmark: str = "") -> Comparison:
     """Return the comparison of these systems. Raises UnknownChoice.
 
     An empty `measure` selects each dataset's primary one. `benchmark` is the slug of the benchmark to average over, by
@@ -188,9 +186,7 @@ def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measu
     for slug in slugs:
         system_entries = [entry for entry in with_measure if entry.system == slug]
         group_entries = [entry for entry in system_entries if entry.group == group]
-        entry = max(
-            group_entries or system_entries, key=lambda entry: sign * entry.scores[measure], default=None
-        )
+        entry = max(group_entries or system_entries, key=lambda entry: sign * entry.scores[measure], default=None)
         value = entry.scores[measure] if entry is not None else None
         comparable = bool(group_entries)
         delta = None
@@ -253,9 +249,7 @@ def _run_tests(
     results = {slug: answers[request] for slug, request in requests.items()}
     p = [test.p for row_tests in results.values() for test in row_tests]
     page_corrections = iter(
-        [CorrectedP(corrected_p, len(p), PAGE_PAIRS) for corrected_p in holm(np.array(p)).tolist()]
-        if p
-        else []
+        [CorrectedP(corrected_p, len(p), PAGE_PAIRS) for corrected_p in holm(np.array(p)).tolist()] if p else []
     )
     tested_rows = [_with_tests(row, results.get(row.slug, []), page_corrections, boards) for row in rows]
     return tested_rows, len(p), permutations
@@ -287,9 +281,7 @@ def _with_tests(
     return replace(row, cells=tuple(cells))
 
 
-def _means(
-    slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, benchmark: str
-) -> dict[str, Any]:
+def _means(slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, benchmark: str) -> dict[str, Any]:
     """Return the fields of `Comparison` about means: from the benchmark's board, else over common datasets."""
     complete = [row for row in rows if row.complete]
     scopes = benchmark_scopes({row.slug for row in complete}, benchmark) if complete or benchmark else []
@@ -377,9 +369,7 @@ def benchmark_scopes(datasets: Collection[str], requested: str) -> list[Benchmar
         if not requested_scopes:
             raise UnknownChoice("benchmark", requested, [scope.slug for scope in scopes])
         return requested_scopes
-    matching_scopes = [
-        scope for scope in scopes if len(scope.members) > 1 and scope.known.issuperset(datasets)
-    ]
+    matching_scopes = [scope for scope in scopes if len(scope.members) > 1 and scope.known.issuperset(datasets)]
     return sorted(matching_scopes, key=lambda scope: len(scope.members))
 
 

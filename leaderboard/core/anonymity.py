@@ -60,9 +60,7 @@ def team_name(prefix: str = "") -> Case:
 def team_slug(prefix: str = "") -> Case:
     """Build an expression for the slug of the public team page; NULL for participants and anonymous systems."""
     is_unlinked = anonymous_now(prefix) | _names_participant(prefix)
-    return Case(
-        When(is_unlinked, then=Value(None)), default=F(f"{prefix}team__slug"), output_field=CharField()
-    )
+    return Case(When(is_unlinked, then=Value(None)), default=F(f"{prefix}team__slug"), output_field=CharField())
 
 
 def public_columns(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -74,9 +72,7 @@ def public_columns(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     columns = dict(row)
     if row[f"{prefix}anonymous_until"] is not None:
-        columns.update(
-            {prefix + name: value for name, value in KEPT_BACK.items() if prefix + name in columns}
-        )
+        columns.update({prefix + name: value for name, value in KEPT_BACK.items() if prefix + name in columns})
     if row.get(f"{prefix}variant_of__anonymous_until") is not None:
         columns.update({f"{prefix}variant_of__name": None, f"{prefix}variant_of__slug": None})
     columns.pop(f"{prefix}variant_of__anonymous_until", None)

@@ -104,8 +104,7 @@ def check_durability(
                 messages.append(
                     Warning(
                         f"PostgreSQL runs with {name}=off: a crash may lose submissions that were acknowledged.",
-                        hint=f"Set {name} = on in postgresql.conf, or remove the setting of the role or the "
-                        "database.",
+                        hint=f"Set {name} = on in postgresql.conf, or remove the setting of the role or the database.",
                         id="leaderboard.W002",
                     )
                 )

@@ -45,9 +45,7 @@ class ContextFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the attributes and return True."""
         record.request_id, record.job_id = request, job = request_id(), job_id()
-        labels = [
-            f"{kind} {identifier}" for kind, identifier in (("request", request), ("job", job)) if identifier
-        ]
+        labels = [f"{kind} {identifier}" for kind, identifier in (("request", request), ("job", job)) if identifier]
         record.context = f" [{', '.join(labels)}]" if labels else ""
         return True
 

@@ -124,18 +124,13 @@ def pending_agreements(
     key = person.pk if isinstance(person, User) else None
     acceptances = Acceptance.objects.filter(agreement=OuterRef("pk"), version=OuterRef("version"), person=key)
     approved = Agreement.approved.through._default_manager.filter(agreement=OuterRef("pk"), user=key)
-    agreements = Agreement.objects.filter(
-        Q(dataset__in=list(datasets)) | Q(round__in=list(rounds)), in_force=True
-    )
+    agreements = Agreement.objects.filter(Q(dataset__in=list(datasets)) | Q(round__in=list(rounds)), in_force=True)
     if key is None:
         agreements = agreements.annotate(accepted=Value(False, BooleanField()))
     else:
         is_satisfied = Q(accepted=True) & (Q(needs_approval=False) | Q(Exists(approved)))
         agreements = agreements.annotate(accepted=Exists(acceptances)).exclude(is_satisfied)
-    return [
-        PendingAgreement(row, row.accepted)
-        for row in agreements.select_related("dataset", "round").order_by("pk")
-    ]
+    return [PendingAgreement(row, row.accepted) for row in agreements.select_related("dataset", "round").order_by("pk")]
 
 
 def may_see_dataset(person: Person, dataset: Dataset) -> bool:
@@ -159,9 +154,7 @@ def curators() -> Group:
     # Curators have all permissions on curated models except reading hidden judgments, and view accounts and
     # teams only.
     curated = site_permissions.exclude(codename=READ_QRELS).exclude(content_type__model__in=_OTHERS)
-    rights = site_permissions.filter(codename__in=_SEEN) | curated.exclude(
-        codename__startswith="delete_auditrecord"
-    )
+    rights = site_permissions.filter(codename__in=_SEEN) | curated.exclude(codename__startswith="delete_auditrecord")
     group, _ = Group.objects.get_or_create(name=GROUP)
     group.permissions.set(rights)
     return group

@@ -67,10 +67,7 @@ def missing_columns() -> list[str]:
         database_columns = set(cursor.fetchall())
     models = (each._meta for each in apps.get_models(include_auto_created=True))
     model_columns = {
-        (meta.db_table, field.column)
-        for meta in models
-        if meta.managed
-        for field in meta.local_concrete_fields
+        (meta.db_table, field.column) for meta in models if meta.managed for field in meta.local_concrete_fields
     }
     return sorted(f"{table}.{column}" for table, column in model_columns - database_columns)
 
@@ -108,9 +105,7 @@ def mismatch() -> str:
     return describe_missing_columns()
 
 
-def describe_earlier_history(
-    recorded: Set[MigrationKey] | None = None, tables: Collection[str] | None = None
-) -> str:
+def describe_earlier_history(recorded: Set[MigrationKey] | None = None, tables: Collection[str] | None = None) -> str:
     """Return instructions for a database of the earlier migrations in one line; empty for any other database.
 
     Args:

@@ -25,9 +25,7 @@ def request_certainty(dataset_id: int, method: str = "") -> None:
         dataset_id: Primary key of the dataset.
         method: Computation method, if it is the reason for the request.
     """
-    pending_requests = WorkRequest.objects.filter(
-        kind=WorkRequest.Kind.CERTAINTY, dataset=dataset_id, taken_at=None
-    )
+    pending_requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, dataset=dataset_id, taken_at=None)
     if not pending_requests.exists():
         request_work(WorkRequest.Kind.CERTAINTY, dataset_id, {"method": method} if method else {})
 
@@ -37,9 +35,7 @@ def request_statistics(dataset_id: int) -> None:
 
     Call it in the transaction that adds texts or a run. Does nothing for datasets without local texts.
     """
-    pending_requests = WorkRequest.objects.filter(
-        kind=WorkRequest.Kind.STATISTICS, dataset=dataset_id, taken_at=None
-    )
+    pending_requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.STATISTICS, dataset=dataset_id, taken_at=None)
     with_texts = Dataset.objects.filter(pk=dataset_id, current_version__corpus_sha256__gt="")
     if with_texts.exclude(Exists(pending_requests)).exists():
         request_work(WorkRequest.Kind.STATISTICS, dataset_id)

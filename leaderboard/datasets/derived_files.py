@@ -42,9 +42,7 @@ def top_documents_path(run: str, excluded: str = "") -> Path:
 def top_documents(run: Run, excluded: str = "") -> TopDocuments | None:
     """Return the top documents per query of a stored run, or None if creating them would take too long."""
     path = top_documents_path(run.sha256, excluded)
-    if not path.exists() and (
-        run.size > QUICK_RUN_BYTES or not _try_create(lambda: prepare_run(run.sha256, excluded))
-    ):
+    if not path.exists() and (run.size > QUICK_RUN_BYTES or not _try_create(lambda: prepare_run(run.sha256, excluded))):
         return None
     return _top_documents(path)
 

@@ -181,9 +181,7 @@ def gzipped(source: Path, target: Path) -> Path:
     with (
         _expanded(source) as reader,
         target.open("wb") as file,
-        igzip.IGzipFile(
-            filename="", mode="wb", compresslevel=COMPRESSION_LEVEL, fileobj=file, mtime=0
-        ) as writer,
+        igzip.IGzipFile(filename="", mode="wb", compresslevel=COMPRESSION_LEVEL, fileobj=file, mtime=0) as writer,
     ):
         shutil.copyfileobj(reader, writer, 1 << 20)
     return target

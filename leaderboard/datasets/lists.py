@@ -41,9 +41,7 @@ def get_statistics(dataset: Mapping[str, Any]) -> DatasetStatistics:
 def count_topics(datasets: Collection[int]) -> int | None:
     """Return the number of topics of all datasets, or None if any is unknown, in one query."""
     columns = ("current_version__statistics", "current_qrels__statistics", "reported_statistics")
-    numbers = [
-        get_statistics(row).queries for row in Dataset.objects.filter(pk__in=datasets).values(*columns)
-    ]
+    numbers = [get_statistics(row).queries for row in Dataset.objects.filter(pk__in=datasets).values(*columns)]
     return None if None in numbers else sum(number or 0 for number in numbers)
 
 
@@ -65,8 +63,7 @@ def datasets() -> list[dict[str, Any]]:
         )
     )  # fmt: skip
     result = [
-        {**row, "statistics": get_statistics(row), "takes_runs": row["state"] in Dataset.TAKES_RUNS}
-        for row in rows
+        {**row, "statistics": get_statistics(row), "takes_runs": row["state"] in Dataset.TAKES_RUNS} for row in rows
     ]
     return sorted(result, key=lambda row: not row["takes_runs"])
 
@@ -126,9 +123,7 @@ def recent_results(entries: QuerySet[Entry], limit: int) -> list[dict[str, Any]]
                 "measure": measure,
                 "value": numbers.format_value(value, numbers.DECIMALS),
                 "delta": numbers.signed(delta, numbers.DECIMALS),
-                "relative": numbers.signed(
-                    numbers.relative_difference(value, baseline_value), 1, percent=True
-                ),
+                "relative": numbers.signed(numbers.relative_difference(value, baseline_value), 1, percent=True),
                 "direction": numbers.direction(delta, measure),
                 "baseline": baseline.name,
                 "published": row["published"][:10],
@@ -156,9 +151,7 @@ def find_baselines(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], B
         visibility=Entry.Visibility.PUBLIC,
         dataset_id__in={dataset for dataset, _ in keys},
         comparison_group__in={group for _, group in keys},
-    ).values_list(
-        "dataset_id", "comparison_group", "system__name", "dataset__name", Cast("scores", TextField())
-    )
+    ).values_list("dataset_id", "comparison_group", "system__name", "dataset__name", Cast("scores", TextField()))
     return {
         (dataset, group): Baseline(baseline_label(system, name), orjson.loads(text))
         for dataset, group, system, name, text in rows

@@ -43,9 +43,7 @@ def unknown_ids(file_name: str, kind: str, source: str, ids: Sequence[str]) -> P
 
 def missing_documents(statistics: Mapping[str, Any]) -> list[str]:
     """Return the remark on judged documents that are not in the corpus, if any; only for readers of the qrels."""
-    missing_count, relevant_count = (
-        statistics.get(name, 0) for name in (MISSING_DOCUMENTS, MISSING_RELEVANT)
-    )
+    missing_count, relevant_count = (statistics.get(name, 0) for name in (MISSING_DOCUMENTS, MISSING_RELEVANT))
     if not missing_count:
         return []
     is_single = missing_count == 1
@@ -59,6 +57,4 @@ def missing_documents(statistics: Mapping[str, Any]) -> list[str]:
     )
     if not relevant_count:
         return [f"{text} not in the corpus; {'it counts' if is_single else 'they count'} as not relevant."]
-    return [
-        f"{text} not in the corpus; {clause} as relevant and no run can find {'it' if is_single else 'them'}."
-    ]
+    return [f"{text} not in the corpus; {clause} as relevant and no run can find {'it' if is_single else 'them'}."]

@@ -68,9 +68,7 @@ _answers = _cached_reader(partial(read_answers, try_patterns=False), Area.QRELS)
 _excluded = _cached_reader(read_excluded, Area.FILES, local_path)
 _document_ids = _cached_reader(DocumentIds.open, Area.INDEXES, local_path)
 #: Returns the query ids in a stored file.
-topic_ids = _cached_reader(
-    lambda path: frozenset(query.id for query in read_queries(path)), Area.FILES, local_path
-)
+topic_ids = _cached_reader(lambda path: frozenset(query.id for query in read_queries(path)), Area.FILES, local_path)
 _verifying_judgements = _cached_reader(
     lambda path: VerifyingJudgements(b"".join(open_blocks(path))), Area.QRELS, size=_VERIFICATION_CACHE_SIZE
 )
@@ -170,9 +168,7 @@ def copy_open_judgements() -> int:
     Raises:
         FileNotFoundError: For judgments that are missing in private storage, after all others were copied.
     """
-    open_datasets = Dataset.objects.filter(state=Dataset.State.PUBLISHED, hidden=False).exclude(
-        current_qrels=None
-    )
+    open_datasets = Dataset.objects.filter(state=Dataset.State.PUBLISHED, hidden=False).exclude(current_qrels=None)
     checksums = set(open_datasets.values_list("current_qrels__sha256", flat=True))
     missing_checksums = []
     for sha256 in checksums:
@@ -187,9 +183,7 @@ def copy_open_judgements() -> int:
             path.unlink(missing_ok=True)
             shared.remove(path)
     if missing_checksums:
-        raise FileNotFoundError(
-            f"judgements missing from private storage: {', '.join(sorted(missing_checksums))}"
-        )
+        raise FileNotFoundError(f"judgements missing from private storage: {', '.join(sorted(missing_checksums))}")
     return len(checksums)
 
 

@@ -195,16 +195,10 @@ def _mean_traces(
             marker=marker,
         )
 
-    traces = (
-        [trace("other systems", other_systems, color=drawing.GREY, size=8, opacity=0.5)]
-        if other_systems
-        else []
-    )
+    traces = [trace("other systems", other_systems, color=drawing.GREY, size=8, opacity=0.5)] if other_systems else []
     for number in baselines:
         line = {"color": drawing.INK, "width": 3}
-        traces.append(
-            trace(names[number], [number], color=drawing.INK, symbol="line-ns-open", size=16, line=line)
-        )
+        traces.append(trace(names[number], [number], color=drawing.INK, symbol="line-ns-open", size=16, line=line))
     if highlighted is not None:
         line = {"color": drawing.PAPER, "width": 1}
         traces.append(trace(names[highlighted], [highlighted], color=drawing.BLUE, size=12, line=line))
@@ -284,9 +278,7 @@ def build_wins(request: FigureRequest) -> Plot:
         f"{name} ({coverage_text})" if win_count.compared < datasets else name
         for win_count, name, coverage_text in zip(drawn, systems, coverage, strict=True)
     ]
-    wins, ties, losses = (
-        [getattr(win_count, count) for win_count in drawn] for count in ("won", "tied", "lost")
-    )
+    wins, ties, losses = ([getattr(win_count, count) for win_count in drawn] for count in ("won", "tied", "lost"))
     return Plot(
         data=[
             _bars("Losses", names, losses, drawing.WORSE, sign=-1),
@@ -355,15 +347,11 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     counts = _pairwise_counts(rows, places, lower=drawing.lower_is_better(page.board))
     texts = [[f"{one[0]}–{one[2]}" if one else "" for one in line] for line in counts]
     # Share of the common datasets won; a tie counts half.
-    shares = [
-        [round((one[0] + one[1] / 2) / sum(one), 4) if one else None for one in line] for line in counts
-    ]
+    shares = [[round((one[0] + one[1] / 2) / sum(one), 4) if one else None for one in line] for line in counts]
     short_names = [drawing.shorten(name, 22) for name in names]
     notes = ["Ties are not counted as wins or losses; in the shading, a tie is half a win for each."]
     if len(kind_rows) > len(rows):
-        notes.append(
-            f"The first {len(rows)} of {len(kind_rows)} systems. Pin others on the board to put them first."
-        )
+        notes.append(f"The first {len(rows)} of {len(kind_rows)} systems. Pin others on the board to put them first.")
     if omitted := len(all_rows) - len(kind_rows):
         notes.append(f"{omitted} systems of the other kind, reported or scored, are not compared with these.")
     return Plot(
@@ -392,17 +380,13 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     )
 
 
-def _pairwise_counts(
-    rows: Sequence[Row], places: Sequence[Member], *, lower: bool
-) -> list[list[Counts | None]]:
+def _pairwise_counts(rows: Sequence[Row], places: Sequence[Member], *, lower: bool) -> list[list[Counts | None]]:
     """Return each row's wins, ties, and losses against each other row.
 
     None for the diagonal and for rows without a common dataset.
     """
     scores = np.array([[row.value(place.slug) for place in places] for row in rows], np.float64)
-    counts_by_row = [
-        zip(*wins(row_scores, scores, lower_is_better=lower), strict=True) for row_scores in scores
-    ]
+    counts_by_row = [zip(*wins(row_scores, scores, lower_is_better=lower), strict=True) for row_scores in scores]
     return [
         [counts if any(counts) and number != column else None for column, counts in enumerate(line)]
         for number, line in enumerate(counts_by_row)

@@ -36,9 +36,7 @@ _LINE_HUES = (drawing.GREY, drawing.GREEN, drawing.ORANGE, drawing.BLUE, drawing
 #: Height of a distribution in pixels, and the share of it that the widest one fills.
 _LANE, _WIDEST = 44, 0.46
 _WORDS = "Words of title and text are split at white space."
-_WITHHELD_NOTE = (
-    "If judgments are hidden or documents are not public, no data about single documents is shown."
-)
+_WITHHELD_NOTE = "If judgments are hidden or documents are not public, no data about single documents is shown."
 
 
 class _Lane(NamedTuple):
@@ -97,9 +95,7 @@ def _systems(rows: Sequence[Row], limit: int) -> tuple[list[tuple[str, LengthDis
     keys = [row.entry.pk for row in rows]
     profiles = retrieved_lengths(keys)
     with_profile = [
-        (row, profiles[key])
-        for key, row in zip(keys, rows, strict=True)
-        if key in profiles and profiles[key].total
+        (row, profiles[key]) for key, row in zip(keys, rows, strict=True) if key in profiles and profiles[key].total
     ]
     with_profile.sort(key=lambda pair: not pair[0].entry.is_baseline)
     selected_systems = [(drawing.row_name(row), lengths) for row, lengths in with_profile[:limit]]
@@ -136,9 +132,7 @@ def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
         half_widths = [float(density[bin_]) / highest * _WIDEST for bin_ in bins for _ in range(2)]
         xs = [round(value, 3) for value in (*edge_positions, *reversed(edge_positions))]
         ys = [round(number + y, 4) for y in (*(-y for y in half_widths), *reversed(half_widths))]
-        traces.append(
-            area_trace(lane.name, list(zip(xs, ys, strict=True)), lane.color, 0.45, line=1, showlegend=False)
-        )
+        traces.append(area_trace(lane.name, list(zip(xs, ys, strict=True)), lane.color, 0.45, line=1, showlegend=False))
     return traces
 
 
@@ -286,8 +280,7 @@ _MAX_WITH_NUMBERS = 14
 _PUBLIC_ONLY = "Only collections with public documents on this site are compared"
 _TOO_FEW = f"{_PUBLIC_ONLY}. There are fewer than two so far."
 _OVERLAP_METHOD = (
-    f"Weighted Jaccard similarity of unigrams ({TOKENISATION}): Σ min / Σ max of each word's share of all "
-    "words."
+    f"Weighted Jaccard similarity of unigrams ({TOKENISATION}): Σ min / Σ max of each word's share of all words."
 )
 
 
@@ -311,9 +304,7 @@ def build_heatmap(request: FigureRequest) -> Plot:
         return Plot.empty(_TOO_FEW)
     centred = complete.similarities - complete.similarities.mean(axis=0)
     principal_axis = np.linalg.svd(centred)[0][:, 0]
-    order = np.argsort(
-        principal_axis * np.sign(principal_axis[np.abs(principal_axis).argmax()]), kind="stable"
-    )
+    order = np.argsort(principal_axis * np.sign(principal_axis[np.abs(principal_axis).argmax()]), kind="stable")
     names = [complete.datasets[place].name for place in order]
     values: list[list[float | None]] = complete.similarities[np.ix_(order, order)].tolist()
     for place, row in enumerate(values):

@@ -34,9 +34,7 @@ def build(request: FigureRequest) -> Plot:
     if request.benchmark:
         return _benchmark_differences(request)
     board = request.board()
-    return (
-        Plot.empty(NOTHING_TO_COMPARE) if board.column(DELTA) is None else _system_differences(board, DELTA)
-    )
+    return Plot.empty(NOTHING_TO_COMPARE) if board.column(DELTA) is None else _system_differences(board, DELTA)
 
 
 class _Difference(NamedTuple):
@@ -90,9 +88,7 @@ def _system_differences(board: Board, column: str) -> Plot:
         f"{board.title}, {board.measure}",
         lower,
     )
-    return _plot(
-        subject, ("System", drawing.distinct_names(rows)), [_Series(f"Δ {board.measure}", differences)], notes
-    )
+    return _plot(subject, ("System", drawing.distinct_names(rows)), [_Series(f"Δ {board.measure}", differences)], notes)
 
 
 def _difference(row: Row, column: str, link: str = "") -> _Difference:
@@ -116,9 +112,7 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     rows = drawing.select_rows(rows, slugs, MAX_SYSTEMS if slugs else DEFAULT_SYSTEMS)
     if not rows:
         return Plot.empty(NOTHING_TO_COMPARE)
-    datasets = [
-        dataset for dataset in datasets if any(drawing.value(row, dataset.slug) is not None for row in rows)
-    ]
+    datasets = [dataset for dataset in datasets if any(drawing.value(row, dataset.slug) is not None for row in rows)]
     lower, names = drawing.lower_is_better(board), drawing.distinct_names(rows)
     leader = {dataset.slug: drawing.value(rows[0], dataset.slug) for dataset in datasets}
     sign = 1 if lower else -1
@@ -154,11 +148,7 @@ def build_system(request: FigureRequest) -> Plot:
     facts = system_facts(request.systems[0]) if request.systems else None
     if facts is None:
         return Plot.empty("This figure shows one system. Open it from the system's page.")
-    results = [
-        result
-        for result in system_results(facts["pk"])
-        if result.delta is not None and not result.is_baseline
-    ]
+    results = [result for result in system_results(facts["pk"]) if result.delta is not None and not result.is_baseline]
     if not results:
         return Plot.empty(NOTHING_TO_COMPARE)
     results.sort(key=lambda result: -(result.delta or 0.0))
@@ -196,9 +186,7 @@ def _plot(
     if is_single and has_intervals:
         low, high = zip(*(pair or (None, None) for pair in ends), strict=True)
         columns += [("95% from", list(low), form), ("to", list(high), form)]
-    data = [
-        _points(number, group, names, subject, is_single=is_single) for number, group in enumerate(series)
-    ]
+    data = [_points(number, group, names, subject, is_single=is_single) for number, group in enumerate(series)]
     if is_single:
         data.append(
             go.Scatter(
@@ -218,9 +206,7 @@ def _plot(
     numbers += [end for pair in ends if pair for end in pair]
     explanation = " Lines are 95% confidence intervals." if has_intervals else ""
     if has_intervals and is_single:
-        explanation += (
-            f" Filled points are significantly better (green) or worse (orange) than {subject.baseline}."
-        )
+        explanation += f" Filled points are significantly better (green) or worse (orange) than {subject.baseline}."
     return Plot(
         data=data,
         layout=drawing.bar_layout(len(names), **_axes(subject, numbers), showlegend=not is_single),
@@ -232,9 +218,7 @@ def _plot(
     )
 
 
-def _points(
-    number: int, series: _Series, heads: Sequence[str], subject: _Subject, *, is_single: bool
-) -> go.Scatter:
+def _points(number: int, series: _Series, heads: Sequence[str], subject: _Subject, *, is_single: bool) -> go.Scatter:
     """Return one series. A single one is colored by significance; several have a hue and a symbol each."""
     differences, look = series.differences, drawing.mark(number)
     colors, symbols = [look.color] * len(heads), [look.symbol] * len(heads)

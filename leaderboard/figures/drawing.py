@@ -208,9 +208,7 @@ def heatmap(square: NameSquare, max_value: float, title: str, hover: str) -> go.
     text as `%{customdata[0]}` to `[2]`.
     """
     numbers = range(len(square.names))
-    places = [
-        (row, column) for row in numbers for column in numbers if square.values[row][column] is not None
-    ]
+    places = [(row, column) for row in numbers for column in numbers if square.values[row][column] is not None]
     texts = [square.texts[row][column] for row, column in places]
     marker = {
         "color": [square.values[row][column] for row, column in places],
@@ -232,8 +230,7 @@ def heatmap(square: NameSquare, max_value: float, title: str, hover: str) -> go.
         textangle=0,
         constraintext="none",
         customdata=[
-            [square.names[row], square.names[column], text]
-            for (row, column), text in zip(places, texts, strict=True)
+            [square.names[row], square.names[column], text] for (row, column), text in zip(places, texts, strict=True)
         ],
         hovertemplate=f"{hover}<extra></extra>",
         marker={**marker, "colorbar": bar},
@@ -316,9 +313,7 @@ def inline_title(board: Board) -> str:
 def visible_datasets(page: BenchmarkPage, *, counted_only: bool = True) -> list[Member]:
     """Return the benchmark's datasets in this view, all of them or only those that count."""
     columns = {column.key for column in page.board.columns}
-    return [
-        member for member in page.members if member.slug in columns and (member.counted or not counted_only)
-    ]
+    return [member for member in page.members if member.slug in columns and (member.counted or not counted_only)]
 
 
 def counted_datasets(members: Iterable[Member]) -> list[int]:
@@ -453,8 +448,7 @@ def label_points(
         occupied = [LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in spots]
         intervals = zip(tops[len(points) :: 2], tops[len(points) + 1 :: 2], strict=True)
         occupied += [
-            LabelBox(x - 2, min(pair), x + 2, max(pair))
-            for (x, _), pair in zip(spots, intervals, strict=False)
+            LabelBox(x - 2, min(pair), x + 2, max(pair)) for (x, _), pair in zip(spots, intervals, strict=False)
         ]
         labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
         for number in dict.fromkeys([*first, *range(len(names))]):
@@ -474,10 +468,7 @@ def label_points(
                     break
         return labels
 
-    return [
-        {**label, "narrow": narrow_label}
-        for label, narrow_label in zip(place(WIDE), place(NARROW), strict=True)
-    ]
+    return [{**label, "narrow": narrow_label} for label, narrow_label in zip(place(WIDE), place(NARROW), strict=True)]
 
 
 def _candidates(name: str, *, leads: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
@@ -563,9 +554,7 @@ def traces_by_architecture(
     traces = []
     for architecture, name in architecture_choices():
         mark = ARCHITECTURE.get(architecture, ARCHITECTURE["other"])
-        positions = [
-            position for position, point in enumerate(points) if point.row.entry.architecture == architecture
-        ]
+        positions = [position for position, point in enumerate(points) if point.row.entry.architecture == architecture]
         members = [points[number] for number in positions]
         baselines = [point.row.entry.is_baseline for point in members]
         if members:
@@ -603,9 +592,7 @@ def system_url(row: Row) -> str:
     return reverse("system", args=[row.entry.slug])
 
 
-def error_bars(
-    numbers: Sequence[float], ends: Sequence[tuple[float, float] | None], color: str
-) -> dict[str, Any]:
+def error_bars(numbers: Sequence[float], ends: Sequence[tuple[float, float] | None], color: str) -> dict[str, Any]:
     """Return intervals as the error bars of a trace, with length zero for a missing interval."""
     pairs = [(number, *(pair or (number, number))) for number, pair in zip(numbers, ends, strict=True)]
     bars = {
@@ -645,9 +632,7 @@ def _texts(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: [label[key] for label in labels] for key in ("text", "textposition")}
 
 
-def line_trace(
-    name: str, x: Sequence[Any], y: Sequence[Any], line: Mapping[str, Any], **options: Any
-) -> go.Scatter:
+def line_trace(name: str, x: Sequence[Any], y: Sequence[Any], line: Mapping[str, Any], **options: Any) -> go.Scatter:
     """Return a line without hover text, unless `options` has a template."""
     hover = {} if "hovertemplate" in options else {"hoverinfo": "skip"}
     return go.Scatter(mode="lines", name=name, x=x, y=y, line=line, **hover, **options)

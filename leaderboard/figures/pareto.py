@@ -64,9 +64,7 @@ class _ScoredRows:
     def __init__(self, request: FigureRequest) -> None:
         self.request, self.board = request, request.board()
         self.score, self.title = drawing.effectiveness_column(request, self.board)
-        self.rows = [
-            row for row in drawing.comparable_rows(self.board) if drawing.value(row, self.score) is not None
-        ]
+        self.rows = [row for row in drawing.comparable_rows(self.board) if drawing.value(row, self.score) is not None]
 
     @cached_property
     def unfiltered(self) -> _ScoredRows:
@@ -87,11 +85,7 @@ def has_costs(board: Board) -> bool:
 
     A benchmark's board always counts, because it lacks some of the costs that publications report.
     """
-    keys = [
-        column.key
-        for column in board.columns
-        if column.group.startswith(EFFICIENCY) or column.key == SIZE.key
-    ]
+    keys = [column.key for column in board.columns if column.group.startswith(EFFICIENCY) or column.key == SIZE.key]
     return bool(board.views) or any(row.value(key) for row in board.rows for key in keys)
 
 
@@ -103,9 +97,7 @@ def build(request: FigureRequest) -> Plot:
     scored_rows = _ScoredRows(request)
     axis = request.choice("x")
     if not request.sets("x"):
-        axis = next(
-            (candidate for candidate in COST_AXES if _costs(scored_rows.unfiltered, candidate).values), axis
-        )
+        axis = next((candidate for candidate in COST_AXES if _costs(scored_rows.unfiltered, candidate).values), axis)
     costs = _costs(scored_rows, axis)
     cost_name = COST_AXES[axis][1].lower()
     if not costs.values:
@@ -180,9 +172,7 @@ def _frontier_traces(
     return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
 
 
-def _reference(
-    baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool
-) -> list[go.Scatter]:
+def _reference(baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool) -> list[go.Scatter]:
     """Return a horizontal line at the score of the best baseline."""
     if not baselines:
         return []
@@ -238,9 +228,7 @@ def _sizes(rows: Sequence[Row]) -> CostAxis:
     sizes = {number: count for number, count in enumerate(counts) if isinstance(count, float) and count > 0}
     _, kind = drawing.majority_kind([rows[number] for number in sizes])
     values = {number: count for number, count in sizes.items() if rows[number].ranked_in == kind}
-    origin = (
-        "Reported by publications." if kind == REPORTED else "Counted by Runboard, else as stated by teams."
-    )
+    origin = "Reported by publications." if kind == REPORTED else "Counted by Runboard, else as stated by teams."
     return CostAxis(values, "Parameters (M)", origin)
 
 
@@ -253,16 +241,12 @@ def _reported_costs(scored_rows: _ScoredRows, axis: str, title: str) -> CostAxis
         source = request.benchmark_page.benchmark["source_id"]
     settings = reported_figures(axis, datasets, source)
     reported, all_reported = scored_rows.reported, scored_rows.unfiltered.reported
-    setting, other_settings = select_setting(
-        settings, all_reported.keys(), reported.keys(), request.choice("device")
-    )
+    setting, other_settings = select_setting(settings, all_reported.keys(), reported.keys(), request.choice("device"))
     setting_names = sorted({str(alternative) for alternative in other_settings})
     if setting is None:
         return CostAxis({}, title, others=setting_names)
     values = {reported[key]: costs for key, costs in settings[setting].items() if key in reported}
-    return CostAxis(
-        values, _with_unit(title, setting.unit), f"Reported by {setting}.", setting_names, str(setting)
-    )
+    return CostAxis(values, _with_unit(title, setting.unit), f"Reported by {setting}.", setting_names, str(setting))
 
 
 def _with_unit(title: str, unit: str) -> str:
@@ -273,9 +257,7 @@ def frontier(points: Sequence[drawing.ChartPoint], *, lower: bool = False) -> li
     """Return the numbers of the points that no other dominates, by increasing cost."""
     sign = -1 if lower else 1
     order = sorted(range(len(points)), key=lambda number: (points[number].x, -sign * points[number].y))
-    return [
-        order[place] for place in drawing.running_best([points[number].y for number in order], lower=lower)
-    ]
+    return [order[place] for place in drawing.running_best([points[number].y for number in order], lower=lower)]
 
 
 class ParetoSetting(NamedTuple):
@@ -329,18 +311,14 @@ def select_setting(
     not depend on the rows in view: filters never change the machine, so that two pictures of a board are comparable.
     """
     candidates = [
-        setting
-        for setting in settings
-        if not device or ("GPU" in setting.hardware.upper()) == (device == "gpu")
+        setting for setting in settings if not device or ("GPU" in setting.hardware.upper()) == (device == "gpu")
     ]
 
     def priority(setting: ParetoSetting) -> tuple[int, int, str]:
         return len(scored_keys & settings[setting].keys()), len(settings[setting]), str(setting)
 
     best = max(candidates, key=priority, default=None)
-    return best, [
-        setting for setting in settings if setting != best and not in_view.isdisjoint(settings[setting])
-    ]
+    return best, [setting for setting in settings if setting != best and not in_view.isdisjoint(settings[setting])]
 
 
 PARETO = Figure(
@@ -370,17 +348,12 @@ RECALL, SPEED = "Recall of the exact top 100", "Queries per second"
 def _recalls(entries: Sequence[int]) -> dict[int, float]:
     """Return the recall of entries with an approximate index against exact search, by entry id. One database query."""
     entries_with_recall = Entry.objects.filter(pk__in=entries, facts__recall_against_exact__isnull=False)
-    return {
-        pk: float(facts["recall_against_exact"])
-        for pk, facts in entries_with_recall.values_list("pk", "facts")
-    }
+    return {pk: float(facts["recall_against_exact"]) for pk, facts in entries_with_recall.values_list("pk", "facts")}
 
 
 def _timed(board: Board) -> list[int]:
     return [
-        row.entry.pk
-        for row in drawing.comparable_rows(board)
-        if _speed(row) and row.entry.architecture != "lexical"
+        row.entry.pk for row in drawing.comparable_rows(board) if _speed(row) and row.entry.architecture != "lexical"
     ]
 
 

@@ -52,9 +52,7 @@ def build_difficulty(request: FigureRequest) -> Plot:
     values = difficulty(collection.dataset, measure, queries)
     if values is None:
         return Plot.empty(f"No system has values of {measure} by query on {name} yet.")
-    sampled_positions = np.unique(
-        np.linspace(0, queries - 1, min(queries, MAX_TABLE_QUERIES)).round().astype(int)
-    )
+    sampled_positions = np.unique(np.linspace(0, queries - 1, min(queries, MAX_TABLE_QUERIES)).round().astype(int))
     order = _hardest_first(values, collection, measure)
     rows = order[sampled_positions]
     queries_per_point = -(-queries // MAX_LINE_POINTS)
@@ -85,11 +83,7 @@ def build_difficulty(request: FigureRequest) -> Plot:
         ),
         caption=f"{measure} by query of {name}, hardest first: the median of {values.systems} "
         f"{'system' if values.systems == 1 else 'systems'}, the band from 10% to 90% of them, and {baseline}."
-        + (
-            f" Each point is the mean over {queries_per_point} neighboring queries."
-            if queries_per_point > 1
-            else ""
-        ),
+        + (f" Each point is the mean over {queries_per_point} neighboring queries." if queries_per_point > 1 else ""),
         subtitle=f"{name}, {measure}",
         notes=[sampling_note] if len(rows) < queries else [],
     )
@@ -100,9 +94,7 @@ def _hardest_first(values: Difficulty, collection: OpenCollection, measure: str)
     natural_position = np.empty(len(values.mean), np.int64)
     natural_position[list(collection.order)] = np.arange(len(values.mean))
     sign = -1.0 if better(measure) == "lower" else 1.0
-    return np.lexsort(
-        (natural_position, sign * values.highest, sign * values.mean, sign * values.quantiles[1])
-    )
+    return np.lexsort((natural_position, sign * values.highest, sign * values.mean, sign * values.quantiles[1]))
 
 
 def _difficulty_traces(
@@ -168,9 +160,7 @@ def build_differences(request: FigureRequest) -> Plot:
     return Plot(
         data=[bars],
         layout=_vertical_layout(len(rows), f"Δ {measure}", showlegend=False),
-        table=Table.from_columns(
-            ("Place", ranks, "d"), ("Query", names), (f"Δ {measure}", differences, "+.4f")
-        ),
+        table=Table.from_columns(("Place", ranks, "d"), ("Query", names), (f"Δ {measure}", differences, "+.4f")),
         caption=f"{measure} of {second} minus that of {first} on each of the {len(sorted_queries):,} judged queries of "
         f"{dataset.name}: {result.wins:,} won by {second}, {result.ties:,} tied, {result.losses:,} lost.",
         subtitle=f"{dataset.name}, {measure}: {second} minus {first}",
@@ -248,9 +238,7 @@ def _vertical_layout(number: int, title: str, **options: Any) -> go.Layout:
     )
 
 
-def _vertical_bars(
-    places: Sequence[int], differences: Sequence[float], measure: str, **options: Any
-) -> go.Bar:
+def _vertical_bars(places: Sequence[int], differences: Sequence[float], measure: str, **options: Any) -> go.Bar:
     lower = better(measure) == "lower"
     colors = [BETTER if (value > 0) != lower else WORSE for value in differences]
     heights = [round(value, 6) for value in differences]

@@ -66,9 +66,7 @@ def build_progress(request: FigureRequest) -> Plot:
         )
     traces, table, descriptions = [], [], []
     for line, reported in zip(LINES, (False, True), strict=True):
-        kind_points = [
-            dated_point for dated_point in dated if (dated_point[1].row.ranked_in == REPORTED) is reported
-        ]
+        kind_points = [dated_point for dated_point in dated if (dated_point[1].row.ranked_in == REPORTED) is reported]
         if kind_points:
             points = [point for _, point in kind_points]
             best = drawing.running_best([point.y for point in points], lower=lower)
@@ -116,9 +114,7 @@ def _publication_date(entry: EntryRow) -> str:
     return entry.published[:10]
 
 
-def _dated(
-    request: FigureRequest, rows: Sequence[Row], column: str, form: str
-) -> list[tuple[str, drawing.ChartPoint]]:
+def _dated(request: FigureRequest, rows: Sequence[Row], column: str, form: str) -> list[tuple[str, drawing.ChartPoint]]:
     """Return the rows that have a day or a year as (date, point), by date and then best first."""
     if request.dataset:
         datasets = [request.dataset_page.dataset["pk"]]
@@ -158,9 +154,7 @@ def _axis(dates: Sequence[str]) -> dict[str, Any]:
     """Return an axis over these dates, at least a year wide."""
     days = [_day(day) for day in dates]
     first_day, last_day = date.fromisoformat(min(days)), date.fromisoformat(max(days))
-    room = max(
-        (last_day - first_day) * 0.08, timedelta(days=183) - (last_day - first_day) / 2, timedelta(days=10)
-    )
+    room = max((last_day - first_day) * 0.08, timedelta(days=183) - (last_day - first_day) / 2, timedelta(days=10))
     axis = {"type": "date", "range": [(first_day - room).isoformat(), (last_day + room).isoformat()]}
     if all(len(day) == 4 for day in dates):
         return {**axis, "tick0": _day("2000"), "dtick": "M12", "tickformat": "%Y"}
@@ -223,9 +217,7 @@ def build_in_domain(request: FigureRequest) -> Plot:
     kind_rows, kind = _rows_with(trained_on, all_rows)
     rows = [row for row in kind_rows if _is_zero_shot(row, other_datasets)]
     if trained_on is None or not rows:
-        return Plot.empty(
-            "No system of this view was trained on one of these datasets and scored on all others."
-        )
+        return Plot.empty("No system of this view was trained on one of these datasets and scored on all others.")
     form, measure = drawing.score_format(rows), board.measure
     x_label = f"{trained_on.measure(measure)} on {trained_on.facts.name}"
     y_label = f"mean {measure} over the other {len(other_datasets)}"
@@ -310,9 +302,7 @@ def _correlation(points: Sequence[drawing.ChartPoint]) -> list[str]:
         return []
     x, y = (np.subtract.outer(axis, axis) for axis in ([one.x for one in points], [one.y for one in points]))
     tau = np.sign(x * y).sum() / (number * (number - 1))
-    return [
-        f"Kendall's τ between the two orders is {tau:.2f} over {number} systems (1: same order, 0: unrelated)."
-    ]
+    return [f"Kendall's τ between the two orders is {tau:.2f} over {number} systems (1: same order, 0: unrelated)."]
 
 
 IN_DOMAIN = Figure(

@@ -70,9 +70,7 @@ def compare_import(import_: JudgementImport, folder: Path) -> dict[str, Any]:
     if comparison.conflicts:
         conflict_file = folder / "conflicts"
         conflict_file.write_text(
-            "".join(
-                f"{item.query}\t{item.document}\t{item.old}\t{item.new}\n" for item in comparison.conflicts
-            )
+            "".join(f"{item.query}\t{item.document}\t{item.old}\t{item.new}\n" for item in comparison.conflicts)
         )
         key = put(Area.CURATION, conflict_file)
     level = import_.dataset.relevance_level
@@ -212,9 +210,7 @@ def list_conflicts(import_: JudgementImport, limit: int | None = None) -> Iterat
 
 
 @transaction.atomic
-def adopt_qrels(
-    dataset: Dataset, qrels: Qrels, note: str, content: OfferedContent | None = None
-) -> Rescore | None:
+def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: OfferedContent | None = None) -> Rescore | None:
     """Score the dataset on `qrels` from now on, and return the rescore that this requires, if any.
 
     First judgments are adopted at once: waiting runs are then scored, and the dataset's BM25 is requested. `note` is

@@ -84,9 +84,7 @@ def record_counts_read(pool: Pool) -> None:
 def record_preview_read(rescore: Rescore) -> None:
     """Record access to results on hidden judgments that no board uses yet."""
     if is_secret_preview(rescore):
-        record_reading(
-            rescore, rescore.dataset_id, what="preview of a rescore", qrels=rescore.to_qrels.number
-        )
+        record_reading(rescore, rescore.dataset_id, what="preview of a rescore", qrels=rescore.to_qrels.number)
 
 
 def is_secret_preview(rescore: Rescore) -> bool:

@@ -45,9 +45,7 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> dict[st
         JudgingRefused: If runs are no longer stored.
     """
     dataset, version = pool.dataset, pool.version
-    if missing_systems := sorted(
-        {str(run.system) for run in get_pool_runs(pool) if not run_path(run.sha256).exists()}
-    ):
+    if missing_systems := sorted({str(run.system) for run in get_pool_runs(pool) if not run_path(run.sha256).exists()}):
         raise JudgingRefused(
             f"Runs of {', '.join(missing_systems)} are no longer stored: restore them from a backup, or draw a pool "
             "without them."
@@ -58,9 +56,7 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> dict[st
     # Sort by checksum, so that the pool does not depend on the order of the request.
     paths = [run_path(key) for key in sorted(set(pool.runs.values_list("sha256", flat=True)))]
     seed = secrets.randbits(64)
-    drawn_pool = draw_pool(
-        paths, target, depth=pool.depth, seed=seed, progress=lambda share: progress(0.5 * share)
-    )
+    drawn_pool = draw_pool(paths, target, depth=pool.depth, seed=seed, progress=lambda share: progress(0.5 * share))
     pooled_queries, pooled_documents = (
         {query for query, _ in drawn_pool.pairs},
         {document for _, document in drawn_pool.pairs},
@@ -69,9 +65,7 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> dict[st
     query_texts = {query.id: _truncate(query.text) for query in topics if query.id in pooled_queries}
     corpus = local_path(Area.FILES, version.corpus_sha256) if version.corpus_sha256 else None
     csv_path, qrels_path = folder / "pool.csv", folder / "pool.qrels"
-    with texts_of_documents(
-        corpus, pooled_documents, folder, lambda share: progress(0.5 + 0.5 * share)
-    ) as texts:
+    with texts_of_documents(corpus, pooled_documents, folder, lambda share: progress(0.5 + 0.5 * share)) as texts:
         write_csv(drawn_pool.pairs, csv_path, str(pool.pk), query_texts, texts)
     with qrels_path.open("w", encoding="utf-8", newline="\n") as file:  # assessors replace -1 by grades
         file.writelines(f"{query} 0 {document} {UNJUDGED}\n" for query, document in drawn_pool.pairs)

@@ -30,9 +30,7 @@ WORKING = (State.COMPARING, State.MERGING)
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
-def check_judgements(
-    dataset: Dataset, path: Path, *, scale_grew: bool = False, strict: bool = False
-) -> NewJudgements:
+def check_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False, strict: bool = False) -> NewJudgements:
     """Read a file of judgments for the dataset without storing it.
 
     `scale_grew` allows grades above those of the current judgments. `strict` rejects documents that are not in the
@@ -56,9 +54,7 @@ def read_import(
         path,
         {query.id for query in read_queries(local_path(Area.FILES, version.queries_sha256))},
         DocumentIds.open(local_path(Area.INDEXES, table)) if table else None,
-        highest=max(
-            HIGHEST_GRADE, highest_grade
-        ),  # Without relevant documents so far, there is no scale to enforce.
+        highest=max(HIGHEST_GRADE, highest_grade),  # Without relevant documents so far, there is no scale to enforce.
         scale=highest_grade if highest_grade > 0 and not scale_grew else None,
         strict=strict,
     )
@@ -73,18 +69,14 @@ def _version(dataset: Dataset) -> DatasetVersion:
 def check_judge(judge: Judge) -> None:
     """Raise JudgingRefused for a judge without a readable name, or a model that cannot be reproduced."""
     if not judge.name.strip():
-        raise JudgingRefused(
-            "Enter the judge (--judge): the name of a group, such as “NIST assessors”, or of a model."
-        )
+        raise JudgingRefused("Enter the judge (--judge): the name of a group, such as “NIST assessors”, or of a model.")
     if judge.kind == JudgeKind.MODEL and not (judge.version.strip() and _SHA256.fullmatch(judge.prompt)):
         raise JudgingRefused(
             f"Enter the version of {judge.name} and the SHA-256 of its prompt as 64 hexadecimal digits, so that others "
             "can reproduce the judgements."
         )
     if judge.kind != JudgeKind.MODEL and (judge.version or judge.prompt):
-        raise JudgingRefused(
-            "Only a model has a version and a prompt. Choose “a model”, or leave both empty."
-        )
+        raise JudgingRefused("Only a model has a version and a prompt. Choose “a model”, or leave both empty.")
     _check_line("The judge’s name", judge.name.strip())
     _check_line("The model’s version", judge.version.strip())
 
@@ -169,9 +161,7 @@ def request_merge(import_: JudgementImport, policy: Conflicts) -> None:
             if (rescore := under_way(locked_import.dataset_id)) is not None:
                 raise JudgingRefused(f"{RescoreUnderWay(rescore)}.")
             # With hidden judgments this refusal would reveal grades, so a merge without changes is allowed.
-            if not is_secret(locked_import, locked_import.against) and not count_changes(
-                locked_import, policy
-            ):
+            if not is_secret(locked_import, locked_import.against) and not count_changes(locked_import, policy):
                 reason = f"no pair is new, and the policy “{policy.label}” keeps all grades"
                 raise JudgingRefused(f"This merge would not change the judgements: {reason}.")
             JudgementImport.objects.filter(pk=locked_import.pk).update(state=State.MERGING, policy=policy)
@@ -226,9 +216,7 @@ def compare_again(import_: JudgementImport) -> None:
 
 def discard_import(import_: JudgementImport) -> None:
     """Discard an import. Call this within `audit.acting`. Raises ConcurrentChange if it is settled."""
-    pending = JudgementImport.objects.filter(
-        pk=import_.pk, state__in=[State.COMPARING, State.READY, State.FAILED]
-    )
+    pending = JudgementImport.objects.filter(pk=import_.pk, state__in=[State.COMPARING, State.READY, State.FAILED])
     with transaction.atomic():
         if not pending.update(state=State.DISCARDED, settled_at=timezone.now()):
             raise ConcurrentChange("This import is already settled or is being merged.")

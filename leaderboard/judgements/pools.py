@@ -36,9 +36,7 @@ def eligible_runs(dataset: Dataset, round: Round | None = None) -> QuerySet[Run]
 
     They are ordered by their team's priority, then by arrival.
     """
-    is_removed = Q(evaluations__entry__visibility__in=_REMOVED) | Q(
-        evaluations__seed__entry__visibility__in=_REMOVED
-    )
+    is_removed = Q(evaluations__entry__visibility__in=_REMOVED) | Q(evaluations__seed__entry__visibility__in=_REMOVED)
     runs = Run.objects.filter(version=dataset.current_version_id).exclude(
         pk__in=Run.objects.filter(is_removed).values("pk")
     )
@@ -106,9 +104,7 @@ def _select_runs(
     run_ids = {run.pk for run in runs}
     selected_runs = list(eligible.filter(pk__in=run_ids))
     if len(selected_runs) < len(run_ids):
-        excluded_runs = Run.objects.filter(pk__in=run_ids - {run.pk for run in selected_runs}).select_related(
-            "system"
-        )
+        excluded_runs = Run.objects.filter(pk__in=run_ids - {run.pk for run in selected_runs}).select_related("system")
         raise JudgingRefused(
             "A pool cannot use runs that were removed from the board, or belong to another version or round: "
             + ", ".join(str(run.system) for run in excluded_runs)

@@ -80,9 +80,7 @@ def make_backup(destination: Path, recipients: Sequence[str], judgements_recipie
             for texts in (recipients, judgements_recipients)
         )
     except pyrage.RecipientError as error:
-        raise CommandError(
-            "A recipient must be an age public key: age1 followed by 58 characters."
-        ) from error
+        raise CommandError("A recipient must be an age public key: age1 followed by 58 characters.") from error
     folder = destination / f"runboard-{moment:%Y%m%dT%H%M%SZ}"
     try:
         destination.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -100,8 +98,7 @@ def make_backup(destination: Path, recipients: Sequence[str], judgements_recipie
             _write_folders(folder, "store", STORE, keys)
             _write_folders(folder, "private", PRIVATE, private_keys or keys)
         files = {
-            path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-            for path in sorted(folder.iterdir())
+            path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in sorted(folder.iterdir())
         }
         manifest = Manifest(moment.isoformat(), connection.vendor, bool(keys), rows, migrations, files)
         (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=1, sort_keys=True) + "\n")
@@ -251,9 +248,7 @@ def write_archive(stream: BinaryIO, root: Path, names: Iterable[str]) -> dict[st
                     archive.addfile(folder)
                     pending += sorted(path.iterdir(), reverse=True)
                 elif os.path.lexists(path):
-                    raise CommandError(
-                        f"{path} is neither a file nor a folder, but a broken link or a device."
-                    )
+                    raise CommandError(f"{path} is neither a file nor a folder, but a broken link or a device.")
     return hashes
 
 
@@ -276,9 +271,7 @@ def restore_backup(
     private_keys = _read_identities(judgements_identity) or keys
     with tempfile.TemporaryDirectory(dir=root, prefix=".restoring-") as scratch:
         parts = {
-            name: _decrypted(
-                folder, name, Path(scratch), private_keys if name.startswith("private") else keys
-            )
+            name: _decrypted(folder, name, Path(scratch), private_keys if name.startswith("private") else keys)
             for name in ("database", "store.tar", "store-hashes.json", "private.tar", "private-hashes.json")
         }
         if parts["database"] is None:
@@ -329,9 +322,7 @@ def _check_restorable(folder: Path, manifest: Manifest) -> None:
         raise CommandError("The database is not empty. Restore into a new one and let the site use that.")
     root = Path(settings.VAR)
     if occupied_folders := [name for name in ("store", "private", "media") if any((root / name).rglob("*"))]:
-        raise CommandError(
-            f"{root} is not empty ({', '.join(occupied_folders)}). Set RUNBOARD_VAR to a new folder."
-        )
+        raise CommandError(f"{root} is not empty ({', '.join(occupied_folders)}). Set RUNBOARD_VAR to a new folder.")
 
 
 def _read_identities(path: Path | None) -> list[Any]:

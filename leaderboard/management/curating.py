@@ -206,9 +206,7 @@ def require_right(permission: str) -> None:
     """Raise CommandError unless the acting user has a permission, such as `leaderboard.reveal_dataset`."""
     person = actor().person
     if person is None or not person.has_perm(permission):
-        raise CommandError(
-            f"{actor().name} lacks the permission {permission}. Superusers can grant it in the admin."
-        )
+        raise CommandError(f"{actor().name} lacks the permission {permission}. Superusers can grant it in the admin.")
 
 
 def _first(rows: models.QuerySet[Row], message: str) -> Row:
@@ -253,9 +251,7 @@ def find_entry(reference: str) -> Entry:
         return _first(entries.filter(pk=int(reference)), f"There is no entry {reference}.")
     dataset, slash, system = reference.partition("/")
     if not slash:
-        raise CommandError(
-            f"“{reference}” is not an entry. Give its number, or DATASET/SYSTEM by their slugs."
-        )
+        raise CommandError(f"“{reference}” is not an entry. Give its number, or DATASET/SYSTEM by their slugs.")
     matches = list(entries.filter(dataset__slug=dataset, system__slug=system).order_by("pk"))
     if not matches:
         raise CommandError(f"{system} has no result on {dataset}.")

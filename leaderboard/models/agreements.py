@@ -13,12 +13,8 @@ from simple_history.models import HistoricalRecords
 class Agreement(models.Model):
     """The agreement of a dataset or round; its history contains earlier versions of the text."""
 
-    dataset = models.OneToOneField(
-        "Dataset", null=True, blank=True, on_delete=models.CASCADE, related_name="agreement"
-    )
-    round = models.OneToOneField(
-        "Round", null=True, blank=True, on_delete=models.CASCADE, related_name="agreement"
-    )
+    dataset = models.OneToOneField("Dataset", null=True, blank=True, on_delete=models.CASCADE, related_name="agreement")
+    round = models.OneToOneField("Round", null=True, blank=True, on_delete=models.CASCADE, related_name="agreement")
     text = models.TextField(
         help_text="Text in Markdown. Changing it creates a new version, which all users must accept again."
     )
@@ -27,9 +23,7 @@ class Agreement(models.Model):
     needs_approval = models.BooleanField(
         default=False, help_text="Whether users must also be approved, or be on the list below."
     )
-    listed = models.JSONField(
-        default=list, blank=True, help_text="Email addresses that are approved automatically."
-    )
+    listed = models.JSONField(default=list, blank=True, help_text="Email addresses that are approved automatically.")
     approved: models.ManyToManyField[models.Model, models.Model] = models.ManyToManyField(
         "User", blank=True, related_name="+"
     )
@@ -79,9 +73,7 @@ class Acceptance(models.Model):
 
     class Meta:
         ordering = ["-pk"]
-        constraints = [
-            models.UniqueConstraint(fields=["agreement", "person", "version"], name="version_accepted_once")
-        ]
+        constraints = [models.UniqueConstraint(fields=["agreement", "person", "version"], name="version_accepted_once")]
 
     def __str__(self) -> str:
         return f"account {self.person_id}, {self.agreement}, version {self.version}"

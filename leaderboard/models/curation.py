@@ -31,9 +31,7 @@ class AuditRecord(models.Model):
     entry = models.ForeignKey(
         "Entry", null=True, blank=True, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+"
     )
-    revision = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Revision of the dataset's board."
-    )
+    revision = models.PositiveIntegerField(null=True, blank=True, help_text="Revision of the dataset's board.")
     before = models.JSONField(default=dict, blank=True)
     after = models.JSONField(default=dict, blank=True)
     reason = models.TextField(blank=True)
@@ -72,9 +70,7 @@ class Pool(models.Model):
         help_text="Judgments whose pairs were excluded; empty if there were none.",
     )  # fmt: skip
     round = models.ForeignKey("Round", null=True, blank=True, on_delete=models.SET_NULL, related_name="pools")
-    runs: models.ManyToManyField[models.Model, models.Model] = models.ManyToManyField(
-        "Run", related_name="pools"
-    )
+    runs: models.ManyToManyField[models.Model, models.Model] = models.ManyToManyField("Run", related_name="pools")
     depth = models.PositiveSmallIntegerField(default=10, help_text="Number of top documents per query.")
     runs_per_team = models.PositiveSmallIntegerField(
         null=True,
@@ -82,12 +78,8 @@ class Pool(models.Model):
         help_text="Number of highest-priority runs per team; empty if runs were selected individually.",
     )
     state = models.CharField(max_length=8, choices=State.choices, default=State.DRAWING)
-    files = models.JSONField(
-        default=dict, help_text="SHA-256 of the file in private storage, by format (csv, trec)."
-    )
-    statistics = models.JSONField(
-        default=dict, help_text="Numbers of pairs, queries, and pairs by run, without ids."
-    )
+    files = models.JSONField(default=dict, help_text="SHA-256 of the file in private storage, by format (csv, trec).")
+    statistics = models.JSONField(default=dict, help_text="Numbers of pairs, queries, and pairs by run, without ids.")
     created_by = models.ForeignKey("User", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -129,9 +121,7 @@ class JudgementImport(models.Model):
     against = models.ForeignKey("Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
     pool = models.ForeignKey(Pool, null=True, blank=True, on_delete=models.SET_NULL, related_name="imports")
     file_name = models.CharField(max_length=200)
-    sha256 = models.CharField(
-        max_length=64, help_text="SHA-256 of the imported judgments, in private storage."
-    )
+    sha256 = models.CharField(max_length=64, help_text="SHA-256 of the imported judgments, in private storage.")
     state = models.CharField(max_length=10, choices=State.choices, default=State.COMPARING)
     counts = models.JSONField(
         default=dict, help_text="Numbers of lines, new pairs, equal pairs, conflicts and queries."
@@ -149,9 +139,7 @@ class JudgementImport(models.Model):
     )
     judge_version = models.CharField(max_length=80, blank=True, help_text="Version of the model.")
     judge_prompt = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the model’s prompt.")
-    qrels = models.ForeignKey(
-        "Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="imports"
-    )
+    qrels = models.ForeignKey("Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="imports")
     created_by = models.ForeignKey("User", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     settled_at = models.DateTimeField(null=True, blank=True)

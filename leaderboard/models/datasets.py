@@ -91,9 +91,7 @@ class Dataset(models.Model):
         blank=True,
         help_text="Id in ir_datasets for the loading example: beir/nfcorpus/test.",
     )
-    beir_name = models.CharField(
-        max_length=80, blank=True, help_text="Name in BEIR for the loading example: nfcorpus."
-    )
+    beir_name = models.CharField(max_length=80, blank=True, help_text="Name in BEIR for the loading example: nfcorpus.")
     state = models.CharField(max_length=12, choices=State.choices, default=State.PREPARING)
 
     hidden = models.BooleanField(default=True, help_text="Whether only the scorer has the test judgments.")
@@ -121,12 +119,8 @@ class Dataset(models.Model):
     runs_only = models.BooleanField(
         default=False, help_text="Whether there is no corpus, and only uploaded runs are scored."
     )
-    queries_visibility = models.CharField(
-        max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC
-    )
-    documents_visibility = models.CharField(
-        max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC
-    )
+    queries_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC)
+    documents_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC)
     #: Visibility of runs of public results on open judgments; runs on hidden ones are visible only to their
     #: team.
     runs_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.CURATORS)
@@ -143,9 +137,7 @@ class Dataset(models.Model):
     current_version = models.ForeignKey(
         "DatasetVersion", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
-    current_qrels = models.ForeignKey(
-        "Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
-    )
+    current_qrels = models.ForeignKey("Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="+")
     reported_statistics = models.JSONField(default=dict, blank=True)
     board_revision = models.PositiveIntegerField(default=0, help_text="Number of changes of the board.")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -256,12 +248,8 @@ class Qrels(models.Model):
         blank=True,
         help_text="SHA-256 of the answer strings of the queries, in private storage; empty if none.",
     )
-    made_from = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="made_into"
-    )
-    note = models.CharField(
-        max_length=300, blank=True, help_text="Additions of this version, and their origin."
-    )
+    made_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="made_into")
+    note = models.CharField(max_length=300, blank=True, help_text="Additions of this version, and their origin.")
     statistics = models.JSONField(default=dict)
     judged_by = models.JSONField(
         default=dict,
@@ -274,9 +262,7 @@ class Qrels(models.Model):
         verbose_name_plural = "qrels"
         constraints = [
             models.UniqueConstraint(fields=["version", "split", "number"], name="qrels_number_once"),
-            models.UniqueConstraint(
-                fields=["version", "split", "sha256", "answers_sha256"], name="qrels_content_once"
-            ),
+            models.UniqueConstraint(fields=["version", "split", "sha256", "answers_sha256"], name="qrels_content_once"),
         ]
 
     def __str__(self) -> str:
@@ -374,9 +360,7 @@ class BenchmarkMember(models.Model):
 
     class Meta:
         ordering = ["position"]
-        constraints = [
-            models.UniqueConstraint(fields=["benchmark", "dataset"], name="dataset_once_in_benchmark")
-        ]
+        constraints = [models.UniqueConstraint(fields=["benchmark", "dataset"], name="dataset_once_in_benchmark")]
 
     def __str__(self) -> str:
         return f"{self.dataset} in {self.benchmark}"

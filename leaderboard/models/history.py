@@ -42,9 +42,7 @@ class BoardChange(models.Model):
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="board_changes")
     revision = models.PositiveIntegerField()
     kind = models.CharField(max_length=12, choices=Kind.choices)
-    entry = models.ForeignKey(
-        "Entry", null=True, blank=True, on_delete=models.SET_NULL, related_name="board_changes"
-    )
+    entry = models.ForeignKey("Entry", null=True, blank=True, on_delete=models.SET_NULL, related_name="board_changes")
     at = models.DateTimeField(db_index=True)
     facts = models.JSONField(
         default=dict, help_text="Properties of the dataset that the board used: name, measures, judgments."
@@ -68,9 +66,7 @@ class EntryVersion(models.Model):
     entry = models.ForeignKey("Entry", on_delete=models.CASCADE, related_name="versions")
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="entry_versions")
     from_revision = models.PositiveIntegerField()
-    until_revision = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Empty for the current version."
-    )
+    until_revision = models.PositiveIntegerField(null=True, blank=True, help_text="Empty for the current version.")
     row = models.JSONField()
 
     class Meta:
@@ -128,9 +124,7 @@ class Certainty(models.Model):
 
     class Meta:
         ordering = ["from_revision"]
-        constraints = [
-            models.UniqueConstraint(fields=["dataset", "from_revision"], name="certainty_once_per_revision")
-        ]
+        constraints = [models.UniqueConstraint(fields=["dataset", "from_revision"], name="certainty_once_per_revision")]
 
     def __str__(self) -> str:
         return f"{self.dataset} from revision {self.from_revision}"

@@ -13,17 +13,13 @@ class CollectionProfile(models.Model):
     """
 
     version = models.OneToOneField("DatasetVersion", on_delete=models.CASCADE, related_name="profile")
-    terms_sha256 = models.CharField(
-        max_length=64, help_text="SHA-256 of unigram counts and document lengths."
-    )
+    terms_sha256 = models.CharField(max_length=64, help_text="SHA-256 of unigram counts and document lengths.")
     tokens = models.PositiveBigIntegerField()
     dropped = models.PositiveBigIntegerField(
         default=0, help_text="Number of tokens of words that are too rare to store."
     )
     vocabulary = models.PositiveIntegerField()
-    document_lengths = models.JSONField(
-        help_text="Bin edges and counts of a histogram of words per document."
-    )
+    document_lengths = models.JSONField(help_text="Bin edges and counts of a histogram of words per document.")
     relevance_by_length = models.JSONField(
         default=dict, help_text="Lengths of relevant documents; empty if judgments are hidden."
     )

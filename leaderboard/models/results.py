@@ -43,14 +43,10 @@ class Run(models.Model):
         null=True, blank=True, help_text="Priority for pooling among the team's runs; 1 is the highest."
     )
     round = models.ForeignKey("Round", null=True, blank=True, on_delete=models.PROTECT, related_name="runs")
-    late = models.BooleanField(
-        default=False, help_text="Whether it was submitted after its round had closed."
-    )
+    late = models.BooleanField(default=False, help_text="Whether it was submitted after its round had closed.")
     run_type = models.CharField(max_length=10, blank=True, choices=RunType.choices)
     submission_reference = models.CharField(max_length=20, blank=True, db_index=True)
-    public = models.BooleanField(
-        default=False, help_text="Whether it is listed publicly before there are judgments."
-    )
+    public = models.BooleanField(default=False, help_text="Whether it is listed publicly before there are judgments.")
     reusable = models.BooleanField(
         default=False, help_text="Whether others may re-rank or fuse it, with credit to its system."
     )
@@ -88,9 +84,7 @@ class Evaluation(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["run", "qrels", "specification"], name="evaluation_once")
-        ]
+        constraints = [models.UniqueConstraint(fields=["run", "qrels", "specification"], name="evaluation_once")]
 
     def __str__(self) -> str:
         return f"{self.run}, {self.qrels}"
@@ -114,9 +108,7 @@ class EvaluationPart(models.Model):
     judged_queries = models.PositiveIntegerField()
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["evaluation", "part"], name="part_once_per_evaluation")
-        ]
+        constraints = [models.UniqueConstraint(fields=["evaluation", "part"], name="part_once_per_evaluation")]
 
     def __str__(self) -> str:
         return f"{self.part} part of {self.evaluation}"
@@ -182,12 +174,8 @@ class Entry(models.Model):
 
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="entries")
     system = models.ForeignKey("System", on_delete=models.PROTECT, related_name="entries")
-    evaluation = models.OneToOneField(
-        Evaluation, null=True, blank=True, on_delete=models.PROTECT, related_name="entry"
-    )
-    source = models.ForeignKey(
-        "Source", null=True, blank=True, on_delete=models.PROTECT, related_name="entries"
-    )
+    evaluation = models.OneToOneField(Evaluation, null=True, blank=True, on_delete=models.PROTECT, related_name="entry")
+    source = models.ForeignKey("Source", null=True, blank=True, on_delete=models.PROTECT, related_name="entries")
     provenance = models.CharField(max_length=10, choices=Provenance.choices)
     configuration = models.CharField(max_length=120, blank=True)
     scores = models.JSONField(help_text="Published values by measure; means over seeds for a seed set.")
@@ -218,12 +206,8 @@ class Entry(models.Model):
         blank=True,
         help_text="Published values on a competition's private part, by measure; empty before the reveal.",
     )
-    round = models.ForeignKey(
-        "Round", null=True, blank=True, on_delete=models.PROTECT, related_name="entries"
-    )
-    late = models.BooleanField(
-        default=False, help_text="Whether it was submitted after its round had closed."
-    )
+    round = models.ForeignKey("Round", null=True, blank=True, on_delete=models.PROTECT, related_name="entries")
+    late = models.BooleanField(default=False, help_text="Whether it was submitted after its round had closed.")
     pooled = models.BooleanField(default=False, help_text="Whether its run contributed to a judged pool.")
     run_type = models.CharField(max_length=10, blank=True, choices=RunType.choices)
     missing_queries = models.PositiveIntegerField(
@@ -249,9 +233,7 @@ class Entry(models.Model):
         db_index=True,
         help_text="Time at which a withheld result is reconsidered and queued; empty if it stays withheld.",
     )
-    locator = models.CharField(
-        max_length=80, blank=True, help_text="Location in the source, for example Table 2."
-    )
+    locator = models.CharField(max_length=80, blank=True, help_text="Location in the source, for example Table 2.")
     published_at = models.DateTimeField()
 
     objects: ClassVar[models.Manager[Entry]] = EntryQuerySet.as_manager()
@@ -280,11 +262,7 @@ class Entry(models.Model):
     @property
     def waits_for_its_turn(self) -> bool:
         """Whether it will be released later, because it exceeds the daily budget of its dataset."""
-        return (
-            self.visibility == Entry.Visibility.HELD
-            and self.due_at is not None
-            and self.due_at <= timezone.now()
-        )
+        return self.visibility == Entry.Visibility.HELD and self.due_at is not None and self.due_at <= timezone.now()
 
 
 class Seed(models.Model):

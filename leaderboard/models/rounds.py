@@ -18,17 +18,11 @@ class Round(models.Model):
     slug = models.SlugField(max_length=80, unique=True)
     name = models.CharField(max_length=120)
     description = models.TextField(blank=True, help_text="Markdown")
-    dataset = models.ForeignKey(
-        "Dataset", null=True, blank=True, on_delete=models.CASCADE, related_name="rounds"
-    )
-    benchmark = models.ForeignKey(
-        "Benchmark", null=True, blank=True, on_delete=models.CASCADE, related_name="rounds"
-    )
+    dataset = models.ForeignKey("Dataset", null=True, blank=True, on_delete=models.CASCADE, related_name="rounds")
+    benchmark = models.ForeignKey("Benchmark", null=True, blank=True, on_delete=models.CASCADE, related_name="rounds")
     opens_at = models.DateTimeField(help_text="UTC")
     closes_at = models.DateTimeField(help_text="UTC")
-    reveals_at = models.DateTimeField(
-        help_text="Earliest time (UTC) at which a curator may reveal the results."
-    )
+    reveals_at = models.DateTimeField(help_text="Earliest time (UTC) at which a curator may reveal the results.")
     runs_per_team = models.PositiveSmallIntegerField(default=5, validators=[MinValueValidator(1)])
     visible_per_team = models.PositiveSmallIntegerField(
         default=1,
@@ -42,9 +36,7 @@ class Round(models.Model):
         "about hidden judgments, so do not use them if the judgments will be used again.",
     )
     revealed_at = models.DateTimeField(null=True, blank=True)
-    revealed_by = models.ForeignKey(
-        "User", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
+    revealed_by = models.ForeignKey("User", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     announced = models.JSONField(default=dict, blank=True, help_text="Sent notices, with their times.")
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -71,9 +71,7 @@ class System(models.Model):
         blank=True,
         help_text="Producer of the runs, if not the submitting team; shown on boards instead of the team.",
     )
-    source = models.ForeignKey(
-        Source, null=True, blank=True, on_delete=models.PROTECT, related_name="systems"
-    )
+    source = models.ForeignKey(Source, null=True, blank=True, on_delete=models.PROTECT, related_name="systems")
     training_declared = models.BooleanField(default=False)
     training_datasets = models.JSONField(default=list, blank=True, help_text="Slugs or names of datasets.")
     backbone = models.CharField(max_length=120, blank=True)
@@ -92,9 +90,7 @@ class System(models.Model):
     year = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text="Year of publication. Default: the year of the source."
     )
-    variant_of = models.ForeignKey(
-        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="variants"
-    )
+    variant_of = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="variants")
     open_weights = models.BooleanField(
         null=True, blank=True, help_text="Whether its weights are open; empty if unknown."
     )

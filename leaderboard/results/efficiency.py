@@ -35,11 +35,7 @@ def record_measurement(
     )
     lookup: dict[str, Any] = {"entry": entry, "hardware": hardware_class, "protocol": system_figures.protocol}
     previous = Measurement.objects.filter(**lookup).first()
-    if (
-        previous is not None
-        and noise_reasons(system_figures.as_data())
-        and not noise_reasons(previous.figures)
-    ):
+    if previous is not None and noise_reasons(system_figures.as_data()) and not noise_reasons(previous.figures):
         return previous
     measurement, _ = Measurement.objects.update_or_create(
         **lookup,
@@ -74,9 +70,7 @@ def apply_due_prices() -> int:
     if not hardware:
         return 0
     recorded = BoardChange.objects.filter(kind=Kind.PRICE, at__gte=today).values("dataset")
-    pending = datasets_with_costs(hardware) - set(
-        Dataset.objects.filter(pk__in=recorded).values_list("pk", flat=True)
-    )
+    pending = datasets_with_costs(hardware) - set(Dataset.objects.filter(pk__in=recorded).values_list("pk", flat=True))
     boards_changed(pending, Kind.PRICE, _measured_on(hardware))
     return len(pending)
 

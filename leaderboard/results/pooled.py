@@ -53,21 +53,13 @@ def left_out_scores(
         Scores by entry id, and the reason why there are none if runs that fed a pool are no longer stored.
     """
     contributions = [
-        (run.system.contributor, run, pool)
-        for pool in fed_pools(qrels).order_by("pk")
-        for run in get_pool_runs(pool)
+        (run.system.contributor, run, pool) for pool in fed_pools(qrels).order_by("pk") for run in get_pool_runs(pool)
     ]
     teams = {team for team, _, _ in contributions}
-    rows = (
-        Entry.objects.filter(pk__in=entries)
-        .exclude(pk__in=known_scores)
-        .select_related("system", "evaluation__run")
-    )
+    rows = Entry.objects.filter(pk__in=entries).exclude(pk__in=known_scores).select_related("system", "evaluation__run")
     ordered_rows = rows.order_by("system__team", "system__participant", "pk")
     pending_entries = [
-        seed
-        for seed in ordered_rows.prefetch_related("seeds__evaluation__run")
-        if seed.system.contributor in teams
+        seed for seed in ordered_rows.prefetch_related("seeds__evaluation__run") if seed.system.contributor in teams
     ]
     if not pending_entries:
         return {pk: known_scores[pk] for pk in entries if pk in known_scores}, ""

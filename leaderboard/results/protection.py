@@ -111,9 +111,7 @@ class ProtectionPolicy:
         decimals = f"rounded to {HIDDEN_DECIMALS} decimals"
         if self.competition:
             return f"{primary} in steps of {PUBLIC_STEP}, and of the private part {all_names}, {decimals}"
-        return f"{primary}, {decimals}" + (
-            f", and {secondary} in steps of {PUBLIC_STEP}" if secondary else ""
-        )
+        return f"{primary}, {decimals}" + (f", and {secondary} in steps of {PUBLIC_STEP}" if secondary else "")
 
     def _limits(self) -> Iterator[str]:
         if self.daily_quota is not None:
@@ -126,9 +124,7 @@ class ProtectionPolicy:
             yield "A curator approves each team before its first submission."
         if days := settings.YOUNG_TEAM_DAYS:
             resubmission = (
-                ""
-                if self.competition
-                else " After that, a run whose result was held back can be submitted again."
+                "" if self.competition else " After that, a run whose result was held back can be submitted again."
             )
             yield (
                 f"For {days} days after its approval, a team's first result is published, and further ones if they are "
@@ -148,9 +144,7 @@ class ProtectionPolicy:
             "or a multiple of it that grows with the number of results. Otherwise the team sees “no significant "
             "change”, and the board stays the same. This keeps noise and guesses off the board."
         )
-        yield (
-            "One result is visible per team and per person, or as many as the round allows: the best ones."
-        )
+        yield ("One result is visible per team and per person, or as many as the round allows: the best ones.")
 
 
 def primary_step(*, competition: bool) -> float:
@@ -242,9 +236,7 @@ def draw_parts(qrels: Qrels) -> Qrels:
     relevant = judged_parts.relevant_counts(load_qrels(row), dataset.relevance_level)
     predecessor = row.made_from
     if predecessor is None or not predecessor.parts_sha256:
-        qrels_with_parts = Qrels.objects.filter(version__dataset=row.version.dataset_id).exclude(
-            parts_sha256=""
-        )
+        qrels_with_parts = Qrels.objects.filter(version__dataset=row.version.dataset_id).exclude(parts_sha256="")
         predecessor = qrels_with_parts.order_by("-pk").first()
     earlier_parts = load_parts(predecessor) if predecessor is not None else None
     store_parts(row, judged_parts.draw_parts(relevant, dataset.public_share, earlier_parts))

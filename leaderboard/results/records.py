@@ -74,9 +74,7 @@ def set_priority(submission_reference: str, priority: int | None) -> None:
 
 def delete_waiting_runs(submission_reference: str) -> None:
     """Delete the unused runs of a submission that was withdrawn before the first judgments."""
-    Run.objects.filter(
-        submission_reference=submission_reference, evaluations=None, pools=None, used_by=None
-    ).delete()
+    Run.objects.filter(submission_reference=submission_reference, evaluations=None, pools=None, used_by=None).delete()
 
 
 def set_waiting_visibility(submission_reference: str, *, public: bool) -> None:
@@ -139,8 +137,7 @@ def mean_values(evaluations: Sequence[Evaluation]) -> tuple[list[str], NDArray[n
     measures = [name for name in first.measures if all(name in evaluation.measures for evaluation in rest)]
     columns = [[evaluation.measures.index(name) for name in measures] for evaluation in evaluations]
     values = [
-        per_query_values(evaluation)[:, indices]
-        for evaluation, indices in zip(evaluations, columns, strict=True)
+        per_query_values(evaluation)[:, indices] for evaluation, indices in zip(evaluations, columns, strict=True)
     ]
     return measures, np.mean(values, axis=0)
 

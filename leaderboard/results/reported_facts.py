@@ -19,13 +19,7 @@ def fact_texts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         if value is None:
             continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        text = (
-            f"{value:,.{fact.decimals}f}"
-            if is_number
-            else format_prompt(value)
-            if name in _PROMPTS
-            else str(value)
-        )
+        text = f"{value:,.{fact.decimals}f}" if is_number else format_prompt(value) if name in _PROMPTS else str(value)
         texts.append((fact.label, f"{text} {fact.unit}".strip()))
     return texts
 

@@ -116,9 +116,7 @@ class PublishedResult(NamedTuple):
     seed_scores: list[dict[str, float]]
 
 
-def published_result(
-    evaluations: Sequence[Evaluation], dataset: Dataset, *, is_held: bool = False
-) -> PublishedResult:
+def published_result(evaluations: Sequence[Evaluation], dataset: Dataset, *, is_held: bool = False) -> PublishedResult:
     """Return the published values of a result; they are empty if it is `is_held`.
 
     With hidden judgments, only the mean of a seed set is published. A set costs one unit of a quota, and its single
@@ -132,9 +130,7 @@ def published_result(
     means = _seed_means(scores, dataset, get_policy(dataset).steps)
     if dataset.hidden:
         return PublishedResult(means, {}, [{} for _ in scores])
-    return PublishedResult(
-        means, {name: stdev(seed_scores[name] for seed_scores in scores) for name in means}, scores
-    )
+    return PublishedResult(means, {name: stdev(seed_scores[name] for seed_scores in scores) for name in means}, scores)
 
 
 def score_result(evaluations: Sequence[Evaluation], dataset: Dataset) -> PublishedResult:
@@ -145,13 +141,9 @@ def score_result(evaluations: Sequence[Evaluation], dataset: Dataset) -> Publish
     return published_result(evaluations, dataset)
 
 
-def _seed_means(
-    seeds: Sequence[Mapping[str, float]], dataset: Dataset, steps: Mapping[str, float]
-) -> dict[str, float]:
+def _seed_means(seeds: Sequence[Mapping[str, float]], dataset: Dataset, steps: Mapping[str, float]) -> dict[str, float]:
     return {
-        name: published_value(
-            fmean(scores[name] for scores in seeds), hidden=dataset.hidden, step=steps.get(name, 0.0)
-        )
+        name: published_value(fmean(scores[name] for scores in seeds), hidden=dataset.hidden, step=steps.get(name, 0.0))
         for name in seeds[0]
         if all(name in scores for scores in seeds)
     }

@@ -169,9 +169,7 @@ def _locked_changes(row: Round) -> dict[str, str]:
     )
     if stored_round.runs.exists():
         if has_other_subject:
-            return {
-                "dataset": "This round already has runs. Keep its dataset or benchmark, or create another round."
-            }
+            return {"dataset": "This round already has runs. Keep its dataset or benchmark, or create another round."}
         if row.opens_at > stored_round.opens_at:
             return {
                 "opens_at": f"Runs were submitted since {utc(stored_round.opens_at)}. Keep this time or enter an "
@@ -194,9 +192,7 @@ def save_round(row: Round) -> Round:
     row.save()
     if places not in (None, row.visible_per_team):
         refresh_round_boards(row)
-    audit.record(
-        "round created" if is_new else "round changed", row, dataset=row.dataset_id, after=_facts(row)
-    )
+    audit.record("round created" if is_new else "round changed", row, dataset=row.dataset_id, after=_facts(row))
     return row
 
 
@@ -211,9 +207,7 @@ def refresh_round_boards(row: Round) -> None:
     """Update the boards of competitions to the round's number of visible results per team."""
     moved_ids = {dataset.pk: update_shown(dataset) for dataset in datasets_of(row)}
     moved_entries = Entry.objects.filter(pk__in=set().union(*moved_ids.values()))
-    boards_changed(
-        [dataset_id for dataset_id, entries in moved_ids.items() if entries], Kind.VISIBILITY, moved_entries
-    )
+    boards_changed([dataset_id for dataset_id, entries in moved_ids.items() if entries], Kind.VISIBILITY, moved_entries)
 
 
 def _facts(row: Round) -> dict[str, str | int | bool]:
@@ -356,9 +350,7 @@ def closed_reason(row: Round | None, now: datetime) -> str:
     ):
         return ""
     if current_phase == Phase.BEFORE:
-        return (
-            f"{row} opens at {utc(row.opens_at)} ({relative_time(row.opens_at, now)}); submissions open then."
-        )
+        return f"{row} opens at {utc(row.opens_at)} ({relative_time(row.opens_at, now)}); submissions open then."
     earliest = f", {utc(row.reveals_at)} at the earliest" if now < row.reveals_at else ""
     statement = f"{row} closed at {utc(row.closes_at)} and takes no late runs"
     return f"{statement}; submissions reopen after its reveal{earliest}."
@@ -377,9 +369,7 @@ def closed_datasets(datasets: Iterable[int], now: datetime) -> dict[int, str]:
 def timeline(row: Round, now: datetime) -> list[dict[str, Any]]:
     """Return opening, closing, and reveal in order; `state` is “past”, “next” (the first future step), or “to come”."""
     points = [("Opens", row.opens_at), ("Closes", row.closes_at)]
-    points.append(
-        ("Revealed", row.revealed_at) if row.revealed_at else ("Reveal, at the earliest", row.reveals_at)
-    )
+    points.append(("Revealed", row.revealed_at) if row.revealed_at else ("Reveal, at the earliest", row.reveals_at))
     steps, next_is_marked = [], False
     for label, moment in points:
         is_past = now >= moment and not (moment == row.reveals_at and row.revealed_at is None)
@@ -390,9 +380,7 @@ def timeline(row: Round, now: datetime) -> list[dict[str, Any]]:
 
 
 #: `System.contributor` as a single value in a query.
-CONTRIBUTOR = Concat(
-    Cast("system__team", CharField()), Value(":"), "system__participant", output_field=CharField()
-)
+CONTRIBUTOR = Concat(Cast("system__team", CharField()), Value(":"), "system__participant", output_field=CharField())
 
 
 def count_runs(rows: Iterable[Round]) -> dict[int, RunCounts]:
@@ -408,10 +396,7 @@ def count_runs(rows: Iterable[Round]) -> dict[int, RunCounts]:
             late_runs=Count("submission_reference", filter=late, distinct=True),
         )
     )
-    counts = {
-        count["round"]: RunCounts(count["runs"], count["teams"], count["late_runs"])
-        for count in rows_by_round
-    }
+    counts = {count["round"]: RunCounts(count["runs"], count["teams"], count["late_runs"]) for count in rows_by_round}
     return {round_id: counts.get(round_id, RunCounts(0, 0, 0)) for round_id in round_ids}
 
 

@@ -73,9 +73,7 @@ class Topic:
         return "—" if self.difference is None else f"{self.difference:+.3f}".replace("-", MINUS)
 
 
-def get_round_runs(
-    row: Round, dataset: Dataset, qrels: Qrels, teams: Collection[int] | None = None
-) -> list[RoundRun]:
+def get_round_runs(row: Round, dataset: Dataset, qrels: Qrels, teams: Collection[int] | None = None) -> list[RoundRun]:
     """Return the round's valid runs evaluated on these qrels, optionally only those of `teams`.
 
     Late runs are omitted, and so are runs that were withdrawn, moderated, or held.
@@ -94,9 +92,7 @@ def get_round_runs(
         measures = [name for name in dataset.measures if name in names]
         tag = next(iter(newest_evaluations.values())).run.tag or entry.configuration
         label = f"{entry.system.name} · {tag}" if tag else entry.system.name
-        round_runs.append(
-            RoundRun(entry, label, measures, values[:, [names.index(name) for name in measures]])
-        )
+        round_runs.append(RoundRun(entry, label, measures, values[:, [names.index(name) for name in measures]]))
     return round_runs
 
 
@@ -147,8 +143,7 @@ def _summary(values: NDArray[np.float64], measure: str, *, hidden: bool) -> dict
     best, worst = (lowest, highest) if better(measure) == "lower" else (highest, lowest)
     columns = {"best": best, "median": np.median(values, axis=0), "worst": worst}
     return {
-        name: [published_value(value, hidden=hidden) for value in column.tolist()]
-        for name, column in columns.items()
+        name: [published_value(value, hidden=hidden) for value in column.tolist()] for name, column in columns.items()
     }
 
 

@@ -41,9 +41,7 @@ def three_quarters_of_memory() -> int:
 def site_address(url: str) -> str:
     """Return the URL without a trailing slash; empty if it is not set. Raises ImproperlyConfigured."""
     parts = urlsplit(url)
-    if url and (
-        parts.scheme not in ("http", "https") or url.rstrip("/") != f"{parts.scheme}://{parts.netloc}"
-    ):
+    if url and (parts.scheme not in ("http", "https") or url.rstrip("/") != f"{parts.scheme}://{parts.netloc}"):
         raise ImproperlyConfigured("SITE_ADDRESS must be https://HOST or http://HOST:PORT, without a path.")
     return url.rstrip("/")
 
@@ -55,9 +53,7 @@ def storages_of_several_hosts(store: str, embeddings: str, folder: Path) -> dict
     """
     embeddings = embeddings or (store and f"{store.rstrip('/')}/embeddings")
     entries = (
-        {"embeddings": bucket(embeddings, "EMBEDDINGS_STORAGE")}
-        if embeddings
-        else {"embeddings": _folder(folder)}
+        {"embeddings": bucket(embeddings, "EMBEDDINGS_STORAGE")} if embeddings else {"embeddings": _folder(folder)}
     )
     return {**entries, "store": bucket(store, "STORE_STORAGE")} if store else entries
 
@@ -73,13 +69,7 @@ def bucket(url: str, variable: str) -> dict[str, Any]:
     quoting the value, which may contain one.
     """
     parts = urlsplit(url)
-    if (
-        parts.scheme != "s3"
-        or not parts.netloc
-        or parts.netloc != parts.hostname
-        or parts.query
-        or parts.fragment
-    ):
+    if parts.scheme != "s3" or not parts.netloc or parts.netloc != parts.hostname or parts.query or parts.fragment:
         raise ImproperlyConfigured(
             f"{variable} must be s3://BUCKET or s3://BUCKET/PREFIX. Set the keys and the server's address in "
             "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL."
@@ -115,9 +105,7 @@ def validate_choice(name: str, value: str, *choices: str) -> str:
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 #: State folder of the site.
 VAR = Path(env.str("RUNBOARD_VAR", default=str(BASE_DIR / "var"))).resolve()
-VAR.mkdir(
-    parents=True, exist_ok=True, mode=0o700
-)  # It contains judgments and a database of unrounded values.
+VAR.mkdir(parents=True, exist_ok=True, mode=0o700)  # It contains judgments and a database of unrounded values.
 #: Whether this process may access private files. Off in the process that sends webhooks to user-provided
 #: addresses.
 PRIVATE_STORAGE = env.bool("PRIVATE_STORAGE", default=True)

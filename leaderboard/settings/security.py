@@ -71,9 +71,7 @@ def sign_in_services() -> tuple[dict[str, Any], list[str]]:
         if not client and not secret:
             continue
         if not (client and secret and urlsplit(server).netloc):
-            needed = f"{key}_CLIENT_ID and {key}_CLIENT_SECRET" + (
-                ", and OIDC_SERVER, a URL" * (key == "OIDC")
-            )
+            needed = f"{key}_CLIENT_ID and {key}_CLIENT_SECRET" + (", and OIDC_SERVER, a URL" * (key == "OIDC"))
             raise ImproperlyConfigured(f"Signing in with {name} requires {needed}.")
         options: dict[str, Any] = {"oauth_pkce_enabled": True}
         app = {"client_id": client, "secret": secret, "name": name, "settings": options}
@@ -152,9 +150,7 @@ for _app in SOCIALACCOUNT_PROVIDERS.get("openid_connect", {}).get("APPS", []):
 ACCESS = validate_choice("ACCESS", env.str("ACCESS", default="public"), "public", "members")
 #: Email domains, including subdomains, that accounts may use; empty for all.
 SIGNUP_DOMAINS = [domain.strip().lower() for domain in env.list("SIGNUP_DOMAINS", default=[]) if domain]
-if wrong := [
-    domain for domain in SIGNUP_DOMAINS if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+", domain)
-]:
+if wrong := [domain for domain in SIGNUP_DOMAINS if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+", domain)]:
     raise ImproperlyConfigured(
         f"SIGNUP_DOMAINS has {', '.join(map(repr, wrong))}: use domains such as example.org, separated by commas."
     )

@@ -50,9 +50,7 @@ def may_be_anonymous(system: System) -> bool:
     """Return whether the system was never public under its team's name."""
     if system.team_id is None:
         return False
-    return (
-        system.anonymous_until is not None or not EntryVersion.objects.filter(entry__system=system).exists()
-    )
+    return system.anonymous_until is not None or not EntryVersion.objects.filter(entry__system=system).exists()
 
 
 @transaction.atomic
@@ -64,9 +62,7 @@ def make_anonymous(system: System, end_date: datetime.date) -> None:
     locked_system = System.objects.select_for_update().get(pk=system.pk)
     now = timezone.now()
     if not may_be_anonymous(locked_system):
-        raise EmbargoRefused(
-            "The system has already been public under its team's name, so it cannot become anonymous."
-        )
+        raise EmbargoRefused("The system has already been public under its team's name, so it cannot become anonymous.")
     latest = latest_end(locked_system, now)
     if not now.date() < end_date <= latest:
         raise EmbargoRefused(

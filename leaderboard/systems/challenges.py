@@ -66,9 +66,7 @@ def public_challenges(system_id: int) -> list[PublicChallenge]:
             key=row.pk,
             claim=row.claim,
             claim_label=row.get_claim_display(),
-            dataset=row.dataset.name
-            if row.dataset and row.dataset.state != Dataset.State.PREPARING
-            else None,
+            dataset=row.dataset.name if row.dataset and row.dataset.state != Dataset.State.PREPARING else None,
             text=row.text,
             state=row.state,
             state_label=row.get_state_display(),
@@ -88,9 +86,7 @@ def challengeable_datasets(system: System) -> list[Dataset]:
 
 
 @transaction.atomic
-def raise_challenge(
-    system: System, person: User, claim: str, text: str, dataset: Dataset | None = None
-) -> Challenge:
+def raise_challenge(system: System, person: User, claim: str, text: str, dataset: Dataset | None = None) -> Challenge:
     """Store a challenge and notify the system's team. Raises ChallengeRefused."""
     lock_systems(system)
     text = text.strip()
@@ -110,9 +106,7 @@ def raise_challenge(
         raise ChallengeRefused("You have already challenged this claim. Wait for the decision.")
     if open_challenges.count() >= MOST_OPEN:
         raise ChallengeRefused(f"You have {MOST_OPEN} open challenges. Wait until some are settled.")
-    challenge = Challenge.objects.create(
-        system=system, raised_by=person, claim=claim, text=text, dataset=dataset
-    )
+    challenge = Challenge.objects.create(system=system, raised_by=person, claim=claim, text=text, dataset=dataset)
     with audit.acting(person):
         audit.record("challenged", system, dataset=dataset, after={"challenge": challenge.pk, "claim": claim})
     challenge_changed(system)
@@ -182,9 +176,7 @@ def redact_challenge(challenge: Challenge, text: str = "") -> Challenge:
     row = Challenge.objects.select_related("system", "dataset").get(pk=challenge.pk)
     text = text.strip()
     if len(text) > LONGEST_TEXT:
-        raise ChallengeRefused(
-            f"The text has {len(text):,} characters. Shorten it to at most {LONGEST_TEXT:,}."
-        )
+        raise ChallengeRefused(f"The text has {len(text):,} characters. Shorten it to at most {LONGEST_TEXT:,}.")
     row.text = f"{text}\n\n{WORDS_TAKEN_OUT}" if text else TAKEN_OUT
     row.save(update_fields=["text"])
     audit.record("challenge redacted", row.system, dataset=row.dataset, after={"challenge": row.pk})

@@ -81,9 +81,7 @@ def list_corrections(system_id: int) -> list[Correction]:
     public_entries = EntryQuerySet(Entry).seen().filter(system=system_id)
     same_change = Q(revision=OuterRef("from_revision"), dataset=OuterRef("dataset"))
     times = BoardChange.objects.filter(same_change).values("at")[:1]
-    public_since = EntryVersion.objects.filter(entry__in=public_entries).aggregate(
-        first=Min(Subquery(times))
-    )["first"]
+    public_since = EntryVersion.objects.filter(entry__in=public_entries).aggregate(first=Min(Subquery(times)))["first"]
     if public_since is None:
         return []
     history: Any = System.history

@@ -72,9 +72,7 @@ def run_provenance(system_id: int) -> list[dict[str, Any]]:
         engine = record.get("engine", "")
         configuration = {
             "engine": ENGINES[engine].label if engine in ENGINES else engine,
-            "parameters": [
-                (name, parameter_text(value)) for name, value in record.get("parameters", {}).items()
-            ],
+            "parameters": [(name, parameter_text(value)) for name, value in record.get("parameters", {}).items()],
             # The checkpoint or the input runs could identify the team of an anonymous system.
             "checkpoint": {} if is_anonymous else record.get("checkpoint", {}),
             "credits": [] if is_anonymous else sources.get(run.pk, []),
@@ -190,9 +188,7 @@ def _recipe(entry: Entry) -> Recipe:
         (run.origin == Run.Origin.UPLOADED, _UPLOADED),
         (entry.system.anonymous_until is not None, _ANONYMOUS),
     )
-    reason = next((reason for applies, reason in reasons if applies), "") or (
-        "" if engine in ENGINES else _UNKNOWN
-    )
+    reason = next((reason for applies, reason in reasons if applies), "") or ("" if engine in ENGINES else _UNKNOWN)
     if not reason and ENGINES[engine].runs[1] and run.built_from.exists():
         reason = _FROM_RUNS
     if reason:
@@ -229,7 +225,5 @@ def _run_configuration(entry: Entry, run: Run) -> tuple[str, dict[str, Any], dic
         )
     parameters = entry.system.parameters or {}
     engine = str(parameters.get("engine", "")) if entry.system.team_id is None else ""
-    engine_parameters = (
-        {parameter.name for parameter in ENGINES[engine].parameters} if engine in ENGINES else set()
-    )
+    engine_parameters = {parameter.name for parameter in ENGINES[engine].parameters} if engine in ENGINES else set()
     return engine, {name: value for name, value in parameters.items() if name in engine_parameters}, {}

@@ -139,9 +139,7 @@ def update_system(system: System, fields: SystemFields, *, seen_version: int | N
     if seen_version is not None and (changed_fields := _changed_since(locked_system, seen_version)):
         raise ConcurrentSystemChange(changed_fields)
     existing_system = (
-        System.objects.filter(team=locked_system.team_id, name=fields.name)
-        .exclude(pk=locked_system.pk)
-        .first()
+        System.objects.filter(team=locked_system.team_id, name=fields.name).exclude(pk=locked_system.pk).first()
     )
     if existing_system is not None:
         raise NameTaken(existing_system)
@@ -239,9 +237,7 @@ def merge_conflicts(duplicate: System, target: System) -> list[str]:
             "or keep both systems and declare one a variant of the other."
         )
     if (duplicate.anonymous_until is None) != (target.anonymous_until is None):
-        conflicts.append(
-            "Only one of the systems is anonymous. End its anonymity first, or wait until it ends."
-        )
+        conflicts.append("Only one of the systems is anonymous. End its anonymity first, or wait until it ends.")
     if latest_settlement(duplicate) is not None and any(
         getattr(duplicate, name) != getattr(target, name) for name in CLAIMS
     ):
@@ -272,9 +268,7 @@ def _same_entries(duplicate: System, target: System) -> Iterator[str]:
     on_board = Q(visibility__in=[Entry.Visibility.PUBLIC, Entry.Visibility.QUARANTINED])
     may_return = ~Q(visibility=Entry.Visibility.WITHDRAWN) & Q(withdrawal_reason="")
     target_entries = set(Entry.objects.filter(on_board | may_return, system=target).values_list(*columns))
-    duplicate_entries = Entry.objects.filter(on_board | may_return, system=duplicate).select_related(
-        "dataset"
-    )
+    duplicate_entries = Entry.objects.filter(on_board | may_return, system=duplicate).select_related("dataset")
     for entry in duplicate_entries.order_by("dataset__name", "pk"):
         if (entry.dataset_id, entry.configuration, entry.comparison_group) in target_entries:
             label = f"“{entry.configuration}”" if entry.configuration else "without a label"

@@ -52,9 +52,7 @@ def figure(
     # On boards a script adds the page's view, which htmx changes; other pages may have parameters of their
     # own.
     data_query = own_query if "board" in context else query[1:]
-    return frame(
-        definition, data_query, query, figure_request.plot() if figure_request else None, level, baseline
-    )
+    return frame(definition, data_query, query, figure_request.plot() if figure_request else None, level, baseline)
 
 
 def frame(
@@ -74,14 +72,10 @@ def frame(
         "json_url": address + query.removesuffix("?"),
         "page_url": reverse("figure", args=[figure.slug]) + query.removesuffix("?"),
         "carried": [
-            (name, value)
-            for name in query_values
-            for value in query_values.getlist(name)
-            if name not in figure.choices
+            (name, value) for name in query_values for value in query_values.getlist(name) if name not in figure.choices
         ],
         "choices": [
-            (name, label, values, query_values.get(name, ""))
-            for name, (label, values) in figure.choices.items()
+            (name, label, values, query_values.get(name, "")) for name, (label, values) in figure.choices.items()
         ],
     }
 
@@ -101,9 +95,7 @@ def figure_assets() -> dict[str, Any]:
 
 
 @register.simple_tag(takes_context=True)
-def figures_on(
-    context: template.Context, subject: Subject, dataset: Mapping[str, Any] | str = ""
-) -> list[Figure]:
+def figures_on(context: template.Context, subject: Subject, dataset: Mapping[str, Any] | str = "") -> list[Figure]:
     """Return the figures for a page: on boards, only those that the data of the board supports.
 
     Filtered views show all figures, because the user may change the view without reloading the page.

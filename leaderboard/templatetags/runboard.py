@@ -33,13 +33,8 @@ def code_spans(text: str) -> SafeString:
 @register.filter
 def whole(text: str) -> SafeString:
     """Prevent line breaks in short parentheses, hyphenated names, and numbers with their names or units."""
-    parts = re.split(
-        r"(\([^()]{1,34}\)|(?<!\S)[^\s-]{1,16}-\S{1,18}(?!\S)|\S{1,20} \d\.\d+|[\d.,]+ ms)", text
-    )
-    pieces = (
-        f'<span class="nowrap">{escape(part)}</span>' if n % 2 else escape(part)
-        for n, part in enumerate(parts)
-    )
+    parts = re.split(r"(\([^()]{1,34}\)|(?<!\S)[^\s-]{1,16}-\S{1,18}(?!\S)|\S{1,20} \d\.\d+|[\d.,]+ ms)", text)
+    pieces = (f'<span class="nowrap">{escape(part)}</span>' if n % 2 else escape(part) for n, part in enumerate(parts))
     return mark_safe("".join(pieces))  # noqa: S308
 
 

@@ -80,9 +80,7 @@ class _BoardPage:
         """Return the table and its tools."""
         board, state = self.board, self.state
         rooms = rendering.spread_widths(board.rows)
-        unpin_links = {
-            slug: self.link(pins=tuple(pin for pin in state.pins if pin != slug)) for slug in state.pins
-        }
+        unpin_links = {slug: self.link(pins=tuple(pin for pin in state.pins if pin != slug)) for slug in state.pins}
         provenances = board.counted[0]["provenance"] if board.counted else {}
         reported = provenances.get(Entry.Provenance.REPORTED.value, 0)
         heads = "".join(self._head(place, rooms) for place in range(len(board.shown)))
@@ -215,9 +213,7 @@ class _BoardPage:
         if latency_range.key in keys:
             is_set = state.cpu_only and latency_range in state.ranges
             ranges = (
-                _toggle_range(state, latency_range)
-                if is_set or latency_range not in state.ranges
-                else state.ranges
+                _toggle_range(state, latency_range) if is_set or latency_range not in state.ranges else state.ranges
             )
             yield Choice(self.link(cpu_only=not is_set, ranges=ranges), "CPU under 10 ms", is_set)
 
@@ -232,9 +228,7 @@ class _BoardPage:
                 f"<span>{escape(column.head)}</span></label></li>"
                 for column in columns
             )
-            items.append(
-                f'<fieldset class="facet"><legend>{escape(_(group))}</legend><ul>{boxes}</ul></fieldset>'
-            )
+            items.append(f'<fieldset class="facet"><legend>{escape(_(group))}</legend><ul>{boxes}</ul></fieldset>')
         return mark_safe("".join(items))  # noqa: S308
 
     def _legend(self) -> dict[str, Any]:
@@ -246,9 +240,7 @@ class _BoardPage:
             board.statements.published,
         )
         coarse = (
-            []
-            if published_statements is None
-            else [c.head for c in visible_columns if c.key in board.measures[1:]]
+            [] if published_statements is None else [c.head for c in visible_columns if c.key in board.measures[1:]]
         )
         if published_statements is not None and published_statements.step >= PUBLIC_STEP:
             coarse = [published_statements.measure, *coarse]
@@ -265,9 +257,7 @@ class _BoardPage:
             "coarse": " and ".join(coarse),
             "step": PUBLIC_STEP,
             "noise": any(c.key in WITH_SPREAD for c in visible_columns),
-            "lower": list(
-                dict.fromkeys(c.head for c in visible_columns if c.better == "lower" and c.numeric)
-            ),
+            "lower": list(dict.fromkeys(c.head for c in visible_columns if c.better == "lower" and c.numeric)),
             "date": date.fromisoformat(str(*dates)) if has_one_date else None,
         }
 

@@ -86,9 +86,7 @@ def permalink(kind: Kind, slug: str, at: datetime.datetime | None) -> str:
     return reverse(f"{kind}_at", args=[slug, at]) if at else ""
 
 
-def board_citation(
-    request: HttpRequest, kind: Kind, slug: str, title: str, at: datetime.datetime | None
-) -> Citation:
+def board_citation(request: HttpRequest, kind: Kind, slug: str, title: str, at: datetime.datetime | None) -> Citation:
     """Return the citation of the requested view for exports; `at` is the time of the board's latest change."""
     query = BoardState.read(request.GET).but(all_rows=False).query_string()
     address = permalink(kind, slug, at) or reverse(kind, args=[slug])
@@ -98,6 +96,4 @@ def board_citation(
 def export_links(path: str, state: BoardState) -> list[tuple[str, str]]:
     """Return names and URLs of the exports of the view on the page at `path`."""
     query = state.but(all_rows=False).query_string()
-    return [
-        (export_format.label, f"{path}board.{ending}{query}") for ending, export_format in FORMATS.items()
-    ]
+    return [(export_format.label, f"{path}board.{ending}{query}") for ending, export_format in FORMATS.items()]

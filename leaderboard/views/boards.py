@@ -60,9 +60,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         "open_for_runs": open_for_runs,
         "shut": closed_reason(governing_round(rounds, now), now) if open_for_runs else "",
         "open_for_models": open_for_runs and has_documents,
-        **board_context(
-            page.board, state, reverse("dataset", args=[slug]), permalink("dataset", slug, page.at)
-        ),
+        **board_context(page.board, state, reverse("dataset", args=[slug]), permalink("dataset", slug, page.at)),
     }
 
     def build_context() -> dict[str, Any]:

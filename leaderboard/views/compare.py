@@ -75,9 +75,7 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
         links.append((label, f"{reverse('compare')}?{query.urlencode()}"))
     names = {choices[slug].name.casefold() for slug in error.choices if slug in choices}
     other_parameters = {
-        name: last_value(request.GET, name)
-        for name in ("measure", "dataset", "benchmark")
-        if name != parameter
+        name: last_value(request.GET, name) for name in ("measure", "dataset", "benchmark") if name != parameter
     }
     return {
         "view": CompareState().but(**other_parameters),
@@ -124,9 +122,7 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
     }
 
 
-def _one_dataset(
-    view: CompareState, comparison: Comparison, choices: dict[str, SystemChoice]
-) -> dict[str, Any]:
+def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, SystemChoice]) -> dict[str, Any]:
     """Return the comparison on one open dataset: a pair per query, and overlaps of top documents.
 
     Takes at most three queries.

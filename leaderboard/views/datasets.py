@@ -84,9 +84,7 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
         "heads": heads,
         "measures": collection.measures,
         "before": path + state.but(page=listing.page - 1).query_string() if listing.page > 1 else "",
-        "after": path + state.but(page=listing.page + 1).query_string()
-        if listing.page < listing.pages
-        else "",
+        "after": path + state.but(page=listing.page + 1).query_string() if listing.page < listing.pages else "",
     }
     return render(request, "leaderboard/queries.html", context)
 

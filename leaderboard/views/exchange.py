@@ -45,9 +45,7 @@ _EXPORTS = {
 def system_export(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
     """Send the public results or the citation of a system in the format of another tool."""
     public_systems = System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
-    system = anonymity.public_system(
-        get_object_or_404(public_systems.select_related("team", "source"), slug=slug)
-    )
+    system = anonymity.public_system(get_object_or_404(public_systems.select_related("team", "source"), slug=slug))
     page, site = absolute(request, reverse("system", args=[slug])), settings.SITE_NAME
     content: str | bytes
     if kind == "bibtex":

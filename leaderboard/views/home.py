@@ -64,9 +64,7 @@ def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
         if FIGURES[slug].drawable(card.board)
     ]
     for slug in PICTURES:
-        candidates = [
-            candidate for candidate in drawn if candidate[2] == slug and candidate[0] >= FEWEST_SYSTEMS
-        ]
+        candidates = [candidate for candidate in drawn if candidate[2] == slug and candidate[0] >= FEWEST_SYSTEMS]
         if candidates:
             return max(candidates, key=lambda candidate: candidate[0])[1], slug
     return None, ""
@@ -141,9 +139,7 @@ def _kind(request: HttpRequest) -> str:
 def search_page(request: HttpRequest) -> HttpResponse:
     """Show search results for `q` by kind, or more results of a single `kind`."""
     query = read_query(request.GET.get("q", ""))
-    kinds = [
-        (kind, list(matches)) for kind, matches in groupby(search(query, _kind(request)), attrgetter("kind"))
-    ]
+    kinds = [(kind, list(matches)) for kind, matches in groupby(search(query, _kind(request)), attrgetter("kind"))]
     template = "leaderboard/_found.html" if is_part(request) else "leaderboard/search.html"
     response = render(request, template, {"section": "search", "query": query, "kinds": kinds})
     patch_vary_headers(response, ["HX-Request", "HX-History-Restore-Request"])

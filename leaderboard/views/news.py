@@ -107,9 +107,7 @@ class NewsFeed(_Feed):
     def item_description(self, item: news.Item) -> str:
         """Return the title and whether it is a best score, as HTML, which Django declares summaries to be."""
         best = (
-            "Best score so far, significantly better than the baseline."
-            if item.significant
-            else "Best score so far."
+            "Best score so far, significantly better than the baseline." if item.significant else "Best score so far."
         )
         return escape(f"{for_xml(item.title)}{f'. {best}' if item.new_best else ''}")
 

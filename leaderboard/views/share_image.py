@@ -77,9 +77,7 @@ def _write(
     fonts = _fonts(size, bold=bold)
     # Remove line breaks and direction marks, because names are user-provided.
     text = "".join(letter for letter in " ".join(text.split()) if letter.isprintable())
-    while (
-        width := sum(draw.textlength(part, font) for font, part in _parts(fonts, text))
-    ) > limit - position[0]:
+    while (width := sum(draw.textlength(part, font) for font, part in _parts(fonts, text))) > limit - position[0]:
         if align_right:
             break
         text = text.rstrip(".")[:-1].rstrip() + "..."
@@ -101,9 +99,7 @@ def _fonts(size: int, *, bold: bool) -> Fonts:
     files = [file for name in FONTS if (file := finders.find(f"fonts/{name}.woff2"))]
     if not files:
         font = ImageFont.load_default(size)
-        assert isinstance(
-            font, ImageFont.FreeTypeFont
-        )  # it is, wherever Pillow has FreeType, as its wheels do
+        assert isinstance(font, ImageFont.FreeTypeFont)  # it is, wherever Pillow has FreeType, as its wheels do
         return (font,)
     fonts = tuple(ImageFont.truetype(file, size, layout_engine=ImageFont.Layout.BASIC) for file in files)
     for font in fonts:

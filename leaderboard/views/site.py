@@ -46,9 +46,7 @@ def site_page(request: HttpRequest, name: str) -> HttpResponse:
     """Show the operator's terms, privacy or contact page; without a privacy page, what the software stores."""
     file = settings.SITE_PAGES.get(name)
     if name not in settings.SITE_PAGES or (file is not None and not file.is_file()):
-        raise Http404(
-            f"The operator of this site has not provided this page ({name}.md in SITE_PAGES_FOLDER)."
-        )
+        raise Http404(f"The operator of this site has not provided this page ({name}.md in SITE_PAGES_FOLDER).")
     text = to_html(file.read_text()) if file else ""
     context = {
         "section": name,

@@ -58,28 +58,21 @@ class TooManyTokens(TokenRefused):
 
 
 @transaction.atomic
-def make_token(
-    user: User, name: str, *, scopes: Iterable[str] = Scope.values, days: int = LIFETIME.days
-) -> str:
+def make_token(user: User, name: str, *, scopes: Iterable[str] = Scope.values, days: int = LIFETIME.days) -> str:
     """Create a token and return its text, which is not stored. Raises TokenRefused."""
     token_scopes = [scope for scope in Scope.values if scope in set(scopes)]
     if not token_scopes:
         raise TokenRefused("Choose at least one scope for the token.")
     if not 1 <= days <= LIFETIME.days:
-        raise TokenRefused(
-            f"A token is valid for 1 to {LIFETIME.days} days. Choose a lifetime in this range."
-        )
+        raise TokenRefused(f"A token is valid for 1 to {LIFETIME.days} days. Choose a lifetime in this range.")
     if not has_good_address(user):
         raise TokenRefused("Verify your e-mail address first.")
-    User.objects.select_for_update(no_key=True).get(
-        pk=user.pk
-    )  # concurrent requests count each other's tokens
+    User.objects.select_for_update(no_key=True).get(pk=user.pk)  # concurrent requests count each other's tokens
     now = timezone.now()
     ApiToken.objects.filter(user=user, expiry__lt=now - EXPIRED_TOKEN_LISTING).delete()
     if ApiToken.objects.filter(user=user).exclude(expiry__lt=now).count() >= LIMIT:
         raise TooManyTokens(
-            f"You have {LIMIT} tokens, which is the maximum. Revoke one that you no longer use, then create "
-            "a new one."
+            f"You have {LIMIT} tokens, which is the maximum. Revoke one that you no longer use, then create a new one."
         )
     _, text = ApiToken.objects.create(user=user, expiry=timedelta(days=days), name=name, scopes=token_scopes)
     return str(text)
@@ -181,8 +174,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):
     """allauth adapter that encrypts secrets and requires staff to keep their second factor."""
 
     error_messages = DefaultMFAAdapter.error_messages | {
-        "cannot_delete_authenticator": "You cannot turn off two-factor authentication, because curators need "
-        "it.",
+        "cannot_delete_authenticator": "You cannot turn off two-factor authentication, because curators need it.",
         "cannot_generate_recovery_codes": "Set up a second factor first.",
         "incorrect_code": "This code is wrong, used, or expired. Enter the code that the app shows now.",
         "unverified_email": "Verify your e-mail addresses before you set up a second factor.",
@@ -219,9 +211,7 @@ def session_has_second_factor(request: HttpRequest, person: User) -> bool:
     records = get_authentication_records(request, person)
     has_shown_factor = any(each.get("method") == "mfa" and each.get("at", 0) >= earliest for each in records)
     # Recovery codes alone do not count as a second factor.
-    return (
-        has_shown_factor and Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists()
-    )
+    return has_shown_factor and Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists()
 
 
 @transaction.atomic
@@ -233,9 +223,7 @@ def reset_second_factor(person: User) -> int:
     """
     removed_count, _ = Authenticator.objects.filter(user=person).delete()
     ended_counts = end_access(person)
-    audit.record(
-        "second factor reset", person, before={"second factor": bool(removed_count)}, after=ended_counts
-    )
+    audit.record("second factor reset", person, before={"second factor": bool(removed_count)}, after=ended_counts)
     return sum(ended_counts.values())
 
 

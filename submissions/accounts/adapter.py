@@ -158,8 +158,7 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
     error_messages = DefaultSocialAccountAdapter.error_messages | {
         "email_taken": "An account with this e-mail address exists. Sign in to it, then connect your %s "
         "account on the account page.",
-        "no_password": "Set a password first, because this service is the only way to sign in to your "
-        "account.",
+        "no_password": "Set a password first, because this service is the only way to sign in to your account.",
         "no_verified_email": "Verify an e-mail address first.",
     }
 
@@ -173,9 +172,7 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
             return
         sociallogin.email_addresses = _allowed_addresses(sociallogin.email_addresses)
         assert isinstance(sociallogin.user, User)
-        user_email(
-            sociallogin.user, sociallogin.email_addresses[0].email if sociallogin.email_addresses else ""
-        )
+        user_email(sociallogin.user, sociallogin.email_addresses[0].email if sociallogin.email_addresses else "")
 
     def can_authenticate_by_email(self, login: SocialLogin, email: str) -> bool:
         """Return whether the operator's provider has verified this address of an existing account."""
@@ -205,9 +202,7 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
 
 def _allowed_addresses(addresses: Iterable[EmailAddress]) -> list[EmailAddress]:
     """Return the valid addresses at allowed domains: verified ones, or else the first unverified one; primary first."""
-    allowed_addresses = [
-        each for each in addresses if valid_email_or_none(each.email) and _may_sign_up(each.email)
-    ]
+    allowed_addresses = [each for each in addresses if valid_email_or_none(each.email) and _may_sign_up(each.email)]
     for each in allowed_addresses:
         each.verified = _is_verified(each)
     allowed_addresses.sort(key=lambda each: (each.verified, each.primary), reverse=True)
@@ -232,9 +227,7 @@ class ElsewhereSignupForm(AllowedDomain, SiteLabels, SignupForm):
     """Form for the address of a new account if the service provides no allowed one."""
 
 
-def hide_unless(
-    possible: Callable[[HttpRequest], bool], view: Callable[..., HttpResponseBase]
-) -> Callable[..., Any]:
+def hide_unless(possible: Callable[[HttpRequest], bool], view: Callable[..., HttpResponseBase]) -> Callable[..., Any]:
     """Return allauth's view with status 404 for disabled features and for services without keys."""
 
     @wraps(view)

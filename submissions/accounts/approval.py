@@ -99,9 +99,7 @@ def approve_team(team: Team) -> bool:
     team.approved_at = now
     record("team approved", team)
     reconsider_held(team)
-    text = _TEAM_TEXT.format(
-        team=one_line(team.name), site=settings.SITE_NAME, address=default_site_address()
-    )
+    text = _TEAM_TEXT.format(team=one_line(team.name), site=settings.SITE_NAME, address=default_site_address())
     subject = f"Your team at {settings.SITE_NAME} is approved"
     for owner in User.objects.filter(memberships__team=team, memberships__owner=True, is_active=True):
         queue_account_mail(EmailMessage(subject, text, to=[owner.email]))
@@ -152,12 +150,9 @@ def due_for_submission(person: User, datasets: Iterable[Dataset]) -> list[Pendin
     rounds = announced_rounds(keys) if None in subjects else []
     round_datasets = [(row, {each.pk for each in listed_datasets(row)}) for row in rounds]
     governing_rounds = (
-        governing_round([row for row, dataset_ids in round_datasets if key in dataset_ids], now)
-        for key in keys
+        governing_round([row for row, dataset_ids in round_datasets if key in dataset_ids], now) for key in keys
     )
-    return pending_agreements(
-        person, datasets=keys, rounds={row.pk for row in governing_rounds if row is not None}
-    )
+    return pending_agreements(person, datasets=keys, rounds={row.pk for row in governing_rounds if row is not None})
 
 
 # --- by curators, within `audit.acting`
@@ -190,9 +185,7 @@ def _apply_visibilities(agreement: Agreement, dataset: Dataset) -> None:
     else:
         earlier_settings, stored_settings = agreement.settings_before, {}
         values = {
-            name: earlier_settings[name]
-            for name in earlier_settings
-            if getattr(dataset, name) == Visibility.ACCEPTED
+            name: earlier_settings[name] for name in earlier_settings if getattr(dataset, name) == Visibility.ACCEPTED
         }
     if not values:
         return

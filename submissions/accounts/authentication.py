@@ -27,9 +27,7 @@ from submissions.models import ApiToken, Scope
 MISSING_SCOPE = ProblemCode("missing_scope", "The token lacks the scope for this "
 "call.", "Create a token with the "
     "scope that the message names on your account page.")  # fmt: skip
-MEMBERS_ONLY = ProblemCode(
-    "members_only", "This site is for members only.", "Sign in, or send your API token."
-)
+MEMBERS_ONLY = ProblemCode("members_only", "This site is for members only.", "Sign in, or send your API token.")
 NO_TOKENS = ProblemCode("no_tokens", "The call does not accept tokens.", "Sign in and use the page instead.")
 
 
@@ -74,9 +72,7 @@ class TokenAuthentication(KnoxTokenAuthentication):
         if not person.is_active:
             raise AuthenticationFailed("The account of this token is closed.")
         if not has_good_address(person):
-            raise AuthenticationFailed(
-                "Your e-mail address is not verified. Sign in to receive a verification link."
-            )
+            raise AuthenticationFailed("Your e-mail address is not verified. Sign in to receive a verification link.")
         person.restrained = settings.STAFF_MFA_REQUIRED
         return person, row
 

@@ -93,9 +93,7 @@ class SignupForm(AllowedDomain, SiteLabels, account.SignupForm):
         super().__init__(*arguments, **options)
         hints: list[Any] = []
         if settings.SIGNUP_DOMAINS:
-            hints.append(
-                _("Enter an address at {domains}.").format(domains=", ".join(settings.SIGNUP_DOMAINS))
-            )
+            hints.append(_("Enter an address at {domains}.").format(domains=", ".join(settings.SIGNUP_DOMAINS)))
         if settings.SIGNUP == "approval":
             hints.append(_("A curator approves each account before it can sign in. You will get an e-mail."))
         self.fields["email"].help_text = " ".join(map(str, hints))

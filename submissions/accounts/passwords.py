@@ -67,9 +67,7 @@ class KnownPasswordValidator(CommonPasswordValidator):
         try:
             super().validate(password, user)  # type: ignore[arg-type]
         except ValidationError as error:
-            raise ValidationError(
-                "This password is too common. Choose another one.", code=error.code
-            ) from error
+            raise ValidationError("This password is too common. Choose another one.", code=error.code) from error
         if is_breached(password):
             raise ValidationError(
                 "This password is in a list of stolen passwords. Choose another one.",

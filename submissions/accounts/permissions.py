@@ -106,9 +106,7 @@ def downloadable_runs(person: Person, submission: Submission, *, own: bool | Non
     `own` states whether the submission belongs to the user or their teams; None looks it up.
     """
     scored_jobs = [
-        job
-        for job in submission.jobs.all()
-        if get_evaluation_key(job) is not None and not run_stays_private(job)
+        job for job in submission.jobs.all() if get_evaluation_key(job) is not None and not run_stays_private(job)
     ]
     if own is None:
         own = bool(scored_jobs) and get_submissions(person).filter(pk=submission.pk).exists()

@@ -60,9 +60,7 @@ def personal_data(person: User) -> bytes:
         data[name] = list(table._default_manager.filter(**{field: person}).order_by("pk").values(*columns))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(
-            "account.json", json.dumps(data, cls=DjangoJSONEncoder, indent=2, ensure_ascii=False)
-        )
+        archive.writestr("account.json", json.dumps(data, cls=DjangoJSONEncoder, indent=2, ensure_ascii=False))
     return buffer.getvalue()
 
 
@@ -75,8 +73,7 @@ def check_can_close(person: User) -> None:
         other_members = team.memberships.exclude(user=person)
         if other_members.exists() and not other_members.filter(owner=True).exists():
             raise TeamRefused(
-                f"You are the only owner of “{team.name}”. Transfer the team or make another member an owner "
-                "first."
+                f"You are the only owner of “{team.name}”. Transfer the team or make another member an owner first."
             )
 
 

@@ -204,9 +204,7 @@ def transfer_team(team: Team, member: int, *, by: User, curating: bool = False) 
         raise TeamRefused("You already own this team.")
     membership.owner = True
     membership.save(update_fields=["owner"])
-    other_owners = (
-        Membership.objects.filter(team=team, owner=True).exclude(pk=membership.pk).select_related("user")
-    )
+    other_owners = Membership.objects.filter(team=team, owner=True).exclude(pk=membership.pk).select_related("user")
     for former in other_owners if curating else other_owners.filter(user=by):
         Membership.objects.filter(pk=former.pk).update(owner=False)
         _revoke_invitations(team=team, invited_by=former.user)
@@ -308,9 +306,7 @@ def invite(team: Team, email: str, *, owner: bool, by: User) -> tuple[Invitation
         raise TeamRefused("A user with this address is already a member of the team.")
     open_invitations(team=team, email=address).update(revoked_at=timezone.now())
     if open_invitations(team=team).count() >= MOST_INVITATIONS:
-        raise TeamRefused(
-            f"The team has {MOST_INVITATIONS} open invitations, which is the maximum. Revoke one first."
-        )
+        raise TeamRefused(f"The team has {MOST_INVITATIONS} open invitations, which is the maximum. Revoke one first.")
     secret = secrets.token_urlsafe(32)
     invitation = Invitation.objects.create(
         team=team,

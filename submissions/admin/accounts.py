@@ -54,9 +54,7 @@ _OWN_WAY_IN = ("is_active", "is_staff", "is_superuser")
 
 # The default admin pages of groups and addresses do not record changes. The pages of second factors and sessions would
 # change factors without the record and the end of all sessions that `manage.py reset_second_factor` ensures.
-admin.site.unregister(
-    [Group, EmailAddress, Authenticator, UserSession, SocialAccount, SocialApp, SocialToken]
-)
+admin.site.unregister([Group, EmailAddress, Authenticator, UserSession, SocialAccount, SocialApp, SocialToken])
 
 
 class NewPersonForm(CurationForm, AdminUserCreationForm):
@@ -217,9 +215,7 @@ class MembershipFormSet(BaseInlineFormSet):
             return
         remaining_forms = [form for form in self.forms if form not in self.deleted_forms]
         if not any(form.cleaned_data.get("owner") for form in remaining_forms):
-            raise ValidationError(
-                "A team needs an owner. Tick “owner” for a remaining member, or add an owner."
-            )
+            raise ValidationError("A team needs an owner. Tick “owner” for a remaining member, or add an owner.")
         for form in remaining_forms:
             person = form.cleaned_data.get("user")
             if form.instance.pk is None and person is not None:

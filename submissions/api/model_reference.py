@@ -31,9 +31,7 @@ class ModelKindSerializer(Answer):
     description = text_field(source="words")
     example = text_field("A well-known model of this kind.")
     engines = NamesField(help_text="Engines that run this kind.")
-    model_types = texts(
-        "Accepted values of `model_type` in config.json; empty if the kind has no `model_type`."
-    )
+    model_types = texts("Accepted values of `model_type` in config.json; empty if the kind has no `model_type`.")
 
 
 class EngineParameterSerializer(Answer):

@@ -58,9 +58,7 @@ class ReadRequest(requests.RequestSerializer):
         """Return the ids, or None for all notices. Raises ApiError."""
         numbers = [parse_number(text) for text in requests.get_list(data, "id")]
         if None in numbers:
-            raise requests.malformed(
-                "id", "id: not the id of a notice.", "Send the numeric ids of your notices."
-            )
+            raise requests.malformed("id", "id: not the id of a notice.", "Send the numeric ids of your notices.")
         return {"id": numbers if "id" in data else None}
 
 
@@ -184,9 +182,7 @@ _SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="Slug o
 _WEBHOOK = OpenApiParameter("identifier", int, OpenApiParameter.PATH, description="The webhook's id.")
 
 
-def _schema(
-    summary: str, answers: Mapping[int, Any], *codes: int, changes: bool = True, **options: Any
-) -> Any:
+def _schema(summary: str, answers: Mapping[int, Any], *codes: int, changes: bool = True, **options: Any) -> Any:
     """Return the OpenAPI schema of a webhook call."""
     options = {
         "parameters": [_SLUG, _WEBHOOK],

@@ -159,9 +159,7 @@ class ChallengeRequest(RequestSerializer):
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values that the page's form accepts. Raises ApiError."""
         slug = self.context["request"].parser_context["kwargs"]["slug"]
-        form = ChallengeForm(
-            data, datasets=challengeable_datasets(get_object_or_404(seen_systems(), slug=slug))
-        )
+        form = ChallengeForm(data, datasets=challengeable_datasets(get_object_or_404(seen_systems(), slug=slug)))
         require_valid(form)
         return form.cleaned_data
 
@@ -201,11 +199,7 @@ def get_request_fields(request: Request) -> Mapping[str, Any]:
     data = request.data
     if not isinstance(data, Mapping):
         raise ApiError(INVALID, "The request body is not a JSON object.")
-    texts = (
-        [text for _, values in data.lists() for text in values]
-        if isinstance(data, QueryDict)
-        else data.values()
-    )
+    texts = [text for _, values in data.lists() for text in values] if isinstance(data, QueryDict) else data.values()
     if any("\0" in text for text in texts if isinstance(text, str)):
         raise ApiError(INVALID, "A field contains a NUL character. Remove it.")
     return data
@@ -240,9 +234,7 @@ def require_valid(form: Form) -> None:
     if form.is_valid():
         return
     named_messages = [
-        (FORM_NAMES.get(field, field), message)
-        for field, messages in form.errors.items()
-        for message in messages
+        (FORM_NAMES.get(field, field), message) for field, messages in form.errors.items() for message in messages
     ]
     problems = [problem(INVALID_FIELD.named(name), f"{name}: {message}") for name, message in named_messages]
     raise ApiError(INVALID, "The request has invalid fields.", problems=problems)

@@ -79,9 +79,7 @@ class RunAddressField(serializers.URLField):
         if job.pk not in self.context["runs"]:
             return None
         path = reverse("submission-run", args=[job.submission_id, job.dataset.slug])
-        return absolute(
-            self.context["request"], f"{path}?{urlencode({'seed': job.seed})}" if job.seed else path
-        )
+        return absolute(self.context["request"], f"{path}?{urlencode({'seed': job.seed})}" if job.seed else path)
 
 
 class StatisticsSerializer(Answer):
@@ -111,9 +109,7 @@ class ModelSerializer(Answer):
         help_text="Prompts by name. The query and document prompts apply by default, others when a "
         "submission names them.",
     )
-    prompt_template = text_field(
-        "Model family whose prompts apply, such as Nomic Embed; empty if no family matches."
-    )
+    prompt_template = text_field("Model family whose prompts apply, such as Nomic Embed; empty if no family matches.")
 
 
 class ReportSerializer(Answer):
@@ -122,9 +118,7 @@ class ReportSerializer(Answer):
     valid = flag_field(source="report.valid")
     problems = ProblemSerializer(source="report.problems", many=True)
     statistics = StatisticsSerializer(source="report.statistics")
-    checkpoint = ModelSerializer(
-        allow_null=True, help_text="Description of a checkpoint; null for other files."
-    )
+    checkpoint = ModelSerializer(allow_null=True, help_text="Description of a checkpoint; null for other files.")
     pending = texts("Checks that only run with the job, which can therefore still reject a valid checkpoint.")
 
 
@@ -132,9 +126,7 @@ class EfficiencySerializer(MeasuredSerializer):
     """Costs measured during a model's job, as documented on `/efficiency/`."""
 
     hardware = text_field("Hardware class.")
-    figures = serializers.DictField(
-        help_text="Latency (mean, p50, p95, p99) in ms, memory in bytes, and more."
-    )
+    figures = serializers.DictField(help_text="Latency (mean, p50, p95, p99) in ms, memory in bytes, and more.")
     times_bm25 = number_field(
         "Mean latency divided by that of BM25; null if the engine starts from stored runs.", allow_null=True
     )
@@ -146,9 +138,7 @@ class VariantSerializer(Answer):
     configuration = text_field(source="label")
     scores = serializers.DictField(source="entry.scores", child=serializers.FloatField())
     facts = serializers.DictField(source="entry.facts")
-    latency_ms = number_field(
-        "Latency per query in milliseconds; null if not measured or unreliable.", allow_null=True
-    )
+    latency_ms = number_field("Latency per query in milliseconds; null if not measured or unreliable.", allow_null=True)
 
 
 class CheckpointSerializer(ModelSerializer):
@@ -203,8 +193,7 @@ class JobSerializer(Answer):
     state = text_field(source="state.value")
     meaning = text_field("Description of the state.")
     held = flag_field(
-        "Withheld: no significant change, or not yet released. `scores` are those of the team's earlier "
-        "result."
+        "Withheld: no significant change, or not yet released. `scores` are those of the team's earlier result."
     )
     told_later = flag_field(
         "Scored, but released later: today's results for new teams on this dataset were already released."
@@ -218,12 +207,8 @@ class JobSerializer(Answer):
         help_text="Progress while the corpus is encoded in shards; otherwise null.",
     )
     queue = text_field(source="job.queue")
-    queue_position = integer_field(
-        "Number of jobs ahead of this one; null if it is not waiting.", allow_null=True
-    )
-    no_worker = text_field(
-        "Reason why no worker can run the job, such as `No GPU worker is alive`; otherwise empty."
-    )
+    queue_position = integer_field("Number of jobs ahead of this one; null if it is not waiting.", allow_null=True)
+    no_worker = text_field("Reason why no worker can run the job, such as `No GPU worker is alive`; otherwise empty.")
     awaiting_judgements = flag_field(
         "Whether scoring waits for the relevance judgments of a dataset that is collecting runs.",
         "awaits_judgements",
@@ -264,9 +249,7 @@ class ResultSerializer(Answer):
     """Rank of a result on its dataset's board by the primary measure; for hidden datasets, published values."""
 
     dataset = text_field("Slug of the dataset.", "standing.dataset_slug")
-    sentence = text_field(
-        "Description as in notices and e-mails, without the final period.", "standing.sentence"
-    )
+    sentence = text_field("Description as in notices and e-mails, without the final period.", "standing.sentence")
     delta = number_field("Difference from the baseline.", "standing.delta", allow_null=True)
     rank = integer_field(
         "Rank; null if the result is not on the board or was scored with earlier judgments.",
@@ -290,16 +273,13 @@ class SeedSetSerializer(Answer):
     seeds = SeedsField(source="jobs", help_text="Seed labels of the jobs.")
     published = flag_field()
     held = flag_field(
-        "Withheld: no significant change, or not yet released. `scores` are those of the team's earlier "
-        "result."
+        "Withheld: no significant change, or not yet released. `scores` are those of the team's earlier result."
     )
     told_later = flag_field(
         "Scored, but released later: today's results for new teams on this dataset were already released."
     )
     meaning = text_field("Description of the state.")
-    missing = SeedsField(
-        source="lost", help_text="Seeds that ended without a score; the set is then not published."
-    )
+    missing = SeedsField(source="lost", help_text="Seeds that ended without a score; the set is then not published.")
     scores = ScoresField(help_text="Mean of the seeds' published values, by measure.")
     deviations = ScoresField(
         "deviation", source="scores", help_text="Sample standard deviation (n − 1) over seeds, by measure."
@@ -323,9 +303,7 @@ class QuotaSerializer(Answer):
 
     dataset = text_field("Slug of the dataset.", "dataset.slug")
     team = text_field("Slug of the team; null if you have none.", "team.slug", allow_null=True)
-    awaits_approval = flag_field(
-        "Whether a curator must approve the team before it can submit to this dataset."
-    )
+    awaits_approval = flag_field("Whether a curator must approve the team before it can submit to this dataset.")
     left = integer_field("Remaining submissions now; null means unlimited.", allow_null=True)
     resets_at = MomentField(help_text="Time when more submissions become available (UTC).")
     day = WindowSerializer()
@@ -354,9 +332,7 @@ class ChargeSerializer(Answer):
     dataset = text_field("Slug of the dataset.", "dataset.slug")
     counted = flag_field("False after a refund.", "is_counted")
     refund_reason = text_field("Reason for the refund, otherwise empty.")
-    quota = QuotaSerializer(
-        allow_null=True, help_text="Current quota; null in lists and for unlimited datasets."
-    )
+    quota = QuotaSerializer(allow_null=True, help_text="Current quota; null in lists and for unlimited datasets.")
 
 
 class SubmissionSerializer(Answer):
@@ -368,9 +344,7 @@ class SubmissionSerializer(Answer):
     )
     late = flag_field("Whether the submission arrived after its round had closed.", "submission.late")
     run_type = text_field("`automatic` or `manual`; empty if not specified.", "submission.run_type")
-    priority = integer_field(
-        "Priority among the team's runs; null for submissions outside of rounds.", allow_null=True
-    )
+    priority = integer_field("Priority among the team's runs; null for submissions outside of rounds.", allow_null=True)
     state = text_field(source="state.value")
     meaning = text_field()
     kind = text_field(source="submission.kind")
@@ -393,9 +367,7 @@ class SubmissionSerializer(Answer):
     )
     jobs = JobSerializer(many=True)
     results = ResultSerializer(many=True, help_text="Rank of each published result.")
-    seed_sets = SeedSetSerializer(
-        many=True, help_text="Several runs for one dataset, published as one result."
-    )
+    seed_sets = SeedSetSerializer(many=True, help_text="Several runs for one dataset, published as one result.")
     charges = ChargeSerializer(many=True, help_text="Quota use of the submission; only visible to its team.")
     url = AddressField(source="submission.get_absolute_url")
 
@@ -417,9 +389,7 @@ def submission_answers(
 ) -> list[dict[str, Any]]:
     """Serialize submissions and their jobs; `own` is passed to `downloadable_runs`."""
     statuses = list(statuses)
-    runs = {
-        job.pk for status in statuses for job in downloadable_runs(request.user, status.submission, own=own)
-    }
+    runs = {job.pk for status in statuses for job in downloadable_runs(request.user, status.submission, own=own)}
     serializer = SubmissionSerializer(statuses, many=True, context={"request": request, "runs": runs})
     return list(serializer.data)
 

@@ -113,9 +113,7 @@ _READ = (FlagField, OptionField, TextField, TextsField, UploadField)
 class _FilesRequest(RequestSerializer):
     """Base of requests with runs or a model."""
 
-    kind = OptionField(
-        ("run", "model"), "“{}” cannot be submitted.", "Send kind=run or kind=model.", default="run"
-    )
+    kind = OptionField(("run", "model"), "“{}” cannot be submitted.", "Send kind=run or kind=model.", default="run")
     pooling = OptionField(
         intake.POOLINGS,
         "pooling: unknown method “{}”.",
@@ -147,9 +145,7 @@ class CheckRequest(_FilesRequest):
 
     dataset = TextField(help_text="Slug of the dataset. Default: taken from the file name.")
     file = UploadField(required=False, help_text="Run file.")
-    checkpoint = UploadField(
-        required=False, help_text="Checkpoint as a zip or tar.zst archive, with kind=model."
-    )
+    checkpoint = UploadField(required=False, help_text="Checkpoint as a zip or tar.zst archive, with kind=model.")
     upload = TextField(help_text="Id of a resumable upload, instead of a file. The upload is kept.")
     engine = TextField(help_text="Engine that will run the checkpoint, with kind=model.")
     seed = TextsField()
@@ -161,9 +157,7 @@ class CheckRequest(_FilesRequest):
             return {"files": values["files"], "seeds": split_labels(values["seed"])}
         archive = intake.one_archive(values["files"], values["pooling"])
         if archive is None:
-            raise Refused.of(
-                intake.NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip."
-            )
+            raise Refused.of(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
         engine = values["engine"]
         return {"checkpoint": (archive, intake.kinds_of(intake.find_engine(engine)) if engine else ())}
 
@@ -180,13 +174,10 @@ class SubmissionRequest(_FilesRequest):
     """
 
     system = text_field("Slug or name of your system, a new name, or a JSON object of the fields below.")
-    dataset = TextsField(
-        help_text="Slugs of datasets: one per run file, or all datasets that the model runs on."
-    )
+    dataset = TextsField(help_text="Slugs of datasets: one per run file, or all datasets that the model runs on.")
     file = UploadsField(help_text="Run files.")
     upload = TextsField(
-        help_text="Ids of resumable uploads: runs, which follow those in `file`, or the model. Deleted on "
-        "201."
+        help_text="Ids of resumable uploads: runs, which follow those in `file`, or the model. Deleted on 201."
     )
     seed = TextsField(
         help_text="Seed labels in file order (repeat or comma-separate). Default: taken from the file names."
@@ -194,16 +185,10 @@ class SubmissionRequest(_FilesRequest):
     engine = OptionField(list(ENGINES), required=False, help_text="Engine that runs the model.")
     checkpoint = UploadField(required=False, help_text="Zip or tar.zst archive of the model folder.")
     checkpoint_id = integer_field("Id of a checkpoint that your team uploaded earlier.", required=False)
-    hub_model = TextField(
-        help_text="Model on the Hugging Face Hub as `owner/name`, if this site downloads models."
-    )
+    hub_model = TextField(help_text="Model on the Hugging Face Hub as `owner/name`, if this site downloads models.")
     hub_commit = TextField(help_text="Commit of the model on the Hub (40 hexadecimal digits).")
-    benchmark = TextField(
-        help_text="Benchmark to run on instead of single datasets: all of its datasets on this site."
-    )
-    run = TextsField(
-        help_text="Runs to re-rank or fuse: submission ids, or slugs of systems that this site provides."
-    )
+    benchmark = TextField(help_text="Benchmark to run on instead of single datasets: all of its datasets on this site.")
+    run = TextsField(help_text="Runs to re-rank or fuse: submission ids, or slugs of systems that this site provides.")
     device = OptionField(
         get_args(intake.Device), "device: unknown device “{}”.", "Send auto, cpu or gpu.", default="auto"
     )
@@ -212,8 +197,7 @@ class SubmissionRequest(_FilesRequest):
     team = text_field("Slug of your team that owns a new system. Default: your first team.", required=False)
     anonymous_until = serializers.DateField(
         required=False,
-        help_text="Date, at most nine months ahead, until which a new system's team, authors, and links are "
-        "hidden.",
+        help_text="Date, at most nine months ahead, until which a new system's team, authors, and links are hidden.",
     )
     run_type = serializers.ChoiceField(
         choices=["automatic", "manual"], required=False, help_text="Required in a round."
@@ -237,12 +221,9 @@ class SubmissionRequest(_FilesRequest):
         help_text="JSON object that maps dataset slugs to `query_prompt` and `document_prompt` (or "
         "`prompt`), if a model's prompts differ from those in `parameters`."
     )
-    training_datasets = TextsField(
-        help_text="Slugs or names of training datasets; `none` declares zero-shot."
-    )
+    training_datasets = TextsField(help_text="Slugs or names of training datasets; `none` declares zero-shot.")
     adapted_to = TextsField(
-        help_text="Slugs or names of datasets on this site whose corpus the system was trained on without "
-        "labels."
+        help_text="Slugs or names of datasets on this site whose corpus the system was trained on without labels."
     )
     closed_api = flag_field("Whether the system uses a paid API.", default=False)
     variant_of = text_field("Slug of the system on this site that this one is a variant of.", required=False)
@@ -292,9 +273,7 @@ def _engine_parameters(data: Mapping[str, Any], engine: EngineDescription) -> Ma
     for name, value in values.items():
         if not isinstance(value, str | int | float):
             hint = 'Send a string or a number. Write a list as a string, such as "1,0.5".'
-            raise malformed(
-                "parameters", f"parameters: {name} = {json.dumps(value)} is not a string or number.", hint
-            )
+            raise malformed("parameters", f"parameters: {name} = {json.dumps(value)} is not a string or number.", hint)
     return values
 
 
@@ -339,9 +318,7 @@ def _system(
     """Return the teams' system with this slug or name, or the description of a new system."""
     system_text = str(data.get("system", "")).strip()
     if not system_text:
-        raise malformed(
-            "system", "No system was named.", "Send system= with the slug of your system or a new name."
-        )
+        raise malformed("system", "No system was named.", "Send system= with the slug of your system or a new name.")
     if system_text.startswith("{"):
         try:
             description = {name: _text(value) for name, value in dict(read_json(system_text)).items()}
@@ -353,9 +330,7 @@ def _system(
             names.remove("parameters")  # these are the engine's parameters
         field_texts = {name: texts for name in names if (texts := get_list(data, name))}
         lists = ("training_datasets", "adapted_to")
-        description = {
-            name: ", ".join(texts) if name in lists else texts[-1] for name, texts in field_texts.items()
-        }
+        description = {name: ", ".join(texts) if name in lists else texts[-1] for name, texts in field_texts.items()}
         description["name"] = system_text
     description = {ALIASES.get(name, name): text for name, text in description.items()}
     system = find_system(teams, description.get("name", ""))
@@ -378,23 +353,18 @@ def _system(
 
 def _refuse_changes(system: System, description: Mapping[str, str]) -> None:
     """Raise ApiError if the description differs; scripts may repeat the same description for every dataset."""
-    form = SystemForm(
-        {"architecture": system.architecture, **description, "name": system.name}, system=system
-    )
+    form = SystemForm({"architecture": system.architecture, **description, "name": system.name}, system=system)
     names = [name for name in description if name in form.fields and name != "name"]
     if not names:
         return
     require_valid(form)
     fields = form.fields_of_system()
     columns = {name: COLUMNS.get(name, name) for name in names}
-    changed_names = [
-        name for name, column in columns.items() if getattr(fields, column) != getattr(system, column)
-    ]
+    changed_names = [name for name, column in columns.items() if getattr(fields, column) != getattr(system, column)]
     if changed_names:
         raise malformed(
             "system",
-            f"You have a system “{system.name}” ({system.slug}) already, with a different "
-            f"{', '.join(changed_names)}.",
+            f"You have a system “{system.name}” ({system.slug}) already, with a different {', '.join(changed_names)}.",
             "Omit these fields to submit for it, or give the new system another name.",
         )
 

@@ -304,9 +304,7 @@ class UploadView(_TusView):
         parameters=[
             _ID,
             _VERSION,
-            header(
-                "Upload-Offset", int, "Offset of these bytes: the number of bytes sent before.", required=True
-            ),
+            header("Upload-Offset", int, "Offset of these bytes: the number of bytes sent before.", required=True),
             _CHECKSUM,
             header("Upload-Offset", int, "Number of bytes received so far.", response=[204]),
             header(
@@ -398,8 +396,7 @@ def parse_metadata(header: str) -> dict[str, str]:
     except (ValueError, binascii.Error) as error:
         raise Refused.of(
             UPLOAD_METADATA,
-            f"Upload-Metadata must consist of keys with base64 values, at most {LONGEST_METADATA:,} bytes in "
-            "all.",
+            f"Upload-Metadata must consist of keys with base64 values, at most {LONGEST_METADATA:,} bytes in all.",
             "For example, send Upload-Metadata: filename bW9kZWwuemlw,kind bW9kZWw=.",
         ) from error
 

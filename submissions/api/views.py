@@ -131,9 +131,7 @@ class SubmissionsView(APIView):
         401,
         remarks=_BUSY,
         request={"multipart/form-data": SubmissionRequest},
-        extensions={
-            "x-curl": '-F system="My system" -F architecture=dense -F dataset=SLUG -F file=@run.txt.gz'
-        },
+        extensions={"x-curl": '-F system="My system" -F architecture=dense -F dataset=SLUG -F file=@run.txt.gz'},
     )
     def post(self, request: Request) -> Response:
         """Submit one or more run files for a system, or, with `kind=model`, a model that Runboard runs.
@@ -187,9 +185,7 @@ class SubmissionView(_OneSubmission):
         return self.answer(request, self.find(request, identifier))
 
 
-def _changes(
-    summary: str, request: type[requests.RequestSerializer] | None, *, throttled: bool = False
-) -> Any:
+def _changes(summary: str, request: type[requests.RequestSerializer] | None, *, throttled: bool = False) -> Any:
     """Return the OpenAPI schema of a call that changes one submission."""
     codes = (403, 404) if request is None else (400, 403, 404)
     remarks = requests.TOO_MANY_CHANGES if throttled else None
@@ -267,9 +263,7 @@ class PriorityView(_ThrottledChange):
 class ReusableView(_ThrottledChange):
     """API view that changes whether others may re-rank or fuse a submission's runs."""
 
-    @_changes(
-        "Allow or forbid re-ranking and fusing a submission's runs", requests.ReusableRequest, throttled=True
-    )
+    @_changes("Allow or forbid re-ranking and fusing a submission's runs", requests.ReusableRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
         """Set `reusable` to true or false. Systems built on the runs earlier remain, with credit."""
         return self.change(request, identifier, changes.set_reusable, requests.ReusableRequest)
@@ -288,9 +282,7 @@ class QuotasView(APIView):
         {200: serializers.QuotasSerializer},
         401,
         operation_id="quotas_list",
-        parameters=[
-            OpenApiParameter("dataset", str, description="Slug of a dataset; return only its quotas.")
-        ],
+        parameters=[OpenApiParameter("dataset", str, description="Slug of a dataset; return only its quotas.")],
     )
     def get(self, request: Request) -> Response:
         """Return used and remaining submissions to hidden datasets, for you and your teams.
@@ -318,9 +310,7 @@ CHALLENGE_REFUSED = ProblemCode(
     "Follow the hint in the message.",
 )
 
-_SLUG = OpenApiParameter(
-    "slug", str, OpenApiParameter.PATH, description="Slug in the URL of the system's page."
-)
+_SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="Slug in the URL of the system's page.")
 
 
 class ChallengesView(APIView):
@@ -332,9 +322,7 @@ class ChallengesView(APIView):
     def get_throttles(self) -> list[BaseThrottle]:
         return [ChallengeThrottle()] if self.request.method == "POST" else []
 
-    @call(
-        "systems", "Challenges of a system", {200: serializers.ChallengesSerializer}, 404, parameters=[_SLUG]
-    )
+    @call("systems", "Challenges of a system", {200: serializers.ChallengesSerializer}, 404, parameters=[_SLUG])
     def get(self, request: Request, slug: str) -> Response:
         """List all challenges and their decisions, newest first."""
         return Response(_answer(get_object_or_404(seen_systems(), slug=slug)))
@@ -357,9 +345,7 @@ class ChallengesView(APIView):
         try:
             raise_challenge(system, person, **requests.ChallengeRequest.read(request))
         except ChallengeRefused as error:
-            raise ApiError(
-                CHALLENGE_REFUSED, str(error), problems=[problem(CHALLENGE_REFUSED, str(error))]
-            ) from error
+            raise ApiError(CHALLENGE_REFUSED, str(error), problems=[problem(CHALLENGE_REFUSED, str(error))]) from error
         return Response(_answer(system), status=status.HTTP_201_CREATED)
 
 

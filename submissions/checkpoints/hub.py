@@ -55,8 +55,7 @@ def refuse_hub(model: HubModel) -> None:
         raise Refused.of(
             HUB_DOWNLOADS_OFF,
             "This site does not download models from the Hugging Face Hub.",
-            f"Download {model.name} and upload it as an archive, written by python -m evaluation pack "
-            "FOLDER.",
+            f"Download {model.name} and upload it as an archive, written by python -m evaluation pack FOLDER.",
         )
     if not NAME.fullmatch(model.name):
         raise Refused.of(

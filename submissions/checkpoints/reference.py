@@ -56,9 +56,7 @@ def limits() -> list[ModelLimit]:
     """Return the limits on models and their jobs."""
     return [
         ModelLimit("weights_bytes", "Model weights", settings.CHECKPOINT_WEIGHTS_BYTES, "bytes"),
-        ModelLimit(
-            "request_bytes", "Archive uploaded in one request", settings.CHECKPOINT_LIMIT_BYTES, "bytes"
-        ),
+        ModelLimit("request_bytes", "Archive uploaded in one request", settings.CHECKPOINT_LIMIT_BYTES, "bytes"),
         ModelLimit(
             "largest_bytes",
             "Archive from a resumable upload, or model from the Hugging Face Hub",
@@ -67,11 +65,7 @@ def limits() -> list[ModelLimit]:
         ),
         ModelLimit("length", "Tokens per text, if requested", LONGEST_TEXT, "tokens"),
         ModelLimit("own_length", "Tokens per text, by default", OWN_LENGTH_LIMIT, "tokens"),
-        ModelLimit(
-            "datasets_per_day", "Datasets that a team's models run on", settings.MODEL_JOBS_PER_DAY, "per day"
-        ),
+        ModelLimit("datasets_per_day", "Datasets that a team's models run on", settings.MODEL_JOBS_PER_DAY, "per day"),
         ModelLimit("seconds", "Time on one dataset", settings.MODEL_WALL_CLOCK_SECONDS, "seconds"),
-        ModelLimit(
-            "output_bytes", "Index, embeddings, and run on disk", settings.MODEL_OUTPUT_BYTES, "bytes"
-        ),
+        ModelLimit("output_bytes", "Index, embeddings, and run on disk", settings.MODEL_OUTPUT_BYTES, "bytes"),
     ]

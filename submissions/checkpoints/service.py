@@ -177,9 +177,7 @@ def _store_validated_files(
     return StoredFiles(sha256, source.name, description)
 
 
-def record(
-    files: StoredFiles, team: Team | None, person: User | None, hub: HubModel | None = None
-) -> Checkpoint:
+def record(files: StoredFiles, team: Team | None, person: User | None, hub: HubModel | None = None) -> Checkpoint:
     """Store the row of stored files, or return the existing one of the same archive and owner."""
     row, _ = Checkpoint.objects.get_or_create(
         team=team,
@@ -272,9 +270,7 @@ def _move_into_place(rebuilt: Path, target: Path) -> None:
 def sweep_checkpoints(grace: float) -> int:
     """Remove unreferenced and unfinished folders untouched for `grace` seconds. Return their number."""
     area = Path(settings.VAR) / Area.CHECKPOINTS.value
-    referenced_folders = {
-        _folder(row.team, row.model_sha256) for row in Checkpoint.objects.select_related("team")
-    }
+    referenced_folders = {_folder(row.team, row.model_sha256) for row in Checkpoint.objects.select_related("team")}
     if deletion_lock.deletions_are_paused():  # a backup may contain rows that were deleted before our query
         return 0
     folders = [

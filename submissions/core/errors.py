@@ -81,11 +81,7 @@ class Refused(Exception):
         """Build a refusal for files that cannot be scored."""
         files = tuple(files)
         invalid_files = [file for file in files if not file.report.valid]
-        subject = (
-            invalid_files[0].name
-            if len(invalid_files) == 1
-            else f"{len(invalid_files)} of {len(files)} files"
-        )
+        subject = invalid_files[0].name if len(invalid_files) == 1 else f"{len(invalid_files)} of {len(files)} files"
         return cls(INVALID_RUN, f"No run was submitted: {subject} cannot be scored.", files=files)
 
     @classmethod

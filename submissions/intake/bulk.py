@@ -59,9 +59,7 @@ def import_runs(
     `participants` is a CSV file with the participant of each run. Returns the submissions and the names of files
     that are not runs. Raises BulkRefused with all problems of all files; nothing is stored then.
     """
-    visible_names = (
-        path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")
-    )
+    visible_names = (path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     names = sorted(filterfalse(is_clutter, visible_names))
     runs = without_metadata({name: folder / name for name in without_companions(names)})
     files = list(runs.values())
@@ -87,9 +85,7 @@ def import_runs(
                 file = IncomingFile(path.name, path, dataset.slug)
                 submissions.append(accept_submission(submitter, system, [file], options))
             except Refused as refusal:
-                reports += refusal.files or [
-                    FileReport(path.name, dataset.slug, Report(tuple(refusal.problems)))
-                ]
+                reports += refusal.files or [FileReport(path.name, dataset.slug, Report(tuple(refusal.problems)))]
         if reports:
             raise BulkRefused(reports)
     return submissions, [name for name in names if name not in runs]
@@ -122,9 +118,7 @@ def _find_or_describe_system(
     raise AssertionError("unreachable: the numbers are unlimited")
 
 
-def _attributions(
-    table: Path | None, tags: Mapping[Path, str]
-) -> tuple[Mapping[Path, Attribution], list[FileReport]]:
+def _attributions(table: Path | None, tags: Mapping[Path, str]) -> tuple[Mapping[Path, Attribution], list[FileReport]]:
     """Return the CSV row of each file, and problems: rows without a file and files without a row."""
     if table is None:
         return {}, []

@@ -66,8 +66,7 @@ REQUEST_FACTOR = 8
 ZIP_POLICY = ZipPolicy(
     max_members=16 * MOST_FILES,  # runs are counted later, without other files
     members_hint=f"Pack at most {MOST_FILES} runs: one run, or the seeds of one, per dataset.",
-    expansion_hint="Run files usually shrink by a factor of 3 to 7. If these are real runs, send the files "
-    "one by one.",
+    expansion_hint="Run files usually shrink by a factor of 3 to 7. If these are real runs, send the files one by one.",
     max_ratio=FileLimits().max_ratio,
     ratio_floor_bytes=FileLimits().ratio_floor_bytes,
     max_expanded_bytes=FileLimits().max_expanded_bytes,
@@ -289,9 +288,7 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
             "Name the files in the zip <dataset>.txt or <dataset>.<seed>.txt, and omit the dataset.",
         )
     member = replace(file, sha256=None)
-    first_run, *other_runs = (
-        _run_file(member, f"{file.name}/{name}", path) for name, path in members.items()
-    )
+    first_run, *other_runs = (_run_file(member, f"{file.name}/{name}", path) for name, path in members.items())
     companions = [quote(name.encode()) for name in archive.names if name not in members]
     rest = f" and {len(companions) - MOST_NAMED:,} more" if len(companions) > MOST_NAMED else ""
     companion_names = ", ".join(companions[:MOST_NAMED])
@@ -324,9 +321,7 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
         f"is named “{slug_or_name}”, and the ids match no dataset."
     )
     slugs = ", ".join(open_datasets.values_list("slug", flat=True)[:20])
-    raise Refused.of(
-        UNKNOWN_DATASET, message, f"Choose one of the datasets that accept runs: {slugs or 'none yet'}."
-    )
+    raise Refused.of(UNKNOWN_DATASET, message, f"Choose one of the datasets that accept runs: {slugs or 'none yet'}.")
 
 
 def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
@@ -400,9 +395,7 @@ def match_datasets(path: Path) -> list[Dataset]:
         target = scoring_target(version)
         topics, corpus = set(target.query_ids), target.document_ids
         similarity = len(queries & topics) / len(queries | topics)
-        has_documents = (
-            corpus is None or corpus.contain(list(documents)).mean() >= 1 - UNKNOWN_DOCUMENTS_SHARE
-        )
+        has_documents = corpus is None or corpus.contain(list(documents)).mean() >= 1 - UNKNOWN_DOCUMENTS_SHARE
         if has_documents and similarity >= (LEAST_ALIKE_WITHOUT_CORPUS if corpus is None else LEAST_ALIKE):
             # A matching corpus is stronger evidence than matching topics.
             matches.setdefault((corpus is not None, similarity), []).append(dataset)

@@ -159,32 +159,24 @@ class SubmissionForm(forms.Form):
         label=_("Run tag"),
         required=False,
         max_length=24,
-        help_text=_(
-            "Letters, digits, dots, hyphens, and underscores, such as bm25-rm3. Default: the tag in the file."
-        ),
+        help_text=_("Letters, digits, dots, hyphens, and underscores, such as bm25-rm3. Default: the tag in the file."),
     )
     priority = forms.IntegerField(
         label=_("Priority"),
         required=False,
         min_value=1,
         max_value=999,
-        help_text=_(
-            "Priority of the run for pooling, 1 is highest. Default: the next free number of your team."
-        ),
+        help_text=_("Priority of the run for pooling, 1 is highest. Default: the next free number of your team."),
     )
     note = TextField(rows=2, required=False, max_length=2000, help_text=_("Only visible to your team."))
 
     team = forms.ChoiceField(required=False, label=_("Team"), help_text=_("Team that owns the new system."))
     anonymous_until = AnonymityField()
 
-    def __init__(
-        self, *arguments: Any, systems: list[System], teams: Iterable[Team] = (), **options: Any
-    ) -> None:
+    def __init__(self, *arguments: Any, systems: list[System], teams: Iterable[Team] = (), **options: Any) -> None:
         super().__init__(*arguments, **options)
         system_choices = [(system.slug, system.name) for system in systems]
-        self.fields["system"] = forms.ChoiceField(
-            required=False, choices=[("", _("New system")), *system_choices]
-        )
+        self.fields["system"] = forms.ChoiceField(required=False, choices=[("", _("New system")), *system_choices])
         self.teams = {team.slug: team for team in teams}
         self.fields["team"].choices = [(slug, team.name) for slug, team in self.teams.items()]  # type: ignore[attr-defined]
 
@@ -195,8 +187,7 @@ class SubmissionForm(forms.Form):
         """Return the options of the submission. The form must be valid."""
         values = self.cleaned_data
         option_values = {
-            name: values[name]
-            for name in ("configuration", "public", "reusable", "note", "team", "anonymous_until")
+            name: values[name] for name in ("configuration", "public", "reusable", "note", "team", "anonymous_until")
         }
         entry = RoundEntry(values["tag"], values["priority"], values["run_type"])
         return SubmissionOptions(round_entry=entry, **option_values)
@@ -222,9 +213,7 @@ class ChallengeForm(forms.Form):
     """Form that challenges a system. `datasets` are those on which the system has public results."""
 
     claim = forms.ChoiceField(label=_("Claim to challenge"), choices=Challenge.Claim.choices)
-    dataset = forms.ChoiceField(
-        required=False, help_text=_("Choose a dataset if the challenge concerns only one.")
-    )
+    dataset = forms.ChoiceField(required=False, help_text=_("Choose a dataset if the challenge concerns only one."))
     text = TextField(
         label=_("Reason"),
         rows=8,

@@ -113,9 +113,7 @@ class RoundStanding:
 def counted_submissions(row: Round, **sender: Team | User | None) -> QuerySet[Submission]:
     """Return the submissions of a `team` or `submitter` that take a place in the round, oldest first."""
     surviving_jobs = Job.objects.filter(submission=OuterRef("pk")).exclude(state__in=LOST)
-    submissions = Submission.objects.filter(
-        Exists(surviving_jobs), round=row, late=False, withdrawn_at=None, **sender
-    )
+    submissions = Submission.objects.filter(Exists(surviving_jobs), round=row, late=False, withdrawn_at=None, **sender)
     return submissions.order_by("created_at")
 
 
@@ -136,9 +134,7 @@ def check_admission(
     if not rounds:
         return Admission(priority=entry.priority, problems=_wrong_tag(entry))
     if len(rounds) > 1 or None in rounds_by_dataset.values():
-        dataset_rounds = "; ".join(
-            f"{dataset}: {row or 'in no round'}" for dataset, row in rounds_by_dataset.items()
-        )
+        dataset_rounds = "; ".join(f"{dataset}: {row or 'in no round'}" for dataset, row in rounds_by_dataset.items())
         hint = "Send one submission per round, and another one for datasets without a round."
         problem = ROUNDS_DIFFER.problem(f"These datasets are not in the same round: {dataset_rounds}.", hint)
         return Admission(problems=[problem])
@@ -162,11 +158,7 @@ def readmit(submission: Submission) -> None:
     Raises Refused if no place is free or the round was revealed.
     """
     row, team = submission.round, submission.team
-    if (
-        row is None
-        or submission.late
-        or counted_submissions(row, team=team).filter(pk=submission.pk).exists()
-    ):
+    if row is None or submission.late or counted_submissions(row, team=team).filter(pk=submission.pk).exists():
         return
     if row.revealed_at is not None:
         hint = "Submit it again, outside of the round."
@@ -176,16 +168,12 @@ def readmit(submission: Submission) -> None:
     Submission.objects.filter(pk=submission.pk).update(priority=priority)
 
 
-def _entry_problems(
-    row: Round, team: Team | None, entry: RoundEntry, tags: Sequence[str | None]
-) -> list[Problem]:
+def _entry_problems(row: Round, team: Team | None, entry: RoundEntry, tags: Sequence[str | None]) -> list[Problem]:
     """Return the problems of the run's type and tag, which a round requires."""
     problems = []
     if not entry.run_type:
         message = f"{row} requires the type of the run."
-        hint = (
-            "Send run_type=automatic, or run_type=manual if queries or ranking involved human intervention."
-        )
+        hint = "Send run_type=automatic, or run_type=manual if queries or ranking involved human intervention."
         problems.append(RUN_TYPE_NEEDED.problem(message, hint))
     if entry.tag:
         problems += _wrong_tag(entry)
@@ -220,9 +208,7 @@ def _place(
         return priority or free_priorities[0], []
     hint = f"Send one of {', '.join(map(str, free_priorities))}, or omit the priority to get {free_priorities[0]}."
     if not 1 <= priority <= row.runs_per_team:
-        message = (
-            f"Priority {priority} is not between 1 and {row.runs_per_team}, the number of runs per team."
-        )
+        message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the number of runs per team."
         return None, [INVALID_PRIORITY.problem(message, hint)]
     other_submission = next(each for each in team_submissions if each.priority == priority)
     message = f"Priority {priority} belongs to {other_submission.get_absolute_url()}."

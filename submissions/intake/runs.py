@@ -150,8 +150,7 @@ def _mark_closed(system: System | SystemFields, files: Iterable[CheckedFile]) ->
     if isinstance(system, System):
         raise Refused.of(
             CLOSED_INTERFACE,
-            f"{closed_names[0]} declares a closed interface, but “{system.name}” is not marked as using a paid "
-            "API.",
+            f"{closed_names[0]} declares a closed interface, but “{system.name}” is not marked as using a paid API.",
             CLOSED_INTERFACE.remedy,
         )
     return replace(system, closed_api=True)
@@ -273,8 +272,7 @@ def _set_problems(members: Sequence[RunFile]) -> list[Problem]:
 def duplicate_seed_problem(first: RunFile, second: RunFile) -> Problem:
     return SAME_RUN_TWICE.problem(
         f"{first.name} and {second.name} are the same run.",
-        f"Send each run for {first.dataset} only once. If two seeds are identical, check how they were "
-        "produced.",
+        f"Send each run for {first.dataset} only once. If two seeds are identical, check how they were produced.",
     )
 
 

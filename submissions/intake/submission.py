@@ -56,9 +56,7 @@ def submitting_team(submitter: User, system: System | SystemFields, options: Sub
     if options.team is None:
         return get_teams(submitter).first() or personal_team(submitter)
     if not get_teams(submitter).filter(pk=options.team.pk).exists():
-        raise Refused.of(
-            UNKNOWN_TEAM, f"You are not a member of “{options.team.name}”.", "Choose one of your teams."
-        )
+        raise Refused.of(UNKNOWN_TEAM, f"You are not a member of “{options.team.name}”.", "Choose one of your teams.")
     return options.team
 
 
@@ -141,9 +139,7 @@ def _is_same(new_job: Job, earlier_job: Job) -> bool:
     if _changes(new_job, earlier_job) or not (on_hub or _model_sha256(new_job) == _model_sha256(earlier_job)):
         return False
     keys = [name for name in ("run_ids", "parameters", "hub_name", "hub_commit") if name in new_job.payload]
-    return all(
-        name in earlier_job.payload and earlier_job.payload[name] == new_job.payload[name] for name in keys
-    )
+    return all(name in earlier_job.payload and earlier_job.payload[name] == new_job.payload[name] for name in keys)
 
 
 def _model_sha256(job: Job) -> str:
@@ -153,11 +149,7 @@ def _model_sha256(job: Job) -> str:
 
 def _changes(new_job: Job, earlier_job: Job) -> dict[str, object]:
     """Return the engine, if it differs from the earlier job's, or otherwise the changed parameters."""
-    if (
-        new_job.submission
-        and earlier_job.submission
-        and new_job.submission.engine != earlier_job.submission.engine
-    ):
+    if new_job.submission and earlier_job.submission and new_job.submission.engine != earlier_job.submission.engine:
         return {"engine": new_job.submission.engine}
     earlier_parameters = earlier_job.model_parameters
     return {
@@ -181,9 +173,7 @@ def _repeated(new_job: Job, earlier_job: Job, submission: Submission) -> Refused
 
 
 def _label_required(new_job: Job, earlier_submission: Submission, changes: Mapping[str, object]) -> Refused:
-    label = (
-        f"the label “{earlier_submission.configuration}”" if earlier_submission.configuration else "no label"
-    )
+    label = f"the label “{earlier_submission.configuration}”" if earlier_submission.configuration else "no label"
     place, address = f"on {new_job.dataset} with {label}", earlier_submission.get_absolute_url()
     if changes:
         result = f"a result {place}, with a different {', '.join(changes)}"
@@ -195,9 +185,7 @@ def _label_required(new_job: Job, earlier_submission: Submission, changes: Mappi
             f"Label this run (configuration=…), or withdraw {address} first. Send runs that only differ by "
             "seed together, as one result."
         )
-    message = (
-        f"{earlier_submission.system.name} already has {result}. The board could not distinguish the two."
-    )
+    message = f"{earlier_submission.system.name} already has {result}. The board could not distinguish the two."
     return Refused.of(LABEL_NEEDED, message, hint)
 
 

@@ -113,9 +113,7 @@ class SystemForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 2}),
         help_text=_("Names or slugs of datasets, separated by commas. Boards mark in-domain results with ‡."),
     )
-    training_none = forms.BooleanField(
-        label=_("Not trained on any of these datasets (zero-shot)"), required=False
-    )
+    training_none = forms.BooleanField(label=_("Not trained on any of these datasets (zero-shot)"), required=False)
     adapted_to = forms.CharField(
         label=_("Adapted to"),
         required=False,
@@ -198,9 +196,7 @@ class SystemForm(forms.Form):
         names = canonical_datasets(_names(self.cleaned_data["adapted_to"]))
         known_slugs = set(Dataset.objects.listed().filter(slug__in=names).values_list("slug", flat=True))
         if unknown_names := [name for name in names if name not in known_slugs]:
-            raise ValidationError(
-                f"This site has no dataset {' or '.join(f'“{name}”' for name in unknown_names)}."
-            )
+            raise ValidationError(f"This site has no dataset {' or '.join(f'“{name}”' for name in unknown_names)}.")
         return names
 
     def clean_variant_of(self) -> int | None:
@@ -228,9 +224,7 @@ class SystemForm(forms.Form):
         if text.strip().casefold() in NONE_WORDS:
             values["training_none"] = True
         if names and values.get("training_none"):
-            self.add_error(
-                "training_none", "Either name the training datasets, or declare that there are none."
-            )
+            self.add_error("training_none", "Either name the training datasets, or declare that there are none.")
         values["training_names"] = names
         if self.system is not None and self.settlement is not None:
             self._refuse_undoing(self.system)
@@ -241,13 +235,9 @@ class SystemForm(forms.Form):
         settled_values = {"training_datasets": system.training_datasets, "adapted_to": system.adapted_to}
         for name, value in settled_values.items():
             sent_text = self.data.get(self.add_prefix(name))
-            if sent_text is not None and set(canonical_datasets(_names(sent_text))) != set(
-                canonical_datasets(value)
-            ):
+            if sent_text is not None and set(canonical_datasets(_names(sent_text))) != set(canonical_datasets(value)):
                 settled_text = ", ".join(value) or "none"
-                self.add_error(
-                    name, f"A challenge settled this field as “{settled_text}”. Omit it, or ask a curator."
-                )
+                self.add_error(name, f"A challenge settled this field as “{settled_text}”. Omit it, or ask a curator.")
         is_checked = self.data.get(self.add_prefix("training_none")) not in (None, "", "false", "False")
         if is_checked and not self.initial["training_none"]:
             self.add_error("training_none", "A challenge settled this field. Omit it, or ask a curator.")
@@ -258,9 +248,7 @@ class SystemForm(forms.Form):
         values = {name: getattr(system, name) for name in SystemForm.base_fields if name != "training_none"}
         return {
             **values,
-            "parameters": json.dumps(system.parameters, ensure_ascii=False, indent=2)
-            if system.parameters
-            else "",
+            "parameters": json.dumps(system.parameters, ensure_ascii=False, indent=2) if system.parameters else "",
             "training_datasets": ", ".join(system.training_datasets),
             "training_none": system.training_declared and not system.training_datasets,
             "adapted_to": ", ".join(system.adapted_to),
@@ -269,11 +257,7 @@ class SystemForm(forms.Form):
 
     def fields_of_system(self) -> SystemFields:
         """Return the cleaned values as fields of a system."""
-        values = {
-            COLUMNS.get(name, name): self.cleaned_data[name]
-            for name in self.fields
-            if name not in _NOT_COLUMNS
-        }
+        values = {COLUMNS.get(name, name): self.cleaned_data[name] for name in self.fields if name not in _NOT_COLUMNS}
         names = canonical_datasets(self.cleaned_data["training_names"])
         is_declared = bool(names) or self.cleaned_data["training_none"]
         values.update(training_datasets=names, training_declared=is_declared)

@@ -74,9 +74,7 @@ def _record_curator_action(
     """Record a curator's action on a submission in the audit log, unless it is the curator's own team."""
     if previous_values != new_values and not _is_team_member(submission, person):
         with acting(person, actor().reason):
-            record(
-                action, f"submission {submission.pk}", before=dict(previous_values), after=dict(new_values)
-            )
+            record(action, f"submission {submission.pk}", before=dict(previous_values), after=dict(new_values))
 
 
 @transaction.atomic
@@ -149,9 +147,7 @@ def set_public(submission: Submission, public: bool, person: User | None = None)
     submission.public = public
     with acting(person, f"submission {submission.pk} {'made public' if public else 'made private'}"):
         if person is not None:
-            _record_curator_action(
-                "visibility", submission, person, {"public": public}, {"public": was_public}
-            )
+            _record_curator_action("visibility", submission, person, {"public": public}, {"public": was_public})
         set_visibility(submission.pk, public=public)
         records.set_waiting_visibility(submission.pk, public=public)
         _waiting_changed(submission)
@@ -197,30 +193,21 @@ def set_priority(submission: Submission, priority: int, person: User) -> None:
     if round_ is None or not may_reorder(current):
         is_closed = round_ is not None and timezone.now() >= round_.closes_at
         reason = (
-            f"{round_} closed at {utc(round_.closes_at)}."
-            if round_ and is_closed
-            else "The run is in no open round."
+            f"{round_} closed at {utc(round_.closes_at)}." if round_ and is_closed else "The run is in no open round."
         )
         message = f"The priority was not changed. {reason}"
         raise Refused.of(ROUND_CLOSED, message, "You can change priorities until a round closes.")
     if not 1 <= priority <= round_.runs_per_team:
-        message = (
-            f"Priority {priority} is not between 1 and {round_.runs_per_team}, the number of runs per team."
-        )
+        message = f"Priority {priority} is not between 1 and {round_.runs_per_team}, the number of runs per team."
         raise Refused.of(INVALID_PRIORITY, message, f"Choose a priority from 1 to {round_.runs_per_team}.")
     conflicting = (
-        counted_submissions(round_, team=current.team)
-        .filter(priority=priority)
-        .exclude(pk=current.pk)
-        .first()
+        counted_submissions(round_, team=current.team).filter(priority=priority).exclude(pk=current.pk).first()
     )
     for each, new_priority in ((conflicting, current.priority), (current, priority)):
         if each is not None:
             Submission.objects.filter(pk=each.pk).update(priority=new_priority)
             records.set_priority(each.pk, new_priority)
-            _record_curator_action(
-                "priority", each, person, {"priority": new_priority}, {"priority": each.priority}
-            )
+            _record_curator_action("priority", each, person, {"priority": new_priority}, {"priority": each.priority})
     submission.priority = priority
 
 
@@ -289,15 +276,11 @@ def request_measurement(entry: Entry) -> Job:
     provenance = evaluation.run.metadata.get(MADE_BY) if evaluation else None
     origin = Job.objects.filter(Q(entry=entry) | Q(further_entries=entry), kind__in=_RUN_MODELS).last()
     if evaluation is None or provenance is None or origin is None:
-        raise CannotMeasure(
-            f"{entry} was not produced by a model that ran here, so it has no measured costs."
-        )
+        raise CannotMeasure(f"{entry} was not produced by a model that ran here, so it has no measured costs.")
     if entry.visibility == Entry.Visibility.WITHDRAWN:
         raise CannotMeasure(f"{entry} was withdrawn.")
     if evaluation.run.version_id != entry.dataset.current_version_id:
-        raise CannotMeasure(
-            f"{entry} was produced from an earlier version of the dataset. Run the model again."
-        )
+        raise CannotMeasure(f"{entry} was produced from an earlier version of the dataset. Run the model again.")
     if Job.objects.exclude(state__in=TERMINAL).filter(payload__measures=entry.pk).exists():
         raise CannotMeasure(f"{entry} is already being measured.")
     retrieval = RetrievalResult.from_payload(origin.payload)

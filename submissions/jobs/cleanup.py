@@ -121,9 +121,7 @@ def _are_too_many(unreferenced: Sized, files: Sized, place: str) -> bool:
     """Return whether most files are unreferenced, which suggests that the database is empty or another site's."""
     if len(unreferenced) <= _FEW or 2 * len(unreferenced) <= len(files):
         return False
-    logger.error(
-        "%s of %s files in %s are unreferenced; removing none of them.", len(unreferenced), len(files), place
-    )
+    logger.error("%s of %s files in %s are unreferenced; removing none of them.", len(unreferenced), len(files), place)
     return True
 
 

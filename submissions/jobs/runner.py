@@ -219,16 +219,12 @@ def _fail(job: Job, error: Exception) -> None:
     fault = secrets.token_hex(4)
     logger.error("Fault %s in job %s (%s)", fault, job.pk, job.kind, exc_info=error)
     is_full = is_disk_full(error)
-    description = (
-        "The site's disk is full, which is a fault" if is_full else "A fault"
-    ) + f" on our side ({fault})"
+    description = ("The site's disk is full, which is a fault" if is_full else "A fault") + f" on our side ({fault})"
     if isinstance(error, ScoresDiffer):
         code, line = "scores_differ", f"The scores could not be verified, a fault on our side ({fault})."
     elif isinstance(error, EndlessPattern):
         code = "endless_pattern"
-        line = (
-            f"A pattern among {job.dataset}’s answers takes too long. Its curators must correct it ({fault})."
-        )
+        line = f"A pattern among {job.dataset}’s answers takes too long. Its curators must correct it ({fault})."
     elif job.attempts < ATTEMPTS:
         requeue(job, counts_attempt=True, line=f"{description}. The job will be retried.")
         return
@@ -256,9 +252,7 @@ def requeue_after_loss(job: Job) -> None:
     The attempt does not count, since the job is not at fault. Committed results remain, and then the job is not
     requeued.
     """
-    logger.warning(
-        "Job %s: lost the connection to the database; the job is requeued once it is available.", job.pk
-    )
+    logger.warning("Job %s: lost the connection to the database; the job is requeued once it is available.", job.pk)
     deadline = time.monotonic() + _PATIENCE
     while True:
         connection.close()

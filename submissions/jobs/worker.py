@@ -85,9 +85,7 @@ class WorkerPresence(bootsteps.StartStopStep):
                 logger.info("The worker was idle for %g seconds and stops.", idle_limit)
                 send_signal(os.getpid(), signal.SIGTERM)
 
-        self._heartbeat = workers.Heartbeat(
-            workers.worker_name(), workers.own_queues(), VERSION, callback=check
-        )
+        self._heartbeat = workers.Heartbeat(workers.worker_name(), workers.own_queues(), VERSION, callback=check)
         self._heartbeat.start()
 
     def stop(self, worker: Any) -> None:
@@ -137,9 +135,7 @@ class BrokerRepair(bootsteps.StartStopStep):
         with suppress(OperationalError), consumer.app.connection_for_write() as broker:
             channel = broker.default_channel
             keys = [
-                channel._q_for_pri(queue, step)
-                for queue in workers.own_queues()
-                for step in channel.priority_steps
+                channel._q_for_pri(queue, step) for queue in workers.own_queues() for step in channel.priority_steps
             ]
             for key in keys:
                 try:

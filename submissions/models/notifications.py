@@ -73,9 +73,7 @@ class Notice(models.Model):
     path = models.CharField(
         max_length=300, blank=True, help_text="Path of the page with details, such as /submissions/abc123/."
     )
-    key = models.CharField(
-        max_length=120, help_text="Key of the event. Each user gets one notice per kind and key."
-    )
+    key = models.CharField(max_length=120, help_text="Key of the event. Each user gets one notice per kind and key.")
     in_inbox = models.BooleanField(default=True)
     read_at = models.DateTimeField(null=True, blank=True)
     mail_state = models.CharField(
@@ -93,9 +91,7 @@ class Notice(models.Model):
     class Meta:
         ordering = ["-pk"]
         constraints = [models.UniqueConstraint(fields=["person", "kind", "key"], name="told_once")]
-        indexes = [
-            models.Index(fields=["person"], condition=Q(read_at=None, in_inbox=True), name="notice_unread")
-        ]
+        indexes = [models.Index(fields=["person"], condition=Q(read_at=None, in_inbox=True), name="notice_unread")]
 
     def __str__(self) -> str:
         return self.subject
@@ -109,9 +105,7 @@ class Notice(models.Model):
 class NoticePreference(models.Model):
     """A user's channels for a kind of notice. Without a row, both are on."""
 
-    person = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notice_preferences"
-    )
+    person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notice_preferences")
     kind = models.CharField(max_length=16, choices=NoticeKind.choices)
     by_mail = models.BooleanField(default=True)
     in_inbox = models.BooleanField(default=True)

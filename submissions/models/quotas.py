@@ -85,9 +85,7 @@ class QuotaException(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["team", "dataset"], name="one_exception_per_dataset"),
-            models.UniqueConstraint(
-                fields=["team"], condition=Q(dataset=None), name="one_exception_for_all_datasets"
-            ),
+            models.UniqueConstraint(fields=["team"], condition=Q(dataset=None), name="one_exception_for_all_datasets"),
         ]
 
     def __str__(self) -> str:
@@ -98,9 +96,7 @@ class RunSignature(models.Model):
     """Fingerprint of each query's top documents, used to find near-duplicate runs without reading them."""
 
     run = models.OneToOneField("leaderboard.Run", on_delete=models.CASCADE, related_name="signature")
-    submission = models.ForeignKey(
-        "Submission", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
+    submission = models.ForeignKey("Submission", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     tops = models.BinaryField(
         help_text="zlib-compressed uint64 per query, ordered by topic id; 0 for queries without results."
     )

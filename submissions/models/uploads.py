@@ -36,14 +36,10 @@ class Upload(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="uploads")
     file_name = models.CharField(max_length=200, blank=True, help_text="File name sent by the client.")
     kind = models.CharField(max_length=10, choices=Kind.choices, default=Kind.RUN)
-    metadata = models.CharField(
-        max_length=1000, blank=True, help_text="Upload-Metadata as received; HEAD returns it."
-    )
+    metadata = models.CharField(max_length=1000, blank=True, help_text="Upload-Metadata as received; HEAD returns it.")
     length = models.PositiveBigIntegerField(help_text="Announced number of bytes.")
     offset = models.PositiveBigIntegerField(default=0, help_text="Number of bytes received and synced.")
-    sha256 = models.CharField(
-        max_length=64, blank=True, help_text="SHA-256 of the file, once it is complete."
-    )
+    sha256 = models.CharField(max_length=64, blank=True, help_text="SHA-256 of the file, once it is complete.")
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(
         db_index=True, help_text="Time of the last received bytes. Unfinished uploads expire after a day."
@@ -116,15 +112,12 @@ class Encoding(models.Model):
 
     key = models.CharField(max_length=64, unique=True)
     checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, related_name="encodings")
-    version = models.ForeignKey(
-        "leaderboard.DatasetVersion", on_delete=models.PROTECT, related_name="encodings"
-    )
+    version = models.ForeignKey("leaderboard.DatasetVersion", on_delete=models.PROTECT, related_name="encodings")
     engine = models.CharField(max_length=40)
     parameters = models.JSONField(default=dict)
     format = models.PositiveSmallIntegerField(
         default=0,
-        help_text="SHARD_FORMAT of the engines that wrote the shards. 0: written before formats were "
-        "numbered.",
+        help_text="SHARD_FORMAT of the engines that wrote the shards. 0: written before formats were numbered.",
     )
     shard_size = models.PositiveIntegerField()
     shards_expected = models.PositiveIntegerField()

@@ -32,9 +32,7 @@ class State(models.TextChoices):
     WITHDRAWN = "withdrawn", "withdrawn"
 
 
-TERMINAL = frozenset(
-    {State.DONE, State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN}
-)
+TERMINAL = frozenset({State.DONE, State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN})
 #: Terminal states that a process other than the job's worker can set.
 ENDED_BY_OTHERS = frozenset({State.TIMED_OUT, State.CANCELLED})
 #: Period after a failure on our side in which a job can be retried and its file is kept.
@@ -60,9 +58,7 @@ class Submission(models.Model):
 
     id = models.CharField(primary_key=True, max_length=20, default=new_identifier, editable=False)
     kind = models.CharField(max_length=8, choices=Kind.choices, default=Kind.RUN)
-    submitter = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="submissions"
-    )
+    submitter = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="submissions")
     team = models.ForeignKey("leaderboard.Team", on_delete=models.PROTECT, related_name="submissions")
     system = models.ForeignKey("leaderboard.System", on_delete=models.PROTECT, related_name="submissions")
     configuration = models.CharField(max_length=80, blank=True)
@@ -75,9 +71,7 @@ class Submission(models.Model):
     round = models.ForeignKey(
         "leaderboard.Round", null=True, blank=True, on_delete=models.PROTECT, related_name="submissions"
     )
-    late = models.BooleanField(
-        default=False, help_text="Whether the submission arrived after its round had closed."
-    )
+    late = models.BooleanField(default=False, help_text="Whether the submission arrived after its round had closed.")
     run_type = models.CharField(max_length=10, blank=True, choices=RunType.choices)
     priority = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text="Priority among the team's runs for pooling; 1 is highest."
@@ -148,9 +142,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         earliest = timezone.now() - RETRY_PERIOD
         is_our_failure = Q(state=State.FAILED) | Q(state=State.TIMED_OUT, kind=Job.Kind.SCORE)
         kinds = (Job.Kind.SCORE, Job.Kind.MODEL)
-        return self.filter(
-            is_our_failure, kind__in=kinds, finished_at__gt=earliest, submission__withdrawn_at=None
-        )
+        return self.filter(is_our_failure, kind__in=kinds, finished_at__gt=earliest, submission__withdrawn_at=None)
 
     def needing_files(self) -> Self:
         """Return the jobs that are unfinished or can be retried, so that their files must be kept."""
@@ -159,9 +151,7 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def held_by(self, worker: str) -> Self:
         """Return the unfinished jobs of this worker's pool processes, whose claims start with its name."""
-        return self.exclude(state__in=TERMINAL).filter(
-            worker__startswith=f"{worker}:", lease_expires_at__isnull=False
-        )
+        return self.exclude(state__in=TERMINAL).filter(worker__startswith=f"{worker}:", lease_expires_at__isnull=False)
 
     def silent_or_ended(self, worker: str) -> Self:
         """Return the worker's jobs that were not renewed for half a lease, or that another process has ended.
@@ -217,9 +207,7 @@ class Job(models.Model):
         default=0,
         help_text="Round of fair scheduling in the queue; a team has one job per round (queue.next_turn).",
     )
-    submission = models.ForeignKey(
-        Submission, null=True, blank=True, on_delete=models.PROTECT, related_name="jobs"
-    )
+    submission = models.ForeignKey(Submission, null=True, blank=True, on_delete=models.PROTECT, related_name="jobs")
     dataset = models.ForeignKey("leaderboard.Dataset", on_delete=models.PROTECT, related_name="jobs")
     payload = models.JSONField(default=dict, blank=True)
     file_name = models.CharField(max_length=200, blank=True, help_text="File name sent by the client.")
@@ -235,9 +223,7 @@ class Job(models.Model):
 
     state = models.CharField(max_length=10, choices=State.choices)
     stage = models.CharField(max_length=20, blank=True)
-    progress = models.FloatField(
-        default=0.0, help_text="Completed share of the current state's work, from 0 to 1."
-    )
+    progress = models.FloatField(default=0.0, help_text="Completed share of the current state's work, from 0 to 1.")
     progress_note = models.CharField(
         max_length=120, blank=True, help_text="Progress in words, such as “12,000 of 50,000 documents”."
     )
@@ -289,9 +275,7 @@ class Job(models.Model):
         ordering = ["pk"]
         indexes = [models.Index(fields=["state", "queue"])]
         constraints = [
-            models.CheckConstraint(
-                condition=Q(progress__gte=0) & Q(progress__lte=1), name="progress_is_a_share"
-            ),
+            models.CheckConstraint(condition=Q(progress__gte=0) & Q(progress__lte=1), name="progress_is_a_share"),
             # A job cannot create a second entry, because its state changes to "done" once, with the entry.
             models.UniqueConstraint(fields=["entry"], condition=Q(seed=""), name="entry_of_one_job"),
         ]
@@ -357,9 +341,7 @@ class StageTime(models.Model):
 
     class Meta:
         ordering = ["kind", "stage", "limit"]
-        constraints = [
-            models.UniqueConstraint(fields=["kind", "stage", "limit"], name="one_bucket_of_a_stage")
-        ]
+        constraints = [models.UniqueConstraint(fields=["kind", "stage", "limit"], name="one_bucket_of_a_stage")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.stage} ≤ {self.limit or '∞'} s: {self.count}"

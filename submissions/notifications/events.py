@@ -307,9 +307,7 @@ def _finished_message(status: SubmissionStatus) -> Message:
     return Message(
         kind=kind,
         key=_end_key(status),
-        subject=_(subject).format(
-            what=_("{system} on {where}").format(system=system_label, where=dataset_label)
-        ),
+        subject=_(subject).format(what=_("{system} on {where}").format(system=system_label, where=dataset_label)),
         text="\n\n".join(lines),
         path=submission.get_absolute_url(),
     )
@@ -327,9 +325,7 @@ def _bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:
     datasets = {job.job.dataset.name: None for status in statuses for job in status.jobs}
     scored_runs = _("{n:,} of {all:,} runs").format(n=len(statuses) - len(failures), all=len(statuses))
     all_scored = ngettext("The run is scored.", "All {n:,} runs are scored.", len(statuses))
-    lines = [
-        _("{runs} are scored.").format(runs=scored_runs) if failures else all_scored.format(n=len(statuses))
-    ]
+    lines = [_("{runs} are scored.").format(runs=scored_runs) if failures else all_scored.format(n=len(statuses))]
     lines += [
         f"{status.submission.system.name}\n{_failure_text(job)}"
         for status in failures[:PROBLEMS]
@@ -393,12 +389,8 @@ def _rescored_outcomes(rescore: Rescore, entries: Iterable[Entry]) -> Mapping[st
 
 def _round_message(kind: NoticeKind, round_: Round) -> Message:
     """Return the message about a round that opens, closes soon, or was revealed."""
-    late_policy = (
-        _("Later runs are accepted and marked late.") if round_.takes_late else _("Later runs are refused.")
-    )
-    topics = (
-        _("The page of the round links to your team's scores by topic.") if round_.per_topic_at_reveal else ""
-    )
+    late_policy = _("Later runs are accepted and marked late.") if round_.takes_late else _("Later runs are refused.")
+    topics = _("The page of the round links to your team's scores by topic.") if round_.per_topic_at_reveal else ""
     subject, text = {
         NoticeKind.ROUND_OPENING: (
             _("Open: {round}"),
@@ -425,9 +417,7 @@ def _challenge_message(challenge: Challenge) -> Message:
     """Return the message about a system that was challenged, or a challenge that was settled."""
     system, state = challenge.system, challenge.get_state_display()
     subject_label = (
-        _("{system} on {where}").format(system=system, where=challenge.dataset)
-        if challenge.dataset
-        else system
+        _("{system} on {where}").format(system=system, where=challenge.dataset) if challenge.dataset else system
     )
     values = {
         "system": system,

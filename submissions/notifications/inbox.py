@@ -63,9 +63,7 @@ def notify(people: Iterable[User], message: Message) -> int:
 
 def team_members(teams: Iterable[Team | int]) -> list[User]:
     """Return the active members of these teams."""
-    return list(
-        User.objects.filter(is_active=True, memberships__team__in=list(teams)).distinct().order_by("pk")
-    )
+    return list(User.objects.filter(is_active=True, memberships__team__in=list(teams)).distinct().order_by("pk"))
 
 
 def team_owners(team: Team) -> list[User]:

@@ -121,9 +121,7 @@ class AccountMailer(Mailer):
         return AccountMail.objects.all()
 
     def message(self, row: AccountMail) -> EmailMessage:
-        return EmailMessage(
-            row.subject, row.text, row.sender, [row.address], headers=_headers("account", row)
-        )
+        return EmailMessage(row.subject, row.text, row.sender, [row.address], headers=_headers("account", row))
 
     def mark_sent(self, row: AccountMail) -> None:
         """Delete the row with the secret in its link."""

@@ -110,9 +110,7 @@ def _resolve_host(target: WebhookTarget) -> list[str]:
 
     def ask() -> None:
         try:
-            entries = socket.getaddrinfo(
-                target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
-            )
+            entries = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
             answer.set_result(list(dict.fromkeys(str(each[4][0]) for each in entries)))
         except Exception as error:
             answer.set_exception(error)
@@ -215,9 +213,7 @@ class _Connection(http.client.HTTPConnection):
         self.sock = socket.create_connection((self._address, self._target.port), timeout=PATIENCE)
         if self._target.secure:
             context = ssl.create_default_context()
-            wrapped = context.wrap_socket(
-                self.sock, server_hostname=self._target.host, do_handshake_on_connect=False
-            )
+            wrapped = context.wrap_socket(self.sock, server_hostname=self._target.host, do_handshake_on_connect=False)
             self.sock = wrapped  # set before the handshake, so that `cut_off` can end it too
             wrapped.do_handshake()
 

@@ -203,11 +203,7 @@ def _switch_off_if_failing(webhook: Webhook, now: datetime) -> None:
     start = max(filter(None, (last_success, webhook.active_since)))
     failures = webhook.deliveries.filter(state="failed", created_at__gt=start).order_by("created_at")
     first = failures.first()
-    if (
-        first is None
-        or failures.count() < FAILURES
-        or first.created_at > now - timedelta(days=DAYS_OF_FAILURE)
-    ):
+    if first is None or failures.count() < FAILURES or first.created_at > now - timedelta(days=DAYS_OF_FAILURE):
         return
     if not Webhook.objects.filter(pk=webhook.pk, active=True).update(active=False):
         return

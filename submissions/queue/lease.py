@@ -173,9 +173,7 @@ class Lease:
             now, stage = time.monotonic(), self.stage
             # Users do not watch or cancel single shards, and hundreds of workers extend leases: write the row of a
             # shard only a few times per lease.
-            is_recent = (
-                stage == self.extended_stage and now - self.extended_at < settings.QUEUE_TIMES.lease / 6
-            )
+            is_recent = stage == self.extended_stage and now - self.extended_at < settings.QUEUE_TIMES.lease / 6
             if job.kind == Job.Kind.SHARD and is_recent:
                 return
             report = (self.progress, stage, self.note)
@@ -222,10 +220,7 @@ class _LeaseKeeper(threading.Thread):
         try:
             while not self._stop_event.wait(CHECK_INTERVAL):
                 with self._extension_lock:
-                    if (
-                        self._lease is not None
-                        and time.monotonic() - self._lease.claimed_at >= CHECK_INTERVAL
-                    ):
+                    if self._lease is not None and time.monotonic() - self._lease.claimed_at >= CHECK_INTERVAL:
                         self._lease.extend_or_kill()
         finally:
             connection.close()

@@ -31,9 +31,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     # Rejected: another job of the submission found that their checkpoint cannot be run.
     State.QUEUED: frozenset({State.QUEUED, State.RETRIEVING, State.SCORING, State.REJECTED} | _ENDS),
     # Retrieving again: a job that waits for the shards of its corpus. Done: a shard, which has nothing to score.
-    State.RETRIEVING: frozenset(
-        {State.RETRIEVING, State.SCORING, State.QUEUED, State.REJECTED, State.DONE} | _ENDS
-    ),
+    State.RETRIEVING: frozenset({State.RETRIEVING, State.SCORING, State.QUEUED, State.REJECTED, State.DONE} | _ENDS),
     State.SCORING: frozenset({State.DONE, State.REJECTED, State.QUEUED, State.VALIDATING} | _ENDS),
     State.DONE: frozenset({State.WITHDRAWN}),
     **dict.fromkeys(TERMINAL - {State.DONE}, frozenset()),
@@ -109,12 +107,7 @@ def revive(job_id: int, new_state: State, **changes: Any) -> bool:
     reset_columns: dict[str, Any] = {"attempts": 0, "progress": 0.0, "cancel_requested": False}
     texts = dict.fromkeys(("error_code", "fault", "worker"), "")
     times = dict.fromkeys(("started_at", "finished_at", "not_before"))
-    return (
-        unsuccessful.update(
-            state=new_state, fence=F("fence") + 1, **reset_columns, **texts, **times, **changes
-        )
-        == 1
-    )
+    return unsuccessful.update(state=new_state, fence=F("fence") + 1, **reset_columns, **texts, **times, **changes) == 1
 
 
 def log_line(line: str) -> str:
@@ -185,9 +178,7 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
     while True:
         with transaction.atomic():
             candidates = (
-                Job.objects.waiting()
-                .filter(permitted or Q(), queue__in=queues)
-                .order_by(_PRIORITY, "turn", "pk")
+                Job.objects.waiting().filter(permitted or Q(), queue__in=queues).order_by(_PRIORITY, "turn", "pk")
             )
             if connection.features.has_select_for_update_skip_locked:
                 candidates = candidates.select_for_update(skip_locked=True, of=("self",))
@@ -218,9 +209,7 @@ def next_turn(queue: str, team: Team | None) -> int:
     """
     waiting_jobs = Job.objects.filter(queue=queue, state__in=WAITING, lease_expires_at=None)
     team_jobs = Q(submission__team=team) | Q(shard__encoding__waiting_jobs__submission__team=team)
-    turns = waiting_jobs.aggregate(
-        present=Min("turn"), last=Max("turn", filter=team_jobs if team else Q(pk=None))
-    )
+    turns = waiting_jobs.aggregate(present=Min("turn"), last=Max("turn", filter=team_jobs if team else Q(pk=None)))
     return max(turns["present"] or 0, -1 if turns["last"] is None else turns["last"] + 1)
 
 
@@ -278,9 +267,7 @@ def requeue(job: Job, *, counts_attempt: bool, delay: timedelta = timedelta(0), 
     attempts = job.attempts if counts_attempt else job.attempts - 1
     delay = BACKOFF[min(attempts, len(BACKOFF)) - 1] if counts_attempt else delay
     changes: dict[str, Any] = {"attempts": attempts, "not_before": Now() + delay if delay else None}
-    has_moved = advance(
-        job.pk, waiting_state(job), fence=job.fence, unless_cancelled=True, line=line, **changes
-    )
+    has_moved = advance(job.pk, waiting_state(job), fence=job.fence, unless_cancelled=True, line=line, **changes)
     if has_moved:
         wake_worker(job.queue)
     return has_moved or end_cancelled(job)
@@ -322,9 +309,7 @@ def reap() -> int:
             count += requeue(job, counts_attempt=True, line="The worker was lost. The job will be retried.")
     # The holder also counts by its own monotonic clock (lease.py), which comes first if the clock was set back.
     limit = Now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS)
-    overdue = Job.objects.exclude(state__in=TERMINAL).filter(
-        lease_expires_at__isnull=False, started_at__lt=limit
-    )
+    overdue = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False, started_at__lt=limit)
     return count + sum(time_out(job) for job in overdue)
 
 
@@ -398,9 +383,7 @@ def queue_position(job: Job) -> int | None:
 def awaits_judgements(job: Job) -> bool:
     """Return whether the job cannot continue before its dataset has judgments."""
     needs_judgements = job.kind in Job.NEEDS_JUDGEMENTS or (job.kind == Job.Kind.SCORE and job.validated)
-    return (
-        needs_judgements and job.state in (State.QUEUED, State.VALIDATING) and job.dataset.awaits_judgements
-    )
+    return needs_judgements and job.state in (State.QUEUED, State.VALIDATING) and job.dataset.awaits_judgements
 
 
 def request_cancel(job: Job) -> bool:

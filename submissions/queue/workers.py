@@ -258,9 +258,7 @@ def find_obstacle(job: Job) -> Obstacle | None:
     if job.kind not in KINDS:
         return None
     capabilities = reported_capabilities(queues=[job.queue])
-    if not capabilities or any(
-        each.runs(unprotected=job.payload.get(UNPROTECTED) is True) for each in capabilities
-    ):
+    if not capabilities or any(each.runs(unprotected=job.payload.get(UNPROTECTED) is True) for each in capabilities):
         return None
     obstacle = common_obstacle(capabilities)
     if obstacle is not None:

@@ -83,9 +83,7 @@ class Quota:
     @property
     def left(self) -> int | None:
         """Number of submissions that are possible now, or None if there is no limit."""
-        return min(
-            (window.left for window in (self.day, self.month) if window.left is not None), default=None
-        )
+        return min((window.left for window in (self.day, self.month) if window.left is not None), default=None)
 
     @property
     def awaits_approval(self) -> bool:
@@ -163,9 +161,7 @@ def get_quotas(person: User, teams: Sequence[Team | None], datasets: Iterable[Da
     return quotas
 
 
-def _count_uses(
-    uses: QuerySet[QuotaUse], now: datetime, *columns: str
-) -> Mapping[tuple[int, ...], tuple[int, int]]:
+def _count_uses(uses: QuerySet[QuotaUse], now: datetime, *columns: str) -> Mapping[tuple[int, ...], tuple[int, int]]:
     """Count today's and this month's submissions, grouped by `columns`."""
     rows = uses.values_list(*columns).annotate(
         today=Count("pk", filter=Q(at__gte=start_of_day(now))), month=Count("pk")

@@ -57,9 +57,7 @@ def _spent_problem(quota: counting.Quota, *, has_others: bool) -> Problem:
         f"{subject[0].upper()}{subject[1:]} ha{'ve' if subject == 'you' else 's'} used {window.used} of {window.limit} "
         f"submissions to the hidden dataset {quota.dataset} {period}."
     )
-    hint = (
-        f"You can submit again {quota.resets_in}, at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
-    )
+    hint = f"You can submit again {quota.resets_in}, at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
     return QUOTA.problem(message, hint + (" Leave it out to submit the others." if has_others else ""))
 
 
@@ -108,9 +106,7 @@ def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
     _refuse_spent(submission.submitter, submission.team, hidden, len({dataset.pk for dataset in datasets}))
     now = timezone.now()
     QuotaUse.objects.bulk_create(
-        QuotaUse(
-            dataset=dataset, team=submission.team, person=submission.submitter, submission=submission, at=now
-        )
+        QuotaUse(dataset=dataset, team=submission.team, person=submission.submitter, submission=submission, at=now)
         for dataset in hidden
     )
 
@@ -185,9 +181,7 @@ def settle_requested() -> None:
     for request in WorkRequest.objects.filter(taken_at=None, kind=WorkRequest.Kind.SETTLE):
         job = request.payload.get("job") if isinstance(request.payload, dict) else None
         with transaction.atomic():
-            claimed_count = WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(
-                taken_at=timezone.now()
-            )
+            claimed_count = WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now())
             if claimed_count and isinstance(job, int) and 0 < job < 2**63:
                 settle_quota(job)
 
@@ -201,9 +195,7 @@ def _refund_reason(jobs: Sequence[Job]) -> str:
     """
     states = {job.state for job in jobs}
     # Scoring that takes too long is our fault; a model that runs too long is not.
-    if State.FAILED in states or any(
-        job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL for job in jobs
-    ):
+    if State.FAILED in states or any(job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL for job in jobs):
         return OUR_FAULT
     began = any(job.state in (State.CANCELLED, State.TIMED_OUT) and job.started_at for job in jobs)
     if began or states & {State.DONE, State.WITHDRAWN}:

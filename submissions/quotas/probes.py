@@ -93,9 +93,7 @@ def _nearest_earlier(
     for key, rows in earlier_signatures.items():
         candidates = [Signature.unpack(bytes(row.tops)) for row in rows if row.run.sha256 != run.sha256]
         # Signatures are comparable only if they cover the same topics of the version.
-        if same_topics := [
-            candidate for candidate in candidates if len(candidate.sets) == len(signature.sets)
-        ]:
+        if same_topics := [candidate for candidate in candidates if len(candidate.sets) == len(signature.sets)]:
             comparable_signatures[key] = same_topics
     best: tuple[RunSimilarity, str] | None = None
     for key, signatures in comparable_signatures.items():

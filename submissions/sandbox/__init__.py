@@ -21,7 +21,5 @@ def backend() -> Backend:
     An unavailable backend states the reason (`reason`) and the solution (`remedy`), and does not run programs.
     """
     if settings.SANDBOX not in _BACKENDS:
-        raise ImproperlyConfigured(
-            f"SANDBOX must be one of {', '.join(_BACKENDS)}, not {settings.SANDBOX!r}."
-        )
+        raise ImproperlyConfigured(f"SANDBOX must be one of {', '.join(_BACKENDS)}, not {settings.SANDBOX!r}.")
     return _BACKENDS[settings.SANDBOX]()

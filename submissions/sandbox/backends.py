@@ -242,10 +242,7 @@ class Backend(ABC):
             contained.kill()
             contained.close()
         if output.strip() != b"sandboxed":
-            return (
-                complaint.decode(errors="replace").strip()[-300:]
-                or f"the test program printed {output[:100]!r}"
-            )
+            return complaint.decode(errors="replace").strip()[-300:] or f"the test program printed {output[:100]!r}"
         return ""
 
 

@@ -193,9 +193,7 @@ class Bubblewrap(backends.Backend):
             group.remove()
             raise
 
-    def _start(
-        self, program: backends.Program, arguments: list[str], group: ControlGroup
-    ) -> backends.SandboxedProcess:
+    def _start(self, program: backends.Program, arguments: list[str], group: ControlGroup) -> backends.SandboxedProcess:
         """Start bwrap, add it to its control group while it is blocked, and let it continue."""
         filter_file = os.memfd_create("seccomp")
         info_read, info_write = os.pipe()

@@ -98,9 +98,7 @@ def _open(path: Path) -> int:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         os.close(descriptor)
-        raise PermissionError(
-            f"{path} belongs to another user; set TIMING_LOCK to another path for the timing lock"
-        )
+        raise PermissionError(f"{path} belongs to another user; set TIMING_LOCK to another path for the timing lock")
     return descriptor
 
 

@@ -78,9 +78,7 @@ class SandboxOutcome:
     unmeasured: str = ""
 
 
-def run_job(
-    backend: Backend, job: ExecutionJob, limits: SandboxLimits, on_progress: OnProgress
-) -> SandboxOutcome:
+def run_job(backend: Backend, job: ExecutionJob, limits: SandboxLimits, on_progress: OnProgress) -> SandboxOutcome:
     """Run the job, whose paths are those of this machine, in a child process.
 
     `job.out` is an empty or new folder. Afterwards it contains only regular files, which must still be validated as
@@ -332,6 +330,4 @@ def _success(result: dict[str, Any], ending: Supervision) -> SandboxOutcome:
 
 def _failure(kind: Kind, code: str, ending: Supervision, message: str = "") -> SandboxOutcome:
     failure_message = message or MODEL_FAILURES[code].meaning
-    return SandboxOutcome(
-        kind, ending.seconds, ending.peak_memory, failure_code=code, message=failure_message
-    )
+    return SandboxOutcome(kind, ending.seconds, ending.peak_memory, failure_code=code, message=failure_message)

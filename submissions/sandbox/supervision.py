@@ -292,9 +292,7 @@ class Supervision:
         if self.turn.answer == "go":
             # Allow twice the expected duration of the measurement, which depends on the time worked.
             worked_seconds, longest = now - self._started - self.turn.stood, self._limits.measuring_seconds
-            expected_limit = (
-                longest if self._resumes else 2 * max(LEAST_SECONDS, SHARE_OF_JOB * worked_seconds)
-            )
+            expected_limit = longest if self._resumes else 2 * max(LEAST_SECONDS, SHARE_OF_JOB * worked_seconds)
             self._timed_until = now + min(longest, expected_limit)
 
     def _report(self) -> None:

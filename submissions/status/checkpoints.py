@@ -124,9 +124,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
         for each in (job.further_entries.all() if entry else ())
         if complete or each.visibility == Entry.Visibility.PUBLIC
     ]
-    variants = (
-        [ResultVariant(each) for each in (*further_entries, entry)] if entry and further_entries else []
-    )
+    variants = [ResultVariant(each) for each in (*further_entries, entry)] if entry and further_entries else []
     variants.sort(key=lambda variant: (variant.place or (DEPTH, 0), variant.label))
     measurement = _get_newest_measurement(entry) if entry else None
     shards = _shards(job) if is_running else None
@@ -140,9 +138,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
     submission, main_alone = job.submission, False
     if submission is not None and job.dataset.hidden and submission.engine in ENGINES:
         omitted_parameters = ENGINES[submission.engine].main_alone
-        main_alone = any(
-            submission.parameters.get(name) != value for name, value in omitted_parameters.items()
-        )
+        main_alone = any(submission.parameters.get(name) != value for name, value in omitted_parameters.items())
     return ModelPart(
         stage=STAGES.get(job.stage, job.stage) if is_running else "",
         note=job.progress_note if is_running else "",
@@ -231,9 +227,7 @@ def _describe_costs(measurement: Measurement) -> MeasuredCosts:
     """Return the costs of a measurement as boards show them."""
     measured_entry = _convert_measurement(measurement)
     ratio = None if measured_entry.over_stored_runs else times_baseline(measured_entry)
-    other_columns = [
-        (each, each.value(measured_entry)) for each in COSTS if each.key not in _SEPARATE_COLUMNS
-    ]
+    other_columns = [(each, each.value(measured_entry)) for each in COSTS if each.key not in _SEPARATE_COLUMNS]
     return MeasuredCosts(
         latency_ms=measured_entry.latency["mean"],
         spread=latency_variation(measured_entry),

@@ -96,9 +96,7 @@ class JobStatus(_Result):
     def elapsed(self) -> timedelta:
         """Duration of the last attempt, or the time since the job was created while it has not ended."""
         started_at = self.job.created_at if self.job.finished_at is None else self.job.started_at
-        return max(
-            (self.job.finished_at or timezone.now()) - (started_at or self.job.created_at), timedelta(0)
-        )
+        return max((self.job.finished_at or timezone.now()) - (started_at or self.job.created_at), timedelta(0))
 
     @property
     def progress(self) -> float:
@@ -408,9 +406,7 @@ def with_standings(statuses: Iterable[SubmissionStatus]) -> list[SubmissionStatu
     return statuses
 
 
-def describe_with_standing(
-    submission: Submission, *, complete: bool, compare: bool = True
-) -> SubmissionStatus:
+def describe_with_standing(submission: Submission, *, complete: bool, compare: bool = True) -> SubmissionStatus:
     """Return the status of one submission with the standings of its results."""
     return with_standings([describe(submission, complete=complete, compare=compare)])[0]
 

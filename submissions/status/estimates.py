@@ -125,15 +125,11 @@ def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
         jobs = jobs.filter(submission__checkpoint__kind=load.kind)
     jobs_found, finished_jobs = list(jobs[:HISTORY]), []
     for job in jobs_found:
-        if not (job.started_at and job.finished_at and job.submission) or _device(job) != _device(
-            jobs_found[0]
-        ):
+        if not (job.started_at and job.finished_at and job.submission) or _device(job) != _device(jobs_found[0]):
             continue
         checkpoint = job.submission.checkpoint
         weights = checkpoint.description.get("parameters") if checkpoint else None
-        job_load = ModelLoad(
-            load.engine, checkpoint.kind if checkpoint else "", weights, job.model_parameters
-        )
+        job_load = ModelLoad(load.engine, checkpoint.kind if checkpoint else "", weights, job.model_parameters)
         if job_load.light == load.light:  # other loads apply different numbers of weights to a text
             seconds = (job.finished_at - job.started_at).total_seconds() + seconds_worked_before(job.payload)
             finished_jobs.append(FinishedJob(job_load.seconds(job.dataset), max(seconds, 1.0)))
@@ -149,9 +145,7 @@ def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Data
         for each in similar_jobs[:ALIKE]
         if max(each.rule, rule_seconds) <= SAME_KIND * min(each.rule, rule_seconds)
     ]
-    seconds = rule_seconds * (
-        median(each.seconds / each.rule for each in similar_jobs) if similar_jobs else 1.0
-    )
+    seconds = rule_seconds * (median(each.seconds / each.rule for each in similar_jobs) if similar_jobs else 1.0)
     factor = RULE_FACTOR if not similar_jobs else 1.0 if len(similar_jobs) >= ENOUGH else FACTOR
     return TimeEstimate(timedelta(seconds=seconds / factor), timedelta(seconds=seconds * factor))
 

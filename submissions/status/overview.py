@@ -112,9 +112,7 @@ class Overview:
     @property
     def problems(self) -> list[str]:
         """Sentences on problems that need an operator."""
-        refusals = dict.fromkeys(
-            row.worker.refusal for row in self.workers if row.alive and row.worker.refusal
-        )
+        refusals = dict.fromkeys(row.worker.refusal for row in self.workers if row.alive and row.worker.refusal)
         return [*(queue.problem for queue in self.queues if queue.problem), *refusals]
 
 
@@ -167,9 +165,7 @@ def _workers(now: datetime, jobs: Sequence[JobRow]) -> list[WorkerRow]:
     return sorted(rows, key=lambda row: not row.alive)
 
 
-def _row(
-    name: str, now: datetime, workers: Sequence[WorkerRow], oldest: datetime | None, **values: Any
-) -> QueueRow:
+def _row(name: str, now: datetime, workers: Sequence[WorkerRow], oldest: datetime | None, **values: Any) -> QueueRow:
     """Return a queue with the numbers of its workers that accept and refuse work."""
     serving = [worker.worker.refusal for worker in workers if worker.alive and name in worker.worker.queues]
     refusing = sum(map(bool, serving))

@@ -104,9 +104,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
             with self._stop_if_full():
                 if self.received - self.checked_at >= SPACE_CHECK_BYTES:
                     self.checked_at = self.received
-                    require_free_space(
-                        settings.FILE_UPLOAD_TEMP_DIR, min(self._bytes_left(), SPACE_CHECK_BYTES)
-                    )
+                    require_free_space(settings.FILE_UPLOAD_TEMP_DIR, min(self._bytes_left(), SPACE_CHECK_BYTES))
                 super().receive_data_chunk(raw_data, start)
 
     def file_complete(self, file_size: int) -> UploadedFile | None:
@@ -135,9 +133,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         except OSError as error:
             if not is_disk_full(error):
                 raise
-            self.disk_error = (
-                error if isinstance(error, DiskFull) else DiskFull(settings.FILE_UPLOAD_TEMP_DIR)
-            )
+            self.disk_error = error if isinstance(error, DiskFull) else DiskFull(settings.FILE_UPLOAD_TEMP_DIR)
             if hasattr(self, "file"):
                 # Closing flushes the buffer, which fails again; the file is removed anyway.
                 with suppress(OSError):
@@ -159,9 +155,7 @@ _PIECES = frozenset({"api-uploads", "api-upload"})
 _LINGER = 1.0
 
 #: Advice for oversized requests, by kind of file.
-SMALLER_RUNS = (
-    "Compress the runs with gzip or zstd, keep at most 1,000 documents per query, or submit fewer at a time."
-)
+SMALLER_RUNS = "Compress the runs with gzip or zstd, keep at most 1,000 documents per query, or submit fewer at a time."
 SMALLER_CHECKPOINT = (
     "Store the weights in half precision and remove everything but the model: python -m evaluation pack FOLDER "
     "writes an archive of the files that are needed."
@@ -184,9 +178,7 @@ class RequestSizeMiddleware(Middleware):
     Otherwise clients that announce large bodies and send slowly would block threads.
     """
 
-    def process_view(
-        self, request: HttpRequest, view: Any, arguments: Any, options: Any
-    ) -> HttpResponse | None:
+    def process_view(self, request: HttpRequest, view: Any, arguments: Any, options: Any) -> HttpResponse | None:
         """Return a 413 response, or None if the view may read the body.
 
         Runs before the CSRF check, which reads forms.

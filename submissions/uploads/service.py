@@ -174,9 +174,7 @@ def too_long(upload: Upload) -> Refused:
     )
 
 
-def receive_bytes(
-    upload: Upload, offset: int, blocks: Iterable[bytes], checksum: Checksum | None = None
-) -> Upload:
+def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum: Checksum | None = None) -> Upload:
     """Write the blocks from `offset` on as far as they arrive; with a checksum, write all or nothing.
 
     Raises:
@@ -207,9 +205,7 @@ def receive_bytes(
                     raise ChecksumMismatch(UPLOAD_CHECKSUM, message, [problem])
                 _record_offset(upload, end)
             if end == upload.length and upload.completed_at is None:
-                _complete(
-                    upload, file_hash.hexdigest() if file_hash else sha256_of(storage.path_of(upload.pk))
-                )
+                _complete(upload, file_hash.hexdigest() if file_hash else sha256_of(storage.path_of(upload.pk)))
     except storage.UploadTooLong as error:
         raise too_long(upload) from error
     except FileNotFoundError as error:
@@ -360,9 +356,7 @@ def piece_slot(person: int) -> Iterator[None]:
     """Hold one of this process's slots while a chunk arrives. Raises Refused if all slots are taken."""
     with _slots_lock:
         if _used_slots[person] >= PIECES_EACH or _used_slots.total() >= settings.PIECES_AT_ONCE:
-            message = (
-                f"You are sending {PIECES_EACH} chunks already, or this site receives its maximum of chunks."
-            )
+            message = f"You are sending {PIECES_EACH} chunks already, or this site receives its maximum of chunks."
             problem = TOO_MANY_PIECES.problem("No thread is free for this chunk.", "Retry in a few seconds.")
             raise Refused(TOO_MANY_PIECES, message, [problem])
         _used_slots[person] += 1

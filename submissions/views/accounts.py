@@ -109,9 +109,7 @@ def new_team(request: HttpRequest) -> HttpResponse:
     )
     if team is None:
         return _account_page(request, status=status, team_form=form)
-    messages.success(
-        request, _("The team “{name}” was created. You can invite members below.").format(name=team.name)
-    )
+    messages.success(request, _("The team “{name}” was created. You can invite members below.").format(name=team.name))
     return redirect("team-manage", slug=team.slug)
 
 
@@ -253,9 +251,7 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
 @_changes_team(owners=False)
 def leave(request: HttpRequest, team: Team) -> HttpResponse:
     teams.leave_team(team, signed_in(request))
-    messages.success(
-        request, _("You left “{name}”. Your submissions remain with the team.").format(name=team.name)
-    )
+    messages.success(request, _("You left “{name}”. Your submissions remain with the team.").format(name=team.name))
     return redirect("account")
 
 

@@ -20,9 +20,7 @@ from submissions.accounts.approval import AgreementChanged, accept_agreement
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def dataset_agreement(request: HttpRequest, slug: str) -> HttpResponse:
-    agreement = get_object_or_404(
-        Agreement.objects.select_related("dataset"), dataset__slug=slug, in_force=True
-    )
+    agreement = get_object_or_404(Agreement.objects.select_related("dataset"), dataset__slug=slug, in_force=True)
     if agreement.dataset is None or not may_see_dataset(request.user, agreement.dataset):
         raise Http404
     return _page(request, agreement)

@@ -77,9 +77,7 @@ class ModelPage(SubmissionPage):
             row for row in get_checkpoints(self.person) if checkpoints.describe(row).kinds & accepted_kinds
         ]
         needs_corpus = self.engine.reads_corpus
-        self.datasets = [
-            each for each in intake.datasets_with_content() if intake.has_corpus(each) or not needs_corpus
-        ]
+        self.datasets = [each for each in intake.datasets_with_content() if intake.has_corpus(each) or not needs_corpus]
         self.prompts = PromptsForm(self.engine, self.datasets, data, prefix=PROMPTS, label_suffix="")
         self.sources = sources_for(get_teams(self.person)) if self.engine.runs[1] else []
         self.model_form = ModelForm(
@@ -133,16 +131,12 @@ class ModelPage(SubmissionPage):
         if not report.report.valid:
             other_report = checkpoints.check_checkpoint(archive)
             engines_by_kind = {row["kind"]: row["engines"] for row in reference.kinds()}
-            engines = (
-                engines_by_kind.get(other_report.model.get("kind")) if other_report.report.valid else None
-            )
+            engines = engines_by_kind.get(other_report.model.get("kind")) if other_report.report.valid else None
             if engines:
                 page, report = ModelPage(self.request, engines[0]), other_report
         return page.show(reports=[report], model=report.model)
 
-    def context(
-        self, *arguments: Any, model: Mapping[str, Any] | None = None, **changes: Any
-    ) -> dict[str, Any]:
+    def context(self, *arguments: Any, model: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
         """Return the template's context. `model` describes a checkpoint that was just validated, for estimates."""
         chosen_id = self.model_form["checkpoint_id"].value()
         chosen_checkpoint = next((row for row in self.checkpoints if str(row.pk) == chosen_id), None)
@@ -193,9 +187,7 @@ class ModelPage(SubmissionPage):
     def kept_files(self, refused_names: Collection[str], *, takes: bool) -> list[tuple[Upload, bool]]:
         """Return the user's uploaded archives, including one just sent, and whether each is selected."""
         chosen_ids = self.request.POST.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}")
-        sent_files = (
-            self.request.FILES.getlist(CHECKPOINT_FIELD) if takes and self.request.method == "POST" else []
-        )
+        sent_files = self.request.FILES.getlist(CHECKPOINT_FIELD) if takes and self.request.method == "POST" else []
         chosen_ids += self.keep(map(incoming_file, sent_files), refused_names)
         return [(each, each.pk in chosen_ids) for each in self.whole_uploads()]
 

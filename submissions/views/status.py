@@ -75,12 +75,8 @@ class Rows(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        depth = GaugeMetricFamily(
-            "runboard_queue_jobs", "Number of jobs waiting for a worker.", labels=["queue"]
-        )
-        age = GaugeMetricFamily(
-            "runboard_queue_oldest_seconds", "Waiting time of the oldest job.", labels=["queue"]
-        )
+        depth = GaugeMetricFamily("runboard_queue_jobs", "Number of jobs waiting for a worker.", labels=["queue"])
+        age = GaugeMetricFamily("runboard_queue_oldest_seconds", "Waiting time of the oldest job.", labels=["queue"])
         for queue in job_queues():
             depth.add_metric([queue.name], queue.waiting)
             age.add_metric([queue.name], queue.oldest.total_seconds() if queue.oldest else 0.0)

@@ -102,9 +102,7 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
 
     def send() -> HttpResponseBase:
         # The run is stored in another form, so a proxy cannot send the file.
-        return as_attachment(
-            StreamingHttpResponse(gzipped_run(sha256), content_type="application/gzip"), name
-        )
+        return as_attachment(StreamingHttpResponse(gzipped_run(sha256), content_type="application/gzip"), name)
 
     return send_unless_unchanged(
         request, sha256, send, public=job in permissions.downloadable_runs(AnonymousUser(), submission)
@@ -158,9 +156,7 @@ def visibility(request: HttpRequest, managed: Submission) -> None:
     """Make the results public or private."""
     public = request.POST.get("public") == "yes"
     changes.set_public(managed, public, permissions.signed_in(request))
-    messages.success(
-        request, _("The submission is now public.") if public else _("The submission is now private.")
-    )
+    messages.success(request, _("The submission is now public.") if public else _("The submission is now private."))
 
 
 @_changes
@@ -217,9 +213,7 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
     """Save the description. Errors are added to the form."""
     seen_version = parse_number(request.POST.get("rendered_from", ""))
     if seen_version is None:
-        form.add_error(
-            None, "The form lacks the version that it is based on. Check the values and save again."
-        )
+        form.add_error(None, "The form lacks the version that it is based on. Check the values and save again.")
         return False
     try:
         with acting(permissions.signed_in(request), "description changed"):
@@ -302,9 +296,7 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
         "section": "system",
         "system": system,
         "form": form,
-        "may": not permissions.get_systems(person)
-        .filter(pk=system.pk)
-        .exists(),  # members correct the system instead
+        "may": not permissions.get_systems(person).filter(pk=system.pk).exists(),  # members correct the system instead
         "mine": [each for each in challenges.public_challenges(system.pk) if each.key in open_ids],
         "shown_as": person.name,
     }
@@ -350,9 +342,7 @@ def _context(request: HttpRequest, submission: Submission, **values: Any) -> dic
         "may_reorder": may_reorder(submission),
         "may_retry": status.complete and bool(changes.retriable_jobs(submission)),
         "site_address": site_address(request),
-        "engine_label": ENGINES[submission.engine].label
-        if submission.engine in ENGINES
-        else submission.engine,
+        "engine_label": ENGINES[submission.engine].label if submission.engine in ENGINES else submission.engine,
         "credits": source_runs(submission, complete=status.complete) if submission.engine else [],
         "prompt_remarks": remarks,
         **values,

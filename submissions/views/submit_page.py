@@ -90,9 +90,7 @@ class SubmissionPage:
     def __init__(self, request: HttpRequest, architecture: str = "") -> None:
         self.request, self.person, self.architecture = request, signed_in(request), architecture
         self.systems = [
-            system
-            for system in get_systems(self.person)
-            if not architecture or system.architecture == architecture
+            system for system in get_systems(self.person) if not architecture or system.architecture == architecture
         ]
         self.checking = request.method == "POST" and request.POST.get("action") == "check"
         data = self._entered() if request.method == "POST" and not self.checking else None
@@ -216,9 +214,7 @@ class SubmissionPage:
             "takes_round_runs": any(each.takes_runs for each in rounds),
             "systems": self.systems,
             "pending_agreements": due_for_submission(self.person, open_datasets),
-            "dataset_quotas": quotas_for(
-                self.person, list(get_teams(self.person)), open_datasets.filter(hidden=True)
-            ),
+            "dataset_quotas": quotas_for(self.person, list(get_teams(self.person)), open_datasets.filter(hidden=True)),
             "unfinished": get_uploads(self.person).filter(kind=self.kind, completed_at=None, offset__gt=0),
             "kept": self.kept_files(refused_names, takes=not slow_down),
             "refusal": refusal,
@@ -276,9 +272,7 @@ class SubmitPage(SubmissionPage):
         return self.show(400, reports=check_only(self.files(), self._seeds()))
 
     def submit(self) -> Submission:
-        return accept_submission(
-            self.person, files=self.files(), seeds=self._seeds(), **self.submission_arguments()
-        )
+        return accept_submission(self.person, files=self.files(), seeds=self._seeds(), **self.submission_arguments())
 
     def _seeds(self) -> list[str]:
         return split_labels(self.request.POST.getlist("seeds"))

@@ -141,9 +141,7 @@ class Board:
         """What a result with these values has to exceed to be told; minus infinity: it is told in any case."""
         if not self.rules.ladder:
             return -np.inf
-        party = [
-            each for each in self.results if self._same_party(each.team, team) and each.shown is not shown
-        ]
+        party = [each for each in self.results if self._same_party(each.team, team) and each.shown is not shown]
         known = [(each.score, each.shown) for each in party if each.told_on is not None]
         step = YOUNG_STEP if known and self.rules.wide else STEP
         if self.rules.competition and self.rules.baseline:

@@ -1,7 +1,8 @@
 """Three months of an attack with many accounts, and of honest teams, against each protection: offline.
 
 `make attack` writes the tables of docs/measurements/attack.md (`python tests/attack/campaign.py 100`: over so many
-splits and collections), and fails where a bound is missed. Two parties attack, and use up every account's quota of ten a month:
+splits and collections), and fails where a bound is missed. Two parties attack, and use up every account's quota of ten
+a month:
 
 - sock puppets: 37 accounts that nobody approved;
 - insiders: five approved teams of three. A team's quota counts for its people together.
@@ -170,9 +171,7 @@ def serve(rules: Rules, number: int = 0, teams: int = 70) -> Served:
     quality = random.triangular(-0.02, 0.1, 0.2, teams)
     for team in range(teams):
         late = random.random() < 0.6
-        first = (
-            int(random.integers(21, 30) + 30 * random.integers(3)) if late else int(random.integers(DAYS - 5))
-        )
+        first = int(random.integers(21, 30) + 30 * random.integers(3)) if late else int(random.integers(DAYS - 5))
         further = random.integers(first, DAYS, random.integers(0, 6)).tolist()
         arrivals += [(day, team) for day in sorted([first, *further])]
     arrivals.sort()
@@ -194,9 +193,7 @@ def protections(full: Rules) -> Mapping[str, Rules]:
     found = {"all": full}
     if not full.approved:
         found["without: unapproved teams count as one"] = replace(full, one_party=False)
-    found["without: the Ladder" + ("" if full.competition else " of young teams")] = replace(
-        full, ladder=False
-    )
+    found["without: the Ladder" + ("" if full.competition else " of young teams")] = replace(full, ladder=False)
     found["without: the wide step"] = replace(full, wide=False)
     found["without: a step that grows with tries"] = replace(full, tries=False)
     if full.competition:
@@ -240,9 +237,7 @@ def _gains(figures: Figures, competition: bool, splits: int, pool: ProcessPoolEx
             highest = f"{np.percentile(played[:, 0], 95):+.4f}"
             rows.append([party, name, shown, highest, private, f"{mean[2]:.0f} of {teams * DAYS // EVERY}"])
     figures.say(f"{policy.capitalize()}:")
-    figures.table(
-        ["attackers", "protections", "shown: mean", "95th percentile", "private: mean", "scores told"], rows
-    )
+    figures.table(["attackers", "protections", "shown: mean", "95th percentile", "private: mean", "scores told"], rows)
 
 
 def _service(figures: Figures, splits: int, pool: ProcessPoolExecutor) -> None:

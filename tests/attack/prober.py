@@ -26,9 +26,9 @@ FURTHER = 6
 PATIENCE = 3
 DISCOUNTS = 1.0 / np.log2(np.arange(2, DEEPEST_GAIN + 2))
 #: All patterns of relevance of the documents that a probe concerns, one a row.
-PATTERNS = (
-    (np.arange(1 << (DEEPEST_GAIN + FURTHER))[:, None] >> np.arange(DEEPEST_GAIN + FURTHER)) & 1
-).astype(np.float64)
+PATTERNS = ((np.arange(1 << (DEEPEST_GAIN + FURTHER))[:, None] >> np.arange(DEEPEST_GAIN + FURTHER)) & 1).astype(
+    np.float64
+)
 
 Rankings = dict[int, list[int]]
 
@@ -131,9 +131,7 @@ class Prober:
 
     def final(self) -> Rankings:
         """The run that it believes to be its best: each query sorted by what was learnt of it."""
-        return {
-            query: self._sorted(query) if query in self.learnt else self.best[query] for query in self.best
-        }
+        return {query: self._sorted(query) if query in self.learnt else self.best[query] for query in self.best}
 
     def _probe(self, query: int) -> list[int]:
         """The documents after the first ten come first, then the first of these."""
@@ -160,9 +158,7 @@ class Prober:
         )
         predicted = (after - before) / ideal(self.totals[[query]])[0] / self.shown
         width = max(self.precision, 1e-9)
-        fits = np.clip(
-            1.0 - np.abs(predicted - change) / width, 0.0, None
-        )  # both ends were rounded: a triangle
+        fits = np.clip(1.0 - np.abs(predicted - change) / width, 0.0, None)  # both ends were rounded: a triangle
         of_public = weights * fits * self.public[query]
         of_private = weights * max(0.0, 1.0 - abs(change) / width) * (1 - self.public[query])
         total = float(of_public.sum() + of_private.sum())

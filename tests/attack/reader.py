@@ -107,9 +107,7 @@ class Reader:
     def design(self) -> NDArray[np.bool_]:
         """The next run: drawn from what is known, at times boldly, for what is told, at times to climb."""
         boldness = self.random.choice([0.25, 0.5, 1.0]) if self.best is not None else 1.0
-        drawn = self.mean[:-1] + boldness * np.sqrt(np.diag(self.covariance)[:-1]) * self.random.normal(
-            size=QUERIES
-        )
+        drawn = self.mean[:-1] + boldness * np.sqrt(np.diag(self.covariance)[:-1]) * self.random.normal(size=QUERIES)
         return np.asarray(drawn > 0)
 
     def told(self, choice: NDArray[np.bool_], score: float) -> None:

@@ -55,9 +55,7 @@ class Outcome(NamedTuple):
 PLAYED = EVERY if os.environ.get("RUNBOARD_ATTACK") else [ALL]
 #: For how many submissions: twenty show that the site tells what is expected, and that it flags.
 PLAYED_FOR = (
-    [SUBMISSIONS]
-    if os.environ.get("RUNBOARD_ATTACK")
-    else [20, pytest.param(SUBMISSIONS, marks=pytest.mark.long)]
+    [SUBMISSIONS] if os.environ.get("RUNBOARD_ATTACK") else [20, pytest.param(SUBMISSIONS, marks=pytest.mark.long)]
 )
 
 

@@ -86,17 +86,12 @@ def test_many_accounts_gain_nothing_that_holds_and_did_before(competition: bool)
 @pytest.mark.long
 @pytest.mark.parametrize(("teams", "approved"), PARTIES, ids=["sock puppets", "insiders"])
 @pytest.mark.parametrize("competition", [False, True], ids=["standard", "competition"])
-def test_three_months_of_an_attack_gain_nothing_that_holds(
-    competition: bool, teams: int, approved: bool
-) -> None:
+def test_three_months_of_an_attack_gain_nothing_that_holds(competition: bool, teams: int, approved: bool) -> None:
     splits = 100 if approved else 10
     shown, private = mean_gain(Rules(competition, approved=approved), teams, splits)
     assert shown <= SHOWN
     assert private <= PRIVATE
-    assert (
-        shown
-        <= mean_gain(Rules(competition, approved=approved, certainty=False), teams, splits)[0] + CERTAINTY
-    )
+    assert shown <= mean_gain(Rules(competition, approved=approved, certainty=False), teams, splits)[0] + CERTAINTY
     without, _ = mean_gain(Rules(competition, approved=approved, gap=False), teams, splits)
     assert shown <= without + CERTAINTY
     assert mean_gain(before(competition=competition), teams, splits)[0] >= CONTROL
@@ -163,9 +158,7 @@ def test_the_site_tells_what_the_model_tells(
     _require_same(sent, board)
     told = [each for each in board.results if each.told_on is not None]
     assert len(told) >= (2 if approved else 1)
-    assert not approved or any(each.told_on != each.day for each in told), (
-        "nobody had to wait: it proves little"
-    )
+    assert not approved or any(each.told_on != each.day for each in told), "nobody had to wait: it proves little"
 
 
 def _require_same(sent: Any, board: Board) -> None:

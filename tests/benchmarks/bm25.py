@@ -224,16 +224,12 @@ def compare(folder: Path, rounds: int, figures: Figures) -> None:
 
 def main() -> None:
     """Run the benchmark, or one contender of it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=200_000)
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--folder", type=Path, help="keep the collection and the indexes here, and use them again"
-    )
+    parser.add_argument("--folder", type=Path, help="keep the collection and the indexes here, and use them again")
     add_option(parser)
     arguments = parser.parse_args()
     if arguments.contender:

@@ -95,9 +95,7 @@ def publish(dataset: Any, systems: list[Any]) -> None:
         for number, system in enumerate(systems)
     )
     evaluations = Evaluation.objects.bulk_create(
-        Evaluation(
-            run=run, qrels=qrels, specification="1", measures=[], means={}, values=b"", judged_queries=1
-        )
+        Evaluation(run=run, qrels=qrels, specification="1", measures=[], means={}, values=b"", judged_queries=1)
         for run in runs
     )
     Entry.objects.bulk_create(
@@ -274,9 +272,7 @@ def report(figures: Figures, board: str, got: dict[str, float], counts: list[int
     """The rows of one board."""
 
     def against(name: str, *peers: str) -> list[str]:
-        return [
-            f"{got[name] / got[peer]:.3f}" if peer in peers else "" for peer in ("same", "plain", "hello")
-        ]
+        return [f"{got[name] / got[peer]:.3f}" if peer in peers else "" for peer in ("same", "plain", "hello")]
 
     rows = []
     for name, asked in (
@@ -293,17 +289,13 @@ def report(figures: Figures, board: str, got: dict[str, float], counts: list[int
         rows.append([f"{board}: {name}", f"{got[name]:.2f}", *ratios, str(asked or ""), ", ".join(bounds)])
     bound = figures.bound(f"{board}, hit", got["hit"] / got["hello"], MOST_OF_HELLO, " × hello")
     rows.append([f"{board}: hit", f"{got['hit']:.2f}", *against("hit", "hello"), str(counts[2]), bound])
-    rows += [
-        [f"{board}: {name}", f"{got[name]:.2f}", "", "", "", "", ""] for name in ("same", "plain", "hello")
-    ]
+    rows += [[f"{board}: {name}", f"{got[name]:.2f}", "", "", "", "", ""] for name in ("same", "plain", "hello")]
     return rows
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--systems", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=9)
     add_option(parser)

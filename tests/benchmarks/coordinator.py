@@ -236,9 +236,7 @@ def _bounded(figures: Figures, what: str, found: float, most: float) -> list[str
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", type=int, default=64)
     parser.add_argument("--shards", type=int, default=2768)
     parser.add_argument("--seconds", type=float, default=60.0)

@@ -82,9 +82,7 @@ def read_parquet(path: Path, rows: int, first: int, count: int) -> list[Document
     groups = range(first // rows, -(-(first + count) // rows))
     file = pq.ParquetFile(path)
     table = file.read_row_groups([group for group in groups if group < file.num_row_groups])
-    columns = [
-        table.column(name).slice(first - groups[0] * rows, count).to_pylist() for name in table.column_names
-    ]
+    columns = [table.column(name).slice(first - groups[0] * rows, count).to_pylist() for name in table.column_names]
     return [Document(*row) for row in zip(*columns, strict=True)]
 
 
@@ -129,17 +127,13 @@ def compare(folder: Path, documents: int, size: int, rounds: int, figures: Figur
         bound = figures.bound(name, apart, MOST, " × the first") if name == "blocks.gz" else ""
         cells = [f"{found[place]:.3f}" if place in found else "–" for place in wanted]
         table.append([name, *cells, f"{apart:.2f}", bound, f"{(folder / name).stat().st_size / 2**20:,.0f}"])
-    figures.say(
-        f"{documents:,} documents of {WORDS} words, {shards} shards of {size:,}; medians of {rounds} rounds."
-    )
+    figures.say(f"{documents:,} documents of {WORDS} words, {shards} shards of {size:,}; medians of {rounds} rounds.")
     figures.table(["", "first, CPU s", "middle", "last", "× the first", "bound", "MiB"], table)
 
 
 def main() -> None:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=8_800_000)
     parser.add_argument("--shard-size", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=3)

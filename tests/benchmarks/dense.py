@@ -51,9 +51,7 @@ def run_bare(folder: Path, model: Path, threads: int, batch_size: int) -> None:
     vectors = encoder.encode(texts, batch_size=batch_size, normalize_embeddings=True)
     index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(vectors)
-    asked = encoder.encode(
-        [query["text"] for query in queries], batch_size=batch_size, normalize_embeddings=True
-    )
+    asked = encoder.encode([query["text"] for query in queries], batch_size=batch_size, normalize_embeddings=True)
     all_scores, all_places = index.search(asked, DEPTH)
     with (folder / "bare.txt").open("w", encoding="utf-8") as run:
         for query, scores, places in zip(queries, all_scores, all_places, strict=True):
@@ -138,9 +136,7 @@ def compare(folder: Path, arguments: argparse.Namespace, figures: Figures) -> No
 
 def parser_of(description: str | None, what: str, count: int) -> argparse.ArgumentParser:
     """The options of a benchmark beside a bare library, over `count` documents or queries where nobody says."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(f"--{what}", type=int, default=count)
     parser.add_argument("--rounds", type=int, default=1, help="of about four minutes on two idle cores")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -165,9 +161,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with (collection / "corpus.jsonl").open(encoding="utf-8") as lines:
-            (folder / "corpus.jsonl").write_text(
-                "".join(islice(lines, arguments.documents)), encoding="utf-8"
-            )
+            (folder / "corpus.jsonl").write_text("".join(islice(lines, arguments.documents)), encoding="utf-8")
         (folder / "queries.jsonl").write_bytes((collection / "queries.jsonl").read_bytes())
         compare(folder, arguments, figures)
     sys.exit(figures.finish(arguments.write))

@@ -173,9 +173,7 @@ def compare(folder: Path, rounds: int, threads: int, half: bool, figures: Figure
 
 def main() -> None:
     """Run the benchmark, or one contender of it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=1_000_000)
     parser.add_argument("--queries", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=5)
@@ -193,9 +191,7 @@ def main() -> None:
         folder = Path(temporary)
         write_vectors(folder, arguments.documents, arguments.queries, arguments.float16)
         size = f"{arguments.documents:,} × {DIMENSION}, {arguments.queries:,} queries"
-        figures.say(
-            f"{size}, top {DEPTH}, {arguments.threads} threads; medians of {arguments.rounds} rounds."
-        )
+        figures.say(f"{size}, top {DEPTH}, {arguments.threads} threads; medians of {arguments.rounds} rounds.")
         compare(folder, arguments.rounds, arguments.threads, arguments.float16, figures)
     sys.exit(figures.finish(arguments.write))
 

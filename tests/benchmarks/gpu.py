@@ -113,9 +113,7 @@ def compare_search(count: int, rounds: int, figures: Figures) -> None:
 
 def main() -> None:
     """Run both parts, or say why not."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--vectors", type=int, default=1_000_000)
     parser.add_argument("--batch-size", type=int, default=1_024)

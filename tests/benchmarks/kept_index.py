@@ -95,9 +95,7 @@ def measure(name: str, collection: Path, folder: Path, rounds: int) -> list[list
 
 def main() -> None:
     """Measure and show."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=3)
     add_option(parser)

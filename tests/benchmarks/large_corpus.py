@@ -151,10 +151,7 @@ class Trial:
         note = self.folder / f"{name}.json"
         if not note.exists():
             print(name, flush=True)
-            each = [
-                run([sys.executable, *words], self.folder / f"{name}.log", self.environment)
-                for words in commands
-            ]
+            each = [run([sys.executable, *words], self.folder / f"{name}.log", self.environment) for words in commands]
             figures = {key: sum(one[key] for one in each) for key in ("wall", "cpu")}
             figures |= {"memory": max(one["memory"] for one in each), "disk": size_of(self.folder)}
             note.write_text(json.dumps(figures))
@@ -179,9 +176,7 @@ class Trial:
         )
         yield "import", self.step("import", migrate, take)
         command = [sys.executable, "manage.py", "shell", "-v", "0", "-c", FIND_CORPUS]
-        found = subprocess.run(
-            command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=True
-        )
+        found = subprocess.run(command, cwd=ROOT, env=self.environment, capture_output=True, text=True, check=True)
         self.corpus = Path(found.stdout.split()[-1])
         yield "BM25", self.step("bm25", self.retrieve("bm25"))
         dense = ["--engine", "dense", "--checkpoint", str(model), "--device", "cpu"]
@@ -200,9 +195,7 @@ class Trial:
         yield "exact", self.step("exact", self.retrieve("exact", *dense))
         count = min(PARTS, -(-self.documents // AT_ONCE))
         parts = [f"part-{number}" for number in range(1, count + 1)]
-        searches = [
-            self.retrieve(name, *dense, "--part", f"{number}/{count}") for number, name in enumerate(parts, 1)
-        ]
+        searches = [self.retrieve(name, *dense, "--part", f"{number}/{count}") for number, name in enumerate(parts, 1)]
         merge = ["-m", "evaluation", "merge", *(str(self.folder / f"{name}.txt") for name in parts)]
         merge += ["--queries", str(raw / "queries.jsonl"), "--out", str(self.folder / "merged.txt")]
         yield f"exact, {count} parts and merge", self.step("parts", *searches, merge)
@@ -219,9 +212,7 @@ def report(trial: Trial, figures: Figures, bound: Callable[[str, float, float, s
     rows = []
     for name, done in trial.steps():
         cells = [f"{done['wall']:,.0f}", f"{done['cpu']:,.0f}", f"{done['memory'] / GIB:.2f}"]
-        rows.append(
-            [name, *cells, bound(name, done["memory"] / GIB, MOST_GIB, " GiB"), f"{done['disk'] / GIB:.1f}"]
-        )
+        rows.append([name, *cells, bound(name, done["memory"] / GIB, MOST_GIB, " GiB"), f"{done['disk'] / GIB:.1f}"])
     figures.say(
         f"{trial.documents:,} passages of {WORDS} words, {QUERIES:,} queries, depth {DEPTH}, {trial.threads} threads; "
         f"{DIMENSION} dimensions."
@@ -238,9 +229,7 @@ def report(trial: Trial, figures: Figures, bound: Callable[[str, float, float, s
 
 def read_arguments(description: str | None, documents: int) -> argparse.Namespace:
     """What the command line asks of a trial, which has so many documents unless it says otherwise."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="for everything, and to go on after an interruption")
     parser.add_argument("--documents", type=int, default=documents)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

@@ -33,9 +33,7 @@ def make_board(rows: int) -> Any:
 
     team = Team.objects.create(slug=f"team-{rows}", name=f"Team {rows}")
     systems = System.objects.bulk_create(
-        System(
-            slug=f"system-{rows}-{n}", name=f"System {n}", team=team, bibtex=f"@misc{{s{n}, title={{S {n}}}}}"
-        )
+        System(slug=f"system-{rows}-{n}", name=f"System {n}", team=team, bibtex=f"@misc{{s{n}, title={{S {n}}}}}")
         for n in range(rows)
     )
     dataset = Dataset.objects.create(
@@ -52,9 +50,7 @@ def evaluation(dataset: Any, number: int) -> Any:
     team = Team.objects.get(slug=dataset.slug.replace("dataset", "team"))
     system = System.objects.create(slug=f"new-{dataset.pk}-{number}", name=f"New {number}", team=team)
     version, qrels = dataset.current_version, dataset.current_qrels
-    run = Run.objects.create(
-        version=version, system=system, sha256=f"{dataset.pk}-{number}", origin="uploaded", size=1
-    )
+    run = Run.objects.create(version=version, system=system, sha256=f"{dataset.pk}-{number}", origin="uploaded", size=1)
     means = {name: (number + place) % 97 / 97 for place, name in enumerate(MEASURES)}
     return Evaluation.objects.create(
         run=run, qrels=qrels, specification="1", measures=MEASURES, means=means, values=b"", judged_queries=1
@@ -74,9 +70,7 @@ def cost(found: Any) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=31)
     add_option(parser)
     options = parser.parse_args()

@@ -91,9 +91,7 @@ def write_run(
             for rank, document in enumerate(ranked, 1):
                 # now and then a tie, also one that is a tie only in single precision
                 score -= generator.choice((0.0, 1e-9, 0.01, 0.02, 0.02, 0.02))
-                rows.append(
-                    f"{query} Q0 {document} {rank} {repr(score) if dense else format(score, '.6f')} bench\n"
-                )
+                rows.append(f"{query} Q0 {document} {rank} {repr(score) if dense else format(score, '.6f')} bench\n")
             lines.write("".join(rows))
             count = generator.randint(max(1, judged - 1), judged)
             chosen = generator.sample(ranked, min(len(ranked) // 2, count))
@@ -144,9 +142,7 @@ def child_warm(folder: Path) -> dict[str, float]:
     return result
 
 
-def timed(
-    result: dict[str, float], name: str, work: Callable[[Callable[[float], None] | None], object]
-) -> None:
+def timed(result: dict[str, float], name: str, work: Callable[[Callable[[float], None] | None], object]) -> None:
     """The CPU seconds of some work and, of a second pass, so that looking costs nothing, its peak memory."""
     started = time.process_time()
     work(None)
@@ -176,9 +172,7 @@ def job(folder: Path, name: str, target: object, watch: Callable[[float], None] 
         (folder / "run.txt.zst").open("rb") as file,
         zstandard.ZstdDecompressor().stream_reader(file) as text,
     ):
-        verify(
-            text, judgements, claimed, ScoringRules(), "00", (lambda: watch(1.0)) if watch else (lambda: None)
-        )
+        verify(text, judgements, claimed, ScoringRules(), "00", (lambda: watch(1.0)) if watch else (lambda: None))
 
 
 def large_prepared(target: object, folder: Path) -> object:
@@ -213,9 +207,7 @@ def target_of(folder: Path, qrels: str) -> object:
     return ScoringTarget(read, read.query_ids, DocumentIds.open(folder / "documents.ids"), hidden=False)
 
 
-def score(
-    folder: Path, name: str, target: object, progress: Callable[[float], None] | None = None
-) -> ScoredRun:
+def score(folder: Path, name: str, target: object, progress: Callable[[float], None] | None = None) -> ScoredRun:
     import numpy as np
 
     from evaluation.measures.registry import DEFAULT_MEASURES
@@ -271,9 +263,7 @@ def one_round(folder: Path, caches: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as empty:
         result["cold"], result["cold MiB"], _ = child("cold", Path(empty))
         result["cached"], _, _ = child("cold", Path(empty))
-    result["gzip -dc"], _, _ = measured(
-        ["sh", "-c", f"gzip -dc '{folder}/run.txt.gz' > /dev/null"], dict(os.environ)
-    )
+    result["gzip -dc"], _, _ = measured(["sh", "-c", f"gzip -dc '{folder}/run.txt.gz' > /dev/null"], dict(os.environ))
     result.update(json.loads(child("warm", caches)[2]))
     return result
 
@@ -320,9 +310,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=6_980_000, help="lines of the run, 1,000 a query")
     parser.add_argument("--repeat", type=int, default=3, help="rounds; medians are printed")
     parser.add_argument("--dense", action="store_true", help="scores of 15 to 18 digits")
-    parser.add_argument(
-        "--folder", type=Path, help="where the files are made, and kept (default: a temporary one)"
-    )
+    parser.add_argument("--folder", type=Path, help="where the files are made, and kept (default: a temporary one)")
     parser.add_argument("--child", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS)
     parser.add_argument("--make", nargs=2, metavar=("QUERIES", "FOLDER"), help=argparse.SUPPRESS)
     add_option(parser)

@@ -183,14 +183,10 @@ CONTENDERS: dict[str, tuple[Callable[[], str], dict[str, str], float]] = {
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--systems", type=int, default=1000)
     parser.add_argument("--datasets", type=int, default=20)
-    parser.add_argument(
-        "--requests", type=int, default=16, help="of each contender a round, more or fewer by its cost"
-    )
+    parser.add_argument("--requests", type=int, default=16, help="of each contender a round, more or fewer by its cost")
     parser.add_argument("--rounds", type=int, default=3)
     add_option(parser)
     options = parser.parse_args()
@@ -200,9 +196,7 @@ def main() -> None:
         served = Served(folder, after)
         found: dict[str, list[tuple[float, list[float], int]]] = {name: [] for name in CONTENDERS}
         for address, headers, share in CONTENDERS.values():
-            load(
-                served, address, headers, max(int(CLIENTS * min(share, 1)), 4)
-            )  # both workers have read the board
+            load(served, address, headers, max(int(CLIENTS * min(share, 1)), 4))  # both workers have read the board
         for _ in range(options.rounds):
             for name, (address, headers, share) in CONTENDERS.items():
                 requests = max(int(options.requests * share), 4)
@@ -228,9 +222,7 @@ def report(figures: Figures, found: dict[str, list[tuple[float, list[float], int
         bounds = []
         if name in BOUNDS:
             peer, most = BOUNDS[name]
-            bounds.append(
-                figures.bound(f"{name}, CPU", cpu[name] / cpu[peer], most, f" × {peer.split(',')[0]}")
-            )
+            bounds.append(figures.bound(f"{name}, CPU", cpu[name] / cpu[peer], most, f" × {peer.split(',')[0]}"))
         if "part" in name:
             bounds.append(figures.bound(f"{name}, compressed", kilobytes, MOST_KB, " kB"))
         ratios = [f"{cpu[name] / cpu['hello']:.2f}", f"{cpu[name] / naive:.3f}"]

@@ -57,9 +57,7 @@ def run(commands: Sequence[Sequence[str]], log: Path) -> Cost:
         ]
         for process in started:
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-            counted = dict(
-                line.split(": ") for line in Path(f"/proc/{process.pid}/io").read_text().splitlines()
-            )
+            counted = dict(line.split(": ") for line in Path(f"/proc/{process.pid}/io").read_text().splitlines())
             read += int(counted["rchar"])
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -91,18 +89,13 @@ class Collection:
         asked = ["--queries", str(self._queries), "--depth", str(DEPTH)]
         cost = run([["encode", *given, *part] for part in parts], log)
         cost += run(
-            [
-                ["retrieve", *given, *asked, "--out", str(out), *part]
-                for out, part in zip(outs, parts, strict=True)
-            ],
+            [["retrieve", *given, *asked, "--out", str(out), *part] for out, part in zip(outs, parts, strict=True)],
             log,
         )
         merged = outs[0]
         if processes > 1:
             merged = self.folder / f"{processes}.txt"
-            cost += run(
-                [["merge", *map(str, outs), "--queries", str(self._queries), "--out", str(merged)]], log
-            )
+            cost += run([["merge", *map(str, outs), "--queries", str(self._queries), "--out", str(merged)]], log)
         return cost, merged.read_bytes()
 
 
@@ -142,9 +135,7 @@ def report(folder: Path, documents: int, figures: Figures) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=200_000)
     add_option(parser)
     arguments = parser.parse_args()

@@ -71,9 +71,7 @@ def ours(values: NDArray[np.float64], draws: int) -> dict[str, Spent]:
     spent["p-values against BM25 and the best, wins, ties, losses"] = timed(
         lambda: ([holm(sums.p_values(anchor)) for anchor in (0, best)], count_wins(values, 0))
     )
-    spent["all pairs, rank intervals"] = timed(
-        lambda: rank_intervals(values.mean(axis=0), corrected_pairs(sums))
-    )
+    spent["all pairs, rank intervals"] = timed(lambda: rank_intervals(values.mean(axis=0), corrected_pairs(sums)))
     return spent
 
 
@@ -177,9 +175,7 @@ def main() -> None:
     )
     figures.table(["", "CPU s", "wall s", "× scipy, CPU"], rows)
     p = randomisation_test(values[:, :2], 0, permutations=asked.draws)[1]
-    figures.say(
-        f"Memory above the values: {', '.join(at_most)}. p of the pair: {p:.4f} here, {PAIR[0]:.4f} by scipy."
-    )
+    figures.say(f"Memory above the values: {', '.join(at_most)}. p of the pair: {p:.4f} here, {PAIR[0]:.4f} by scipy.")
     sys.exit(figures.finish(asked.write))
 
 

@@ -78,9 +78,7 @@ def make_run(path: Path, seed: int) -> None:
     with path.open("w") as run:
         for query in range(1, QUERIES + 1):
             scores = sorted((chance.random() * 20 for _ in range(DEPTH)), reverse=True)
-            for rank, (document, score) in enumerate(
-                zip(chance.sample(range(20_000), DEPTH), scores, strict=True), 1
-            ):
+            for rank, (document, score) in enumerate(zip(chance.sample(range(20_000), DEPTH), scores, strict=True), 1):
                 run.write(f"{query} Q0 doc{document:06d} {rank} {score:.6f} made\n")
 
 

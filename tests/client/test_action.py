@@ -50,9 +50,7 @@ def test_the_action_submits_and_waits_and_takes_no_input_for_a_command(tmp_path:
 
 
 def test_a_wheel_is_built_of_the_source_distribution(tmp_path: Path) -> None:
-    shutil.copytree(
-        ROOT / "client", tmp_path / "project/client", ignore=shutil.ignore_patterns("*.egg-info", "build")
-    )
+    shutil.copytree(ROOT / "client", tmp_path / "project/client", ignore=shutil.ignore_patterns("*.egg-info", "build"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path / "project")
     build = "import sys; from setuptools import build_meta; build_meta.build_{}(sys.argv[1])"
     made = [sys.executable, "-c", build.format("sdist"), tmp_path]
@@ -84,7 +82,4 @@ def test_the_wheel_has_the_projects_version_and_the_command(tmp_path: Path) -> N
     assert wheel.name == f"runboard-{VERSION}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as content:
         assert {"runboard/cli.py", "runboard/py.typed"} <= set(content.namelist())
-        assert (
-            "runboard = runboard.cli:main"
-            in content.read(f"runboard-{VERSION}.dist-info/entry_points.txt").decode()
-        )
+        assert "runboard = runboard.cli:main" in content.read(f"runboard-{VERSION}.dist-info/entry_points.txt").decode()

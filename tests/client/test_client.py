@@ -30,9 +30,7 @@ from tests.submissions.model_jobs import make_published
 pytestmark = pytest.mark.django_db(transaction=True)
 
 MB = 1024 * 1024
-RUN = "".join(
-    f"q{query} Q0 d{number} {number} {9 - number} mine\n" for query in (1, 2) for number in range(1, 8)
-)
+RUN = "".join(f"q{query} Q0 d{number} {number} {9 - number} mine\n" for query in (1, 2) for number in range(1, 8))
 
 
 @pytest.fixture
@@ -93,9 +91,7 @@ def test_an_agreement_is_named_with_its_address_until_it_is_accepted(
     assert "corpus.jsonl.gz" in {path.name for path in client.download("small", tmp_path / "data")}
 
 
-def test_from_a_collection_to_a_row_of_a_frame(
-    client: Client, small: Dataset, run: Path, tmp_path: Path
-) -> None:
+def test_from_a_collection_to_a_row_of_a_frame(client: Client, small: Dataset, run: Path, tmp_path: Path) -> None:
     assert [each["slug"] for each in client.datasets()] == ["small"]
     paths = client.download("small", tmp_path / "data", ["queries", "corpus"])
     assert sorted(path.name for path in paths) == ["corpus.jsonl.gz", "queries.jsonl.gz"]
@@ -196,9 +192,7 @@ def test_a_command_says_that_a_submission_was_already_withdrawn_or_had_ended(
     assert main([*withdraw, "another reason"]) == 0
     assert capsys.readouterr().err == f"{sent} was already withdrawn. Its reason is still “a wrong file”.\n"
     assert main(["cancel", sent]) == 0
-    assert (
-        capsys.readouterr().err == f"{sent} had already ended (withdrawn), so there was nothing to cancel.\n"
-    )
+    assert capsys.readouterr().err == f"{sent} had already ended (withdrawn), so there was nothing to cancel.\n"
 
 
 def test_a_hint_follows_the_message_that_it_belongs_to(client: Client, small: Dataset, run: Path) -> None:
@@ -253,9 +247,7 @@ def test_the_command_says_what_it_does(
     assert "line 1" in told
     assert main(["submit", "small", str(broken), "--system", "Mine", "--set", "architecture=dense"]) == 1
     assert "line 1" in capsys.readouterr().err
-    assert (
-        main(["submit", "small", str(run), "--system", "Mine", "--set", "architecture=dense", "--json"]) == 0
-    )
+    assert main(["submit", "small", str(run), "--system", "Mine", "--set", "architecture=dense", "--json"]) == 0
     identifier = json.loads(capsys.readouterr().out)["id"]
     assert main(["watch", identifier, "--timeout", "0"]) == 3
     assert "has not ended" in capsys.readouterr().err

@@ -215,17 +215,13 @@ def test_a_busy_interface_is_asked_again_and_every_answer_is_kept(
         interface.well(texts) if number in (2, 3) else (429, {"Retry-After": "0"}, {"error": "slow down"})
     )
     words += ["--batch", "1", "--price", "1000000"]
-    assert (
-        main(words) == 3
-    )  # the first document at the second try, the second at once, the third in none of three
+    assert main(words) == 3  # the first document at the second try, the second at once, the third in none of three
     assert "429" in capsys.readouterr().err
     interface.answer = lambda number, texts: interface.well(texts)
     assert main(words) == 0
     assert [texts for (texts,) in interface.asked[6:]] == ["heart sound", " ", "waves"]
     metadata = read_header((tmp_path / "run.txt").read_bytes()).metadata
-    assert (
-        metadata["resources"]["cost_usd"] == "10.000000"
-    )  # of both processes; a text of both is encoded once
+    assert metadata["resources"]["cost_usd"] == "10.000000"  # of both processes; a text of both is encoded once
 
 
 @pytest.mark.parametrize("usage", [{}, {"usage": None}, {"usage": {"total_tokens": None}}])

@@ -68,9 +68,7 @@ def test_documents_that_are_excluded_are_left_out_again(site: str, tmp_path: Pat
         ({"tag": "another", "software": "99.1"}, "the site has version 99.1 of the engine, this machine"),
     ],
 )
-def test_what_is_another_is_said(
-    small: Dataset, site: str, tmp_path: Path, changes: dict[str, Any], said: str
-) -> None:
+def test_what_is_another_is_said(small: Dataset, site: str, tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     client = Changed(site)
     client.changes = changes
     (found,) = reproduce(client, "bm25", tmp_path / "again")
@@ -82,9 +80,7 @@ def test_a_measure_of_a_later_version_ends_nothing(small: Dataset, site: str, tm
     client = Changed(site)
     client.changes = {"scores": {"Foo@3": 1.0}}
     (found,) = reproduce(client, "bm25", tmp_path / "again")
-    assert "cannot be reproduced. The site has a measure that this version does not have: 'Foo@3'" in str(
-        found
-    )
+    assert "cannot be reproduced. The site has a measure that this version does not have: 'Foo@3'" in str(found)
 
 
 def test_each_result_is_compared_with_a_search_of_its_own(small: Dataset, site: str, tmp_path: Path) -> None:
@@ -108,9 +104,7 @@ def spoilt(folder: Path) -> Path:
 
 
 @pytest.mark.long
-def test_a_byte_of_a_model_and_a_prompt_are_noticed(
-    small: Dataset, site: str, tmp_path: Path, settings: Any
-) -> None:
+def test_a_byte_of_a_model_and_a_prompt_are_noticed(small: Dataset, site: str, tmp_path: Path, settings: Any) -> None:
     use_backend(settings, "auto" if sandbox.backend().available else "none")
     request_work(WorkRequest.Kind.SAMPLE_MODEL, small)
     create_requested_jobs()
@@ -123,9 +117,7 @@ def test_a_byte_of_a_model_and_a_prompt_are_noticed(
     with zipfile.ZipFile(archive) as packed:
         packed.extractall(tmp_path / "model")
     (found,) = reproduce(Client(site), system, again, spoilt(tmp_path / "model"))
-    assert "differs: the checkpoint is another model: another checksum of model/model.safetensors" in str(
-        found
-    )
+    assert "differs: the checkpoint is another model: another checksum of model/model.safetensors" in str(found)
     assert "tokenizer.json" not in str(found)
     (recipe,) = Client(site).recipes(system)
     prompted = Changed(site)

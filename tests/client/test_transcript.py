@@ -89,9 +89,7 @@ def test_the_first_tutorial_shows_what_is_said(work: Path) -> None:
 @pytest.mark.usefixtures("token")
 @pytest.mark.long
 @pytest.mark.parametrize("page", ["docs/client.md", "docs/own-board.md"])
-def test_the_documentation_shows_what_is_said(
-    page: str, site: Site, installed: dict[str, str], work: Path
-) -> None:
+def test_the_documentation_shows_what_is_said(page: str, site: Site, installed: dict[str, str], work: Path) -> None:
     environment = {
         **installed, "RUNBOARD_VAR": str(site.var),
         "XDG_CONFIG_HOME": str(work / "config"), "XDG_CACHE_HOME": str(work / "cache"),

@@ -76,9 +76,7 @@ def tokens(server: Loopback) -> set[str]:
 
 
 @pytest.mark.usefixtures("package")
-@pytest.mark.parametrize(
-    "name", ["/tmp/absolute", "../beside", "a/b", ".bashrc", "", "..", "a\\b", "a\x00", "C:x"]
-)
+@pytest.mark.parametrize("name", ["/tmp/absolute", "../beside", "a/b", ".bashrc", "", "..", "a\\b", "a\x00", "C:x"])
 @pytest.mark.parametrize("place", ["file", "dataset"])
 def test_only_plain_names_are_written(
     place: str, name: str, site: Site, server: Loopback, at_home: Path, capsys: pytest.CaptureFixture[str]
@@ -95,9 +93,7 @@ def test_only_plain_names_are_written(
 
 
 @pytest.mark.usefixtures("package")
-def test_a_collection_that_is_none_is_no_traceback(
-    server: Loopback, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_collection_that_is_none_is_no_traceback(server: Loopback, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", f"{server.address}systems/x/"]) == 0
     assert "small: cannot be reproduced. Its inputs cannot be read:" in capsys.readouterr().out
 
@@ -323,9 +319,7 @@ def test_no_site_gets_a_netrc_password(
     assert tokens(other) <= {""}
 
 
-@pytest.mark.parametrize(
-    "address", ["http://bob:pw9@{}", "http://bob@{}", "http://{}?key=pw9", "http://{}#pw9"]
-)
+@pytest.mark.parametrize("address", ["http://bob:pw9@{}", "http://bob@{}", "http://{}?key=pw9", "http://{}#pw9"])
 def test_an_address_with_a_password_is_refused(
     address: str, server: Loopback, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,9 +47,7 @@ class Uploads:
         row = self.rows[name]
         if asked.method == "PATCH":
             if self.statuses:
-                return Answer(
-                    {"detail": "Too many requests."}, self.statuses.pop(), {"Retry-After": self.wait}
-                )
+                return Answer({"detail": "Too many requests."}, self.statuses.pop(), {"Retry-After": self.wait})
             row["offset"] = row["offset"] + len(asked.body) if self.kept is None else self.kept
             return Answer(b"", 204)
         if asked.method == "GET" and row["offset"] == row["length"] and not row["complete"]:

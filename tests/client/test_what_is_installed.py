@@ -15,9 +15,7 @@ import pytest
     [("", "pip install ziglang"), ("runboard_eval", "pip install build/wheels/*.whl")],
     ids=["no compiler", "no engine"],
 )
-def test_reproduce_says_in_a_line_what_to_install(
-    blocked: str, said: str, package: None, tmp_path: Path
-) -> None:
+def test_reproduce_says_in_a_line_what_to_install(blocked: str, said: str, package: None, tmp_path: Path) -> None:
     if blocked:
         (tmp_path / f"{blocked}.py").write_text("raise ImportError('not here')")
     environment = {

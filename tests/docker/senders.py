@@ -119,9 +119,7 @@ def _sending(
     with ExitStack() as stack:
         connections: list[ssl.SSLSocket] = []
         for address, stands_for in senders:
-            plain = socket.create_connection(
-                ("127.0.0.1", visitor.ports.https), 60, source_address=(address, 0)
-            )
+            plain = socket.create_connection(("127.0.0.1", visitor.ports.https), 60, source_address=(address, 0))
             connection = stack.enter_context(visitor.trust.wrap_socket(plain, server_hostname=proxy.HOST))
             said = f"{proxy.STANDS_FOR}: {stands_for}\r\n" if stands_for else ""
             head = f"POST {path} HTTP/1.1\r\nHost: {proxy.HOST}\r\n{said}Content-Length: {length}\r\n\r\n"

@@ -111,9 +111,7 @@ def use_site(site: Client, folder: Path) -> None:
         command = [sys.executable, "-m", "evaluation", "retrieve", "--engine", "bm25", "--k1", "0.6"]
         for option in ("corpus", "queries"):
             command += [f"--{option}", str(folder / f"{option}.jsonl.gz")]
-        subprocess.run(
-            [*command, "--out", str(folder / "run.txt")], check=True, capture_output=True, cwd=ROOT
-        )
+        subprocess.run([*command, "--out", str(folder / "run.txt")], check=True, capture_output=True, cwd=ROOT)
         submitted(site, "A run of mine", [folder / "run.txt"], architecture="lexical")
     with row("a model: its archive submitted, retrieved with in the sandbox, measured, scored, on the board"):
         submitted(site, "A model of mine", [], folder / model, engine="dense")

@@ -112,9 +112,7 @@ def _copy(root: CleanRoot, step: Step, context: Context, stages: dict[str, Path]
     if stage:
         source = _inside(stages[stage], sources[0])
         target.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            ["cp", "--archive", f"{source}/.", str(target)], check=True
-        )  # over links that are there
+        subprocess.run(["cp", "--archive", f"{source}/.", str(target)], check=True)  # over links that are there
         return
     for source in sources:
         is_file = (context.folder / source).is_file()
@@ -126,9 +124,7 @@ def _inside(folder: Path, path: str) -> Path:
     return folder / path.lstrip("/")
 
 
-def build(
-    targets: Sequence[str], folder: Path, plain: Path | None
-) -> dict[str, tuple[CleanRoot, list[Step]]]:
+def build(targets: Sequence[str], folder: Path, plain: Path | None) -> dict[str, tuple[CleanRoot, list[Step]]]:
     """The root of each target, made by the Dockerfile's steps, and these."""
     stages = read_stages(ROOT / "docker/Dockerfile")
     context = Context(ROOT)
@@ -182,9 +178,7 @@ def try_web(root: CleanRoot, steps: list[Step], folders: dict[Path, str], log: P
         root.run(["python", "-c", NO_MODELS], folders)
     command = words_of([step.text for step in steps if step.instruction == "CMD"][-1])
     with row(f"CMD {command[0]}, HEALTHCHECK {' '.join(healthcheck(steps))}"):
-        said = root.run(
-            ["python", "-c", SERVED, json.dumps(command), json.dumps(healthcheck(steps))], folders, SITE
-        )
+        said = root.run(["python", "-c", SERVED, json.dumps(command), json.dumps(healthcheck(steps))], folders, SITE)
         log.write_text(said)
         print("           ", said.splitlines()[-1])
 
@@ -216,9 +210,7 @@ def try_worker(root: CleanRoot, steps: list[Step], folders: dict[Path, str], log
 
 def _baseline(data: Path) -> str:
     with closing(sqlite3.connect(f"file:{data / 'db.sqlite3'}?mode=ro", uri=True)) as database:
-        row = database.execute(
-            "SELECT state FROM submissions_job WHERE kind = 'baseline' ORDER BY id"
-        ).fetchone()
+        row = database.execute("SELECT state FROM submissions_job WHERE kind = 'baseline' ORDER BY id").fetchone()
     return str(row[0]) if row else "not there"
 
 
@@ -261,12 +253,8 @@ def try_target(target: str, folder: Path, plain: Path | None) -> None:
 def parser(description: str | None) -> argparse.ArgumentParser:
     """The options of whatever builds roots."""
     found = argparse.ArgumentParser(description=description)
-    found.add_argument(
-        "--plain", type=Path, help="a Debian that debootstrap made, to copy instead of making one"
-    )
-    found.add_argument(
-        "--keep", type=Path, help="an empty folder to work in, which is left; else a temporary one"
-    )
+    found.add_argument("--plain", type=Path, help="a Debian that debootstrap made, to copy instead of making one")
+    found.add_argument("--keep", type=Path, help="an empty folder to work in, which is left; else a temporary one")
     return found
 
 
@@ -278,9 +266,7 @@ def working_folder(options: argparse.Namespace, programs: Sequence[str]) -> Iter
         needs = f"This needs root and {', '.join(missing) or 'nothing else'}: apt-get install debootstrap bubblewrap"
         sys.exit(" ".join([needs, *programs]))
     with ExitStack() as stack:
-        folder = options.keep or Path(
-            stack.enter_context(tempfile.TemporaryDirectory(prefix="runboard-image-"))
-        )
+        folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="runboard-image-")))
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
 

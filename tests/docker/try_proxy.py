@@ -169,9 +169,7 @@ def files_by_the_proxy(visitor: Visitor) -> None:
 def pieces_outlive_a_broken_connection(visitor: Visitor) -> None:
     """Half of a piece arrives at the site though the connection breaks: the proxy holds nothing back."""
     more = {"Tus_Resumable": "1.0.0", "Authorization": f"Bearer {visitor.token}"}
-    made = visitor.ask(
-        "/api/v1/uploads/", method="POST", Upload_Length=str(2 * MEGABYTE), Content_Length="0", **more
-    )
+    made = visitor.ask("/api/v1/uploads/", method="POST", Upload_Length=str(2 * MEGABYTE), Content_Length="0", **more)
     assert made.status == 201, made
     path = made.headers["location"].partition(proxy.HOST)[2] or made.headers["location"]
     connection = visitor.connection()
@@ -258,9 +256,7 @@ def the_site(folder: Path, ports: proxy.Ports) -> Iterator[str]:
         said = done.stdout
     gunicorn = [str(Path(sys.executable).with_name("gunicorn")), "--bind", f"127.0.0.1:{ports.web}"]
     options = ["--workers", "2", "--config", GUNICORN_CONFIG, "--threads", "4", "--no-control-socket"]
-    process = processes.start(
-        [*gunicorn, *options, "leaderboard.wsgi"], folder / "web.log", environment, cwd=ROOT
-    )
+    process = processes.start([*gunicorn, *options, "leaderboard.wsgi"], folder / "web.log", environment, cwd=ROOT)
     try:
         yield said.split()[-1]
     finally:

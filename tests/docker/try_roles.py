@@ -33,9 +33,7 @@ CELERY = [str(Path(sys.executable).with_name("celery")), "--app", "leaderboard.c
 CELERY += ["--pool", "prefork", "--concurrency", "1", "--without-gossip", "--without-mingle"]
 CELERY += ["--without-heartbeat"]
 MANAGE = [sys.executable, "manage.py"]
-PASSWORDS = dict.fromkeys(
-    ("DATABASE_OWNER_PASSWORD", "DATABASE_PASSWORD", "DATABASE_RETRIEVER_PASSWORD"), "letters"
-)
+PASSWORDS = dict.fromkeys(("DATABASE_OWNER_PASSWORD", "DATABASE_PASSWORD", "DATABASE_RETRIEVER_PASSWORD"), "letters")
 STATES = "SELECT kind, state FROM submissions_job WHERE kind IN ('baseline', 'sample_model') ORDER BY id"
 
 
@@ -112,9 +110,7 @@ def main() -> None:
             "SECRET_KEY": "thrown away with everything else here, and long enough for the check",
             "ALLOWED_HOSTS": "localhost", "EMAIL_URL": "smtp://127.0.0.1", "OWNER_URL": urls["owner"],
         }  # fmt: skip
-        command = (
-            services()["setup"]["command"][-1].replace("$$", "$").replace("python ", f"{sys.executable} ")
-        )
+        command = services()["setup"]["command"][-1].replace("$$", "$").replace("python ", f"{sys.executable} ")
         said = run(["sh", "-c", command], site, "compose's setup")
         assert "W003" not in said, said
         roles(socket, "runboard")
@@ -230,9 +226,7 @@ def back_up_and_restore(folder: Path, socket: Path, site: dict[str, str]) -> Non
     owner["DATABASE_URL"] = site["OWNER_URL"].replace("/runboard?", "/restored?")
     (made,) = (folder / "backups").iterdir()
     run([*MANAGE, "restore_backup", str(made)], owner, "restored by the owner")
-    print(
-        "        ", run([*MANAGE, "database_rights"], owner, "rights in what was restored").replace("\n", " ")
-    )
+    print("        ", run([*MANAGE, "database_rights"], owner, "rights in what was restored").replace("\n", " "))
     read = [
         *MANAGE,
         "shell",

@@ -233,9 +233,7 @@ def _of_team(team: Team, owner: User, other: User) -> Places:
     invitation, secret = membership.invite(team, other.email, owner=False, by=owner)
     webhook = Webhook.objects.create(team=team, url="https://example.org/", secret="s" * 20, created_by=owner)
     send_test(webhook)
-    Notice.objects.create(
-        person=owner, kind=NoticeKind.values[0], subject="Done", text="It is done.", key="1"
-    )
+    Notice.objects.create(person=owner, kind=NoticeKind.values[0], subject="Done", text="It is done.", key="1")
     dataset = Dataset.objects.get(slug="demo")
     QuotaUse.objects.create(dataset=dataset, team=team, person=owner, at=now)
     QuotaException.objects.create(team=team, dataset=dataset, daily=5, reason="a workshop")

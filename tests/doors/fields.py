@@ -61,9 +61,7 @@ def forms_of(client: Client, addresses: Iterable[str]) -> list[Form]:
         page.feed(response.content.decode())
         for form in page.found:
             known = found.setdefault((form.method, form.address), form)
-            known.fields.update(
-                {name: value for name, value in form.fields.items() if name not in known.fields}
-            )
+            known.fields.update({name: value for name, value in form.fields.items() if name not in known.fields})
     return list(found.values())
 
 
@@ -84,22 +82,14 @@ def calls_of(doors: Iterable[Door]) -> Iterator[Form]:
                     **{name: words for name, words in fields.items() if words},
                 }.items():
                     for choice in choices:
-                        yield Form(
-                            door.address, method, dict.fromkeys(fields, "") | ({word: choice} if word else {})
-                        )
+                        yield Form(door.address, method, dict.fromkeys(fields, "") | ({word: choice} if word else {}))
 
 
 def _methods(by_place: Mapping[tuple[str, ...], Any], address: str) -> Mapping[str, Any]:
     asked = _parts(urlsplit(address).path)
     for place, methods in by_place.items():
-        if len(place) == len(asked) and all(
-            a == b or a.startswith("<") for a, b in zip(place, asked, strict=True)
-        ):
-            return {
-                name: call
-                for name, call in methods.items()
-                if name in ("get", "post", "put", "patch", "delete")
-            }
+        if len(place) == len(asked) and all(a == b or a.startswith("<") for a, b in zip(place, asked, strict=True)):
+            return {name: call for name, call in methods.items() if name in ("get", "post", "put", "patch", "delete")}
     return {}
 
 
@@ -110,11 +100,7 @@ def _parts(path: str) -> tuple[str, ...]:
 def names_in_the_source() -> list[str]:
     """The names that views read of what is sent to them, wherever they do."""
     root = Path(settings.BASE_DIR)
-    texts = (
-        path.read_text()
-        for package in ("leaderboard", "submissions")
-        for path in (root / package).rglob("*.py")
-    )
+    texts = (path.read_text() for package in ("leaderboard", "submissions") for path in (root / package).rglob("*.py"))
     return sorted({name for text in texts for name in _READ.findall(text)})
 
 

@@ -13,9 +13,7 @@ from tests.doors.walking import doors_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.filterwarnings("ignore::django.core.cache.CacheKeyWarning")]
 #: What is no running text.
-LEFT_OUT = re.compile(
-    r"<(script|style|pre|code|kbd|textarea|svg|title|option)\b.*?</\1\s*>|<!--.*?-->", re.DOTALL
-)
+LEFT_OUT = re.compile(r"<(script|style|pre|code|kbd|textarea|svg|title|option)\b.*?</\1\s*>|<!--.*?-->", re.DOTALL)
 #: What begins a line, or hides what it has from all but screen readers; `·` stands between facts.
 BLOCK = re.compile(
     r"</?(?:p|div|li|ul|ol|d[ldt]|h[1-6]|t[dhr]|table|thead|tbody|caption|section|header|footer|nav|form|fieldset|legend|label"

@@ -21,9 +21,7 @@ from tests.leaks.routes import routes
 
 pytestmark = [
     pytest.mark.django_db,
-    pytest.mark.filterwarnings(
-        "ignore::django.core.cache.CacheKeyWarning"
-    ),  # sessions in cookies have long names
+    pytest.mark.filterwarnings("ignore::django.core.cache.CacheKeyWarning"),  # sessions in cookies have long names
 ]
 
 #: What a visit that only reads may write all the same: the record of the reading, and allauth's of one's own address.
@@ -87,9 +85,7 @@ def _askers(door: Door, method: str, turn: int) -> list[str]:
     ]
     if door.address.startswith("/admin/"):
         outside = [person for person in asked if letters[person] == ">"]
-        return [person for person in asked if person not in outside] + outside[turn % max(len(outside), 1) :][
-            :1
-        ]
+        return [person for person in asked if person not in outside] + outside[turn % max(len(outside), 1) :][:1]
     if len({letters[person] for person in ("other", "curator", "staff", "root")}) > 1:
         asked.append("restrained")
     return list(dict.fromkeys(asked))
@@ -110,9 +106,7 @@ def test_a_site_for_members_lets_in_nobody_else(site: Site, settings: Any) -> No
             if door.name in ("dataset", "api-dataset", "dataset_csv", "news_atom", "dataset_share"):
                 assert knock(site.people["other"], "GET", door.address)[0] == ".", door.name
     signing_in = {
-        name
-        for name in let_in
-        if name.startswith(("account_", "mfa_", "socialaccount_", "github_", "openid_"))
+        name for name in let_in if name.startswith(("account_", "mfa_", "socialaccount_", "github_", "openid_"))
     }
     assert let_in - signing_in == {
         "healthz", "readyz", "metrics", "security-txt", "robots-txt", "favicon", "site-css", "site-logo",
@@ -131,9 +125,7 @@ def test_a_site_for_members_lets_in_nobody_else(site: Site, settings: Any) -> No
 def test_the_table_is_held_against_what_is_answered(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that lets in whom the site turns away, or the other way round, is found."""
     door = next(each for each in doors_of(site, ROWS) if each.name == "submission")
-    assert (
-        knock(site.people["other"], "GET", door.address)[0] == "4" != Row("........").of("GET", api=False)[1]
-    )
+    assert knock(site.people["other"], "GET", door.address)[0] == "4" != Row("........").of("GET", api=False)[1]
     assert knock(site.people["owner"], "GET", door.address)[0] == "."
     cancel = next(each for each in doors_of(site, ROWS) if each.name == "submission-visibility")
     letter, written = knock(site.people["owner"], "POST", cancel.address)

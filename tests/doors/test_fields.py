@@ -51,14 +51,9 @@ def faults(client: Client, forms: Sequence[Form], *, api: bool, whole: bool) -> 
         one = list(form.fields)[number // len(JUNK) % max(len(form.fields), 1) :][:1]
         for kind in JUNK if whole else [list(JUNK)[number % len(JUNK)]]:
             alone = [[name] for name in form.fields] if whole else [one]
-            sent = [
-                (list(form.fields), status)
-                for status in _send(client, form, list(form.fields), kind, api=api)
-            ]
+            sent = [(list(form.fields), status) for status in _send(client, form, list(form.fields), kind, api=api)]
             with unrendered():
-                sent += [
-                    (names, status) for names in alone for status in _send(client, form, names, kind, api=api)
-                ]
+                sent += [(names, status) for names in alone for status in _send(client, form, names, kind, api=api)]
             for names, status in sent:
                 if status >= 500:
                     yield f"{form.method.upper()} {form.address}: {status} for {kind} in {', '.join(names)}"
@@ -77,13 +72,9 @@ def _send(client: Client, form: Form, names: list[str], kind: str, *, api: bool)
 
 def _requests(form: Form, names: list[str], kind: str, *, api: bool) -> Iterator[tuple[str, bytes, str]]:
     """Addresses, bodies and types of bodies. A call takes JSON too, where 5,000 digits may be a number."""
-    values = {name: value.encode() for name, value in form.fields.items()} | dict.fromkeys(
-        names, _ENCODED[kind]
-    )
+    values = {name: value.encode() for name, value in form.fields.items()} | dict.fromkeys(names, _ENCODED[kind])
     if form.method == "get":
-        asked = "&".join(
-            f"{name}={''.join(f'%{byte:02X}' for byte in value)}" for name, value in values.items()
-        )
+        asked = "&".join(f"{name}={''.join(f'%{byte:02X}' for byte in value)}" for name, value in values.items())
         yield f"{form.address}?{asked}", b"", ""
         return
     yield form.address, _multipart(values), "multipart/form-data; boundary=b"

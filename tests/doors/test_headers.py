@@ -73,9 +73,7 @@ def faults_of(response: HttpResponseBase, *, elsewhere: bool = False) -> list[st
     """What is wrong with an answer's headers, and with its page if it is one."""
     wanted = HEADERS | ({"Cross-Origin-Resource-Policy": "cross-origin"} if elsewhere else {})
     wrong = [
-        f"{name}: {response.headers.get(name)}"
-        for name, value in wanted.items()
-        if response.headers.get(name) != value
+        f"{name}: {response.headers.get(name)}" for name, value in wanted.items() if response.headers.get(name) != value
     ]
     policy = response.headers.get("Content-Security-Policy", "")
     if "unsafe" in policy or "nonce" in policy or "default-src 'none'" not in policy:
@@ -213,9 +211,7 @@ def test_the_policy_names_every_source_and_allows_nothing_inline() -> None:
     policy = Client().get("/").headers["Content-Security-Policy"]
     parts = dict(part.strip().split(" ", 1) for part in policy.split(";"))
     assert parts["script-src"] == parts["style-src"] == parts["connect-src"] == parts["font-src"] == "'self'"
-    assert (
-        parts["frame-ancestors"] == parts["object-src"] == parts["base-uri"] == parts["frame-src"] == "'none'"
-    )
+    assert parts["frame-ancestors"] == parts["object-src"] == parts["base-uri"] == parts["frame-src"] == "'none'"
     assert parts["img-src"] == "'self' data:"
     assert not re.search("unsafe|nonce|https?:|\\*", policy)
 

@@ -41,9 +41,7 @@ class _Page(HTMLParser):
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         """Note links, and the fields of forms that are sent by GET."""
         values = {name: value or "" for name, value in attributes}
-        self.requests += [
-            (values[name], []) for name in ADDRESSES if values.get(name, "").startswith(("/", "?"))
-        ]
+        self.requests += [(values[name], []) for name in ADDRESSES if values.get(name, "").startswith(("/", "?"))]
         if tag == "form":
             self._form = [] if values.get("method", "get").lower() == "get" else None
             if self._form is not None:
@@ -68,17 +66,11 @@ def _unread(address: str, page: str) -> Iterator[str]:
             match = resolve(parts.path or urlsplit(address).path)
         except Resolver404:
             continue
-        if (
-            not names
-            or match.namespace
-            or not match.func.__module__.startswith(("leaderboard.", "submissions."))
-        ):
+        if not names or match.namespace or not match.func.__module__.startswith(("leaderboard.", "submissions.")):
             continue
         known = declared_parameters(match.func, match.kwargs)
         prefixes = tuple(name.removesuffix("*") for name in known if name.endswith("*"))
-        if wrong := {
-            name for name in names if name not in known and not (prefixes and name.startswith(prefixes))
-        }:
+        if wrong := {name for name in names if name not in known and not (prefixes and name.startswith(prefixes))}:
             yield f"{address}: {target} with {', '.join(sorted(wrong))}"
 
 
@@ -86,9 +78,7 @@ def test_every_link_and_form_has_parameters_that_its_page_reads(site: Site) -> N
     load_reported()
     clear_page_cache()
     addresses = [
-        door.address
-        for door in doors_of(site, ROWS)
-        if not door.address.startswith(("/admin/", "/account/logout"))
+        door.address for door in doors_of(site, ROWS) if not door.address.startswith(("/admin/", "/account/logout"))
     ]
     wrong, read = set(), 0
     for address in (*addresses, *MORE):
@@ -115,9 +105,7 @@ def test_every_link_with_parameters_is_answered(site: Site) -> None:
             parts = urlsplit(target)
             names = frozenset(name for name, _ in parse_qsl(parts.query))
             if names and not parts.path.startswith("/account/"):
-                seen.setdefault(
-                    (parts.path or urlsplit(address).path, names), f"{parts.path or address}?{parts.query}"
-                )
+                seen.setdefault((parts.path or urlsplit(address).path, names), f"{parts.path or address}?{parts.query}")
     assert len(seen) > 50
     for address in seen.values():
         assert client.get(address).status_code in (200, 302), address

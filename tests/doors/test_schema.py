@@ -60,9 +60,7 @@ def strict(schema: Any) -> Any:
 def formats() -> FormatChecker:
     """Dates and addresses."""
     checker = FormatChecker(formats=("date",))
-    checker.checks("date-time", raises=ValueError)(
-        lambda value: not value or bool(datetime.fromisoformat(value))
-    )
+    checker.checks("date-time", raises=ValueError)(lambda value: not value or bool(datetime.fromisoformat(value)))
     checker.checks("uri")(lambda value: not value or re.match(r"https?://\S+$", value) is not None)
     return checker
 
@@ -106,13 +104,9 @@ def wrong(site: Site, schema: Mapping[str, Any], only: str = "") -> list[str]:
     for path, answered in calls(schema):
         if only and path != only:
             continue
-        checker = Draft202012Validator(
-            {**strict(answered), "components": components}, format_checker=formats()
-        )
+        checker = Draft202012Validator({**strict(answered), "components": components}, format_checker=formats())
         for answer in answers(site, path):
-            found += [
-                f"{path} {error.json_path}: {error.message[:300]}" for error in checker.iter_errors(answer)
-            ]
+            found += [f"{path} {error.json_path}: {error.message[:300]}" for error in checker.iter_errors(answer)]
     return found
 
 

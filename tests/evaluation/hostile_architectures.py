@@ -187,9 +187,7 @@ def add_modules() -> None:
     ):
         deep = code not in ("dimension_cap", "forbidden_key")
         add_checkpoint(name, code, dense_edit({**dense, **change}, tensors), deep=deep)
-    add_with_json(
-        "pooling-without-end", "dimension_cap", "1_Pooling/config.json", {"word_embedding_dimension": 10**9}
-    )
+    add_with_json("pooling-without-end", "dimension_cap", "1_Pooling/config.json", {"word_embedding_dimension": 10**9})
     for name, code in (
         ("BoW", "module_not_run"),
         ("CLIPModel", "module_not_run"),

@@ -187,9 +187,7 @@ def _tars() -> None:
     _archive("zstd-window", "compression", _wide_window)
     _archive("zstd-cut-off", "compression", lambda folder: _cut(tarred(folder)))
     _archive("gzip-tarball", "archive_kind", _gzip)
-    _archive(
-        "plain-text", "archive_kind", lambda folder: _append_new(folder / "checkpoint.zip", b"not an archive")
-    )
+    _archive("plain-text", "archive_kind", lambda folder: _append_new(folder / "checkpoint.zip", b"not an archive"))
 
 
 def _license_in_tar(archive: tarfile.TarFile) -> None:

@@ -102,15 +102,11 @@ def _configurations() -> None:
     add_with_json("huge-depth", "dimension_cap", "config.json", {"num_hidden_layers": 100_000})
     add_with_json("huge-blocks", "dimension_cap", "config.json", {"block_sizes": [100_000]})
     add_with_json("huge-networks", "dimension_cap", "config.json", {"num_feedforward_networks": 1_000_000})
-    add_with_json(
-        "huge-waves", "dimension_cap", "config.json", {"posterior_encoder_num_wavenet_layers": 1_000_000}
-    )
+    add_with_json("huge-waves", "dimension_cap", "config.json", {"posterior_encoder_num_wavenet_layers": 1_000_000})
     add_with_json("negative-size", "value", "config.json", {"hidden_size": -8})
     add_with_json("size-a-truth", "configuration", "config.json", {"num_hidden_layers": True}, deep=True)
     add_with_json("vocabulary-over-weights", "weights_shape", "config.json", {"vocab_size": 50})
-    add_with_json(
-        "layers-without-weights", "missing_weights", "config.json", {"num_hidden_layers": 2}, deep=True
-    )
+    add_with_json("layers-without-weights", "missing_weights", "config.json", {"num_hidden_layers": 2}, deep=True)
     add_with_json("odd-heads", "configuration", "config.json", {"num_attention_heads": 3}, deep=True)
     add_with_json("decoder", "value", "config.json", {"is_decoder": True})
     for name, data in {
@@ -162,9 +158,7 @@ def _tokenizers() -> None:
         "tokenizer-file-elsewhere": {"tokenizer_file": "../other/tokenizer.json"},
     }.items():
         add_with_json(name, "forbidden_key", "tokenizer_config.json", change)
-    add_with_json(
-        "special-token-unknown", "tokenizer_vocabulary", "tokenizer_config.json", {"pad_token": "[NEW]"}
-    )
+    add_with_json("special-token-unknown", "tokenizer_vocabulary", "tokenizer_config.json", {"pad_token": "[NEW]"})
     add_with_json("no-padding", "tokenizer_value", "tokenizer_config.json", {"pad_token": None})
 
 
@@ -197,9 +191,7 @@ def _modules() -> None:
     add_checkpoint("module-folder-twice", "value", _twice)
     add_checkpoint("module-folder-twice-by-slash", "value", lambda content: _twice(content, "/"))
     add_checkpoint("module-in-the-first-ones-folder", "value", module_edit(1, "path", "."))
-    add_checkpoint(
-        "module-arguments", "forbidden_key", module_edit(0, "model_kwargs", {"weights_only": False})
-    )
+    add_checkpoint("module-arguments", "forbidden_key", module_edit(0, "model_kwargs", {"weights_only": False}))
     add_checkpoint("module-key", "unknown_key", module_edit(0, "state", "x"))
     add_with_file("modules-an-object", "json_damaged", "modules.json", b'{"type": "x"}')
     add_with_file("modules-without-pooling", "module_order", "modules.json", _only("Transformer"))
@@ -214,9 +206,7 @@ def _module_settings() -> None:
         "sentence_bert_config.json",
         {"model_args": {"trust_remote_code": True}},
     )
-    add_with_json(
-        "kernels-for-loading", "forbidden_key", "sentence_bert_config.json", {"allow_all_kernels": True}
-    )
+    add_with_json("kernels-for-loading", "forbidden_key", "sentence_bert_config.json", {"allow_all_kernels": True})
     add_with_json(
         "tokenizer-elsewhere",
         "forbidden_key",
@@ -224,16 +214,10 @@ def _module_settings() -> None:
         {"tokenizer_name_or_path": "/var/other"},
     )
     add_with_json("unknown-setting", "unknown_key", "sentence_bert_config.json", {"backend": "onnx"})
-    add_with_json(
-        "unknown-pooling", "unknown_key", "1_Pooling/config.json", {"pooling_mode_exec": True}, deep=True
-    )
+    add_with_json("unknown-pooling", "unknown_key", "1_Pooling/config.json", {"pooling_mode_exec": True}, deep=True)
     add_with_json("no-pooling", "value", "1_Pooling/config.json", {"pooling_mode_mean_tokens": False})
-    add_with_json(
-        "pooling-too-wide", "dimension_mismatch", "1_Pooling/config.json", {"word_embedding_dimension": 16}
-    )
-    add_with_json(
-        "prompts-too-long", "value", "config_sentence_transformers.json", {"prompts": {"query": "x" * 5000}}
-    )
+    add_with_json("pooling-too-wide", "dimension_mismatch", "1_Pooling/config.json", {"word_embedding_dimension": 16})
+    add_with_json("prompts-too-long", "value", "config_sentence_transformers.json", {"prompts": {"query": "x" * 5000}})
     dense = {"in_features": 8, "out_features": 4, "bias": False}
     tensors = {"linear.weight": np.ones((4, 8), np.float32)}
     for name, code, config, weights in (
@@ -249,27 +233,23 @@ def _module_settings() -> None:
 
 def _twice(content: Files, mark: str = "") -> None:
     """The same weights as module after module: each would be written again."""
-    dense_edit(
-        {"in_features": 8, "out_features": 8, "bias": False}, {"linear.weight": np.ones((8, 8), np.float32)}
-    )(content)
+    dense_edit({"in_features": 8, "out_features": 8, "bias": False}, {"linear.weight": np.ones((8, 8), np.float32)})(
+        content
+    )
     modules = json.loads(content["modules.json"])
     again = {**modules[-1], "path": modules[-1]["path"] + mark}
     content["modules.json"] = json.dumps([*modules, *([again] * (1 if mark else 6))]).encode()
 
 
 def _only(name: str, path: str = "") -> bytes:
-    return json.dumps(
-        [{"idx": 0, "name": "0", "path": path, "type": f"sentence_transformers.models.{name}"}]
-    ).encode()
+    return json.dumps([{"idx": 0, "name": "0", "path": path, "type": f"sentence_transformers.models.{name}"}]).encode()
 
 
 def _router(content: Files) -> None:
     content["modules.json"] = _only("Router")
     types = {"query_0": "subprocess.Popen", "document_0": "sentence_transformers.models.Transformer"}
     structure = {"query": ["query_0"], "document": ["document_0"]}
-    content["router_config.json"] = json.dumps(
-        {"types": types, "structure": structure, "parameters": {}}
-    ).encode()
+    content["router_config.json"] = json.dumps({"types": types, "structure": structure, "parameters": {}}).encode()
 
 
 def _weights() -> None:
@@ -349,8 +329,7 @@ def _index_edit(index: Mapping[str, Any]) -> Callable[[Files], None]:
 
 def _many_tensors() -> bytes:
     header = {
-        f"t{number}": {"dtype": "U8", "shape": [1], "data_offsets": [number, number + 1]}
-        for number in range(10_001)
+        f"t{number}": {"dtype": "U8", "shape": [1], "data_offsets": [number, number + 1]} for number in range(10_001)
     }
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + bytes(len(header))
@@ -381,8 +360,7 @@ def _shards(count: int, tensors: int, padding: int = 0) -> Callable[[Files], Non
 
 def _overlapping() -> bytes:
     header = {
-        name: {"dtype": "F32", "shape": [4], "data_offsets": place}
-        for name, place in (("a", [0, 16]), ("b", [8, 24]))
+        name: {"dtype": "F32", "shape": [4], "data_offsets": place} for name, place in (("a", [0, 16]), ("b", [8, 24]))
     }
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + bytes(24)
@@ -403,12 +381,8 @@ def _kinds() -> None:
     three = {"id2label": {"0": "a", "1": "b", "2": "c"}}
     add_checkpoint("three-labels", "labels", _config_edit(three), "cross-encoder", "sequence")
     two = {"id2label": {"0": "a", "1": "b"}}
-    add_checkpoint(
-        "labels-without-weights", "weights_shape", _config_edit(two), "cross-encoder", "sequence", deep=True
-    )
-    add_checkpoint(
-        "masked-model-without-pooling", "pooling_needed", lambda content: None, "sparse-encoder", "masked"
-    )
+    add_checkpoint("labels-without-weights", "weights_shape", _config_edit(two), "cross-encoder", "sequence", deep=True)
+    add_checkpoint("masked-model-without-pooling", "pooling_needed", lambda content: None, "sparse-encoder", "masked")
 
 
 def _config_edit(change: Mapping[str, Any]) -> Callable[[Files], None]:

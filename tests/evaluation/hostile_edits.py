@@ -89,9 +89,7 @@ def module_edit(place: int, key: str, value: object) -> Callable[[Files], None]:
 def dense_edit(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> Callable[[Files], None]:
     def edit(content: Files) -> None:
         modules = json.loads(content["modules.json"])
-        modules.append(
-            {"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"}
-        )
+        modules.append({"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"})
         content["modules.json"] = json.dumps(modules).encode()
         content["3_Dense/config.json"] = json.dumps(config).encode()
         content["3_Dense/model.safetensors"] = safetensors(tensors)

@@ -74,9 +74,7 @@ def created(
     return description.create(description.complete(parameters), given)
 
 
-def run_bytes(
-    name: str, checkpoint: Path, folder: Path, shards: Path | None = None, **parameters: Any
-) -> bytes:
+def run_bytes(name: str, checkpoint: Path, folder: Path, shards: Path | None = None, **parameters: Any) -> bytes:
     """The run that `retrieve` makes in shards of four documents, some of which may lie in `shards` already."""
     folder.mkdir()
     texts = [{"_id": one.id, "title": one.title, "text": one.text} for one in DOCUMENTS]

@@ -94,10 +94,7 @@ def tokenizer() -> dict[str, Any]:
     """tokenizer.json over letters."""
     special = [{"id": number, "content": token, "special": True, "single_word": False, "lstrip": False,
                 "rstrip": False, "normalized": False} for number, token in enumerate(_TOKENS[:5])]  # fmt: skip
-    ends = {
-        token: {"id": token, "ids": [number], "tokens": [token]}
-        for number, token in ((2, "[CLS]"), (3, "[SEP]"))
-    }
+    ends = {token: {"id": token, "ids": [number], "tokens": [token]} for number, token in ((2, "[CLS]"), (3, "[SEP]"))}
     around = [
         {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
         {"Sequence": {"id": "A", "type_id": 0}},
@@ -129,9 +126,7 @@ def files(head: Head = "base") -> dict[str, bytes]:
         "config.json": _json({**config, **labels}),
         "model.safetensors": safetensors(arrays(head)),
         "tokenizer.json": _json(tokenizer()),
-        "tokenizer_config.json": _json(
-            {"tokenizer_class": "BertTokenizer", "model_max_length": 32, **special}
-        ),
+        "tokenizer_config.json": _json({"tokenizer_class": "BertTokenizer", "model_max_length": 32, **special}),
     }
     if head == "base":
         types = ["Transformer", "Pooling", "Normalize"]

@@ -55,9 +55,7 @@ def byte_tokenizer(
     words = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     words.decoder = decoders.ByteLevel()
-    words.add_special_tokens(
-        [AddedToken(word, special=True) for word in ("<|im_start|>", "<|im_end|>", "<bos>")]
-    )
+    words.add_special_tokens([AddedToken(word, special=True) for word in ("<|im_start|>", "<|im_end|>", "<bos>")])
     single = f"{'<s> ' * begin}$A{' </s>' * end}"
     words.post_processor = processors.TemplateProcessing(
         single=single,
@@ -65,9 +63,7 @@ def byte_tokenizer(
         special_tokens=[("<s>", BEGIN), ("</s>", END)],
     )
     special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=words, padding_side=side, model_max_length=length, **special
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=words, padding_side=side, model_max_length=length, **special)
 
 
 def save_transformer(

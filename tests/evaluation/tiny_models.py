@@ -58,9 +58,7 @@ def tiny_dense(
     with _seeded(seed):
         transformer = Transformer(str(_encoder(folder)), max_seq_length=LENGTH)
         modules = [transformer, Pooling(HIDDEN, pooling_mode=pooling), *([Normalize()] if normalize else [])]
-        model = SentenceTransformer(
-            modules=modules, device="cpu", prompts=prompts, similarity_fn_name=similarity
-        )
+        model = SentenceTransformer(modules=modules, device="cpu", prompts=prompts, similarity_fn_name=similarity)
         model.save(str(folder))
     return folder
 
@@ -190,9 +188,7 @@ def tiny_pylate(folder: Path, seed: int = 0) -> Path:
     settings = {"query_prefix": "[unused0]", "document_prefix": "[unused1]", "query_length": 16}
     settings |= {"document_length": 64, "attend_to_expansion_tokens": False, "model_type": "ColBERT"}
     settings |= {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "MaxSim"}
-    _write(
-        folder / "config_sentence_transformers.json", {**settings, "skiplist_words": list(string.punctuation)}
-    )
+    _write(folder / "config_sentence_transformers.json", {**settings, "skiplist_words": list(string.punctuation)})
     return folder
 
 
@@ -213,9 +209,7 @@ def tiny_stanford(folder: Path, seed: int = 0) -> Path:
         "query_maxlen": 16,
         "doc_maxlen": 64,
     }
-    _write(
-        folder / "artifact.metadata", {**metadata, "mask_punctuation": True, "attend_to_mask_tokens": False}
-    )
+    _write(folder / "artifact.metadata", {**metadata, "mask_punctuation": True, "attend_to_mask_tokens": False})
     return folder
 
 
@@ -333,9 +327,7 @@ def _save_tensors(tensors: dict[str, Any], path: Path) -> None:
     from safetensors.torch import save_file
 
     path.parent.mkdir(exist_ok=True)
-    save_file(
-        {name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata={"format": "pt"}
-    )
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
 
 
 def _write(path: Path, content: object) -> None:

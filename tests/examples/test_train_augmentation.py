@@ -66,9 +66,7 @@ def test_it_learns_which_words_a_query_means(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.long
-def test_training_is_deterministic_and_ignores_test_qrels(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_training_is_deterministic_and_ignores_test_qrels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     collection, encoder = write_collection(tmp_path / "collection"), tiny_dense(tmp_path / "encoder")
     settings = ("--epochs", 3, "--learning-rate", 0.05)
     assert train(collection, encoder, tmp_path / "first", *settings) == 0

@@ -52,9 +52,7 @@ class Answer:
         return True
 
 
-def ask(
-    address: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str] | None = None
-) -> Answer:
+def ask(address: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Answer:
     """GET, or POST where there is a body. A connection that is refused, or cut before any answer, has status 0."""
     began = time.monotonic()
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
@@ -77,20 +75,13 @@ def form(fields: Mapping[str, str], name: str, content: bytes, field_name: str =
     """A multipart body with one file, and its content type."""
     mark = uuid.uuid4().hex
     parts = [
-        f'--{mark}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
-        for key, value in fields.items()
+        f'--{mark}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n' for key, value in fields.items()
     ]
-    parts.append(
-        f'--{mark}\r\nContent-Disposition: form-data; name="{field_name}"; filename="{name}"\r\n\r\n'
-    )
-    return "".join(
-        parts
-    ).encode() + content + f"\r\n--{mark}--\r\n".encode(), f"multipart/form-data; boundary={mark}"
+    parts.append(f'--{mark}\r\nContent-Disposition: form-data; name="{field_name}"; filename="{name}"\r\n\r\n')
+    return "".join(parts).encode() + content + f"\r\n--{mark}--\r\n".encode(), f"multipart/form-data; boundary={mark}"
 
 
-def submit(
-    address: str, token: str, system: str, dataset: str, content: bytes, name: str = "run.txt"
-) -> Answer:
+def submit(address: str, token: str, system: str, dataset: str, content: bytes, name: str = "run.txt") -> Answer:
     """POST /api/v1/submissions/ with one file."""
     fields = {"kind": "run", "system": system, "architecture": "dense", "dataset": dataset}
     body, kind = form(fields, name, content)

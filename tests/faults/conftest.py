@@ -78,9 +78,7 @@ def queue_site(request: pytest.FixtureRequest) -> Iterator[Site]:
     request.getfixturevalue("transactional_db")
     if connection.vendor != "postgresql":
         pytest.skip(NEEDS_POSTGRESQL)
-    site = forked_site(
-        request.getfixturevalue("tmp_path") / "site", 2, getattr(request, "param", forked.SCALE)
-    )
+    site = forked_site(request.getfixturevalue("tmp_path") / "site", 2, getattr(request, "param", forked.SCALE))
     yield site
     site.stop()
 
@@ -169,9 +167,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if not full() or not (notes or tallies):
         return
     figures = config.stash[FIGURES]
-    ended = {
-        outcome: len(terminalreporter.stats.get(outcome, ())) for outcome in ("passed", "failed", "error")
-    }
+    ended = {outcome: len(terminalreporter.stats.get(outcome, ())) for outcome in ("passed", "failed", "error")}
     figures.say(f"Tests on PostgreSQL: {', '.join(f'{count} {name}' for name, count in ended.items())}.")
     if tallies:
         figures.table(HEAD, [tally.as_row(figures) for tally in tallies])

@@ -38,9 +38,7 @@ _PAUSE = 0.1
 class ForkedService(Service):
     """A worker of the test's own flesh."""
 
-    def __init__(
-        self, name: str, queues: Sequence[str], orders: Orders, log: Path, scale: float = SCALE
-    ) -> None:
+    def __init__(self, name: str, queues: Sequence[str], orders: Orders, log: Path, scale: float = SCALE) -> None:
         super().__init__(name, log)
         self._queues, self._orders, self._scale = queues, orders, scale
         self._pid = 0

@@ -47,9 +47,7 @@ class Tally:
         wrong = len(self.lost) + len(self.doubled)
         bounds = [figures.bound(self.stage, wrong, 0, " lost or doubled")]
         if self.longest is not None:
-            bounds.append(
-                figures.bound(f"{self.stage}, recovery", max(took, default=inf), self.longest, " s")
-            )
+            bounds.append(figures.bound(f"{self.stage}, recovery", max(took, default=inf), self.longest, " s"))
         counts = [f"{total} ({who})", str(len(self.lost)), str(len(self.doubled))]
         return [self.stage, *counts, said, ", ".join(bounds)]
 
@@ -104,9 +102,7 @@ def _wait_for_strikes(site: Site, work: Submitting, stage: str, submissions: lis
     """Return when nobody is left to be struck. Where work ended without coming to the stage, more is brought."""
     deadline = time.monotonic() + 2 * PATIENCE
     while site.orders.armed():
-        assert time.monotonic() < deadline, (
-            f"there was work, and nobody came to “{stage}”\n{site.last_words()}"
-        )
+        assert time.monotonic() < deadline, f"there was work, and nobody came to “{stage}”\n{site.last_words()}"
         site.wait_for(lambda: not site.orders.armed() or ended(submissions), f"all to be struck at “{stage}”")
         if site.orders.armed():
             submissions.append(work.submit())

@@ -88,9 +88,7 @@ class Program(Service):
 
     def start(self) -> None:
         """Start it, or start it again."""
-        self._process = processes.start(
-            self._command.arguments, self.log, self._command.environment, cwd=ROOT
-        )
+        self._process = processes.start(self._command.arguments, self.log, self._command.environment, cwd=ROOT)
         self.starts += 1
 
     @property

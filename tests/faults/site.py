@@ -33,9 +33,7 @@ PATIENCE = float(os.environ.get("FAULT_PATIENCE", "120"))
 class Site:
     """The processes, by name; the servers, which a session that started its own can kill."""
 
-    def __init__(
-        self, folder: Path, *, scale: float = SCALE, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, *, scale: float = SCALE, environment: Mapping[str, str] | None = None) -> None:
         self.folder, self.scale = folder, scale
         self.orders = Orders(folder / "orders")
         self.services: dict[str, Service] = {}
@@ -63,12 +61,8 @@ class Site:
 
     def start_worker(self, name: str, queues: str, processes_: int = 1, **environment: str) -> Service:
         """A real Celery worker that obeys `orders`: it dies, or does without a protection, where these say so."""
-        command = services.worker(
-            name, queues, processes_, {**self._environment, "FAULT_NAME": name, **environment}
-        )
-        arguments = [
-            "tests.faults.faulty" if each == "leaderboard.celery" else each for each in command.arguments
-        ]
+        command = services.worker(name, queues, processes_, {**self._environment, "FAULT_NAME": name, **environment})
+        arguments = ["tests.faults.faulty" if each == "leaderboard.celery" else each for each in command.arguments]
         return self._start(Command(name, arguments, command.environment))
 
     def start_beat(self) -> Service:

@@ -29,9 +29,7 @@ HOUR = 3600.0
 @slower(0.05)
 @pytest.mark.parametrize("service", ["scorer-1", "dispatcher"] if full() else ["dispatcher"])
 @pytest.mark.parametrize("jumps", [(-HOUR,), pytest.param((HOUR, -HOUR), marks=pytest.mark.long)], ids=len)
-def test_a_clock_that_jumps_harms_nobody(
-    service: str, jumps: tuple[float, ...], queue_site: Site, work: Work
-) -> None:
+def test_a_clock_that_jumps_harms_nobody(service: str, jumps: tuple[float, ...], queue_site: Site, work: Work) -> None:
     for jump in jumps:
         submissions = [work.submit([work.open])]
         queue_site.orders.set_clock(service, jump)

@@ -92,10 +92,7 @@ def long_run(depth: int = 1000, seed: int = 1) -> bytes:
 def files() -> set[Path]:
     """All that lies in the places where content comes and stays."""
     return {
-        path
-        for place in PLACES
-        for path in Path(settings.VAR, place).rglob("*")
-        if path.is_file() or path.is_symlink()
+        path for place in PLACES for path in Path(settings.VAR, place).rglob("*") if path.is_file() or path.is_symlink()
     }
 
 
@@ -183,9 +180,7 @@ def test_what_a_worker_cannot_write_is_tried_again(
         assert job.log.count("The site's disk is full, which is a fault on our side") == 3
         assert QuotaUse.objects.get(submission=lost).refunded_at is not None
         kept = work.submit([work.hidden])
-        site.wait_for(
-            lambda: kept.jobs.get().attempts >= 1 and "disk is full" in kept.jobs.get().log, "an attempt"
-        )
+        site.wait_for(lambda: kept.jobs.get().attempts >= 1 and "disk is full" in kept.jobs.get().log, "an attempt")
     site.wait_for(lambda: ended([kept]), "the job to end")
     assert kept.jobs.get().state == State.DONE, kept.jobs.get().log
     assert Run.objects.count() == 1

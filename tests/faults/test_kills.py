@@ -144,9 +144,7 @@ def test_a_model_survives(
 
 
 @of_test_faults
-def test_a_shard_survives(
-    start_models: Callable[..., Site], tmp_path: Path, tallied: Callable[[Tally], None]
-) -> None:
+def test_a_shard_survives(start_models: Callable[..., Site], tmp_path: Path, tallied: Callable[[Tally], None]) -> None:
     site = start_models(SHARD_SIZE="15")
     models = ModelWork(tmp_path / "models", site)
     tally = kill_often(site, models, "shard", WORKER, repetitions_of_celery())
@@ -197,8 +195,6 @@ def test_a_model_survives_between_two_workers(
     """Who retrieves can read no judgements, and hands what it found to a scorer."""
     site = start_models(SHARD_SIZE="1000", PRIVATE_STORAGE="off")
     models = ModelWork(tmp_path / "models", site)
-    tally = kill_often(
-        site, models, stage, WORKER, repetitions_of_celery(), name=f"model of two workers: {stage}"
-    )
+    tally = kill_often(site, models, stage, WORKER, repetitions_of_celery(), name=f"model of two workers: {stage}")
     tallied(tally)
     check(tally)

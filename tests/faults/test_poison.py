@@ -30,9 +30,7 @@ def test_without_the_limit_it_never_ends(queue_site: Site, work: Work) -> None:
     queue_site.orders.do_without("attempts")
     queue_site.orders.poison(f"{work.person.name} 1")
     poisonous = work.submit([work.open])
-    queue_site.wait_for(
-        lambda: Job.objects.filter(submission=poisonous, attempts__gt=3).exists(), "the fourth attempt"
-    )
+    queue_site.wait_for(lambda: Job.objects.filter(submission=poisonous, attempts__gt=3).exists(), "the fourth attempt")
     assert not ended([poisonous])
     queue_site.orders.do_without()
     queue_site.wait_for(lambda: ended([poisonous]), "the job to end, with the limit again")

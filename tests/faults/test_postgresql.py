@@ -92,8 +92,7 @@ def test_no_acknowledged_upload_is_lost(
     site = killable
     serve(site)
     submitters = [
-        Submitter(site.address, make_user(f"Person{number}"), work.open.slug, number)
-        for number in range(SUBMITTERS)
+        Submitter(site.address, make_user(f"Person{number}"), work.open.slug, number) for number in range(SUBMITTERS)
     ]
     reader = Reader(site.address, pages(work)[:6])
     began = time.monotonic()
@@ -101,9 +100,7 @@ def test_no_acknowledged_upload_is_lost(
     acknowledged = [name for each in submitters for name in each.acknowledged]
     answers = Counter(answer.status for each in submitters for answer in each.answers)
     seconds = time.monotonic() - began
-    noted(
-        f"PostgreSQL killed x {KILLS}: {len(acknowledged)} acknowledged in {seconds:.0f} s, {dict(answers)}"
-    )
+    noted(f"PostgreSQL killed x {KILLS}: {len(acknowledged)} acknowledged in {seconds:.0f} s, {dict(answers)}")
     noted(f"pages meanwhile {dict(reader.seen)}, the slowest {reader.slowest:.1f} s")
     assert [each.unexpected for each in submitters] == [[]] * SUBMITTERS
     assert reader.unexpected == []
@@ -123,9 +120,7 @@ def test_every_page_says_that_we_are_away_and_comes_back(killable: Site, work: W
     serve(site)
     client = Client()
     client.force_login(work.person)
-    session = {
-        "Cookie": f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
-    }
+    session = {"Cookie": f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"}
     asked = [(path, headers) for path in pages(work) for headers in ({}, session)]
     for path, headers in asked:
         assert ask(site.address, path, headers=headers).status in (200, 302, 401), path

@@ -104,9 +104,7 @@ def test_all_jobs_finish_once(
     assert under_work(queue_site, work, act, 1 if act is pause_for_a_minute else TIMES, noted) == []
 
 
-def test_without_anybody_who_looks_a_lost_wakeup_is_lost(
-    killable: Site, queue_site: Site, work: Work
-) -> None:
+def test_without_anybody_who_looks_a_lost_wakeup_is_lost(killable: Site, queue_site: Site, work: Work) -> None:
     """The control: no dispatcher that sends wakeups again, no worker that polls, and the wakeups are gone."""
     site = queue_site
     site.orders.do_without("looking")
@@ -123,9 +121,7 @@ def test_without_anybody_who_looks_a_lost_wakeup_is_lost(
     site.wait_for(idle, "what follows the result")
 
 
-def test_nobody_waits_for_a_broker_that_stands_still(
-    killable: Site, work: Work, noted: Callable[[str], None]
-) -> None:
+def test_nobody_waits_for_a_broker_that_stands_still(killable: Site, work: Work, noted: Callable[[str], None]) -> None:
     """Frozen, it takes connections and never answers: pages and uploads go on without it."""
     site = killable
     serve(site)
@@ -140,9 +136,7 @@ def test_nobody_waits_for_a_broker_that_stands_still(
         with pytest.raises(redis.TimeoutError):  # the control: whoever waits for it, waits in vain
             redis.Redis.from_url(cache_location(settings.REDIS_URL), socket_timeout=0.5).ping()
         meanwhile([reader, submitter], lambda: time.sleep(20 if full() else 1.5))
-        answer = submit(
-            site.address, submitter.token, "In between", work.open.slug, run_text(tag="b").encode()
-        )
+        answer = submit(site.address, submitter.token, "In between", work.open.slug, run_text(tag="b").encode())
     finally:
         os.kill(pid, signal.SIGCONT)
     slowest = max(each.seconds for each in [answer, *submitter.answers])

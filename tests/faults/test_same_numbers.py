@@ -123,7 +123,5 @@ def _elsewhere(path: Path, dataset: Dataset, measures: list[str], threads: int) 
     qrels = path_of(Area.QRELS, dataset.current_qrels.sha256)
     command = [sys.executable, "-c", _ELSEWHERE, str(path), str(qrels), *measures]
     environment = {**os.environ, **dict.fromkeys(names, str(threads))}
-    done = subprocess.run(
-        command, cwd=settings.BASE_DIR, env=environment, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(command, cwd=settings.BASE_DIR, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.strip()

@@ -121,9 +121,7 @@ def doubled() -> list[str]:
             Submission.objects.filter(jobs__dataset__hidden=True).distinct().count(),
         ),
     }
-    return found + [
-        f"{have} {name}, {want} expected" for name, (have, want) in counts.items() if have != want
-    ]
+    return found + [f"{have} {name}, {want} expected" for name, (have, want) in counts.items() if have != want]
 
 
 def _publications() -> Any:

@@ -20,9 +20,7 @@ from markdown_it import MarkdownIt
 
 #: For names: what begins a formula, ends an attribute, an element, a section of XML, a row of a table or a line of a
 #: header, commands of TeX, a name turned around and one in which something cannot be seen.
-NAME = (
-    "=1+1|\"'><script>x()</script>]]>{\\input{/etc/passwd}}\\write18{id}%0d%0a\u202e\u200b\x0b\r\nBcc: a@b.c"
-)
+NAME = "=1+1|\"'><script>x()</script>]]>{\\input{/etc/passwd}}\\write18{id}%0d%0a\u202e\u200b\x0b\r\nBcc: a@b.c"
 #: For texts: the same as Markdown may hide it, and longer than any page expects.
 TEXT = (
     f"{NAME}\n\n[a](javascript:x()) ![b](//evil.example/x) <img src=x onerror=x()> <svg/onload=x()>\n"
@@ -74,13 +72,7 @@ def plant(numbers: Iterator[int]) -> set[str]:
 def _hostile(model: type[models.Model], row: models.Model, number: int) -> Iterator[tuple[str, Any]]:
     for field in model._meta.concrete_fields:
         name, here = field.name, f"{model.__name__}.{field.name}"
-        if (
-            field.primary_key
-            or field.choices
-            or name in _OWN
-            or here in _OF_ADDRESSES
-            or name.endswith("sha256")
-        ):
+        if field.primary_key or field.choices or name in _OWN or here in _OF_ADDRESSES or name.endswith("sha256"):
             continue
         if isinstance(field, models.JSONField):
             if name == "parameters":
@@ -156,9 +148,7 @@ def xml(content: bytes) -> list[str]:
     for element in ElementTree.fromstring(content.decode()).iter():
         if element.tag.rpartition("}")[2] in ("script", "foreignObject", "img"):
             found.append(element.tag)
-        found += [
-            name for name, value in element.attrib.items() if name.startswith("on") or "javascript:" in value
-        ]
+        found += [name for name, value in element.attrib.items() if name.startswith("on") or "javascript:" in value]
         if element.get("type") == "html":
             found += page((element.text or "").encode())
     return found
@@ -205,9 +195,7 @@ def archive(content: bytes) -> list[str]:
     with zipfile.ZipFile(io.BytesIO(content)) as members:
         for name in members.namelist():
             json.loads(members.read(name))
-        return [
-            name for name in members.namelist() if not re.fullmatch(r"[\w./ @+()-]+", name) or ".." in name
-        ]
+        return [name for name in members.namelist() if not re.fullmatch(r"[\w./ @+()-]+", name) or ".." in name]
 
 
 def nothing(content: bytes) -> list[str]:

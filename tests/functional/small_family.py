@@ -17,9 +17,7 @@ from leaderboard.management.supervisor.processes import Command, ProcessGroup, r
 def main() -> int:
     """Run until told to stop."""
     folder = Path(sys.argv[1])
-    commands = [
-        Command(part["name"], [sys.executable, "-c", part["code"]]) for part in json.loads(sys.argv[2])
-    ]
+    commands = [Command(part["name"], [sys.executable, "-c", part["code"]]) for part in json.loads(sys.argv[2])]
 
     def live(group: ProcessGroup) -> None:
         group.watchdog.add_path(folder / "remove-me")

@@ -48,9 +48,7 @@ class Supervisor:
 
     def wait_for(self, text: str, patience: float = PATIENCE) -> None:
         """Return when it has printed `text`."""
-        eventually(
-            lambda: text in self.printed or self.process.poll() is not None, patience, lambda: self.printed
-        )
+        eventually(lambda: text in self.printed or self.process.poll() is not None, patience, lambda: self.printed)
         assert text in self.printed, self.printed
 
     def descendants(self) -> dict[int, str]:
@@ -99,9 +97,7 @@ def marked(mark: Path) -> dict[int, str]:
     return found
 
 
-def eventually(
-    condition: Callable[[], bool], patience: float = PATIENCE, explain: Callable[[], str] = str
-) -> float:
+def eventually(condition: Callable[[], bool], patience: float = PATIENCE, explain: Callable[[], str] = str) -> float:
     """Wait until the condition holds; the seconds it took. Fails with `explain()` after `patience` seconds."""
     began = time.monotonic()
     while not condition():

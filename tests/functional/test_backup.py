@@ -126,9 +126,7 @@ def test_everything_comes_back_and_nothing_can_be_read_without_the_keys(
     (full_site / "media").mkdir(exist_ok=True)
     (full_site / "media" / "linked").symlink_to(moved)
     (full_site / "media" / "two").hardlink_to(moved / "one")
-    folder = backup(
-        tmp_path / "backups", f"--recipient={operator.public}", f"--judgements-recipient={judge.public}"
-    )
+    folder = backup(tmp_path / "backups", f"--recipient={operator.public}", f"--judgements-recipient={judge.public}")
     (full_site / "private" / "qrels" / "ab").unlink()
     shutil.rmtree(full_site / "media")
 
@@ -300,9 +298,7 @@ def test_migrations_go_back_and_forward_on_a_full_copy(
         pytest.skip("the tables of this run were made without migrations")
     folder = backup(tmp_path / "backups", "--in-the-clear")
     new_site.manage("restore_backup", str(folder))
-    before, between, after = counts_through(
-        new_site, ["leaderboard", "0001"], None, ["leaderboard"], ["submissions"]
-    )
+    before, between, after = counts_through(new_site, ["leaderboard", "0001"], None, ["leaderboard"], ["submissions"])
     assert before == between == after  # the audit log was open meanwhile, and nothing else
 
 
@@ -331,9 +327,7 @@ def test_a_backup_of_the_earlier_migrations_comes_back_and_is_adopted(
     assert counts_through(new_site) == [before, after]
 
 
-def test_a_backup_that_is_too_old_is_refused_before_anything_is_written(
-    full_site: Path, tmp_path: Path
-) -> None:
+def test_a_backup_that_is_too_old_is_refused_before_anything_is_written(full_site: Path, tmp_path: Path) -> None:
     folder = backup(tmp_path / "backups", "--in-the-clear")
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["migrations"]["leaderboard"] = ["0001_initial", "0002_model_results"]
@@ -358,7 +352,5 @@ def counts_through(site: NewSite, *steps: list[str] | None) -> list[dict[str, in
         *(show if step is None else f"call_command('migrate', *{step!r}, verbosity=0)" for step in steps),
     ]
     said = site.manage("shell", "--no-imports", "--command", "\n".join([*lines, show]))
-    counted = [
-        json.loads(line.removeprefix("counted ")) for line in said.splitlines() if line.startswith("counted")
-    ]
+    counted = [json.loads(line.removeprefix("counted ")) for line in said.splitlines() if line.startswith("counted")]
     return [{name: rows for name, rows in each.items() if name not in WRITTEN} for each in counted]

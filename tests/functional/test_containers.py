@@ -104,9 +104,7 @@ def test_a_broken_rule_is_noticed() -> None:
         lambda all_of: all_of["web"].update(networks=["inside", "outside"]),
         *(without_limit(name, limit) for name, limit in LIMITS),
         *(with_right(right) for right in RIGHTS_TOO_MANY),
-        lambda all_of: all_of["scorer"].update(
-            command=all_of["scorer"]["command"].replace("--without-heartbeat", "")
-        ),
+        lambda all_of: all_of["scorer"].update(command=all_of["scorer"]["command"].replace("--without-heartbeat", "")),
         lambda all_of: all_of["intake"].update(command="gunicorn leaderboard.wsgi:application"),
         lambda all_of: all_of["postgres"].update(ports=["5432:5432"]),
         lambda all_of: all_of["redis"].update(user="root"),
@@ -119,9 +117,7 @@ def test_a_broken_rule_is_noticed() -> None:
         lambda all_of: all_of["beat"]["environment"].update(OIDC_CLIENT_SECRET=None),
         lambda all_of: all_of["scorer"]["environment"].update(METRICS_TOKEN="${METRICS_TOKEN:-}"),
         lambda all_of: all_of["notifier"]["environment"].update(EMAIL_URL="${EMAIL_URL:-consolemail://}"),
-        lambda all_of: all_of["web"]["environment"].update(
-            DATABASE_URL="postgresql://runboard:x@postgres/runboard"
-        ),
+        lambda all_of: all_of["web"]["environment"].update(DATABASE_URL="postgresql://runboard:x@postgres/runboard"),
         lambda all_of: all_of["retriever"]["environment"].update(
             DATABASE_URL="postgresql://runboard_site:x@postgres/runboard"
         ),
@@ -143,9 +139,7 @@ def test_secrets_must_be_set() -> None:
 
 def test_the_example_names_every_variable_of_the_compose_files() -> None:
     text = COMPOSE.read_text() + OUTSIDE.read_text()
-    asked = set(re.findall(r"(?<!\$)\$\{(\w+)", text)) | set(
-        re.findall(r"^    (\w+):$", OUTSIDE.read_text(), re.M)
-    )
+    asked = set(re.findall(r"(?<!\$)\$\{(\w+)", text)) | set(re.findall(r"^    (\w+):$", OUTSIDE.read_text(), re.M))
     asked = {name for name in asked if name.isupper()}
     told = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / "docker/.env.example").read_text(), re.MULTILINE))
     assert told == asked
@@ -160,9 +154,7 @@ def test_the_proxys_pages_differ_in_their_words_alone() -> None:
         title = re.search("<title>(.+)</title>", text)
         assert title
         assert f"<h1>{title[1]}</h1>" in text, page
-        frames.add(
-            re.sub("(?<=<title>).+(?=</title>)|(?<=<h1>).+(?=</h1>)|(?<=</h1>\n<p>).+(?=</p>)", "", text)
-        )
+        frames.add(re.sub("(?<=<title>).+(?=</title>)|(?<=<h1>).+(?=</h1>)|(?<=</h1>\n<p>).+(?=</p>)", "", text))
     assert len(frames) == 1
 
 
@@ -218,9 +210,7 @@ def test_a_model_may_use_three_quarters_of_what_its_control_group_may(
 
 
 def test_a_way_out_of_the_pages_is_for_them_alone() -> None:
-    assert compose_rules.read(WEB_OUTSIDE.read_text()) == {
-        "services": {"web": {"networks": ["inside", "outside"]}}
-    }
+    assert compose_rules.read(WEB_OUTSIDE.read_text()) == {"services": {"web": {"networks": ["inside", "outside"]}}}
 
 
 def test_keys_of_the_bucket_are_for_retrievers_alone() -> None:

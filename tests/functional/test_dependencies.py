@@ -85,9 +85,7 @@ def loaded_by(program: str, **environment: str) -> list[set[str]]:
     return [set(json.loads(line)) for line in done.stdout.splitlines() if line.startswith("[")]
 
 
-@pytest.mark.parametrize(
-    "imports", [SITE, EVALUATION], ids=["web, worker and beat", "engines and checkpoints"]
-)
+@pytest.mark.parametrize("imports", [SITE, EVALUATION], ids=["web, worker and beat", "engines and checkpoints"])
 def test_a_fresh_process_loads_no_library_of_models(imports: str, tmp_path: Path) -> None:
     program = f"import json, sys\n{imports}\nprint(json.dumps(sorted(sys.modules)))"
     (loaded,) = loaded_by(program, RUNBOARD_VAR=str(tmp_path), STORE_STORAGE="s3://bucket/prefix")
@@ -141,9 +139,7 @@ def test_django_speaks_to_postgresql_through_psycopg(tmp_path: Path) -> None:
 
 def test_what_the_web_needs_is_part_of_what_everything_needs_and_has_no_models() -> None:
     assert "-r docker/requirements-web.txt" in (ROOT / "requirements.txt").read_text().splitlines()
-    web, everything = (
-        requirements(ROOT / name) for name in ("docker/requirements-web.txt", "requirements.txt")
-    )
+    web, everything = (requirements(ROOT / name) for name in ("docker/requirements-web.txt", "requirements.txt"))
     assert not web & OF_MODELS
     assert {"torch", "sentence-transformers", "transformers"} <= everything
     assert not web & everything, "each version is written once"

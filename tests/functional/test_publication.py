@@ -22,9 +22,7 @@ def test_the_licence_is_apaches_own_text_and_named_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["license"] == "Apache-2.0"
     assert project["license-files"] == ["LICENSE", "NOTICE"]
-    source = [
-        step for step in read_stages(ROOT / "docker/Dockerfile")["source"].steps if step.instruction == "COPY"
-    ]
+    source = [step for step in read_stages(ROOT / "docker/Dockerfile")["source"].steps if step.instruction == "COPY"]
     assert {"LICENSE", "NOTICE"} <= {name for step in source for name in copied(step)[1]}
 
 

@@ -42,9 +42,7 @@ def published(slug: str) -> bool:
 def expected(folder: Path, dataset: str) -> list[dict[str, str]]:
     """The published figures that Anserini's flat BM25 reaches."""
     with (folder / "reference" / "expected.csv").open(newline="") as file:
-        return [
-            row for row in csv.DictReader(file) if row["dataset"] == dataset and "Anserini" in row["system"]
-        ]
+        return [row for row in csv.DictReader(file) if row["dataset"] == dataset and "Anserini" in row["system"]]
 
 
 @pytest.mark.long_on_postgresql

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for proce
 
 SLEEP = "import time; time.sleep(600)"
 #: A process with a child of its own that ignores every polite request, as a busy pool worker may.
-STUBBORN = (
-    "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.fork(); time.sleep(600)"
-)
+STUBBORN = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.fork(); time.sleep(600)"
 
 Start = Callable[..., Supervisor]
 

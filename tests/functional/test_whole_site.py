@@ -86,9 +86,7 @@ def test_first_start_serves_restarts_the_dead_refuses_a_second_and_stops(site: S
     for secret in (password, site.var / "secret-key", site.var / "run" / "redis-url"):
         assert secret.stat().st_mode & 0o777 == 0o600
     assert f"Other users of this machine may enter {site.var} (mode 755)" in supervisor.printed
-    readable = {
-        path.name: oct(path.stat().st_mode) for path in site.var.iterdir() if path.stat().st_mode & 0o077
-    }
+    readable = {path.name: oct(path.stat().st_mode) for path in site.var.iterdir() if path.stat().st_mode & 0o077}
     assert readable == {}
     assert {"private", "db.sqlite3", "store", "logs", "valkey"} <= {path.name for path in site.var.iterdir()}
     assert 'src="http' not in site.get("/")  # nothing is fetched from elsewhere

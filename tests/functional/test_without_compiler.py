@@ -24,9 +24,7 @@ def test_a_run_is_scored_where_there_was_no_compiler(tmp_path: Path) -> None:
                 (programs / program.name).symlink_to(program)
     project = tmp_path / "project"
     subprocess.run(["git", "clone", "--quiet", "--local", ROOT, project], check=True)
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("CC", "RUNBOARD_KERNEL_CACHE")
-    }
+    environment = {name: value for name, value in os.environ.items() if name not in ("CC", "RUNBOARD_KERNEL_CACHE")}
     environment |= {"PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path / "cache"), "CC": "no-compiler"}
     assert shutil.which("gcc", path=str(programs)) is None
     made = subprocess.run(

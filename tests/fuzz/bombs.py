@@ -101,11 +101,7 @@ def zip_of(
             place = out.tell()
             out.write(b"PK\x03\x04" + struct.pack("<H", 20) + fields + name + stored)
         entries.append(
-            b"PK\x01\x02"
-            + struct.pack("<2H", 20, 20)
-            + fields
-            + struct.pack("<3H2I", 0, 0, 0, 0, place)
-            + name
+            b"PK\x01\x02" + struct.pack("<2H", 20, 20) + fields + struct.pack("<3H2I", 0, 0, 0, 0, place) + name
         )
     listed = b"".join(entries)
     end = struct.pack("<4H2IH", 0, 0, members, members, len(listed), out.tell(), 0)
@@ -144,15 +140,11 @@ BOMBS: dict[str, Bomb] = {
     "zip": Bomb(lambda: zip_of(_deflated(), GIB), "runs", "expansion"),
     "zip, four members": Bomb(lambda: zip_of(_deflated(), GIB, 4), "runs", "expansion"),
     "zip, members overlap": Bomb(lambda: zip_of(_deflated(), GIB, 8, apart=False), "runs", "compression"),
-    "zip, bzip2 inside": Bomb(
-        lambda: zip_of(bz2.compress(bytes(_PIECE)), GIB, method=12), "runs", "compression"
-    ),
+    "zip, bzip2 inside": Bomb(lambda: zip_of(bz2.compress(bytes(_PIECE)), GIB, method=12), "runs", "compression"),
     "zip, place of 2^64": Bomb(_zip64_that_lies, "runs", "compression"),
     "zip, 65,535 members": Bomb(lambda: zip_of(b"", 0, 65_535, method=0), "runs", "too_many_files"),
     "zip in zip": Bomb(_zip_in_zip, "checkpoint", "nested_archive"),
-    "zip of a checkpoint": Bomb(
-        lambda: zip_of(_deflated(), GIB, named="model.safetensors"), "checkpoint", "expansion"
-    ),
+    "zip of a checkpoint": Bomb(lambda: zip_of(_deflated(), GIB, named="model.safetensors"), "checkpoint", "expansion"),
     "tar.zst": Bomb(lambda: _tar("model.safetensors"), "checkpoint", "expansion"),
     "tar.zst, extended header": Bomb(_pax, "checkpoint", "member_kind"),
     "tar.zst, 100,000 members": Bomb(_many_members, "checkpoint", "member_name"),

@@ -175,18 +175,14 @@ def fuzz(count: int, seed: int) -> tuple[Counter[str], list[str]]:
 def main() -> int:
     """Run from the command line; 1 where there was an exception."""
     count, seed = (
-        (int(word) for word in [*sys.argv[1:], "5000", "1"][:2])
-        if len(sys.argv) != 2
-        else (int(sys.argv[1]), 1)
+        (int(word) for word in [*sys.argv[1:], "5000", "1"][:2]) if len(sys.argv) != 2 else (int(sys.argv[1]), 1)
     )
     started = time.perf_counter()
     verdicts, failures = fuzz(count, seed)
     for verdict, times in verdicts.most_common():
         print(f"{times:7,}  {verdict}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{count:,} mutations in {time.perf_counter() - started:.0f} s, {len(failures)} uncaught, peak {peak:.0f} MB"
-    )
+    print(f"{count:,} mutations in {time.perf_counter() - started:.0f} s, {len(failures)} uncaught, peak {peak:.0f} MB")
     print("\n".join(failures[:20]))
     return bool(failures)
 

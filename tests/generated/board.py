@@ -220,9 +220,7 @@ def _values(skill: Matrix, level: float, random: np.random.Generator) -> Matrix:
     return found
 
 
-def _publish(
-    dataset: Dataset, systems: Sequence[System], values: Matrix, rankings: Sequence[_Ranking]
-) -> list[Entry]:
+def _publish(dataset: Dataset, systems: Sequence[System], values: Matrix, rankings: Sequence[_Ranking]) -> list[Entry]:
     version, qrels, now = dataset.current_version, dataset.current_qrels, timezone.now()
     if version is None or qrels is None:
         raise RuntimeError(f"{dataset} has no version")

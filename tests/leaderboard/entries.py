@@ -30,9 +30,7 @@ def scored_dataset(**fields: Any) -> Dataset:
 def renew_judgements(dataset: Dataset) -> None:
     """Another version and other judgements: what was scored before is stale."""
     dataset.current_version = make_version(dataset)
-    dataset.current_qrels = Qrels.objects.create(
-        version=dataset.current_version, sha256=f"{next(_numbers):064x}"
-    )
+    dataset.current_qrels = Qrels.objects.create(version=dataset.current_version, sha256=f"{next(_numbers):064x}")
     dataset.save()
 
 
@@ -40,9 +38,7 @@ def make_system(name: str, **fields: Any) -> System:
     """A system of a team."""
     number = next(_numbers)
     team = fields.pop("team", None) or Team.objects.create(slug=f"team-{number}", name=f"Team {number}")
-    return System.objects.create(
-        slug=f"system-{number}", name=name, team=team, **{"architecture": "dense", **fields}
-    )
+    return System.objects.create(slug=f"system-{number}", name=name, team=team, **{"architecture": "dense", **fields})
 
 
 def score(
@@ -117,9 +113,7 @@ def evaluate(dataset: Dataset, system: System, **scores: float) -> Evaluation:
 
 def make_source(key: str) -> Source:
     """A publication."""
-    return Source.objects.create(
-        key=key, title=f"On {key}", authors="Ada Lovelace and Grace Hopper", year=2020
-    )
+    return Source.objects.create(key=key, title=f"On {key}", authors="Ada Lovelace and Grace Hopper", year=2020)
 
 
 def report(

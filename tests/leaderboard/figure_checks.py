@@ -23,9 +23,7 @@ def drawn(slug: str, query: str = "") -> Plot:
 
 def assert_valid(plot: Plot) -> None:
     """Colours follow the scheme, values are written out, and all rows of its table are as long as its head."""
-    assert not re.search(r"#[0-9a-f]{3,8}\b|rgba?\(", repr((plot.data, plot.layout))), (
-        "a colour of one scheme"
-    )
+    assert not re.search(r"#[0-9a-f]{3,8}\b|rgba?\(", repr((plot.data, plot.layout))), "a colour of one scheme"
     assert "bdata" not in repr(plot.data), "an array in base64"
     assert plot.caption
     assert all(len(row) == len(plot.table.heads) for row in plot.table.rows)

@@ -18,9 +18,7 @@ def lines_of(records: list[dict[str, str]]) -> str:
 
 def good_files() -> dict[str, str]:
     """Five documents (one empty), three queries, graded judgements with one negative grade; also a train split."""
-    documents = [
-        {"_id": f"d{n}", "title": f"Title {n}", "text": f"words of document {n}"} for n in range(1, 5)
-    ]
+    documents = [{"_id": f"d{n}", "title": f"Title {n}", "text": f"words of document {n}"} for n in range(1, 5)]
     documents.append({"_id": "d5", "title": "", "text": ""})
     queries = [{"_id": f"q{n}", "text": f"query number {n}"} for n in range(1, 4)]
     return {

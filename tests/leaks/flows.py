@@ -283,9 +283,7 @@ def _merge_systems(stage: Stage) -> None:
 
 
 def _complete(stage: Stage) -> None:
-    stage.get(
-        f"{reverse('admin:autocomplete')}?app_label=leaderboard&model_name=qrels&field_name=version&term={PROBE}"
-    )
+    stage.get(f"{reverse('admin:autocomplete')}?app_label=leaderboard&model_name=qrels&field_name=version&term={PROBE}")
 
 
 def _lists(stage: Stage) -> None:

@@ -48,9 +48,7 @@ def routes() -> list[Route]:
     return list(_walk(get_resolver().url_patterns, "", ()))
 
 
-def _walk(
-    patterns: Iterable[URLPattern | URLResolver], prefix: str, parts: tuple[str, ...]
-) -> Iterator[Route]:
+def _walk(patterns: Iterable[URLPattern | URLResolver], prefix: str, parts: tuple[str, ...]) -> Iterator[Route]:
     for each in patterns:
         text = prefix + _named(each)
         found = (*parts, *_parts_of(each))
@@ -124,9 +122,7 @@ def samples(route: Route, part: str) -> Sequence[str]:
 def _of_admin(route: Route, part: str) -> Sequence[str]:
     _, *rest = route.text.split("/")
     if part in ("app_label", "url", "content_type_id"):
-        return {"app_label": ["leaderboard", "submissions"], "url": ["nothing"], "content_type_id": ["1"]}[
-            part
-        ]
+        return {"app_label": ["leaderboard", "submissions"], "url": ["nothing"], "content_type_id": ["1"]}[part]
     for model in admin.site._registry:
         if rest[:2] == [model._meta.app_label, model._meta.model_name]:
             if part in ("object_id", "pk", "key", "id"):

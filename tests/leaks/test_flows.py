@@ -106,9 +106,7 @@ def differing(worlds: Worlds) -> set[tuple[type[Model], str, str]]:
             )
     first, second = rows
     return {
-        (model, name, value)
-        for (model, pk, name), value in first.items()
-        if second.get((model, pk, name)) != value
+        (model, name, value) for (model, pk, name), value in first.items() if second.get((model, pk, name)) != value
     }
 
 

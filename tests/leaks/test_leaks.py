@@ -252,9 +252,7 @@ def test_who_may_read_judgements_finds_them_where_reading_is_recorded_and_nowher
     before = AuditRecord.objects.filter(actor=reader).count()
     logged = ["leaderboard_qrels_read", "dataset-file"]
     walking.walk(search, {"reader": client}, only=logged)
-    found = {
-        hit.where for hit in search.hits if hit.marker in ("a judged document", "words of a hidden query")
-    }
+    found = {hit.where for hit in search.hits if hit.marker in ("a judged document", "words of a hidden query")}
     assert len(found) == 2 * 2  # judgements and queries of both data sets
     assert len(search.hits) == len(found)
     assert AuditRecord.objects.filter(actor=reader).count() == before + len(found)

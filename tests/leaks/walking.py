@@ -86,9 +86,7 @@ def _layers(content: bytes) -> Iterator[bytes]:
             return
 
 
-def walk(
-    search: Search, people: Mapping[str, Client], *, only: Iterable[str] = (), short: bool = False
-) -> set[str]:
+def walk(search: Search, people: Mapping[str, Client], *, only: Iterable[str] = (), short: bool = False) -> set[str]:
     """Ask for every address as every person; the names of the routes that answered somebody with content.
 
     Scripts ask the API and downloads alone, and who is like somebody else not for what is the same for all.

@@ -104,9 +104,7 @@ def sitemap() -> tuple[dict[str, list[str]], list[str]]:
     addresses = {
         "home": ["/"],
         "list": ["/benchmarks/", "/datasets/", "/news/", "/figures/", "/rounds/"],
-        "benchmark board": [
-            f"/benchmarks/{slug}/" for slug in Benchmark.objects.values_list("slug", flat=True)
-        ],
+        "benchmark board": [f"/benchmarks/{slug}/" for slug in Benchmark.objects.values_list("slug", flat=True)],
         "dataset board": [f"/datasets/{slug}/" for slug in datasets.values_list("slug", flat=True)],
         "system": [f"/systems/{slug}/" for slug in some],
         "figure": [f"/figures/{slug}/" for slug in FIGURES],

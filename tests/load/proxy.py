@@ -50,12 +50,7 @@ def write_configuration(folder: Path, port: int, servers: Mapping[str, int], sta
         "${UPLOAD_LIMIT}": "2200m",
     }
     missing = [before for before in changes if before not in text]
-    if (
-        without_tls != 2
-        or missing
-        or upstreams() != set(servers)
-        or re.search(r"\$\{\w", _changed(text, changes))
-    ):
+    if without_tls != 2 or missing or upstreams() != set(servers) or re.search(r"\$\{\w", _changed(text, changes)):
         raise ValueError(f"{TEMPLATE} has changed: {without_tls=}, {upstreams()=}, {missing=}")
     folder.mkdir(parents=True, exist_ok=True)
     (state / "incoming").mkdir(parents=True, exist_ok=True)  # a volume of its own in Compose
@@ -82,8 +77,7 @@ def _changed(text: str, changes: Mapping[str, str]) -> str:
 def _main(folder: Path) -> str:
     """What nginx's image has around the template: as many processes as cores, and where it may write."""
     temporary = "".join(
-        f"    {kind}_temp_path {folder / kind};\n"
-        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        f"    {kind}_temp_path {folder / kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     user = "user root;\n" if os.geteuid() == 0 else ""
     return (

@@ -154,8 +154,7 @@ def as_markdown(found: Findings) -> str:
         "",
     ]
     p95, while_uploading = (
-        quantile([each.milliseconds for each in requests], 0.95)
-        for requests in (found.pages, found.while_uploading())
+        quantile([each.milliseconds for each in requests], 0.95) for requests in (found.pages, found.while_uploading())
     )
     lines.append(
         f"p95 of all pages {p95:.0f} ms, {while_uploading:.0f} ms while uploads came in (bound {P95_MS:.0f}); of "

@@ -37,9 +37,7 @@ WARM_READERS, WARM_SECONDS = 40, 30.0
 
 def main() -> None:
     """Measure, print the tables, and write them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--readers", type=int, default=200)
     parser.add_argument("--think", type=float, default=5.0, help="seconds between two pages, ± half")
@@ -50,9 +48,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=runs.DEPTH, help="documents of a query in large runs")
     parser.add_argument("--megabytes-per-second", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--keep", type=Path, help="a folder for logs, and records of every request and of memory"
-    )
+    parser.add_argument("--keep", type=Path, help="a folder for logs, and records of every request and of memory")
     add_option(parser)
     options = parser.parse_args()
     figures = Figures(__file__)

@@ -21,9 +21,7 @@ from tests.load.walk import HTMX, rare_view, read_page
 
 def test_nginx_takes_the_template_as_it_is_used_here(tmp_path: Path) -> None:
     """Were the template changed beyond what is replaced, nothing would be measured unnoticed."""
-    path = proxy.write_configuration(
-        tmp_path / "nginx", 8080, dict.fromkeys(proxy.upstreams(), 8000), tmp_path
-    )
+    path = proxy.write_configuration(tmp_path / "nginx", 8080, dict.fromkeys(proxy.upstreams(), 8000), tmp_path)
     text = path.read_text()
     assert "limit_req zone=readers" in text
     assert " ssl" not in text

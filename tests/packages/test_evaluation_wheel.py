@@ -100,9 +100,7 @@ def test_it_speaks_of_itself(run: Callable[..., Ran], installed: Path) -> None:
     assert 'Requires-Dist: torch>=2.13.0; extra == "neural"' in metadata.read_text()
 
 
-def test_without_the_kernel_it_says_what_would_help(
-    run: Callable[..., Ran], installed: Path, tmp_path: Path
-) -> None:
+def test_without_the_kernel_it_says_what_would_help(run: Callable[..., Ran], installed: Path, tmp_path: Path) -> None:
     kernel = installed / "runboard_eval/kernel/prebuilt"
     kept = tmp_path / "prebuilt"
     shutil.move(kernel, kept)

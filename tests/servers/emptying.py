@@ -33,13 +33,9 @@ def delete_rows(
     """What Django would do, in fewer steps; with sequences to begin anew, exactly what Django does."""
     names = sorted(set(tables) - KEPT)
     if reset_sequences or not names or not _may_leave_out_references():
-        statements = _truncate(
-            operations, style, names, reset_sequences=reset_sequences, allow_cascade=allow_cascade
-        )
+        statements = _truncate(operations, style, names, reset_sequences=reset_sequences, allow_cascade=allow_cascade)
         return _without_triggers(statements) if statements and _may_leave_out_references() else statements
-    return _without_triggers(
-        [f"DELETE FROM {operations.quote_name(name)};" for name in _with_rows(operations, names)]
-    )
+    return _without_triggers([f"DELETE FROM {operations.quote_name(name)};" for name in _with_rows(operations, names)])
 
 
 def _without_triggers(statements: Sequence[str]) -> list[str]:
@@ -65,9 +61,7 @@ def _may_leave_out_references() -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def _delete_all_but_kept(
-    operations: SQLiteOperations, style: Any, tables: Iterable[str], **how: bool
-) -> list[str]:
+def _delete_all_but_kept(operations: SQLiteOperations, style: Any, tables: Iterable[str], **how: bool) -> list[str]:
     return _delete_all(operations, style, [name for name in tables if name not in KEPT], **how)
 
 

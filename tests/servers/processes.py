@@ -42,9 +42,7 @@ def start(
         )
 
 
-def stop(
-    process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM, patience: float = 10.0
-) -> None:
+def stop(process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM, patience: float = 10.0) -> None:
     """Ask the process to end, and kill its group if it has not within `patience` seconds."""
     process.send_signal(how)
     try:
@@ -54,9 +52,7 @@ def stop(
         process.wait()
 
 
-def wait_until(
-    ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, patience: float = 60.0
-) -> None:
+def wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, patience: float = 60.0) -> None:
     """Return when the server is ready. Raises AssertionError with its last lines when it ends, or is too slow."""
     deadline = time.monotonic() + patience
     while not ready():

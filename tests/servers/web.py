@@ -15,9 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def serving(
-    folder: Path, more: Mapping[str, str] | None = None
-) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def serving(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The address of the site and its process, while the block lasts; the log is kept in `folder`."""
     port = processes.free_port()
     environment = {**processes.on_test_database(), **(more or {})}

@@ -22,9 +22,7 @@ class WorkerProcesses:
         self._root = root
         self._folder = folder
         self.log = folder / "worker.log"
-        self.worker = self._start(
-            services.worker("worker", "score,cpu,dispatch", 2, self._environment), self.log
-        )
+        self.worker = self._start(services.worker("worker", "score,cpu,dispatch", 2, self._environment), self.log)
         self.beat = self._start(services.beat(folder, self._environment), folder / "beat.log")
         self._further: list[Any] = []
 
@@ -40,9 +38,7 @@ class WorkerProcesses:
 
     def wait_until_ready(self, patience: float = 180.0) -> None:
         """Return when the worker takes messages; AssertionError with its last lines when it does not."""
-        processes.wait_until(
-            lambda: " ready." in self.log.read_text(errors="replace"), self.worker, self.log, patience
-        )
+        processes.wait_until(lambda: " ready." in self.log.read_text(errors="replace"), self.worker, self.log, patience)
 
     def stop(self) -> None:
         """End all."""

@@ -96,9 +96,7 @@ def world(folder: Path) -> World:
     )
 
 
-def _weights(
-    texts: Sequence[Sequence[str]], places: dict[str, int], rarity: NDArray[np.float32]
-) -> torch.Tensor:
+def _weights(texts: Sequence[Sequence[str]], places: dict[str, int], rarity: NDArray[np.float32]) -> torch.Tensor:
     cells = [(row, places[word]) for row, text in enumerate(texts) for word in text if word in places]
     rows, columns = np.array(cells).T
     found = sparse.csr_array((rarity[columns], (rows, columns)), shape=(len(texts), len(places)))
@@ -193,9 +191,7 @@ def _of_models(figures: Figures, given: World) -> dict[str, list[Values]]:
             found += gap.low > 0
             byways += bootstrap_gap(public, hidden).low > 0
             gaps.append((gap.value, float(public.mean()), float(hidden.mean())))
-            print(
-                f"{name}, seed {seed}: {gap.value:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})", file=sys.stderr
-            )
+            print(f"{name}, seed {seed}: {gap.value:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})", file=sys.stderr)
         mean = np.mean(gaps, axis=0)
         if place == 0:
             bound = figures.bound(f"trained on {name}, not shown", SEEDS - found, SEEDS - FOUND)
@@ -205,9 +201,7 @@ def _of_models(figures: Figures, given: World) -> dict[str, list[Values]]:
             [f"on {name}", *(f"{each:+.3f}" for each in (mean[1], mean[2], mean[0])),
              f"{found} of {SEEDS}", f"{bound} {'not ' if place == 0 else ''}significant", f"{byways} of {SEEDS}"]
         )  # fmt: skip
-    figures.say(
-        f"{SEEDS} seeds of static embeddings that were trained on {TOPICS} topics; {TOPICS} topics a half:"
-    )
+    figures.say(f"{SEEDS} seeds of static embeddings that were trained on {TOPICS} topics; {TOPICS} topics a half:")
     figures.table(
         [
             "trained",

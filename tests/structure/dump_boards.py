@@ -215,9 +215,7 @@ def addresses() -> Iterator[str]:
 
 def main() -> None:
     """Write the file."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     options = parser.parse_args()
     with ExitStack() as after, tempfile.TemporaryDirectory(prefix="runboard-dump-") as folder:

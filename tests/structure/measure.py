@@ -24,9 +24,7 @@ TEMPLATE_LIMIT = 120  # characters in a line
 MOST_PARAMETERS = 5
 SETTINGS = Path("leaderboard", "settings")
 #: How settings, other Python code, and Compose files read an environment variable of ours.
-VARIABLE = re.compile(
-    r'\benv\.\w+\(\s*"([A-Z][A-Z0-9_]+)"|environ\S*"(RUNBOARD_[A-Z0-9_]+)"|\$\{([A-Z][A-Z0-9_]+)'
-)
+VARIABLE = re.compile(r'\benv\.\w+\(\s*"([A-Z][A-Z0-9_]+)"|environ\S*"(RUNBOARD_[A-Z0-9_]+)"|\$\{([A-Z][A-Z0-9_]+)')
 BOUNDS = ("tool", "runboard", "bounds")  # the table of pyproject.toml that `make lint` checks
 
 Graph = dict[str, set[str]]
@@ -291,9 +289,7 @@ def bounded(root: Path) -> dict[str, float]:
     """Return the figures that have a bound in pyproject.toml, by its key."""
     every = [function for package in PACKAGES for function in functions(root, package)]
     graph = imports(root)
-    figures: dict[str, float] = {
-        f"{package}-code-lines": sizes(root, package)["code lines"] for package in PACKAGES
-    }
+    figures: dict[str, float] = {f"{package}-code-lines": sizes(root, package)["code lines"] for package in PACKAGES}
     return {
         **figures,
         "longest-function": max(function.length for function in every),

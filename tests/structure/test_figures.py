@@ -59,9 +59,7 @@ def test_a_table_takes_its_own_place_and_leaves_the_rest(page: Path) -> None:
 
 
 @pytest.mark.parametrize("found", [3.1, math.nan])
-def test_a_missed_bound_fails_and_is_named(
-    found: float, page: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missed_bound_fails_and_is_named(found: float, page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measured = Figures(str(ROOT / PROGRAM))
     assert measured.bound("ours", found, 3, " ms") == "**≤ 3 ms, missed**"
     assert measured.finish(page) == 1

@@ -34,9 +34,7 @@ CALLERS = {
         "leaderboard/results/significance/hidden.py",  # the scorer
     },
     "compare_import": {"leaderboard/judgements/comparing.py", "submissions/jobs/kinds/datasets.py"},
-    "preview_judgements": {
-        "leaderboard/management/commands/import_judgements.py"
-    },  # asks for the right, records
+    "preview_judgements": {"leaderboard/management/commands/import_judgements.py"},  # asks for the right, records
     "list_conflicts": {"leaderboard/admin/judging.py"},  # asks for the right, records
     "load_compared": {
         "leaderboard/importing/collections/twins.py",
@@ -69,9 +67,7 @@ def test_the_area_of_judgements_is_opened_in_one_module() -> None:
         opened |= {
             module
             for node in ast.walk(tree)
-            if isinstance(node, ast.Attribute)
-            and ast.unparse(node) == "Area.QRELS"
-            and id(node) not in stored
+            if isinstance(node, ast.Attribute) and ast.unparse(node) == "Area.QRELS" and id(node) not in stored
         }
     assert opened == AREA_NAMED, f"read judgements through {HOME}"
 
@@ -93,8 +89,6 @@ def test_hidden_judgements_have_few_callers() -> None:
     callers["load_qrels"].add(HOME)
     for name, modules in CALLERS.items():
         unlisted = callers[name] - modules
-        assert not unlisted, (
-            f"{name} returns hidden judgements: {unlisted} may not call it, or must be listed"
-        )
+        assert not unlisted, f"{name} returns hidden judgements: {unlisted} may not call it, or must be listed"
         assert callers[name] == modules, f"{name} has no such caller any more: {modules - callers[name]}"
     assert scorers == SCORERS

@@ -46,11 +46,7 @@ PHRASES = {
 WRITTEN = (
     *ROOT.joinpath("templates").rglob("*.html"),
     *ROOT.joinpath("templates").rglob("*.txt"),
-    *(
-        file
-        for folder in ("leaderboard", "submissions", "evaluation")
-        for file in ROOT.joinpath(folder).rglob("*.py")
-    ),
+    *(file for folder in ("leaderboard", "submissions", "evaluation") for file in ROOT.joinpath(folder).rglob("*.py")),
     *ROOT.joinpath("static/js").glob("*.js"),
     *ROOT.joinpath("docs").glob("*.md"),
     ROOT / "README.md",
@@ -59,8 +55,6 @@ WRITTEN = (
 
 @pytest.mark.parametrize(("better", "phrase"), PHRASES.items())
 def test_no_text_says_what_has_a_better_word(better: str, phrase: str) -> None:
-    lines = {
-        file: re.sub(r'"\s*f?"', "", " ".join(file.read_text(encoding="utf-8").split())) for file in WRITTEN
-    }
+    lines = {file: re.sub(r'"\s*f?"', "", " ".join(file.read_text(encoding="utf-8").split())) for file in WRITTEN}
     found = [str(file.relative_to(ROOT)) for file, text in lines.items() if phrase in text]
     assert not found, f"say “{better}”"

@@ -146,9 +146,7 @@ def report(stretches: list[Stretch]) -> Iterator[str]:
 
 def main() -> None:
     """Walk, and print what was entered."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--functions", action="store_true", help="list the functions of each stretch by file")
     parser.add_argument("--queries", action="store_true", help="list the queries of each stretch by caller")
     options = parser.parse_args()

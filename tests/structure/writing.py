@@ -89,9 +89,7 @@ def _texts(path: Path) -> Iterator[tuple[int, str]]:
             if comment := re.search(r"(?:^|\s)//\s*(.*)|^\s*/?\*+\s*(.*)", line):
                 yield number, comment[1] or comment[2] or ""
             else:
-                yield from (
-                    (number, text) for text in re.findall(r"[\"'`]([A-Z][^\"'`]* [^\"'`]*)[\"'`]", line)
-                )
+                yield from ((number, text) for text in re.findall(r"[\"'`]([A-Z][^\"'`]* [^\"'`]*)[\"'`]", line))
     else:
         comments = re.compile(r"##? (.*)")
         for number, line in enumerate(content.splitlines(), 1):
@@ -127,9 +125,7 @@ def _blocks(text: str) -> Iterator[tuple[int, str]]:
 
 def _blank(match: re.Match[str]) -> str:
     """Replace markup or code by a placeholder with the same line ends."""
-    return (
-        "\n" * match[0].count("\n") if "\n" in match[0] else "…" if match[0].startswith(("`", "{{")) else " "
-    )
+    return "\n" * match[0].count("\n") if "\n" in match[0] else "…" if match[0].startswith(("`", "{{")) else " "
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -84,7 +84,5 @@ def show_again(client: Client, person: User, method: str = "password") -> None:
     """As if who is signed in had just shown again who they are."""
     session = client.session
     session["account_authentication_methods_user"] = str(person.pk)
-    session["account_authentication_methods"] = [
-        {"method": method, "at": time.time(), "reauthenticated": True}
-    ]
+    session["account_authentication_methods"] = [{"method": method, "at": time.time(), "reauthenticated": True}]
     session.save()

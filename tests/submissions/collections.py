@@ -41,9 +41,7 @@ def make_collection(folder: Path, slug: str = "demo", **fields: Any) -> Dataset:
     dataset = Dataset.objects.create(slug=slug, state=Dataset.State.PUBLISHED, **values)
     queries, ids, qrels = (folder / f"{slug}.{name}" for name in ("queries", "ids", "qrels"))
     queries.write_text("".join(json.dumps({"_id": query, "text": "a question"}) + "\n" for query in QUERIES))
-    qrels.write_text(
-        HEADER + "".join(f"{query}\td1\t1\n{query}\td3\t2\n{query}\td900\t0\n" for query in JUDGED)
-    )
+    qrels.write_text(HEADER + "".join(f"{query}\td1\t1\n{query}\td3\t2\n{query}\td900\t0\n" for query in JUDGED))
     ids.write_bytes(_document_ids())
     queries_sha256 = put(Area.FILES, queries)
     version = DatasetVersion.objects.create(

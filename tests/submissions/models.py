@@ -80,9 +80,7 @@ def static_archive(seed: int = 0) -> bytes:
 def with_corpus(dataset: Dataset, folder: Path) -> Dataset:
     """The dataset, its documents kept here."""
     path = folder / f"{dataset.slug}.corpus"
-    path.write_text(
-        "".join(json.dumps({"_id": each, "title": "", "text": WORDS[0]}) + "\n" for each in DOCUMENTS)
-    )
+    path.write_text("".join(json.dumps({"_id": each, "title": "", "text": WORDS[0]}) + "\n" for each in DOCUMENTS))
     versions = DatasetVersion.objects.filter(dataset=dataset)
     versions.update(corpus_sha256=put(Area.FILES, path))
     dataset.refresh_from_db()

@@ -17,10 +17,7 @@ def more_judgements(dataset: Dataset, folder: Path, extra: str = "d2") -> Qrels:
     """The dataset's judgements with one more relevant document for each query."""
     path = folder / f"{dataset.slug}-{extra}.qrels"
     path.write_text(
-        HEADER
-        + "".join(
-            f"{query}\td1\t1\n{query}\td3\t2\n{query}\td900\t0\n{query}\t{extra}\t2\n" for query in JUDGED
-        )
+        HEADER + "".join(f"{query}\td1\t1\n{query}\td3\t2\n{query}\td900\t0\n{query}\t{extra}\t2\n" for query in JUDGED)
     )
     assert dataset.current_version is not None
     number = dataset.current_version.qrels.count() + 1

@@ -46,9 +46,7 @@ SMALL = SandboxLimits(
 
 def make_deep(folder: Path, depth: int = 1500) -> Path:
     """A tree in the folder that is deeper than Python's own functions go, and than a path can be long."""
-    atexit.register(
-        remove, folder / "abyss"
-    )  # left behind by a test that fails, it would stop pytest's own cleaning
+    atexit.register(remove, folder / "abyss")  # left behind by a test that fails, it would stop pytest's own cleaning
     descriptor = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("abyss", dir_fd=descriptor)
@@ -75,9 +73,7 @@ class Stranger:
         model.mkdir(exist_ok=True)
         (model / "config.json").write_text("{}")
         corpus, queries = self.folder / "corpus", self.folder / "queries"
-        corpus.write_text(
-            "".join(json.dumps({"_id": f"d{n}", "text": f"text {n}"}) + "\n" for n in range(20))
-        )
+        corpus.write_text("".join(json.dumps({"_id": f"d{n}", "text": f"text {n}"}) + "\n" for n in range(20)))
         queries.write_text(json.dumps({"_id": "q1", "text": "text 7"}) + "\n")
         self.count += 1
         made = {"task": "retrieve", "engine": "bm25", "checkpoint": model, "measure": False}

@@ -21,9 +21,7 @@ def main() -> None:
 
     toy_engine.register()
     running._BOOTSTRAP = toy_engine.BOOTSTRAP
-    checking.is_checked = lambda note: (
-        True
-    )  # the toy's checkpoint has no weights that a library could look at
+    checking.is_checked = lambda note: True  # the toy's checkpoint has no weights that a library could look at
     print("ready", flush=True)
     while True:
         drain_queue("cpu", f"{socket.gethostname()}:{os.getpid()}")

@@ -44,9 +44,7 @@ class ToyEngine(ShardedEngine):
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         super().__init__(parameters, Resources())
-        self._pause, self._wrong, self._variants = (
-            parameters[name] for name in ("pause", "wrong", "variants")
-        )
+        self._pause, self._wrong, self._variants = (parameters[name] for name in ("pause", "wrong", "variants"))
         self._prompt = parameters["query_prompt"].removeprefix("auto")
         self._ids: list[str] = []
         self._vectors = np.zeros((0, WIDTH), np.float32)
@@ -73,9 +71,7 @@ class ToyEngine(ShardedEngine):
             progress(0.0)
         vectors = [np.load(shard / "vectors.npy", allow_pickle=False) for shard in shards]
         self._vectors = np.concatenate(vectors)
-        self._ids = [
-            name for shard in shards for name in json.loads((shard / "texts" / "ids.json").read_text())
-        ]
+        self._ids = [name for shard in shards for name in json.loads((shard / "texts" / "ids.json").read_text())]
 
     def open(self, folder: Path) -> None:
         """It has no index on disk."""

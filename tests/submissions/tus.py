@@ -28,9 +28,7 @@ class Tus:
         self.headers = {**Api(user).headers, "Tus-Resumable": "1.0.0"}
         self.client = Client()
 
-    def ask(
-        self, method: str, address: str, data: bytes = b"", content_type: str = "", **headers: str
-    ) -> Any:
+    def ask(self, method: str, address: str, data: bytes = b"", content_type: str = "", **headers: str) -> Any:
         """A request; `headers` with underscores for hyphens, None of ours where they are empty."""
         named = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
         sent = {name: value for name, value in named.items() if value}

@@ -56,9 +56,7 @@ def max_norm(vectors: Vectors) -> float:
     return float(np.sqrt(maximum))
 
 
-def gather_rows(
-    arrays: Sequence[Vectors], indices: Numbers, dtype: Any, starts: Numbers | None = None
-) -> NDArray[Any]:
+def gather_rows(arrays: Sequence[Vectors], indices: Numbers, dtype: Any, starts: Numbers | None = None) -> NDArray[Any]:
     """Return the rows at ascending indices into the concatenation of several arrays.
 
     `starts` are the indices of each array's first row, and the total length.
@@ -133,17 +131,13 @@ class ExactSearch:
         )
         for query, vector in enumerate(queries):
             best = decided.get(query)
-            yield best or self._rank_exactly(
-                vector, documents[query, scores[query] >= thresholds[query]], count
-            )
+            yield best or self._rank_exactly(vector, documents[query, scores[query] >= thresholds[query]], count)
 
     def _get_margins(self, queries: Floats) -> Floats:
         """Return how far below the k-th best float32 score of each query a document of the best k may be."""
         norms = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64)) * self._greatest_norm
         if not norms.max() < float(np.finfo(np.float32).max) / 2:
-            raise ModelFailure(
-                "not_finite_output", "inner products of the vectors exceed the range of float32"
-            )
+            raise ModelFailure("not_finite_output", "inner products of the vectors exceed the range of float32")
         dimensions = queries.shape[1]
         error = dimensions * _UNIT_ROUNDOFF / (1 - dimensions * _UNIT_ROUNDOFF)
         # Two errors of the product, two roundings of the exact score, and the rounding of the comparison in float32.

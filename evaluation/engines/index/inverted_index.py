@@ -110,17 +110,13 @@ class _PostingsWriter:
     `values` is the name of the second array, such as "frequencies".
     """
 
-    def __init__(
-        self, folder: Path, offsets: Numbers, values: str, dtype: type[np.uint16 | np.float32]
-    ) -> None:
+    def __init__(self, folder: Path, offsets: Numbers, values: str, dtype: type[np.uint16 | np.float32]) -> None:
         np.save(folder / "offsets.npy", offsets)
         self._cursors, size = offsets[:-1].copy(), (int(offsets[-1]),)
         self._documents = new_map(folder / "documents.npy", np.uint32, size)
         self._values = new_map(folder / f"{values}.npy", dtype, size)
 
-    def append(
-        self, numbers: NDArray[np.int32], offsets: Numbers, documents: Ranks, values: NDArray[Any]
-    ) -> None:
+    def append(self, numbers: NDArray[np.int32], offsets: Numbers, documents: Ranks, values: NDArray[Any]) -> None:
         """Append a shard's postings. `numbers` maps its terms to their numbers in the whole index."""
         kernels.append_postings(
             numbers,
@@ -220,9 +216,7 @@ class IndexBuilder:
         np.cumsum(offsets, out=offsets)
         documents = np.empty(offsets[-1], dtype=np.uint32)
         frequencies = np.empty(offsets[-1], dtype=np.uint16)
-        kernels.fill_postings(
-            tokens, ends, self._fields, self._first_document, offsets, documents, frequencies
-        )
+        kernels.fill_postings(tokens, ends, self._fields, self._first_document, offsets, documents, frequencies)
         self._lengths.append(lengths.reshape(-1, self._fields))
         self._first_document += len(self._lengths[-1])
         return _Postings(terms, offsets, documents, frequencies)
@@ -425,9 +419,7 @@ def write_sparse_shard(folder: Path, ids: Sequence[str], rows: SparseRows) -> No
     np.save(folder / "weights.npy", rows.weights)
 
 
-def write_weighted_index(
-    shards: Sequence[Path], folder: Path, dimension: int, progress: Progress = ignore
-) -> None:
+def write_weighted_index(shards: Sequence[Path], folder: Path, dimension: int, progress: Progress = ignore) -> None:
     """Build an index of `dimension` terms from shards in corpus order.
 
     One shard and all ids are in memory at a time.

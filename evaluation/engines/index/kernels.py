@@ -301,9 +301,7 @@ def search(
                     sums[document - first] += weight - weight / (one + weighted)
                     cursor += _ONE
             cursors[row] = cursor
-        key_count, threshold = _gather(
-            strips, first, ranks, result_size, indices, keys, key_count, threshold, mask
-        )
+        key_count, threshold = _gather(strips, first, ranks, result_size, indices, keys, key_count, threshold, mask)
         sums[:] = 0.0
     if key_count > result_size:
         _select_largest(keys, key_count, result_size)

@@ -165,7 +165,5 @@ def inverse_norms(k1: float, b: float, tokens: int, documents: int) -> Floats:
     mean_length = np.float32(tokens / max(documents, 1)) or one
     lengths = DECODED_LENGTHS.astype(np.float32)
     with np.errstate(divide="ignore"):  # infinite for k1 = 0, so that every frequency counts as one
-        norms: Floats = one / (
-            np.float32(k1) * ((one - np.float32(b)) + np.float32(b) * lengths / mean_length)
-        )
+        norms: Floats = one / (np.float32(k1) * ((one - np.float32(b)) + np.float32(b) * lengths / mean_length))
     return norms

@@ -67,9 +67,7 @@ class TokenWriter:
         self._file = (self._folder / _FILES[0]).open("wb")
         return self
 
-    def write(
-        self, documents: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]], vectors: Floats
-    ) -> None:
+    def write(self, documents: NDArray[np.integer[Any]], counts: NDArray[np.integer[Any]], vectors: Floats) -> None:
         """Write the vectors of some documents.
 
         Args:
@@ -273,9 +271,7 @@ class CompressedTokens:
         index.do_polysemous_training = False  # orders codes for an unused filter
         index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1
         sample = store.sample(max(lists * VECTORS_PER_LIST, CODES_LEARNED_FROM))
-        if (
-            len(sample) < _VALUES
-        ):  # faiss requires as many vectors as codes; np.resize repeats them, or adds zeros
+        if len(sample) < _VALUES:  # faiss requires as many vectors as codes; np.resize repeats them, or adds zeros
             sample = np.resize(sample, (_VALUES, dimension))
         index.train(sample)
         faiss.write_index(index, str(folder / _LEARNED))
@@ -334,9 +330,7 @@ class CompressedTokens:
         pq = index.pq
         self._values = faiss.vector_to_array(pq.centroids).reshape(pq.M, pq.ksub, pq.dsub)
         self._codes = self._map_codes(index, folder)
-        self._starts, self._counts, self._lists, self._offsets = (
-            map_array(folder / name) for name in _CODE_FILES
-        )
+        self._starts, self._counts, self._lists, self._offsets = (map_array(folder / name) for name in _CODE_FILES)
         self._folder = folder
 
     def size(self) -> int:
@@ -368,9 +362,7 @@ class CompressedTokens:
         scores = np.empty(len(documents), np.float32)
         looked_up = products.shape[1] * (1 + len(tables))  # additions per vector
         operations.add(lambda: int(self._counts[documents].sum()) * looked_up)
-        _score_codes(
-            documents, self._starts, self._counts, self._codes, self._lists_bytes, products, tables, scores
-        )
+        _score_codes(documents, self._starts, self._counts, self._codes, self._lists_bytes, products, tables, scores)
         return scores
 
 

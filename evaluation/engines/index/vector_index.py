@@ -59,9 +59,7 @@ _RESCORED = 4
 
 INDEX_PARAMETERS = (
     Parameter("hnsw_links", 32, "hnsw: number of neighbors linked to a vector", least=2, most=256),
-    Parameter(
-        "hnsw_build_width", 200, "hnsw: number of candidates when the graph is built", least=4, most=4_096
-    ),
+    Parameter("hnsw_build_width", 200, "hnsw: number of candidates when the graph is built", least=4, most=4_096),
     Parameter("hnsw_search_width", 128, "hnsw: number of candidates in a search", least=1, most=10_000),
     Parameter(
         "ivf_lists",
@@ -388,14 +386,10 @@ class VectorIndex:
 
     def _create_exact_search(self, files: Sequence[Path]) -> ExactSearch:
         shards, resources = list(map(load_vectors, files)), self._resources
-        return ExactSearch(
-            shards, self._norm, self._ids.ranks, device=resources.device, threads=resources.threads
-        )
+        return ExactSearch(shards, self._norm, self._ids.ranks, device=resources.device, threads=resources.threads)
 
 
-def new_vectors(
-    path: Path, count: int, dimension: int, dtype: type[np.floating[Any]] = np.float32
-) -> Vectors:
+def new_vectors(path: Path, count: int, dimension: int, dtype: type[np.floating[Any]] = np.float32) -> Vectors:
     return np.asarray(new_map(path, dtype, (count, dimension)))
 
 
@@ -418,9 +412,7 @@ def truncate_vectors(vectors: Vectors, dimension: int, unit_length: bool) -> Vec
     return np.asarray(truncated / np.maximum(lengths, _LEAST_NORM), np.float32)
 
 
-def copy_vectors(
-    path: Path, copy: Path, truncate: Truncation, dtype: type[np.floating[Any]] = np.float32
-) -> None:
+def copy_vectors(path: Path, copy: Path, truncate: Truncation, dtype: type[np.floating[Any]] = np.float32) -> None:
     """Write the truncated vectors of a file to another one.
 
     Raises ModelFailure for values beyond the range of `dtype`.
@@ -433,6 +425,4 @@ def copy_vectors(
             output[rows] = truncate(vectors[rows])
         if not np.isfinite(output[rows]).all():
             name = np.dtype(dtype).name
-            raise ModelFailure(
-                "not_finite_output", f"a vector's values exceed the range of {name}, as requested"
-            )
+            raise ModelFailure("not_finite_output", f"a vector's values exceed the range of {name}, as requested")

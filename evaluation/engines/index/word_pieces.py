@@ -64,9 +64,7 @@ def load_tokenizer(folder: Path) -> Any:
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     if not tokenizer.is_fast:
         name = type(tokenizer).__name__
-        raise ValueError(
-            f"the library's {name} does not use tokenizer.json; save the tokenizer with a fast class"
-        )
+        raise ValueError(f"the library's {name} does not use tokenizer.json; save the tokenizer with a fast class")
     return tokenizer.backend_tokenizer
 
 
@@ -81,9 +79,7 @@ class WordPieces:
         os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
         parts = CheckpointDescription.read(checkpoint).parts
         part = checkpoint / ("document" if "document" in parts else parts[0])
-        paths = sorted(
-            part.rglob(_FILE), key=lambda path: (len(path.parts), "query" in path.parent.name, path)
-        )
+        paths = sorted(part.rglob(_FILE), key=lambda path: (len(path.parts), "query" in path.parent.name, path))
         if not paths:
             raise ModelFailure("not_loadable", "the checkpoint has no tokenizer.json")
         folder = paths[0].parent
@@ -96,9 +92,7 @@ class WordPieces:
             tokenizer.no_padding()
         self.size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
         #: Largest token id plus one.
-        self.behind_last: int = (
-            max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-        )
+        self.behind_last: int = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         #: Ids of special tokens, such as [CLS], padding, and the token for unknown pieces.
         self.special = frozenset(
             number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
@@ -108,15 +102,10 @@ class WordPieces:
         """Return the token ids of each text without special tokens or truncation."""
         parts = [list(slices(text)) for text in texts]
         encoded = iter(
-            self._tokenizer.encode_batch(
-                [part for slots in parts for part in slots], add_special_tokens=False
-            )
+            self._tokenizer.encode_batch([part for slots in parts for part in slots], add_special_tokens=False)
         )
         special = self.special
-        return [
-            [number for _ in slots for number in next(encoded).ids if number not in special]
-            for slots in parts
-        ]
+        return [[number for _ in slots for number in next(encoded).ids if number not in special] for slots in parts]
 
     def inputs(self, texts: Sequence[str], maximum_length: int) -> list[list[int]]:
         """Return the token ids of each text as model input: with special tokens, truncated to `maximum_length`."""

@@ -85,14 +85,10 @@ def _check_part(folder: Path, kind: CheckpointKind, prefix: str, findings: Findi
     for chain in _iterate_chains(folder):
         rows = None
         for role, module_folder in chain:
-            path_prefix = prefix + (
-                f"{module_folder.relative_to(folder)}/" if module_folder != folder else ""
-            )
+            path_prefix = prefix + (f"{module_folder.relative_to(folder)}/" if module_folder != folder else "")
             if role == m.TRANSFORMER:
                 task = _read_json(module_folder / _SETTINGS)["transformer_task"]
-                rows = _check_transformer(
-                    module_folder, TRANSFORMER_TASK_TO_AUTO_MODEL[task], path_prefix, findings
-                )
+                rows = _check_transformer(module_folder, TRANSFORMER_TASK_TO_AUTO_MODEL[task], path_prefix, findings)
             else:
                 _check_module(role, module_folder, rows, path_prefix, findings)
 
@@ -102,9 +98,7 @@ def _iterate_chains(folder: Path) -> Iterator[list[tuple[str, Path]]]:
     if not (folder / m.MODULES).is_file():
         yield [(m.TRANSFORMER, folder)]
         return
-    modules = [
-        (m.get_role(entry["type"]), folder / entry["path"]) for entry in _read_json(folder / m.MODULES)
-    ]
+    modules = [(m.get_role(entry["type"]), folder / entry["path"]) for entry in _read_json(folder / m.MODULES)]
     if modules[0][0] != m.ROUTER:
         yield modules
         return
@@ -123,11 +117,7 @@ def _check_transformer(folder: Path, auto_class: Any, path_prefix: str, findings
     Returns the number of embeddings, or None if it is unknown.
     """
     config = _load_configuration(folder, findings.at(path_prefix + _CONFIG))
-    model = (
-        _create_meta_model(config, auto_class, findings.at(path_prefix + _CONFIG))
-        if config is not None
-        else None
-    )
+    model = _create_meta_model(config, auto_class, findings.at(path_prefix + _CONFIG)) if config is not None else None
     rows = None
     if model is not None:
         tensors = read_tensors(folder / WEIGHTS, CheckpointAllowance())
@@ -151,15 +141,11 @@ def _load_configuration(folder: Path, file: FileFindings) -> Any:
         file.refuse("model_type", message, "model_type")
         return None
     config_class = transformers.CONFIG_MAPPING[model_type]
-    declared = (
-        {field.name for field in fields(config_class)} | config_class.attribute_map.keys() | _LEGACY_KEYS
-    )
+    declared = {field.name for field in fields(config_class)} | config_class.attribute_map.keys() | _LEGACY_KEYS
     for key in values.keys() - declared - {"model_type"}:
         attribute = getattr(config_class, key, None)
         if attribute is not None and not isinstance(attribute, bool | int | float | str):
-            file.refuse(
-                "configuration", "this key would overwrite an attribute of the configuration class", key
-            )
+            file.refuse("configuration", "this key would overwrite an attribute of the configuration class", key)
             return None
     try:
         return config_class.from_dict(values)
@@ -186,11 +172,7 @@ _FAILURES = (
 def _library_message(error: BaseException) -> str:
     """Return a library's error message, or only the type of the error if the message may contain a path."""
     words = " ".join(str(error).split())
-    return (
-        quote(words, 200)
-        if words and "/" not in words
-        else f"the library rejects it ({type(error).__name__})"
-    )
+    return quote(words, 200) if words and "/" not in words else f"the library rejects it ({type(error).__name__})"
 
 
 def _create_meta_model(config: Any, auto_class: Any, file: FileFindings) -> Any:
@@ -234,15 +216,11 @@ def _compare_weights(model: Any, tensors: Mapping[str, Tensor], file: FileFindin
     model.tie_weights(missing_keys=loading_info.missing_keys, recompute_mapping=False)
     model._adjust_missing_and_unexpected_keys(loading_info)
     pooled = type(model).__name__.endswith("Classification")
-    missing_names = [
-        name for name in loading_info.missing_keys - buffers if pooled or not _POOLER.search(name)
-    ]
+    missing_names = [name for name in loading_info.missing_keys - buffers if pooled or not _POOLER.search(name)]
     if missing_names:
         file.refuse("missing_weights", f"{summarize_names(sorted(missing_names))} are missing")
     for name, stored_shape, expected_shape in sorted(loading_info.mismatched_keys):
-        message = (
-            f"its shape is {sizes(stored_shape)}, but {type(model).__name__} requires {sizes(expected_shape)}"
-        )
+        message = f"its shape is {sizes(stored_shape)}, but {type(model).__name__} requires {sizes(expected_shape)}"
         file.refuse("weights_shape", message, name)
     for name in sorted(loading_info.conversion_errors)[:5]:
         file.refuse("weights_shape", "it cannot be converted from the stored weights", name)
@@ -314,9 +292,7 @@ def _check_module(role: str, folder: Path, rows: int | None, path_prefix: str, f
 
 def static_rows(tensors: Mapping[str, Tensor]) -> int:
     """Return the number of tokens in a table of static embeddings."""
-    return min(
-        tensor.shape[0] for name, tensor in tensors.items() if name != "embeddings" or len(tensors) == 1
-    )
+    return min(tensor.shape[0] for name, tensor in tensors.items() if name != "embeddings" or len(tensors) == 1)
 
 
 def _compare_module(module: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> None:

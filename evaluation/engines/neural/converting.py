@@ -96,9 +96,7 @@ def merge_adapter(source: Path, base: Path, target: Path) -> None:
         *(name for name in loading_info.missing_keys if "lora_" in name),
     ]
     if foreign_keys:
-        raise ModelFailure(
-            "not_merged", f"the adapter does not fit this base model: {', '.join(foreign_keys[:5])}"
-        )
+        raise ModelFailure("not_merged", f"the adapter does not fit this base model: {', '.join(foreign_keys[:5])}")
     merged_model.save_pretrained(target)
 
 

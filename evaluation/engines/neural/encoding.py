@@ -69,14 +69,10 @@ class Encoder:
         def keep(indices: Indices, vectors: torch.Tensor) -> None:
             output[indices] = vectors.cpu().numpy()
             if not np.isfinite(output[indices]).all():
-                raise ModelFailure(
-                    "not_finite_output", "the model returned a vector with infinite or undefined values"
-                )
+                raise ModelFailure("not_finite_output", "the model returned a vector with infinite or undefined values")
 
         batch_tokens = self._parameters["batch_tokens"] or (_STATIC_TOKENS if self._static is not None else 0)
-        loading.run_in_batches(
-            tokens.lengths, run, keep, tokens=batch_tokens, device=self._device, progress=progress
-        )
+        loading.run_in_batches(tokens.lengths, run, keep, tokens=batch_tokens, device=self._device, progress=progress)
 
     def _tokenise(self, texts: list[str]) -> Tokenised:
         if self._static is None:
@@ -117,16 +113,12 @@ class Encoder:
         pooling = next((module for module in self._model if isinstance(module, Pooling)), None)
         if pooling is None:
             if requested != AUTO:
-                raise ModelFailure(
-                    "invalid_parameter", "the model has no configurable pooling; set pooling to auto"
-                )
+                raise ModelFailure("invalid_parameter", "the model has no configurable pooling; set pooling to auto")
             return "mean" if self._static is not None else ""
         if requested != AUTO:
             pooling.pooling_mode = requested
             pooling.pooling_output_dimension = pooling.embedding_dimension
-        return (
-            pooling.pooling_mode if isinstance(pooling.pooling_mode, str) else "+".join(pooling.pooling_mode)
-        )
+        return pooling.pooling_mode if isinstance(pooling.pooling_mode, str) else "+".join(pooling.pooling_mode)
 
     def _probe(self) -> None:
         """Raise ModelFailure if the model returns the same vector for different texts."""

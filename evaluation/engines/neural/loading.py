@@ -140,9 +140,7 @@ def model_failures() -> Iterator[None]:
     except (ModelFailure, MemoryError, torch.OutOfMemoryError):
         raise
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ModelFailure(
-            "not_loadable", f"the model could not be loaded ({type(error).__name__})"
-        ) from error
+        raise ModelFailure("not_loadable", f"the model could not be loaded ({type(error).__name__})") from error
 
 
 Role = Literal["query", "document"]
@@ -398,9 +396,7 @@ def _try(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | No
             return (run(batch),)
     except (MemoryError, RuntimeError, IndexError, ValueError, TypeError, KeyError) as error:
         if not is_out_of_memory(error):
-            raise ModelFailure(
-                "does_not_run", f"the model failed on its input ({type(error).__name__})"
-            ) from error
+            raise ModelFailure("does_not_run", f"the model failed on its input ({type(error).__name__})") from error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return None

@@ -36,9 +36,7 @@ def list_model_types() -> dict[str, Any]:
     keys = {name: _find_keys(name) for name in names}
     common = reduce(frozenset.intersection, keys.values())
     bidirectional = _BOTH_DIRECTIONS.union(types["masked"], types["writer"])
-    causal = [
-        name for name in names if name not in bidirectional and _is_causal(name, name in types["causal"])
-    ]
+    causal = [name for name in names if name not in bidirectional and _is_causal(name, name in types["causal"])]
     return {
         "transformers": transformers.__version__,
         "types": types,

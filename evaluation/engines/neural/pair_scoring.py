@@ -51,14 +51,10 @@ class PairScorer:
         else:
             prepare(resources.threads)
             identity = torch.nn.Identity()  # scores are raw logits
-            self._model = load_encoder(
-                CrossEncoder, resources.first_part, self._device, activation_fn=identity
-            )
+            self._model = load_encoder(CrossEncoder, resources.first_part, self._device, activation_fn=identity)
             use_dtype(self._model, parameters["compute_dtype"], self._device)
             if self._model.num_labels > 2:
-                message = (
-                    f"the model returns {self._model.num_labels} values for a pair instead of one or two"
-                )
+                message = f"the model returns {self._model.num_labels} values for a pair instead of one or two"
                 raise ModelFailure("not_loadable", message)
             self._tokenizer, own_length = self._model.tokenizer, self._model.max_seq_length
             self.maximum_length = longest_text(self._model, own_length, parameters["maximum_length"])
@@ -71,9 +67,7 @@ class PairScorer:
                 "The model is a language model with an unknown chat template. Set template to the one of its training: "
                 f"{', '.join(TEMPLATES)}."
             )
-        self._answers = (
-            self._find_answers(self._template) if self._template and (writes or template != AUTO) else []
-        )
+        self._answers = self._find_answers(self._template) if self._template and (writes or template != AUTO) else []
         if self._continues and self._answers:  # the requested template overrides the files
             self._model[-1].true_token_id, self._model[-1].false_token_id = (*self._answers, None)[:2]
         own_length = "" if writes else self._model.prompts.get(self._model.default_prompt_name or "", "")
@@ -116,8 +110,7 @@ class PairScorer:
                 return tokenise(words, first, length, pairs=second)
             suffix = template.render_suffix(instruction)
             texts = [
-                template.render(query, document_prompt + document, instruction, words.bos_token or "")
-                + suffix
+                template.render(query, document_prompt + document, instruction, words.bos_token or "") + suffix
                 for query, document in zip(queries, documents, strict=True)
             ]
             # Chat templates contain all special tokens.
@@ -144,9 +137,7 @@ class PairScorer:
         answers = [answer for answer in (template.positive, template.negative) if answer]
         numbers: list[int] = self._tokenizer.convert_tokens_to_ids(answers)
         if missing_answers := [
-            a
-            for a, number in zip(answers, numbers, strict=True)
-            if number in (None, self._tokenizer.unk_token_id)
+            a for a, number in zip(answers, numbers, strict=True) if number in (None, self._tokenizer.unk_token_id)
         ]:
             tokens = " and ".join(missing_answers)
             raise ModelFailure("not_loadable", f"the model's tokenizer lacks {tokens}")
@@ -161,7 +152,5 @@ class PairScorer:
         if words.pad_token_id is None:
             number = getattr(config, "pad_token_id", None)
             tokens = (words.unk_token, words.bos_token, words.eos_token)
-            words.pad_token = (
-                words.convert_ids_to_tokens(number) if number is not None else next(filter(None, tokens))
-            )
+            words.pad_token = words.convert_ids_to_tokens(number) if number is not None else next(filter(None, tokens))
         config.pad_token_id = words.pad_token_id

@@ -61,8 +61,7 @@ class SidedEncoder(ABC, Generic[Output]):
         for model in set(models.values()):
             use_dtype(model, parameters["compute_dtype"], device)
         self._prompts = {
-            role: prompt_of(model.prompts, role, parameters[f"{role}_prompt"])
-            for role, model in models.items()
+            role: prompt_of(model.prompts, role, parameters[f"{role}_prompt"]) for role, model in models.items()
         }
         self._batch_tokens = parameters["batch_tokens"]
 
@@ -81,10 +80,7 @@ class SidedEncoder(ABC, Generic[Output]):
         check = OutputCheck()
         # Estimated number of tokens, including special ones, so that batches contain texts of similar length.
         maximum_length = self._models[role].max_seq_length or USUAL_LENGTH
-        sizes = (
-            len(text[: 8 * maximum_length].encode("utf-8", "replace")) // _BYTES_PER_TOKEN + 2
-            for text in texts
-        )
+        sizes = (len(text[: 8 * maximum_length].encode("utf-8", "replace")) // _BYTES_PER_TOKEN + 2 for text in texts)
         run_in_batches(
             np.fromiter((min(size, maximum_length) for size in sizes), np.int64, len(texts)),
             lambda indices: self._compute(texts, indices, role, check),
@@ -119,9 +115,7 @@ class SpartaPooling(torch.nn.Module):  # type: ignore[misc]
 
     def __init__(self, transformer: Transformer) -> None:
         super().__init__()
-        weights = (
-            transformer.model.get_input_embeddings().weight[: len(transformer.tokenizer)].detach().clone()
-        )
+        weights = transformer.model.get_input_embeddings().weight[: len(transformer.tokenizer)].detach().clone()
         weights[transformer.tokenizer.all_special_ids] = 0.0
         self.embeddings = torch.nn.Parameter(weights)
 
@@ -248,9 +242,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
         self.similarity = "cosine" if self._models["query"].similarity_fn_name == "cosine" else "dot"
         #: Size of the vocabulary, which is determined from an output.
         self.dimension = 0
-        self.dimension = int(
-            self._compute([" ".join(PROBE)], np.zeros(1, np.intp), "document", OutputCheck()).shape[1]
-        )
+        self.dimension = int(self._compute([" ".join(PROBE)], np.zeros(1, np.intp), "document", OutputCheck()).shape[1])
         if not self.dimension:
             raise ModelFailure("does_not_run", "the model's tokenizer returns no tokens for any text")
         self._batch_tokens = self._batch_tokens or self._get_batch_tokens()
@@ -275,15 +267,11 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
 
     def _get_batch_tokens(self) -> int:
         """Return the number of tokens that fit into memory, each with a float32 and a copy of it for each term."""
-        memory, most_tokens = (
-            (_CPU_BYTES, CPU_TOKENS) if self._device == "cpu" else (_CUDA_BYTES, CUDA_TOKENS)
-        )
+        memory, most_tokens = (_CPU_BYTES, CPU_TOKENS) if self._device == "cpu" else (_CUDA_BYTES, CUDA_TOKENS)
         return min(memory // (8 * self.dimension), most_tokens)
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
-    def _compute(
-        self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck
-    ) -> torch.Tensor:
+    def _compute(self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck) -> torch.Tensor:
         """Return the vectors of some of the texts (texts × terms)."""
         features = self._features(texts, indices, role)
         if not features["input_ids"].shape[1]:  # neither words nor special tokens
@@ -326,9 +314,7 @@ class TokenEncoder(SidedEncoder[_Batch]):
         self.mean = self._models["query"].similarity_fn_name == "meanmaxsim"
         self.dimension = 0
         text = " ".join(PROBE)
-        self.dimension = int(
-            self._compute([text], np.zeros(1, np.intp), "document", OutputCheck())[0].shape[1]
-        )
+        self.dimension = int(self._compute([text], np.zeros(1, np.intp), "document", OutputCheck())[0].shape[1])
 
     def encode(self, texts: Sequence[str], role: Role, keep: Keep, progress: Progress = ignore) -> None:
         """Compute the vectors of all texts in batches, longest first, and pass them to `keep`. Raises ModelFailure."""
@@ -370,9 +356,7 @@ def _has_projection(folder: Path) -> bool:
     """
     modules, weights = folder / "modules.json", folder / "model.safetensors"
     if modules.is_file():
-        dense = [
-            module["path"] for module in json.loads(modules.read_bytes()) if module["type"].endswith("Dense")
-        ]
+        dense = [module["path"] for module in json.loads(modules.read_bytes()) if module["type"].endswith("Dense")]
         return any((folder / path / "model.safetensors").is_file() for path in dense)
     config = json.loads((folder / "config.json").read_bytes())
     if "HF_ColBERT" not in (config.get("architectures") or ()) or not weights.is_file():

@@ -50,9 +50,7 @@ class TermWeigher(_TextModel):
         super().__init__(transformers.AutoModelForTokenClassification, parameters, resources)
         labels = self._model.config.num_labels
         if labels != 1:
-            raise ModelFailure(
-                "not_loadable", f"the model returns {labels} values for a token instead of one weight"
-            )
+            raise ModelFailure("not_loadable", f"the model returns {labels} values for a token instead of one weight")
         self.maximum_length = maximum_length(self._model, self._tokenizer, parameters["maximum_length"])
 
     def weigh(self, texts: Sequence[str], progress: Progress = ignore) -> list[dict[str, float]]:
@@ -182,9 +180,7 @@ class TextWriter(_TextModel):
     ) -> list[Generated]:
         """Return the outputs of `write` for each text, which is called with encoded batches."""
         with model_failures():
-            tokens = tokenise(
-                self._tokenizer, texts, positions(self._model, self._parameters["maximum_length"])
-            )
+            tokens = tokenise(self._tokenizer, texts, positions(self._model, self._parameters["maximum_length"]))
 
         def run(indices: Indices) -> list[Generated]:
             features = tokens.padded(indices, self._device)
@@ -194,9 +190,7 @@ class TextWriter(_TextModel):
             self._check.see(input_keys(features), means)
             return write((features["attention_mask"], memory), indices)
 
-        outputs = collect_batches(
-            tokens.lengths, run, most_texts=batch_size, device=self._device, progress=progress
-        )
+        outputs = collect_batches(tokens.lengths, run, most_texts=batch_size, device=self._device, progress=progress)
         self._check.finish()
         return outputs
 

@@ -143,9 +143,7 @@ def rank_figures(scores: Table, kinds: Sequence[str], *, lower_is_better: bool =
     complete = np.isnan(scores).sum(axis=1) == (0 if width else -1)
     for members in _by_kind(kinds):
         rows = members[complete[members]]
-        smaller, not_greater = _count_below(
-            -scores[rows] if lower_is_better else scores[rows], "left", "right"
-        )
+        smaller, not_greater = _count_below(-scores[rows] if lower_is_better else scores[rows], "left", "right")
         points[rows] = (smaller + not_greater - 1).sum(axis=1) / 2
         mean_ranks[rows] = np.round(len(rows) - points[rows] / width, DIGITS)
     return RankFigures(points, mean_ranks)
@@ -155,9 +153,7 @@ def ranks(scores: Table, kinds: Sequence[str], *, lower_is_better: bool = False)
     """Return the rank of each row among those of its kind on each dataset: 1, 1, 3. Missing values get NaN."""
     result = np.full(scores.shape, np.nan)
     for members in _by_kind(kinds):
-        result[members] = (
-            1 + _count_below(scores[members] if lower_is_better else -scores[members], "left")[0]
-        )
+        result[members] = 1 + _count_below(scores[members] if lower_is_better else -scores[members], "left")[0]
     return np.where(np.isnan(scores), np.nan, result)
 
 

@@ -241,9 +241,7 @@ def _rank_notes(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[
     is_multiple = facts.all_counted > 1
     notes = [f"Ranked by {ranked_by.label}; equal values share a rank, missing values always sort last."]
     if is_multiple:
-        notes.append(
-            f"Means are {over_datasets(facts)}, for complete rows only; missing values are excluded, never 0."
-        )
+        notes.append(f"Means are {over_datasets(facts)}, for complete rows only; missing values are excluded, never 0.")
     if COMMON in keys:
         notes.append(f"Common mean: {keys[COMMON].note}; it changes with the filters.")
     notes.append(
@@ -257,9 +255,7 @@ def _rank_notes(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[
     )
     if BORDA in keys:
         notes.append(
-            _(
-                "Borda count and mean rank are among all complete rows of the same kind; filters do not change them."
-            )
+            _("Borda count and mean rank are among all complete rows of the same kind; filters do not change them.")
         )
     return notes
 
@@ -310,8 +306,7 @@ def add_significance(
     """
     datasets = _datasets(board, facts, certainty, baselines)
     cached_results = [
-        (each.key, each.place, each, each.certainty.cell_statements.setdefault(each.baseline, {}))
-        for each in datasets
+        (each.key, each.place, each, each.certainty.cell_statements.setdefault(each.baseline, {})) for each in datasets
     ]
     has_results = has_marks = False
     for row in board.rows if cached_results else ():
@@ -363,12 +358,7 @@ def _datasets(
     for place, member in enumerate(facts.members):
         board_certainty = certainties.get(member.dataset_id)
         measure = board_certainty.of(member.measure(board.measure)) if board_certainty is not None else None
-        if (
-            board_certainty is not None
-            and measure is not None
-            and member.slug in visible_keys
-            and not member.parts
-        ):
+        if board_certainty is not None and measure is not None and member.slug in visible_keys and not member.parts:
             name = baselines.get(place, BASELINE)
             datasets.append(_Dataset(member.slug, place, measure, board_certainty.settings, name))
     return datasets

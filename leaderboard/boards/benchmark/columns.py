@@ -145,9 +145,7 @@ def _means(facts: BenchmarkFacts, direction: Direction) -> list[Column]:
     return [
         Column(MEAN, _("Mean"), OVER_ALL, "score", direction, unit=selection, note=note),
         Column(COMMON, _("Common mean"), OVER_ALL, "score", direction),
-        Column(
-            COVERAGE, _("Coverage"), OVER_ALL, "count", note=_("how many of the counted datasets the row has")
-        ),
+        Column(COVERAGE, _("Coverage"), OVER_ALL, "count", note=_("how many of the counted datasets the row has")),
     ]
 
 
@@ -163,15 +161,11 @@ def common_column(column: Column, counted_members: Sequence[Member], places: Seq
     )
 
 
-def _differences(
-    facts: BenchmarkFacts, direction: Direction, head: str, *, is_multiple: bool
-) -> list[Column]:
+def _differences(facts: BenchmarkFacts, direction: Direction, head: str, *, is_multiple: bool) -> list[Column]:
     if not is_multiple:
         return [Column(AVERAGE, "Δ %", head, "relative", direction, note=_("relative to the baseline"))]
     means_note = f"ratio of means: the mean relative to the baseline's mean, {over_datasets(facts)}"
-    ratios_note = (
-        f"mean of ratios: the mean of the differences relative to the baseline, {over_datasets(facts)}"
-    )
+    ratios_note = f"mean of ratios: the mean of the differences relative to the baseline, {over_datasets(facts)}"
     wins_note = "datasets won, tied, and lost against the baseline"
     return [
         Column(AVERAGE, _("Δ mean (%)"), head, "relative", direction, note=means_note),
@@ -187,9 +181,7 @@ _RANKS = (
         RANKS,
         "number",
         "higher",
-        note=_(
-            "systems beaten, half for equal ones, summed over the datasets; complete rows of one kind only"
-        ),
+        note=_("systems beaten, half for equal ones, summed over the datasets; complete rows of one kind only"),
     ),
     Column(
         MEAN_RANK,
@@ -331,9 +323,7 @@ def _cell_annotations(
     `mixed` tells that the line's results have several provenances, which are then named in the titles.
     """
     annotations = {}
-    for place, (member, result, score) in enumerate(
-        zip(facts.members, line.results, line.scores, strict=True)
-    ):
+    for place, (member, result, score) in enumerate(zip(facts.members, line.results, line.scores, strict=True)):
         mark, title, spread = "", result.provenance if mixed else "", ""
         if score is not None:
             mark = member.stand_ins.get(look.measure, "")

@@ -65,18 +65,14 @@ def compose(member: Member, rows: Mapping[int, BoardRows]) -> Whole:
     ]
     lines = [_lines_in(stored, group) for stored, group in zip(rows_by_part, groups, strict=True)]
     complete = [
-        [part_lines[key] for part_lines in lines]
-        for key in lines[0]
-        if all(key in part_lines for part_lines in lines)
+        [part_lines[key] for part_lines in lines] for key in lines[0] if all(key in part_lines for part_lines in lines)
     ]
     complete.sort(key=lambda values: max(map(_date, values)))
     digest = sha256("\n".join(groups).encode()).hexdigest()[:12]
     decimals = HIDDEN_DECIMALS if has_hidden_part(parts) else None
     composed = [_compose_entry(values, f"{GROUP}parts-{digest}", decimals) for values in complete]
     entries = sorted([*composed, *dataset_rows.entries], key=attrgetter("published"))
-    components = {
-        row.pk: [value.pk for value in values] for row, values in zip(composed, complete, strict=True)
-    }
+    components = {row.pk: [value.pk for value in values] for row, values in zip(composed, complete, strict=True)}
     return Whole(BoardRows(dataset_rows.dataset_id, entries), components)
 
 

@@ -179,9 +179,7 @@ def _results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measure: st
     }
     results = [(key, row) for key, row in rows.results if measure in row.scores]
     if valid_kinds != rows.kinds:
-        results = [
-            (key, row) for key, row in results if (row.reported_by, row.comparison_group) in valid_kinds
-        ]
+        results = [(key, row) for key, row in results if (row.reported_by, row.comparison_group) in valid_kinds]
     current_results = dict(results)
     if len(current_results) == len(results):
         return current_results, current_results
@@ -226,9 +224,7 @@ def available_measures(facts: BenchmarkFacts, rows: Mapping[int, BoardRows]) -> 
     candidates |= {name for member in facts.members for name in member.stand_ins}
 
     def widely_had(measure: str) -> bool:
-        count = sum(
-            member.measure(measure) in measures_by_dataset[member.dataset_id] for member in facts.counted
-        )
+        count = sum(member.measure(measure) in measures_by_dataset[member.dataset_id] for member in facts.counted)
         return count > 0 and 2 * count >= len(facts.counted)
 
     return [facts.measure, *sorted(name for name in candidates if name != facts.measure and widely_had(name))]
@@ -236,9 +232,7 @@ def available_measures(facts: BenchmarkFacts, rows: Mapping[int, BoardRows]) -> 
 
 def line_kinds(lines: Sequence[SystemLine]) -> list[str]:
     """Return the kind that each line is ranked in."""
-    return [
-        CLOSED if line.ranked_in == SCORED and line.entry.closed_api else line.ranked_in for line in lines
-    ]
+    return [CLOSED if line.ranked_in == SCORED and line.entry.closed_api else line.ranked_in for line in lines]
 
 
 def find_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[int, tuple[str, bool]]:
@@ -255,9 +249,7 @@ def find_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[i
     }
 
 
-def build_tables(
-    facts: BenchmarkFacts, lines: Sequence[SystemLine], kinds: Sequence[str], measure: str
-) -> Tables:
+def build_tables(facts: BenchmarkFacts, lines: Sequence[SystemLine], kinds: Sequence[str], measure: str) -> Tables:
     """Return the lines' scores and their baselines; `kinds` are those that the lines are ranked in."""
     return Tables(
         scores=table([line.scores for line in lines], len(facts.members)),
@@ -278,9 +270,7 @@ def line_costs(
     """Return the costs of a view with their columns, and those of each line. Raises UnknownChoice for the hardware."""
     costs = _select_costs(facts, rows, lines, state)
     bm25 = (
-        line.key[:2]
-        for line in lines
-        if line.baseline_on and line.ranked_in == SCORED and line.entry.slug == BM25.slug
+        line.key[:2] for line in lines if line.baseline_on and line.ranked_in == SCORED and line.entry.slug == BM25.slug
     )
     with_baseline(costs.measured, next(bm25, None))
     columns = cost_columns(costs.measured.values(), costs.machine, costs.dataset, state.corpus)
@@ -332,9 +322,7 @@ def _select_costs(
         if on_machine and size > best:
             on_other_machines = {_key(item) for item in measurements}.difference(on_machine)
             best = size
-            costs = BoardCosts(
-                machine, machines, on_machine, len(on_other_machines), dataset=member.facts.name
-            )
+            costs = BoardCosts(machine, machines, on_machine, len(on_other_machines), dataset=member.facts.name)
     return costs
 
 

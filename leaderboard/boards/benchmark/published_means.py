@@ -50,12 +50,7 @@ def compare_published_means(
     for row in board.rows:
         wins, ratio, ratios = (row.value(key) for key in (WINS, AVERAGE, MEAN_RELATIVE))
         name = row.entry.system
-        if (
-            row.ranked_in == REPORTED
-            and name in printed
-            and isinstance(ratio, float)
-            and isinstance(ratios, float)
-        ):
+        if row.ranked_in == REPORTED and name in printed and isinstance(ratio, float) and isinstance(ratios, float):
             # A baseline has no wins against itself.
             wins = int(wins) if isinstance(wins, float) else 0
             computed.append(_Computed(name, row.entry.slug, wins, ratio, ratios, printed[name]))

@@ -48,9 +48,7 @@ class BaselineColumns(NamedTuple):
             return []
         note = f"Δ compares with {BM25.name} on the same dataset version and judgments, from the same source;"
         if self.display_name != BM25.name:
-            note = (
-                f"Δ compares with {self.name}, the baseline here, on the same dataset version and judgments;"
-            )
+            note = f"Δ compares with {self.name}, the baseline here, on the same dataset version and judgments;"
         return [
             f"{note} — if unavailable.",
             *([describe_bm25(language)] if self.is_site_bm25 else []),
@@ -79,11 +77,7 @@ def notes_on_baselines(facts: BenchmarkFacts, baselines: Mapping[int, tuple[str,
             datasets_by_description.setdefault(describe_bm25(member.language), []).append(member.name)
         elif name != BM25.name:
             datasets_by_name.setdefault(name, []).append(member.name)
-    name_notes = [
-        f"On {', '.join(datasets)}, Δ compares with {name}." for name, datasets in datasets_by_name.items()
-    ]
+    name_notes = [f"On {', '.join(datasets)}, Δ compares with {name}." for name, datasets in datasets_by_name.items()]
     if len(datasets_by_description) < 2:
         return [*name_notes, *datasets_by_description]
-    return name_notes + [
-        f"{', '.join(datasets)}: {text}" for text, datasets in datasets_by_description.items()
-    ]
+    return name_notes + [f"{', '.join(datasets)}: {text}" for text, datasets in datasets_by_description.items()]

@@ -159,9 +159,7 @@ COSTS: tuple[CostColumn, ...] = (
         _figure("documents_per_second"),
         better="higher",
     ),
-    CostColumn(
-        "build-time", _("Build"), "s", _("from the corpus to a searchable index"), _figure("build_seconds")
-    ),
+    CostColumn("build-time", _("Build"), "s", _("from the corpus to a searchable index"), _figure("build_seconds")),
     CostColumn(
         "whole-job",
         _("Whole job"),
@@ -170,9 +168,7 @@ COSTS: tuple[CostColumn, ...] = (
         _figure("job_seconds"),
         whole_searches=True,
     ),
-    CostColumn(
-        "index-bytes", _("Index"), "MB", _("the index on disk"), _figure("index_bytes", MILLION), no_noise
-    ),
+    CostColumn("index-bytes", _("Index"), "MB", _("the index on disk"), _figure("index_bytes", MILLION), no_noise),
     CostColumn(
         "bytes-per-document",
         _("Bytes/doc"),
@@ -268,9 +264,7 @@ def cost_columns(
     """
     cost_column_list = list(COSTS)
     if corpus:
-        place = next(
-            number for number, cost_column in enumerate(cost_column_list) if cost_column.key == "index-bytes"
-        )
+        place = next(number for number, cost_column in enumerate(cost_column_list) if cost_column.key == "index-bytes")
         cost_column_list.insert(place + 1, estimated_index(corpus))
     group, currency = cost_group(machine, dataset), common_currency(measurements)
     return [_column(cost_column, group, currency) for cost_column in cost_column_list]
@@ -307,9 +301,7 @@ class CostLine(NamedTuple):
 
 def fill_costs(rows: Iterable[Row], columns: Sequence[Column], lines: Iterable[CostLine]) -> None:
     """Set the costs of all rows that have any."""
-    rows_with_costs = [
-        (row, line) for row, line in zip(rows, lines, strict=True) if line.measured or line.figures
-    ]
+    rows_with_costs = [(row, line) for row, line in zip(rows, lines, strict=True) if line.measured or line.figures]
     for row, line in rows_with_costs:
         row.measured = line.measured
     fill_cells([row for row, _ in rows_with_costs], columns, [line for _, line in rows_with_costs])
@@ -356,9 +348,7 @@ def latency_variation(measurement: MeasuredEntry) -> str:
     latency, spread = measurement.latency, measurement.figures.get("spread_ms")
     percentiles = " · ".join(f"{name} {format_quantity(latency[name])}" for name in ("p50", "p95", "p99"))
     brief_note = f" · {measurement.figures['queries']} queries only" if is_brief(measurement.figures) else ""
-    return f"{percentiles} ms{brief_note}" + (
-        "" if spread is None else f" · mean ± {format_quantity(spread, 2)} ms"
-    )
+    return f"{percentiles} ms{brief_note}" + ("" if spread is None else f" · mean ± {format_quantity(spread, 2)} ms")
 
 
 def common_currency(measurements: Iterable[MeasuredEntry]) -> str:
@@ -387,9 +377,7 @@ class BoardCosts(NamedTuple):
     dataset: str = ""
 
     @classmethod
-    def for_dataset(
-        cls, measurements: Sequence[MeasuredEntry], bm25: int | None, state: BoardState
-    ) -> BoardCosts:
+    def for_dataset(cls, measurements: Sequence[MeasuredEntry], bm25: int | None, state: BoardState) -> BoardCosts:
         """Return the costs of a dataset's view. Raises UnknownChoice for the hardware.
 
         `bm25` is the entry of the site's own BM25.
@@ -397,11 +385,7 @@ class BoardCosts(NamedTuple):
         machines = list_machines(measurements)
         machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
         on_machine = with_baseline(
-            {
-                measurement.entry_id: measurement
-                for measurement in measurements
-                if measurement.machine == machine
-            },
+            {measurement.entry_id: measurement for measurement in measurements if measurement.machine == machine},
             bm25,
         )
         columns = cost_columns(on_machine.values(), machine, corpus=state.corpus)
@@ -494,10 +478,7 @@ def fill_weighted(
         return []
     columns_by_criterion = {name: COST_COLUMNS[name] for name in weights if name in COST_COLUMNS}
     nonempty_columns = {
-        key
-        for row in rows
-        for key in columns_by_criterion.values()
-        if row[key].text or row[key].value is not None
+        key for row in rows for key in columns_by_criterion.values() if row[key].text or row[key].value is not None
     }
     unmeasured = [name for name, key in columns_by_criterion.items() if key not in nonempty_columns]
     if unmeasured:

@@ -35,24 +35,16 @@ def judging_notes(rows: Sequence[Row], measure: str, certainty: MeasureCertainty
     orders = [
         (
             column_key,
-            [
-                (row.value(measure), row.value(column_key))
-                for row in scored_rows
-                if row.value(column_key) is not None
-            ],
+            [(row.value(measure), row.value(column_key)) for row in scored_rows if row.value(column_key) is not None],
         )
         for column_key in (upper_bound_of(measure) or "", LEFT_OUT)
     ]
     for key, pairs in orders:
         tau = kendall_tau(*zip(*pairs, strict=True)) if len(pairs) > 1 else None
-        order = (
-            "" if tau is None else f" Ranked by it, Kendall’s τ with this order is {tau:.2f} (1: the same)."
-        )
+        order = "" if tau is None else f" Ranked by it, Kendall’s τ with this order is {tau:.2f} (1: the same)."
         if key == LEFT_OUT and pairs:
             sign = -1 if better(measure) == "lower" else 1
-            max_loss = max(
-                sign * (float(score or 0) - float(reduced_score or 0)) for score, reduced_score in pairs
-            )
+            max_loss = max(sign * (float(score or 0) - float(reduced_score or 0)) for score, reduced_score in pairs)
             yield (
                 "Own team left out: the score if documents that only this team’s runs added to the judged pool count "
                 f"as unjudged. No score loses more than {max(0.0, max_loss):.3f}.{order}"

@@ -34,9 +34,7 @@ def notes(entries: Iterable[EntryRow]) -> list[str]:
     return [text for label, text in NOTES.items() if label in labels]
 
 
-CHALLENGED = _(
-    "Challenged: a claim about this system is under review; its page has the details. Scores do not change."
-)
+CHALLENGED = _("Challenged: a claim about this system is under review; its page has the details. Scores do not change.")
 
 
 def notes_on_challenges(rows: Iterable[Row]) -> list[str]:

@@ -74,9 +74,7 @@ class SignificanceColumns:
         """
         if hidden or not scored or (self.board is not None and self.board.current):
             return frozenset()
-        return frozenset(COLUMN_NAMES) - {
-            column.key for column in (*self.beside_score, *self.beside_difference)
-        }
+        return frozenset(COLUMN_NAMES) - {column.key for column in (*self.beside_score, *self.beside_difference)}
 
     def notes(self, verdict: Verdict | None, *, scored: bool, hidden: bool) -> list[str]:
         """Return the notes on the tests, empty if there are no results for the measure."""
@@ -86,9 +84,7 @@ class SignificanceColumns:
             return [WITHHELD]
         if self.board is None or self.measure_certainty is None:
             return [] if self.board is not None and self.board.current else [AWAITED]
-        sentences = (
-            [verdict_sentence(verdict, self.baseline, self.board.settings)] if verdict is not None else []
-        )
+        sentences = [verdict_sentence(verdict, self.baseline, self.board.settings)] if verdict is not None else []
         sentences.append(_describe_own_facts(self.board.settings, self.measure_certainty, self.baseline))
         return [*sentences, _describe_board_tests(self.board.settings) if self.board.current else OUTDATED]
 
@@ -108,9 +104,7 @@ def _score_columns(settings: TestSettings, measure: str, *, current: bool) -> li
         better(measure),
         note=f"{settings.interval} of the mean; sorted by its worse end",
         arrow=False,
-        cell=_certainty_cell(
-            lambda one: Cell(one.high if lower else one.low, interval_text(one.low, one.high))
-        ),
+        cell=_certainty_cell(lambda one: Cell(one.high if lower else one.low, interval_text(one.low, one.high))),
     )
     ranks = Column(
         RANKS,
@@ -120,9 +114,7 @@ def _score_columns(settings: TestSettings, measure: str, *, current: bool) -> li
         "lower",
         note=f"ranks that the tests leave open: {corrected}; sorted by the first rank",
         arrow=False,
-        cell=_certainty_cell(
-            lambda one: None if one.rank_low is None else Cell(one.rank_low, ranks_text(one))
-        ),
+        cell=_certainty_cell(lambda one: None if one.rank_low is None else Cell(one.rank_low, ranks_text(one))),
     )
     p_best = Column(
         P_BEST,
@@ -160,9 +152,7 @@ def _difference_columns(settings: TestSettings, measure: str, baseline: str) -> 
             head,
             "figure",
             note=f"against {baseline}: {settings.test}, not corrected",
-            cell=compared_cell(
-                lambda one: _p(one.p_baseline, "corrected over the board", one.p_baseline_corrected)
-            ),
+            cell=compared_cell(lambda one: _p(one.p_baseline, "corrected over the board", one.p_baseline_corrected)),
         ),
         Column(
             WINS,
@@ -254,9 +244,7 @@ def any_scored(rows: Sequence[Row], measure: str) -> bool:
 def ignored_filters(board: Board, state: BoardState) -> list[str]:
     """Return a note on filters and sort columns that are ignored because their columns are still being computed."""
     ignored = [f"order by {COLUMN_NAMES[sort.key]}" for sort in state.sorts if sort.key in board.awaited]
-    ignored += [
-        f"bounds of {COLUMN_NAMES[bounds.key]}" for bounds in state.ranges if bounds.key in board.awaited
-    ]
+    ignored += [f"bounds of {COLUMN_NAMES[bounds.key]}" for bounds in state.ranges if bounds.key in board.awaited]
     if not ignored:
         return []
     return [f"Not applied yet, because these columns are still being computed: {', '.join(ignored)}."]

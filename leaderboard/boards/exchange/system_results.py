@@ -74,11 +74,7 @@ def exchanged_results(system_id: int) -> list[ExchangedResult]:
     rows = EntryQuerySet(Entry).public().filter(system_id=system_id)
     ordered_entries = rows.order_by("dataset__name", "published_at", "pk")
     results = [ExchangedResult(*row) for row in ordered_entries.values_list(*columns)]
-    return list(
-        {
-            (result.dataset_slug, result.configuration, result.provenance): result for result in results
-        }.values()
-    )
+    return list({(result.dataset_slug, result.configuration, result.provenance): result for result in results}.values())
 
 
 def to_yaml(results: Sequence[ExchangedResult], site: str, url: str, user: str) -> str:
@@ -215,11 +211,8 @@ def mteb_archive(system: System, results: Sequence[ExchangedResult], url: str) -
         owner = (result.configuration, result.provenance)
         revision = next(
             candidate
-            for candidate in (
-                base_revision if number == 1 else f"{base_revision}-{number}" for number in count(1)
-            )
-            if owners.setdefault(candidate, owner) == owner
-            and f"{folder}/{candidate}/{task}.json" not in files
+            for candidate in (base_revision if number == 1 else f"{base_revision}-{number}" for number in count(1))
+            if owners.setdefault(candidate, owner) == owner and f"{folder}/{candidate}/{task}.json" not in files
         )
         files[f"{folder}/{revision}/model_meta.json"] = {
             **model_meta(system, results, url),

@@ -231,9 +231,7 @@ def _trailing_parts(board: Board, cited: Citation) -> Iterator[Part]:
     yield (
         ("seeds", "sample deviation"),
         lambda row: (
-            (row.entry.seed_count, row.entry.deviations.get(board.measure))
-            if row.entry.seed_count
-            else (None, None)
+            (row.entry.seed_count, row.entry.deviations.get(board.measure)) if row.entry.seed_count else (None, None)
         ),
     )
     yield ("quarantined", "taken_off_since"), _removal_cells
@@ -286,6 +284,4 @@ def _measured_cells(row: Row) -> Sequence[Value]:
 
 def doubtful_figures(board: Board, row: Row) -> list[str]:
     """Return the row's doubtful figures as text; they are not among the values."""
-    return [
-        f"{column.label}: {row[column.key].text}" for column in board.columns if row[column.key].mark == "?"
-    ]
+    return [f"{column.label}: {row[column.key].text}" for column in board.columns if row[column.key].mark == "?"]

@@ -183,9 +183,7 @@ _TEXT_WIDTH, _GAP = 258, 5
 #: Widths in points of a Computer Modern letter at 8 points, of an arrow in a head, and of narrow and wide
 #: letters.
 _LETTER, _ARROW = 4.25, 7.0
-_OTHER_LETTERS = dict.fromkeys(" .,:;()[]/ijlftrI", 2.9) | dict.fromkeys(
-    "@%+−±×mwABCDEFGHKLMNOPQRSTUVWXYZΔ", 6.1
-)
+_OTHER_LETTERS = dict.fromkeys(" .,:;()[]/ijlftrI", 2.9) | dict.fromkeys("@%+−±×mwABCDEFGHKLMNOPQRSTUVWXYZΔ", 6.1)
 #: Maximum number of letters per line in the head of one column.
 _HEAD_LETTERS = 8
 #: Columns that few papers print; they are omitted unless selected.
@@ -230,8 +228,7 @@ def to_latex(board: Board, cited: Citation) -> str:
     for column in sorted(candidates, key=lambda column: (column.key not in sort_keys, not column.numeric)):
         head = _lines(heading(board, column), 1)
         texts = [
-            f"{cell_text(row, column)} {row[column.key].spread} {row[column.key].mark}".strip()
-            for row in board.rows
+            f"{cell_text(row, column)} {row[column.key].spread} {row[column.key].mark}".strip() for row in board.rows
         ]
         arrow = _ARROW if column.arrow and column.better else 0.0
         width = _GAP + max(max(map(_points, head), default=0.0) + arrow, *map(_points, texts), 0.0)
@@ -243,17 +240,12 @@ def to_latex(board: Board, cited: Citation) -> str:
     alignment = "".join("r" if column.numeric else "l" for column in columns[1:])
     arrows = {"higher": r"~$\uparrow$", "lower": r"~$\downarrow$", "": ""}
     heads = [
-        _stacked(heading(board, column), 1) + (arrows[column.better] if column.arrow else "")
-        for column in columns
+        _stacked(heading(board, column), 1) + (arrows[column.better] if column.arrow else "") for column in columns
     ]
     lines = [
         f"% {escape(board.title)}: {cited.moment or 'present board'}. Needs \\usepackage{{array,booktabs,url}}",
         *([f"% {escape(board.summary.text)}"] if board.summary else []),
-        *(
-            [f"% Not shown (hide other groups of columns for these): {', '.join(omitted_keys)}"]
-            if omitted_keys
-            else []
-        ),
+        *([f"% Not shown (hide other groups of columns for these): {', '.join(omitted_keys)}"] if omitted_keys else []),
         r"\begin{table}[t]",
         r"\centering",
         *(
@@ -316,9 +308,7 @@ def _groups(columns: Sequence[Column]) -> list[str]:
     """Return the heads of the groups of columns, and a line below each."""
     cells, rules, place = ["", ""], [], 3
     for label, span in spans(columns[1:]):
-        cells.append(
-            rf"\multicolumn{{{span}}}{{c}}{{{_stacked(label, span)}}}" if label else "&" * (span - 1)
-        )
+        cells.append(rf"\multicolumn{{{span}}}{{c}}{{{_stacked(label, span)}}}" if label else "&" * (span - 1))
         if label:
             rules.append(rf"\cmidrule(lr){{{place}-{place + span - 1}}}")
         place += span
@@ -354,9 +344,7 @@ _LATEX = _Dialect(
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 #: Text that GitHub turns into links or notifications despite a backslash: @names, addresses, e-mail, #1, and
 #: GH-1.
-_AUTOLINKED = re.compile(
-    r"(?<!\w)@(?=\w)|@(?=[\w\\-]+\.\w)|#(?=\d)|\w(?=://)|\bwww(?=\.)|\bGH(?=-\d)", re.IGNORECASE
-)
+_AUTOLINKED = re.compile(r"(?<!\w)@(?=\w)|@(?=[\w\\-]+\.\w)|#(?=\d)|\w(?=://)|\bwww(?=\.)|\bGH(?=-\d)", re.IGNORECASE)
 #: Zero-width space.
 _ZERO_WIDTH_SPACE = "&#8203;"
 
@@ -364,9 +352,7 @@ _ZERO_WIDTH_SPACE = "&#8203;"
 def to_markdown(board: Board, cited: Citation) -> str:
     """Return the board as Markdown: a heading line, the table with the best values in bold, and its source."""
     numeric = [False, *(column.numeric for column in board.columns[1:])]
-    scope = "; ".join(
-        part for part in (f"{len(board.rows)} of {board.total} rows", dataset_selection(board)) if part
-    )
+    scope = "; ".join(part for part in (f"{len(board.rows)} of {board.total} rows", dataset_selection(board)) if part)
     lines = [
         f"**{escape_markdown(board.title)}**, {escape_markdown(measure_text(board))}: {escape_markdown(scope)}.",
         *(["", escape_markdown(board.summary.text)] if board.summary else []),

@@ -124,9 +124,7 @@ def _chart(title: str, points: Sequence[tuple[float, float, str]], axis: Axis, *
         f'<line class="chart-axis" x1="{LEFT}" x2="{RIGHT}" y1="{BOTTOM}" y2="{BOTTOM}"/>',
         f'<polyline class="chart-line" points="{line}"/>',
     ]
-    parts += [
-        f'<text class="chart-label" x="{x:.1f}" y="{y:.1f}">{text}</text>' for x, y, text in _labels(places)
-    ]
+    parts += [f'<text class="chart-label" x="{x:.1f}" y="{y:.1f}">{text}</text>' for x, y, text in _labels(places)]
     last_tick = -100.0
     for (x, y, _), (depth, _, _) in zip(places, points, strict=True):
         parts.append(f'<circle class="chart-point" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
@@ -153,10 +151,7 @@ class LabelBox(NamedTuple):
     def meets(self, other: LabelBox) -> bool:
         """Return whether the two overlap."""
         return (
-            self.left < other.right
-            and other.left < self.right
-            and self.top < other.bottom
-            and other.top < self.bottom
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
         )
 
     def is_crossed(self, start: _Place, end: _Place) -> bool:

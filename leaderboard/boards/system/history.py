@@ -100,18 +100,14 @@ def _address(*slugs: str, **parameters: str) -> str:
 def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
     """Return labels and URLs of comparisons with its most frequent baseline and its most frequent board leader."""
     baselines = Counter(
-        (result.baseline_slug, result.baseline_name)
-        for result in results
-        if result.baseline_slug not in ("", slug)
+        (result.baseline_slug, result.baseline_name) for result in results if result.baseline_slug not in ("", slug)
     )
     best = Counter((result.best_slug, result.best_system) for result in results if result.best_slug != slug)
     names_by_slug: dict[str, str] = {}
     for counts in (baselines, best):
         for (other_slug, name), _ in counts.most_common(1):
             names_by_slug.setdefault(other_slug, name)
-    return [
-        (f"Compare with {name}", _address(other_slug, slug)) for other_slug, name in names_by_slug.items()
-    ]
+    return [(f"Compare with {name}", _address(other_slug, slug)) for other_slug, name in names_by_slug.items()]
 
 
 def history(system_id: int) -> list[Event]:
@@ -186,9 +182,7 @@ def _badges(slug: str, results: Sequence[Result], site: str) -> list[dict[str, s
     badges = {}
     for result in results:
         query = "?" + urlencode({"dataset": result.dataset_slug})
-        picture, data = (
-            site + reverse(name, args=[slug]) + query for name in ("system_badge", "system_badge_data")
-        )
+        picture, data = (site + reverse(name, args=[slug]) + query for name in ("system_badge", "system_badge_data"))
         text = f"{result.measure} on {result.dataset}".replace("[", "(").replace("]", ")")
         badges[result.dataset_slug] = {
             "dataset": result.dataset,
@@ -286,6 +280,4 @@ def _has_author(authors: str, slug: str) -> bool:
 
 
 def _name(slug: str, texts: Iterable[str]) -> str:
-    return next(
-        (author.name for text in texts for author in authors_in(text) if author.slug == slug and slug), ""
-    )
+    return next((author.name for text in texts for author in authors_in(text) if author.slug == slug and slug), "")

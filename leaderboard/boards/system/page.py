@@ -80,9 +80,7 @@ def system_facts(slug: str) -> dict[str, Any] | None:
         "architecture_label": ARCHITECTURES.get(facts["architecture"], facts["architecture"]),
         "cited": short_citation(facts["source__authors"], facts["source__year"]),
         "year_shown": facts["year"] or facts["source__year"],
-        "declared": [
-            (each.label, facts[each.name], each.unit if each.per == 1.0 else "") for each in DECLARED_NUMBERS
-        ],
+        "declared": [(each.label, facts[each.name], each.unit if each.per == 1.0 else "") for each in DECLARED_NUMBERS],
     }
 
 
@@ -121,9 +119,7 @@ def system_results(system_id: int) -> list[Result]:
     word_pieces = scores_by_job(rows)
     results = []
     for row in rows:
-        entry = next(
-            (candidate for candidate in boards[row["dataset_id"]].entries if candidate.pk == row["pk"]), None
-        )
+        entry = next((candidate for candidate in boards[row["dataset_id"]].entries if candidate.pk == row["pk"]), None)
         if entry is None or not row["scores"]:  # it left the board between two queries, or has no score
             continue
         extra = {
@@ -213,9 +209,7 @@ def _result(
     )
 
 
-def _seed_results(
-    seeds: Iterable[tuple[str, Mapping[str, float]]], measures: Sequence[str]
-) -> list[SeedResult]:
+def _seed_results(seeds: Iterable[tuple[str, Mapping[str, float]]], measures: Sequence[str]) -> list[SeedResult]:
     """Return each seed with its first measure separated from the others."""
     first_measure, *further_measures = measures
     return [
@@ -318,18 +312,14 @@ class Result(NamedTuple):
     def _certain(self) -> dict[str, str]:
         certainty = self.certainty
         if certainty is None:
-            return dict.fromkeys(
-                ("interval", "ranks", "delta_interval", "p_baseline", "p_best", "tally"), "—"
-            )
+            return dict.fromkeys(("interval", "ranks", "delta_interval", "p_baseline", "p_best", "tally"), "—")
         has_baseline = certainty.p_baseline is not None
         return {
             "interval": interval_text(certainty.low, certainty.high),
             "ranks": ranks_text(certainty) or "—",
             "delta_interval": difference_interval_text(certainty) or "—",
             "p_baseline": "—" if certainty.p_baseline is None else format_p_value(certainty.p_baseline),
-            "p_best": "—"
-            if certainty.p_best_corrected is None
-            else format_p_value(certainty.p_best_corrected),
+            "p_best": "—" if certainty.p_best_corrected is None else format_p_value(certainty.p_best_corrected),
             "tally": f"{certainty.wins}/{certainty.ties}/{certainty.losses}" if has_baseline else "—",
         }
 

@@ -116,9 +116,7 @@ class Standing:
 def standings(entries: Iterable[Entry]) -> dict[int, Standing]:
     """Return the standings of entries by id. Their datasets must be loaded. About ten database queries in total."""
     visible = [
-        entry
-        for entry in entries
-        if entry.visibility in _VISIBLE and entry.dataset.primary_measure in entry.scores
+        entry for entry in entries if entry.visibility in _VISIBLE and entry.dataset.primary_measure in entry.scores
     ]
     datasets = {entry.dataset_id for entry in visible}
     boards, statements_by_dataset = (ranked_boards(datasets), statements(datasets)) if datasets else ({}, {})
@@ -147,9 +145,7 @@ def _standing(entry: Entry, board: RankedBoard, board_statements: BoardStatement
         return standing
     place = board.standing(row, measure)
     opponents = [
-        candidate
-        for candidate in (place.best, baseline)
-        if candidate is not None and candidate.slug != row.slug
+        candidate for candidate in (place.best, baseline) if candidate is not None and candidate.slug != row.slug
     ]
     return replace(
         standing,
@@ -272,17 +268,13 @@ def system_badge(system_slug: str, dataset_slug: str, measure: str) -> Badge | N
     field = ranked_boards([dataset.pk])[dataset.pk]
     label = f"{measure} on {dataset.name}"
     sign = -1 if better(measure) == "lower" else 1
-    system_entries = [
-        entry for entry in field.entries if entry.system_id == system.pk and measure in entry.scores
-    ]
+    system_entries = [entry for entry in field.entries if entry.system_id == system.pk and measure in entry.scores]
     if not system_entries:
         quarantined = system.entries.filter(dataset=dataset, visibility=Entry.Visibility.QUARANTINED)
         return Badge(label, "quarantined" if quarantined.exists() else "no result", "grey")
     # Current judgments come first, then reported results, then stale ones.
     kinds = (STALE, REPORTED, CLOSED, SCORED)
-    best_entry = max(
-        system_entries, key=lambda entry: (kinds.index(field.kind(entry)), sign * entry.scores[measure])
-    )
+    best_entry = max(system_entries, key=lambda entry: (kinds.index(field.kind(entry)), sign * entry.scores[measure]))
     value, standing = best_entry.scores[measure], field.standing(best_entry, measure)
     if standing.rank is None:
         return Badge(label, f"{value:.3f}, earlier judgments", "grey")
@@ -292,9 +284,7 @@ def system_badge(system_slug: str, dataset_slug: str, measure: str) -> Badge | N
 
 def text_width(text: str) -> int:
     """Return the width of a text in pixels; East Asian characters are as wide as they are high."""
-    return round(
-        sum(_WIDTHS.get(sign, _WIDE if ord(sign) > 0x2E7F else _OTHER) for sign in text) * _SIZE / 1000
-    )
+    return round(sum(_WIDTHS.get(sign, _WIDE if ord(sign) > 0x2E7F else _OTHER) for sign in text) * _SIZE / 1000)
 
 
 def as_svg(badge: Badge) -> str:

@@ -31,12 +31,8 @@ MAX_HIGHLIGHTED = 3
 def headline(results: Sequence[Result]) -> dict[str, Any]:
     """Return the context of the page's headline: a few ranked results, and counts of leads and significant gains."""
     ranked_results = [result for result in results if result.rank]
-    compared_results = [
-        result for result in ranked_results if result.delta is not None and not result.is_baseline
-    ]
-    test_outcomes = [
-        one.better_than_baseline for one in compared_results if one.better_than_baseline is not None
-    ]
+    compared_results = [result for result in ranked_results if result.delta is not None and not result.is_baseline]
+    test_outcomes = [one.better_than_baseline for one in compared_results if one.better_than_baseline is not None]
     return {
         "ranked": len(ranked_results),
         "few": ranked_results if len(ranked_results) <= MAX_HIGHLIGHTED else [],
@@ -59,9 +55,7 @@ def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:
         if result.seed_count:
             rows.append((DEVIATION, result, "± over seeds", result.deviations))
         for seed in result.seeds:
-            rows.append(
-                (SEED, result, f"seed {seed.label}", {**dict(seed.scores), result.measure: seed.value})
-            )
+            rows.append((SEED, result, f"seed {seed.label}", {**dict(seed.scores), result.measure: seed.value}))
     table_rows = [
         {
             "kind": kind,
@@ -108,10 +102,7 @@ def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
     columns = [
         (
             column._replace(unit=unit_with_currency(currency, column.unit)),
-            [
-                _text(column.value(item), is_doubtful=column.is_timed and bool(item.doubt))
-                for _, item in measurements
-            ],
+            [_text(column.value(item), is_doubtful=column.is_timed and bool(item.doubt)) for _, item in measurements],
         )
         for column in _COLUMNS
     ]
@@ -151,9 +142,7 @@ def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
                 for measurement in result.measured
                 if measurement.machine == machine and not measurement.doubt
             ]
-            points.append(
-                DepthPoint(depth, result.value, undisturbed[0].latency["mean"] if undisturbed else None)
-            )
+            points.append(DepthPoint(depth, result.value, undisturbed[0].latency["mean"] if undisturbed else None))
         first_result = entries[0][1]
         series = depth_series(first_result.measure, points, axis)
         if series is not None:
@@ -192,8 +181,6 @@ _COLUMNS = [
     _part("query_encoding", "Query encoding"),
     _part("first_stage", "First stage"),
     _part("search", "Search"),
-    _extra(
-        "BM25", "ms", "mean latency of BM25 in the same job", lambda one: one.baseline_latency, timed=True
-    ),
+    _extra("BM25", "ms", "mean latency of BM25 in the same job", lambda one: one.baseline_latency, timed=True),
     *_OTHERS,
 ]

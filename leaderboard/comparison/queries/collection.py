@@ -132,11 +132,7 @@ class OpenCollection:
 def open_collection(slug: str) -> OpenCollection | None:
     """Return the dataset with its judgments, or None if it is unknown or its judgments are not open. One query."""
     dataset = (
-        DatasetQuerySet(Dataset)
-        .listed()
-        .filter(slug=slug)
-        .select_related("current_version", "current_qrels")
-        .first()
+        DatasetQuerySet(Dataset).listed().filter(slug=slug).select_related("current_version", "current_qrels").first()
     )
     if dataset is None:
         return None
@@ -334,9 +330,7 @@ def difficulty(dataset: Dataset, measure: str, queries: int) -> Difficulty | Non
     rows = np.frombuffer(content).reshape(-1, queries)
     mean, deviation, lowest, highest = rows[:4]
     quantiles, baseline = rows[4:7], rows[7:]
-    return Difficulty(
-        systems, mean, deviation, lowest, highest, quantiles, baseline[0] if len(baseline) else None
-    )
+    return Difficulty(systems, mean, deviation, lowest, highest, quantiles, baseline[0] if len(baseline) else None)
 
 
 def _compute_difficulty(dataset: Dataset, measure: str, queries: int) -> tuple[int, Values] | None:

@@ -115,9 +115,7 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     }
     rankings = [
         ranking._replace(documents=None if top_ids is None else [documents[name] for name in top_ids])
-        for ranking, top_ids in zip(
-            _rankings(selected_entries, measure, row), documents_by_entry.values(), strict=True
-        )
+        for ranking, top_ids in zip(_rankings(selected_entries, measure, row), documents_by_entry.values(), strict=True)
     ]
     previous_id, next_id = collection.neighbours(row)
     return {
@@ -153,9 +151,7 @@ def _top_documents(
         documents_by_entry[entry.pk] = None
         if top is not None:
             ranking = top.of(query_id)
-            documents_by_entry[entry.pk] = displayed_documents(
-                ranking, query_id, depth=DEPTH, drop_self_matches=drop
-            )
+            documents_by_entry[entry.pk] = displayed_documents(ranking, query_id, depth=DEPTH, drop_self_matches=drop)
     return documents_by_entry
 
 

@@ -65,9 +65,7 @@ class FixedCache:
         places = {key: self._place(key) for key in keys}
         slots = cache.get_many({place for place, _ in places.values()})
         return {
-            key: slots[place][1]
-            for key, (place, name) in places.items()
-            if place in slots and slots[place][0] == name
+            key: slots[place][1] for key, (place, name) in places.items() if place in slots and slots[place][0] == name
         }
 
     def set(self, key: str, value: Any) -> None:

@@ -95,9 +95,7 @@ def cache_page(
     def decorate(view: View[P]) -> View[P]:
         @wraps(view)
         def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
-            is_cacheable = (
-                is_anonymous_visit(request) and not settings.DEBUG
-            )  # In debug mode templates may change.
+            is_cacheable = is_anonymous_visit(request) and not settings.DEBUG  # In debug mode templates may change.
             page_variant = variant(request) if is_cacheable else None
             if page_variant is None:
                 count("unkept")
@@ -181,9 +179,7 @@ def accepts_gzip(header: str) -> bool:
     weights: dict[str, float] = {}
     for part in header.lower().split(","):
         coding, *parameters = (piece.strip() for piece in part.split(";"))
-        quality = next(
-            (each.partition("=")[2] for each in parameters if each.split("=")[0].strip() == "q"), "1"
-        )
+        quality = next((each.partition("=")[2] for each in parameters if each.split("=")[0].strip() == "q"), "1")
         try:
             weights[coding] = float(quality)
         except ValueError:

@@ -17,9 +17,7 @@ class UnknownChoice(Exception):
         expected: Description of the valid values, if they cannot be listed.
     """
 
-    def __init__(
-        self, parameter: str, value: str, choices: Iterable[str] = (), *, expected: str = ""
-    ) -> None:
+    def __init__(self, parameter: str, value: str, choices: Iterable[str] = (), *, expected: str = "") -> None:
         self.parameter, self.value, self.choices, self.expected = parameter, value, list(choices), expected
         by_fold = {choice.casefold(): choice for choice in self.choices}
         self.near = [by_fold[fold] for fold in get_close_matches(value.casefold(), by_fold, MOST_SUGGESTED)]

@@ -73,9 +73,7 @@ class HeadersMiddleware(Middleware):
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         if request.path.startswith("/api/"):
             patch_vary_headers(response, ["Authorization", "Cookie"])
-            to_somebody = (
-                "Authorization" in request.headers or settings.SESSION_COOKIE_NAME in request.COOKIES
-            )
+            to_somebody = "Authorization" in request.headers or settings.SESSION_COOKIE_NAME in request.COOKIES
             if to_somebody and "no-store" not in response.headers.get("Cache-Control", ""):
                 response.headers["Cache-Control"] = "private, no-store"
         return response

@@ -46,9 +46,7 @@ def declared_parameters(view: Callable[..., Any], options: Mapping[str, Any]) ->
     declared = getattr(view, "query_parameters", None)
     if declared is None:  # An API view, whose function is created by its class.
         declared = getattr(getattr(view, "cls", None), "query_parameters", ())
-    return [
-        name for each in declared or () for name in ((each,) if isinstance(each, str) else each(**options))
-    ]
+    return [name for each in declared or () for name in ((each,) if isinstance(each, str) else each(**options))]
 
 
 class QueryParametersMiddleware(Middleware):

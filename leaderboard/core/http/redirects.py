@@ -34,9 +34,7 @@ def follow_redirects(redirects: type[Model], owner: str, folder: str) -> Callabl
             rows = redirects._default_manager.filter(slug=slug)
             current_slug = rows.values_list(f"{owner}__slug", flat=True).first()
             if current_slug is not None:
-                address = request.get_full_path().replace(
-                    f"/{folder}/{slug}/", f"/{folder}/{current_slug}/", 1
-                )
+                address = request.get_full_path().replace(f"/{folder}/{slug}/", f"/{folder}/{current_slug}/", 1)
                 return HttpResponsePermanentRedirect(address, preserve_request=request.method == "POST")
             if not_found is not None or response is None:
                 raise not_found or Http404

@@ -49,9 +49,7 @@ class WatchedBody:
         """Return up to `size` bytes, fewer only at the end. Raises TooSlow if the body was abandoned."""
         target_size = self._length - self._came if size is None or size < 0 else size
         read, content = self._stream.read, bytearray()
-        while len(content) < target_size and (
-            block := self._take(read, min(target_size - len(content), BLOCK))
-        ):
+        while len(content) < target_size and (block := self._take(read, min(target_size - len(content), BLOCK))):
             content += block
         return bytes(content)
 

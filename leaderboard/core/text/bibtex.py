@@ -172,9 +172,7 @@ def authors_field(text: str) -> str:
 
 def latex_to_text(text: str) -> str:
     r"""Convert the LaTeX of a name to text: `{\"O}zg\"ur` becomes Özgür. Commands that are not letters are dropped."""
-    text = _ACCENTED.sub(
-        lambda match: (match[3] or match[4] or match[5]) + _ACCENTS[match[1] or match[2]], text
-    )
+    text = _ACCENTED.sub(lambda match: (match[3] or match[4] or match[5]) + _ACCENTS[match[1] or match[2]], text)
     text = _LETTER.sub(lambda match: _LETTERS[match[1]], text)
     text = re.sub(r"\\[A-Za-z]+\s*", "", text)
     text = re.sub(r"(?<!\\)[{}]", "", text.replace(r"\ ", " ").replace("~", " "))

@@ -94,8 +94,7 @@ def _character(character: str) -> str:
 def escape_url(url: str) -> str:
     r"""Escape a URL for `\url` in a caption, where `%`, `#` and unbalanced braces would break the table."""
     quoted = "".join(
-        character if character.isascii() and character not in ' {}\\^`"<>|' else _quoted(character)
-        for character in url
+        character if character.isascii() and character not in ' {}\\^`"<>|' else _quoted(character) for character in url
     )
     return quoted.replace("%", r"\%").replace("#", r"\#")
 

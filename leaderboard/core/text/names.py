@@ -29,8 +29,7 @@ def validate_text(text: str) -> None:
     _refuse(
         character
         for character in text
-        if character in _TURNING
-        or (unicodedata.category(character) in _CONTROLS and character not in "\t\n\r")
+        if character in _TURNING or (unicodedata.category(character) in _CONTROLS and character not in "\t\n\r")
     )
 
 

@@ -48,14 +48,10 @@ def import_benchmark(benchmark: str, only: Collection[str], progress: Progress) 
     """
     rows = catalogued_datasets(benchmark)
     if not rows:
-        raise UnknownBenchmark(
-            f"{benchmark} is not in the catalogue. Choose one of: {', '.join(benchmarks())}."
-        )
+        raise UnknownBenchmark(f"{benchmark} is not in the catalogue. Choose one of: {', '.join(benchmarks())}.")
     if unknown_slugs := sorted(set(only).difference(row.slug for row in rows)):
         known_slugs = ", ".join(row.slug for row in rows)
-        raise UnknownBenchmark(
-            f"{benchmark} has no dataset {', '.join(unknown_slugs)}. Choose from: {known_slugs}."
-        )
+        raise UnknownBenchmark(f"{benchmark} has no dataset {', '.join(unknown_slugs)}. Choose from: {known_slugs}.")
     for row in rows:
         if not only or row.slug in only:
             outcome = _import(row, progress)
@@ -99,9 +95,7 @@ def _join(row: CataloguedDataset) -> None:
     """Make the dataset a member of its benchmark, or a part of another dataset, unless it already is."""
     dataset = Dataset.objects.filter(slug=row.slug).first()
     if row.part_of and dataset is not None and dataset.part_of is None:
-        parent = next(
-            candidate for candidate in catalogued_datasets(row.benchmark) if candidate.slug == row.part_of
-        )
+        parent = next(candidate for candidate in catalogued_datasets(row.benchmark) if candidate.slug == row.part_of)
         state = {"name": parent.name, "state": Dataset.State.REPORTED, "hidden": False}
         dataset.part_of, _ = Dataset.objects.get_or_create(slug=parent.slug, defaults=state)
         changed_ids = {dataset.pk, dataset.part_of.pk}

@@ -44,9 +44,7 @@ _COPIES = 4
 
 
 @contextmanager
-def fetch_collection(
-    source: str, options: ImportOptions, progress: Progress
-) -> Iterator[tuple[Path, ImportOptions]]:
+def fetch_collection(source: str, options: ImportOptions, progress: Progress) -> Iterator[tuple[Path, ImportOptions]]:
     """Yield a folder with the downloaded collection, and the options completed by the source's metadata.
 
     `source` is `hf:OWNER/NAME[@REVISION]` or `ir_datasets:ID`. Raises InvalidContent with one problem, or
@@ -85,9 +83,7 @@ def _from_hub(reference: str, options: ImportOptions, target: Path, progress: Pr
         if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(revision) and revision != commit):
             raise NotFetched("hub_missing", f"the hub answered with another commit: {commit[:60]}")
         files = repository.files(
-            lambda each: (
-                (match := _HUB_FILE.fullmatch(each)) is not None and match["of"] in (None, options.split)
-            )
+            lambda each: (match := _HUB_FILE.fullmatch(each)) is not None and match["of"] in (None, options.split)
         )
         # JSON lines take precedence over Parquet, which may consist of several files.
         lines = {_get_part(file.name): file for file in reversed(files) if not file.name.endswith(".parquet")}
@@ -127,9 +123,7 @@ def _get_part(name: str) -> str:
 def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> None:
     """Raise an error if the repository lacks required parts or is too large, before anything is downloaded."""
     available_parts = {_get_part(file.name) for file in files}
-    available_parts |= (
-        {"queries.jsonl", f"qrels/{options.split}.tsv"} if _EXAMPLES in available_parts else set()
-    )
+    available_parts |= {"queries.jsonl", f"qrels/{options.split}.tsv"} if _EXAMPLES in available_parts else set()
     needed = {"queries.jsonl"} | (set() if options.runs_only else {"corpus.jsonl"})
     needed |= set() if options.collecting else {f"qrels/{options.split}.tsv"}
     if missing_parts := needed - available_parts:
@@ -161,9 +155,7 @@ def _from_ir_datasets(name: str, options: ImportOptions, target: Path, progress:
     if missing_kinds := [
         kind for kind, is_required in kinds.items() if is_required and not getattr(dataset, f"has_{kind}")()
     ]:
-        raise _refusal(
-            f"{name} has no {', '.join(missing_kinds)}", "Enter the id of one of its parts, such as …/test."
-        )
+        raise _refusal(f"{name} has no {', '.join(missing_kinds)}", "Enter the id of one of its parts, such as …/test.")
     try:
         query_field = _write_ir_datasets(dataset, kinds, options, target, progress)
     except (InvalidContent, MemoryError):
@@ -200,15 +192,11 @@ def _write_ir_datasets(
     query_field, queries = select_queries(Path("queries"), topics, options.topic_field)
     write_records(target / "queries.jsonl", queries)
     if kinds["qrels"]:
-        judgements = [
-            (judgement.query_id, judgement.doc_id, judgement.relevance) for judgement in dataset.qrels_iter()
-        ]
+        judgements = [(judgement.query_id, judgement.doc_id, judgement.relevance) for judgement in dataset.qrels_iter()]
         # BRIGHT marks documents that are excluded from rankings by a negative grade.
         grades = dataset.qrels_defs().items() if hasattr(dataset, "qrels_defs") else ()
         excluded = next((grade for grade, text in grades if grade < 0 and text.startswith("Excluded")), None)
-        write_excluded(
-            target / "excluded.tsv", (judgement[:2] for judgement in judgements if judgement[2] == excluded)
-        )
+        write_excluded(target / "excluded.tsv", (judgement[:2] for judgement in judgements if judgement[2] == excluded))
         included = (judgement for judgement in judgements if judgement[2] != excluded)
         write_judgements(target / "qrels" / f"{options.split}.tsv", included)
     return query_field

@@ -83,9 +83,7 @@ def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
             "a twin has one open and one hidden half, with documents and judgements",
             "Leave out --open, --hidden, --twin-of, --runs-only and --collecting.",
         )
-    existing = Dataset.objects.filter(slug__in=(options.slug, options.slug + SUFFIX)).exclude(
-        current_version=None
-    )
+    existing = Dataset.objects.filter(slug__in=(options.slug, options.slug + SUFFIX)).exclude(current_version=None)
     for slug in existing.values_list("slug", flat=True):
         yield problem(
             "twin_drawn",

@@ -92,9 +92,7 @@ class DiskSpaceError(Exception):
     """The disk is too full for an import."""
 
 
-def import_dataset(
-    path: Path, options: ImportOptions, progress: Progress = lambda stage, share: None
-) -> ImportResult:
+def import_dataset(path: Path, options: ImportOptions, progress: Progress = lambda stage, share: None) -> ImportResult:
     """Import the collection at `path` as a new dataset or as an update. Call this within `audit.acting`.
 
     With hidden judgments, the content of error messages depends on the acting user's permissions.
@@ -150,9 +148,7 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[
     primary = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
     yield from check_measures(primary, options.measures, hidden=bool(options.hidden))
     if options.baseline is not None and not options.baseline.is_file():
-        yield problem(
-            "baseline", f"the file {options.baseline} does not exist", "Enter the path of a run file."
-        )
+        yield problem("baseline", f"the file {options.baseline} does not exist", "Enter the path of a run file.")
     if options.protection == Protection.COMPETITION and not options.hidden:
         message, hint = (
             "a competition needs hidden judgements",
@@ -226,11 +222,7 @@ def _record(
     judgements = inspected.judgements.get(options.split)
     qrels, keeps_qrels = _choose_qrels(dataset, version, inspected, options, changes)
     storing.set_corpus(version, stored)
-    if (
-        (judgements is not None or qrels is None)
-        and not keeps_qrels
-        and storing.set_topics(version, inspected, stored)
-    ):
+    if (judgements is not None or qrels is None) and not keeps_qrels and storing.set_topics(version, inspected, stored):
         changes.append("topics")
     current_content = dataset.current_version_id, dataset.current_qrels_id
     is_moved = current_content != (version.pk, qrels.pk if qrels else None)
@@ -255,9 +247,7 @@ def _record(
         board_changed(dataset, Kind.IMPORTED)
     if is_named:
         changes.append("baseline run")
-    remarks = (
-        missing_documents(judgements.statistics(dataset.relevance_level)) if judgements is not None else []
-    )
+    remarks = missing_documents(judgements.statistics(dataset.relevance_level)) if judgements is not None else []
     if not dataset.runs_only and (remark := analyser_for(dataset.language).remark):
         remarks.append(remark)
     return ImportResult(
@@ -298,17 +288,14 @@ def _choose_qrels(
         changes.append(f"rescore on {new_qrels.split} qrels v{new_qrels.number}")
     elif pending_rescore.to_qrels_id != new_qrels.pk:
         message = (
-            f"{dataset.slug} is being rescored on qrels v{pending_rescore.to_qrels.number}, which are other "
-            "judgements"
+            f"{dataset.slug} is being rescored on qrels v{pending_rescore.to_qrels.number}, which are other judgements"
         )
         hint = "Switch its board to them or discard that rescore, then import again."
         raise InvalidContent.of(problem("rescore_under_way", message, hint))
     return current_qrels, True
 
 
-def _take_run(
-    dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *, is_judged: bool
-) -> tuple[bool, bool]:
+def _take_run(dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *, is_judged: bool) -> tuple[bool, bool]:
     """Return whether the board's result of the run became the baseline, and whether the run is to be scored as such.
 
     Raises InvalidContent without judgments, or if the acting user may not learn the run's score.
@@ -336,9 +323,7 @@ def _request_bm25(dataset: Dataset, qrels: Qrels | None, changes: Sequence[str],
     A dataset that an earlier attempt left in preparation is tried again, and one whose language changed gets another
     BM25. BM25 is retrieved even without judgments, because a pool may use it.
     """
-    pending_requests = WorkRequest.objects.filter(
-        kind=WorkRequest.Kind.BASELINE, dataset=dataset, taken_at=None
-    )
+    pending_requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.BASELINE, dataset=dataset, taken_at=None)
     is_unfinished = dataset.state == Dataset.State.PREPARING and not pending_requests.exists()
     has_other_language = "language" in changes
     if dataset.runs_only or not (is_moved or is_unfinished or has_other_language):
@@ -375,9 +360,7 @@ def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
     is_new = dataset.pk is None
     if is_first or options.primary or options.measures or values["hidden"] != dataset.hidden:
         # A reported dataset has the measure of its paper, which no curator of this site has chosen.
-        measures = shown_measures(
-            options.primary or dataset.primary_measure, options.measures, hidden=values["hidden"]
-        )
+        measures = shown_measures(options.primary or dataset.primary_measure, options.measures, hidden=values["hidden"])
         values |= {"primary_measure": measures[0], "measures": measures}
     changed_names = sorted(name for name, value in values.items() if getattr(dataset, name) != value)
     old_values = {name: getattr(dataset, name) for name in changed_names}
@@ -402,9 +385,7 @@ def read_baseline_run(path: Path, inspected: InspectedCollection) -> BaselineRun
     if not report.valid:
         raise InvalidRun.of(*in_file(path.name, report.errors))
     tags = report.statistics.tags
-    return BaselineRun(
-        run_name(path, tags), store_run(path), report.statistics.lines, tags[0] if tags else ""
-    )
+    return BaselineRun(run_name(path, tags), store_run(path), report.statistics.lines, tags[0] if tags else "")
 
 
 def name_run_on_board(dataset: Dataset, run: BaselineRun) -> bool:
@@ -426,9 +407,7 @@ def name_run_on_board(dataset: Dataset, run: BaselineRun) -> bool:
 
 def request_baseline_run(dataset: Dataset, run: BaselineRun) -> bool:
     """Request scoring of the run as the baseline; return False if it is the baseline or already requested."""
-    baselines = Entry.objects.filter(
-        dataset=dataset, is_baseline=True, evaluation__qrels=dataset.current_qrels
-    )
+    baselines = Entry.objects.filter(dataset=dataset, is_baseline=True, evaluation__qrels=dataset.current_qrels)
     if baselines.filter(evaluation__run__sha256=run.stored.sha256).exists():
         return False
     system = house_system(

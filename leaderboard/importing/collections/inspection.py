@@ -110,9 +110,7 @@ class InspectedCollection:
 class Inspection:
     """A collection during inspection; `problems` collects those of all files."""
 
-    def __init__(
-        self, source: CollectionFiles, options: ImportOptions, work: Path, progress: Progress
-    ) -> None:
+    def __init__(self, source: CollectionFiles, options: ImportOptions, work: Path, progress: Progress) -> None:
         self.source, self.options, self.work, self.progress = source, options, work, progress
         self.problems: list[Problem] = list(source.problems)
         self.query_ids: set[str] = set()
@@ -257,9 +255,7 @@ class Inspection:
         files then belong to different collections. No document is unknown if the collection does not list its
         documents.
         """
-        unknown_queries = [
-            query for query in qrels.query_ids if self.query_ids and query not in self.query_ids
-        ]
+        unknown_queries = [query for query in qrels.query_ids if self.query_ids and query not in self.query_ids]
         if unknown_queries:
             self.problems.append(unknown_ids(name, "query", f"{self.part}queries.jsonl", unknown_queries))
         if self.id_table is None:
@@ -280,9 +276,7 @@ class Inspection:
         scored_file = self.judgements.get(self.options.split)
         if scored_file is None or self.options.runs_only:
             return Topics(self.query_ids, queries)
-        all_judged = {
-            query for judgements in self.judgements.values() for query in judgements.qrels.query_ids
-        }
+        all_judged = {query for judgements in self.judgements.values() for query in judgements.qrels.query_ids}
         topic_ids = self.query_ids - (all_judged - set(scored_file.qrels.query_ids))
         if len(topic_ids) == len(self.query_ids):
             return Topics(self.query_ids, queries)

@@ -108,11 +108,7 @@ class ImportOptions:
 
     def columns(self) -> dict[str, Any]:
         """Return the given columns of `Dataset`."""
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if value is not None and name not in _NOT_COLUMNS
-        }
+        return {name: value for name, value in asdict(self).items() if value is not None and name not in _NOT_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +129,7 @@ class CollectionFiles:
 
 
 @contextmanager
-def open_source(
-    path: Path, options: ImportOptions, work: Path, progress: Progress
-) -> Iterator[CollectionFiles]:
+def open_source(path: Path, options: ImportOptions, work: Path, progress: Progress) -> Iterator[CollectionFiles]:
     """Yield the collection at `path`, a folder or a zip, which is expanded in `work`.
 
     Raises:
@@ -225,9 +219,7 @@ def _get_part(match: re.Match[str], split: str) -> str:
     return f"qrels-{match['split'] or split}.tsv"
 
 
-def _source(
-    files: dict[str, Path], problems: list[Problem], options: ImportOptions, work: Path
-) -> CollectionFiles:
+def _source(files: dict[str, Path], problems: list[Problem], options: ImportOptions, work: Path) -> CollectionFiles:
     conversion = Conversion(files, options, work)
     files, problems = conversion.files, problems + conversion.problems
     qrels = {
@@ -240,9 +232,7 @@ def _source(
         return CollectionFiles(corpus, queries, None, qrels=qrels, problems=tuple(problems))
     if queries is None:
         problems.append(
-            missing(
-                "queries.jsonl", "Put queries.jsonl (or queries.jsonl.gz) at the top of the folder or zip."
-            )
+            missing("queries.jsonl", "Put queries.jsonl (or queries.jsonl.gz) at the top of the folder or zip.")
         )
     if corpus is None and not options.runs_only:
         hint = "Put corpus.jsonl (or .gz) next to queries.jsonl. For a collection without documents, use --runs-only."
@@ -254,9 +244,7 @@ def _source(
         problems.append(missing(f"qrels/{options.split}.tsv", hint))
     ids, answers = files.get("document-ids.txt"), files.get("answers.jsonl")
     excluded = files.get("excluded.tsv")
-    return CollectionFiles(
-        corpus, queries, ids, answers, qrels, conversion.topic_field, excluded, tuple(problems)
-    )
+    return CollectionFiles(corpus, queries, ids, answers, qrels, conversion.topic_field, excluded, tuple(problems))
 
 
 #: File names in other formats. They are restricted to short, safe names; names with a leading dot are system files.
@@ -329,6 +317,4 @@ class Conversion:
         """Convert SMART judgments, which may refer to queries by their position in the SMART query file."""
         queries = self._given.get("queries.jsonl")
         is_smart = queries is not None and other_format(queries.name) and not queries.name.endswith(".csv")
-        write_judgements(
-            target, read_smart_judgements(path, read_smart(queries) if queries and is_smart else [])
-        )
+        write_judgements(target, read_smart_judgements(path, read_smart(queries) if queries and is_smart else []))

@@ -62,9 +62,7 @@ def store_content(
         versions = DatasetVersion.objects.filter(dataset__slug=options.slug)
         existing_version = versions.filter(content_sha256=inspected.content_sha256).first()
         id_table_sha256 = (
-            existing_version.document_ids_sha256
-            if existing_version
-            else put(Area.INDEXES, inspected.id_table)
+            existing_version.document_ids_sha256 if existing_version else put(Area.INDEXES, inspected.id_table)
         )
     corpus = source.corpus if inspected.corpus is not None else None
     content = StoredContent(
@@ -87,14 +85,9 @@ def _store_candidates(inspected: InspectedCollection, split: str, work: Path) ->
     if split not in inspected.judgements:
         return None
     judgements = inspected.judgements[split]
-    pairs = (
-        (query, name) for query, name, _ in judgements.qrels.judgements() if name not in judgements.missing
-    )
+    pairs = ((query, name) for query, name, _ in judgements.qrels.judgements() if name not in judgements.missing)
     ordered_pairs = sorted(pairs, key=lambda pair: (pair[0], sha256(" ".join(pair).encode()).digest()))
-    lines = (
-        f"{query} Q0 {name} {place} -{place} candidates\n"
-        for place, (query, name) in enumerate(ordered_pairs, 1)
-    )
+    lines = (f"{query} Q0 {name} {place} -{place} candidates\n" for place, (query, name) in enumerate(ordered_pairs, 1))
     run_path = work / "candidates.txt"
     run_path.write_text("".join(lines), "utf-8")
     return files.store_file(files.gzipped(run_path, work / "candidates.gz"))
@@ -152,9 +145,7 @@ def offer_content(
     files_before = set(version.files.values_list("name", "sha256"))
     files.offer_file(version, Kind.QUERIES, files.stored_file(version.topics_sha256), files.QUERIES_NAME)
     if version.topics_sha256 != version.queries_sha256:
-        files.offer_file(
-            version, Kind.ALL_QUERIES, files.stored_file(version.queries_sha256), files.ALL_QUERIES_NAME
-        )
+        files.offer_file(version, Kind.ALL_QUERIES, files.stored_file(version.queries_sha256), files.ALL_QUERIES_NAME)
     else:
         files.withdraw_file(version, files.ALL_QUERIES_NAME)
     judgement_files = {
@@ -176,7 +167,5 @@ def offer_content(
         (Kind.QRELS, stored.answers, "answers.jsonl.gz"),
     ):
         if stored_file is not None:
-            files.offer_file(
-                version, kind, stored_file, name, "The answer strings" if kind == Kind.QRELS else ""
-            )
+            files.offer_file(version, kind, stored_file, name, "The answer strings" if kind == Kind.QRELS else "")
     return set(version.files.values_list("name", "sha256")) != files_before

@@ -66,9 +66,7 @@ def check_twin(
     if options.twin_of and not options.hidden:
         yield problem("twin_open", "--twin-of is for the hidden half of a twin", "Omit --open.")
     if (other_half := twin.twins.exclude(slug=options.slug).first()) is not None:
-        yield problem(
-            "twin_taken", f"{slug} already has a hidden half: {other_half.slug}", "Import that one again."
-        )
+        yield problem("twin_taken", f"{slug} already has a hidden half: {other_half.slug}", "Import that one again.")
     measure = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
     if measure != twin.primary_measure:
         hint = f"Use --primary {twin.primary_measure}: a gap requires the same measure in both halves."
@@ -132,11 +130,7 @@ def check_opened_topics(
 def _texts(queries: Path, query_ids: Collection[str]) -> dict[str, str]:
     """Return the normalized texts of the wanted queries by id."""
     ids = set(query_ids)
-    return {
-        query.id: " ".join(query.text.casefold().split())
-        for query in read_queries(queries)
-        if query.id in ids
-    }
+    return {query.id: " ".join(query.text.casefold().split()) for query in read_queries(queries) if query.id in ids}
 
 
 #: Problem that is identical for all files and raised before any is read.
@@ -156,9 +150,7 @@ def permit_comparison(splits: Collection[str], options: ImportOptions, dataset: 
     """
     if dataset is None or not splits or not (dataset.hidden and options.hidden):
         return
-    stored_qrels = (
-        dataset.current_qrels or Qrels.objects.filter(version__dataset=dataset).order_by("pk").last()
-    )
+    stored_qrels = dataset.current_qrels or Qrels.objects.filter(version__dataset=dataset).order_by("pk").last()
     if stored_qrels is None:
         return
     if options.split in splits:
@@ -167,9 +159,7 @@ def permit_comparison(splits: Collection[str], options: ImportOptions, dataset: 
         raise InvalidContent.of(NOT_COMPARED)
 
 
-def check_overlap(
-    inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None
-) -> Iterator[Problem]:
+def check_overlap(inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:
     """Yield problems for other splits that contain hidden judgments, of this import or else the stored ones.
 
     Raises InvalidContent with NOT_COMPARED if the acting user may not read the stored ones.

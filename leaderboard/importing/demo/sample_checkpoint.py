@@ -55,9 +55,7 @@ def embed_words(texts: Iterable[str], dimension: int = DIMENSION) -> tuple[list[
     counts = [Counter(_WORD.findall(text.lower())) for text in texts]
     frequencies = Counter(word for document_counts in counts for word in document_counts)
     words = sorted(
-        word
-        for word, count in frequencies.items()
-        if count >= _MIN_DOCUMENTS and len(word) <= _MAX_WORD_LENGTH
+        word for word, count in frequencies.items() if count >= _MIN_DOCUMENTS and len(word) <= _MAX_WORD_LENGTH
     )
     columns = {word: place for place, word in enumerate(words)}
     rarity = np.log(len(counts) / np.array([frequencies[word] for word in words], np.float32))

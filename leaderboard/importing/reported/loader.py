@@ -53,9 +53,7 @@ def load_reported() -> dict[str, int]:
     entries = []
     for place, printed in numbers.items():
         dataset, system = datasets[place.dataset], systems[place.source, place.system]
-        existing = existing_entries.get(
-            (dataset.pk, system.pk, place.configuration), Entry(scores={}, figures=[])
-        )
+        existing = existing_entries.get((dataset.pk, system.pk, place.configuration), Entry(scores={}, figures=[]))
         printed_names = {figure["name"] for figure in printed.figures} | set(printed.scores)
         entries.append(
             Entry(
@@ -162,9 +160,7 @@ def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
     return dataset
 
 
-def _system(
-    row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]
-) -> System:
+def _system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]) -> System:
     """Return the system's row; metadata that no source states stays empty."""
     places = [place for place in numbers if (place.source, place.system) == (row.source, row.name)]
     figures = [figure for place in places for figure in numbers[place].figures]
@@ -273,12 +269,8 @@ def enter_figures(
     `described` contains metadata of systems by name, as fields of `System`.
     """
     described = described or {}
-    described_entries = (
-        Entry.objects.filter(system__source=source.pk, system__name__in=described) if source.pk else ()
-    )
-    lock_boards(
-        {figure.dataset.pk for figure in figures} | {figure.dataset_id for figure in described_entries}
-    )
+    described_entries = Entry.objects.filter(system__source=source.pk, system__name__in=described) if source.pk else ()
+    lock_boards({figure.dataset.pk for figure in figures} | {figure.dataset_id for figure in described_entries})
     if source.pk is None:
         source.bibtex = make_bibtex(source.key, vars(source))
         source.save()
@@ -317,9 +309,7 @@ def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
         raise CannotModerate(f"{entry} has no {measure}. Choose one of: {', '.join(entry.scores)}")
     place = tables.ReportedPlace(entry.source.key, entry.dataset.slug, entry.system.name, entry.configuration)
     if measure and any((row.place, row.name) == (place, measure) for row in tables.scores()):
-        raise CannotModerate(
-            f"{measure} belongs to the site's tables and would return. Withdraw all of {entry}"
-        )
+        raise CannotModerate(f"{measure} belongs to the site's tables and would return. Withdraw all of {entry}")
     withdraw_reported(entry, measure, reason)
 
 

@@ -53,9 +53,7 @@ _FIELDS = {
 _NAME = re.compile(r"[\w.-]+/[\w.-][\w.+ ()=,:-]*")
 #: Maximum number of problems or tasks in one message.
 _MAX_LISTED = 100
-_ARCHITECTURES = {types[0]: each for each, types in MODEL_TYPES.items() if types} | {
-    "router": Architecture.OTHER
-}
+_ARCHITECTURES = {types[0]: each for each, types in MODEL_TYPES.items() if types} | {"router": Architecture.OTHER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +84,7 @@ class MtebResults:
             names = ", ".join(_first(sorted(self.unknown_tasks)))
             sentences.append(f"Ignored because no dataset on this site matches the task: {names}.")
         if self.experiments:
-            sentences.append(
-                f"Ignored: {self.experiments} files below {_EXPERIMENTS}/, which use other settings."
-            )
+            sentences.append(f"Ignored: {self.experiments} files below {_EXPERIMENTS}/, which use other settings.")
         return sentences
 
 
@@ -127,16 +123,12 @@ def read_mteb_results(
         for file in tasks:
             name = f"{folder}/{file}".lstrip("/")
             try:
-                results.figures += _figures(
-                    files[name], file, model, places, f"{source.rstrip('/')}/{quote(name)}"
-                )
+                results.figures += _figures(files[name], file, model, places, f"{source.rstrip('/')}/{quote(name)}")
             except _InvalidFile as error:
                 problems.append(f"{name}: {error}")
     problems += _find_duplicates(results.figures)
     if not results.figures and not problems:
-        problems.append(
-            f"{path.name} has no results for datasets on this site. {' '.join(results.left_out())}".strip()
-        )
+        problems.append(f"{path.name} has no results for datasets on this site. {' '.join(results.left_out())}".strip())
     if problems:
         raise InvalidContent.of(*(Problem("error", "mteb_result", 1, each, "") for each in _first(problems)))
     return results
@@ -153,9 +145,7 @@ def _files(path: Path, work: Path) -> dict[str, Path]:
     if path.is_dir():
         return {each.relative_to(path).as_posix(): each for each in path.rglob("*.json") if each.is_file()}
     if not path.is_file() or not is_zip(path):
-        raise InvalidContent.of(
-            Problem("error", "mteb_result", 1, f"{path.name} is neither a folder nor a zip", "")
-        )
+        raise InvalidContent.of(Problem("error", "mteb_result", 1, f"{path.name} is neither a folder nor a zip", ""))
     with open_archive(path, ZIP_POLICY) as archive:
         names = [name for name in archive.names if name.endswith(".json")]
         files = {name: work / f"{number}.json" for number, name in enumerate(names)}
@@ -219,9 +209,7 @@ def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
         if meta.get(name) is not None and not is_valid(meta[name])
     ]:
         raise _InvalidFile("; ".join(problems))
-    fields = {
-        field: meta[meta_name] for meta_name, field in _FIELDS.items() if meta.get(meta_name) is not None
-    }
+    fields = {field: meta[meta_name] for meta_name, field in _FIELDS.items() if meta.get(meta_name) is not None}
     if isinstance(fields.get("dimension"), list):  # Matryoshka: all possible dimensions
         fields["dimension"] = max(fields["dimension"], default=None)
     if isinstance(maximum_length := fields.get("maximum_length"), float):
@@ -232,9 +220,7 @@ def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(training_datasets, dict | list) or not all(
             isinstance(each, str) for each in training_datasets
         ):
-            raise _InvalidFile(
-                f"training_datasets is {_abbreviate(training_datasets)}, and should be names of tasks"
-            )
+            raise _InvalidFile(f"training_datasets is {_abbreviate(training_datasets)}, and should be names of tasks")
         slugs: dict[Any, str] = {task: slug for slug, task in TASKS.items()}
         fields["training_declared"] = True
         fields["training_datasets"] = sorted({slugs.get(each, str(each)) for each in training_datasets})
@@ -244,9 +230,7 @@ def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
         types = ["cross-encoder"]
     kind = _ARCHITECTURES.get(types[0]) if isinstance(types, list) and isinstance(types[0], str) else None
     if kind is None:
-        raise _InvalidFile(
-            f"model_type is {_abbreviate(types)}, and should be one of {', '.join(_ARCHITECTURES)}"
-        )
+        raise _InvalidFile(f"model_type is {_abbreviate(types)}, and should be one of {', '.join(_ARCHITECTURES)}")
     is_bm25 = name in BASELINES or ("bm25" in name.lower() and types == ["sparse"])
     fields["architecture"] = Architecture.LEXICAL if is_bm25 else kind
     fields["closed_api"] = "API" in framework
@@ -255,9 +239,7 @@ def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     try:
         system.clean_fields(exclude=["slug"])
     except ValidationError as error:
-        problems = [
-            f"{meta_name.get(each, each)}: {' '.join(texts)}" for each, texts in error.message_dict.items()
-        ]
+        problems = [f"{meta_name.get(each, each)}: {' '.join(texts)}" for each, texts in error.message_dict.items()]
         raise _InvalidFile(" ".join(problems)) from error
     return {each: getattr(system, each) for each in fields}
 
@@ -305,13 +287,9 @@ def _figures(
     (place,) = places[task]
     dataset, result = place.dataset, _read(path)
     if "scores" not in result and "mteb_dataset_name" in result:
-        raise _InvalidFile(
-            "the file is older than mteb 1.11. Update it with mteb: TaskResult.from_disk(…).to_disk(…)"
-        )
+        raise _InvalidFile("the file is older than mteb 1.11. Update it with mteb: TaskResult.from_disk(…).to_disk(…)")
     if result.get("task_name") != task:
-        raise _InvalidFile(
-            f"task_name is {_abbreviate(result.get('task_name'))}, and the file is named {task}"
-        )
+        raise _InvalidFile(f"task_name is {_abbreviate(result.get('task_name'))}, and the file is named {task}")
     revision, version = result.get("dataset_revision"), result.get("mteb_version")
     if not isinstance(revision, str) or not isinstance(version, str | None):
         raise _InvalidFile("dataset_revision and mteb_version should be text")
@@ -341,9 +319,7 @@ def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
     """Return the scores on the dataset's split and language, and their location in the file."""
     dataset = place.dataset
     if not isinstance(scores, dict) or not scores:
-        raise _InvalidFile(
-            "scores is missing or not an object of splits, so this is not a result file of mteb"
-        )
+        raise _InvalidFile("scores is missing or not an object of splits, so this is not a result file of mteb")
     qrels = dataset.current_qrels
     split = place.split or (qrels.split if qrels else SPLITS.get(dataset.slug, "test"))
     if not isinstance(subset_scores := scores.get(split), list):
@@ -354,15 +330,11 @@ def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
             raise _InvalidFile(f"scores.{split}[{number}].hf_subset is missing")
         subsets[each["hf_subset"]].append(number)
     candidates = [place.subset] if place.subset else ["default", dataset.language]
-    same_language = [
-        name for name in subsets if known_language_code(name) == known_language_code(dataset.language)
-    ]
+    same_language = [name for name in subsets if known_language_code(name) == known_language_code(dataset.language)]
     candidates += same_language if len(same_language) == 1 and not place.subset else []
     subset = next((name for name in candidates if name in subsets), None)
     if subset is None:
-        raise _InvalidFile(
-            f"scores.{split} has the subsets {', '.join(subsets)}, and not {' or '.join(candidates)}"
-        )
+        raise _InvalidFile(f"scores.{split} has the subsets {', '.join(subsets)}, and not {' or '.join(candidates)}")
     if len(subsets[subset]) > 1:
         raise _InvalidFile(f"scores.{split} has the subset {subset} {len(subsets[subset])} times")
     return subset_scores[subsets[subset][0]], f"scores.{split}[{subsets[subset][0]}]"
@@ -406,10 +378,7 @@ def _find_duplicates(figures: Iterable[CuratedFigure]) -> list[str]:
     for each in figures:
         files[each.dataset.slug, each.system, each.configuration, each.measure].append(each.address)
     same = {tuple(addresses) for addresses in files.values() if len(addresses) > 1}
-    return [
-        f"{' and '.join(each)} have the same model, revision, and dataset. Keep only one"
-        for each in sorted(same)
-    ]
+    return [f"{' and '.join(each)} have the same model, revision, and dataset. Keep only one" for each in sorted(same)]
 
 
 def _abbreviate(value: Any) -> str:

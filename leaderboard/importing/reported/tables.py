@@ -139,9 +139,7 @@ def systems() -> list[ReportedSystem]:
 def scores() -> list[ReportedFigure]:
     """Return all reported scores."""
     makers = dict.fromkeys(("unit", "hardware", "doubt"), lambda row: "")
-    return read_rows(
-        ReportedFigure, DATA / "scores.csv", place=_place, name=lambda row: row["measure"], **makers
-    )
+    return read_rows(ReportedFigure, DATA / "scores.csv", place=_place, name=lambda row: row["measure"], **makers)
 
 
 def figures() -> list[ReportedFigure]:
@@ -166,17 +164,13 @@ def published_averages(source: str, measure: str) -> Mapping[str, PublishedAvera
     """Return the published aggregates of systems in a measure by name; empty if the source prints none."""
 
     def read_by_system(file_name: str) -> dict[str, dict[str, str]]:
-        rows = (
-            row for row in _csv(DATA / file_name) if row["source"] == source and row["measure"] == measure
-        )
+        rows = (row for row in _csv(DATA / file_name) if row["source"] == source and row["measure"] == measure)
         return {row["system"]: row for row in rows}
 
     averages, wins = read_by_system("averages.csv"), read_by_system("wins.csv")
     return {
         system: PublishedAverage(
-            average=float(averages[system]["average_relative_to_bm25_percent"])
-            if system in averages
-            else None,
+            average=float(averages[system]["average_relative_to_bm25_percent"]) if system in averages else None,
             wins=int(wins[system]["wins_against_bm25"]) if system in wins else None,
             locators=tuple(rows[system]["locator"] for rows in (averages, wins) if system in rows),
         )

@@ -81,9 +81,7 @@ def start_rescore(dataset: Dataset, qrels: Qrels, note: str = "") -> Rescore:
     if current_qrels.pk == qrels.pk:
         raise CannotRescore(f"the board of {dataset} already uses these judgements")
     if (current_qrels.version_id, current_qrels.split) != (qrels.version_id, qrels.split):
-        raise CannotRescore(
-            f"{qrels} are not for the version and split that {dataset} is scored on: {current_qrels}"
-        )
+        raise CannotRescore(f"{qrels} are not for the version and split that {dataset} is scored on: {current_qrels}")
     rescore = Rescore.objects.create(
         dataset=locked_dataset,
         from_qrels=current_qrels,
@@ -117,9 +115,7 @@ def discard_rescore(rescore: Rescore) -> None:
     if not pending.update(state=State.DISCARDED, decided_by=actor().person, decided_at=timezone.now()):
         raise CannotRescore(_decided_message(rescore))
     rescore.refresh_from_db()
-    record(
-        "rescore discarded", rescore, dataset=rescore.dataset_id, before={"qrels": rescore.to_qrels.number}
-    )
+    record("rescore discarded", rescore, dataset=rescore.dataset_id, before={"qrels": rescore.to_qrels.number})
 
 
 @transaction.atomic
@@ -134,9 +130,7 @@ def resume_rescore(rescore: Rescore) -> None:
     pending_rescore = under_way(rescore.dataset_id)
     if pending_rescore is not None and pending_rescore.pk != rescore.pk:
         raise RescoreUnderWay(pending_rescore)
-    if not Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED]).update(
-        state=State.EVALUATING
-    ):
+    if not Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED]).update(state=State.EVALUATING):
         raise CannotRescore(_decided_message(rescore))
     rescore.refresh_from_db()
     record("rescore went on", rescore, dataset=rescore.dataset_id)
@@ -181,11 +175,7 @@ def waiting_runs(rescore: Rescore) -> QuerySet[Run]:
     new_evaluations = Evaluation.objects.filter(
         run=OuterRef("pk"), qrels=rescore.to_qrels_id, specification=SPEC_VERSION
     )
-    return (
-        get_rescore_runs(rescore)
-        .filter(~Exists(new_evaluations))
-        .exclude(pk__in=[int(key) for key in rescore.lost])
-    )
+    return get_rescore_runs(rescore).filter(~Exists(new_evaluations)).exclude(pk__in=[int(key) for key in rescore.lost])
 
 
 def scoring_settings(dataset: Dataset) -> dict[str, object]:

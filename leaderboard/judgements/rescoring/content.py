@@ -59,9 +59,7 @@ def _topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
     if judged_ids <= topic_ids:
         return "", {}
     topics_path = work / "topics.jsonl"
-    topic_statistics = copy_queries(
-        local_path(Area.FILES, version.queries_sha256), topic_ids | judged_ids, topics_path
-    )
+    topic_statistics = copy_queries(local_path(Area.FILES, version.queries_sha256), topic_ids | judged_ids, topics_path)
     statistics = {
         **version.statistics,
         "queries": topic_statistics.records,

@@ -113,9 +113,7 @@ def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[Unmov
 
 def restrict_comparison(comparison: Mapping[str, Any], entries: Collection[int]) -> dict[str, Any]:
     """Return the comparison of these entries only, with ranks among them, so that omitted ones leave no gaps."""
-    rows = [
-        {**row, "rank_before": {}, "rank_after": {}} for row in comparison["rows"] if row["entry"] in entries
-    ]
+    rows = [{**row, "rank_before": {}, "rank_after": {}} for row in comparison["rows"] if row["entry"] in entries]
     _rank(rows, comparison["measures"])
     stays = [stay for stay in comparison["stays"] if stay["entry"] in entries]
     return {**comparison, "rows": rows, "stays": stays}
@@ -155,9 +153,7 @@ def _rank(rows: Sequence[dict[str, Any]], measures: Iterable[str]) -> None:
         peers = [
             row
             for row in rows
-            if row["closed_api"] == is_closed
-            and row["visibility"] == Entry.Visibility.PUBLIC
-            and measure in row[side]
+            if row["closed_api"] == is_closed and row["visibility"] == Entry.Visibility.PUBLIC and measure in row[side]
         ]
         ranks = rank_values([row[side][measure] for row in peers], lower_is_better=better(measure) == "lower")
         for row in peers:
@@ -178,12 +174,8 @@ def moved_entries(rescore: Rescore) -> tuple[list[MovedEntry], list[UnmovedEntry
         .defer("values")
         .prefetch_related("parts")
     }
-    used_ids = set(
-        Entry.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True)
-    )
-    used_ids |= set(
-        Seed.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True)
-    )
+    used_ids = set(Entry.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True))
+    used_ids |= set(Seed.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True))
     outcomes: dict[int, MovedEntry | UnmovedEntry] = {}
 
     def repeats(entry: Entry) -> bool:
@@ -208,9 +200,7 @@ def moved_entries(rescore: Rescore) -> tuple[list[MovedEntry], list[UnmovedEntry
     return moves, [item for item in ordered_outcomes if isinstance(item, UnmovedEntry)]
 
 
-def _reason_to_stay(
-    entry: Entry, rescore: Rescore, new_evaluations: dict[int, Evaluation], used_ids: set[int]
-) -> str:
+def _reason_to_stay(entry: Entry, rescore: Rescore, new_evaluations: dict[int, Evaluation], used_ids: set[int]) -> str:
     """Return the reason why the entry cannot move, or an empty string."""
     evaluations, target = entry_evaluations(entry), rescore.to_qrels
     if not evaluations:
@@ -233,9 +223,7 @@ def _reason_to_stay(
 def _move(entry: Entry, rescore: Rescore, new_evaluations: dict[int, Evaluation]) -> MovedEntry:
     dataset, before = rescore.dataset, entry_evaluations(entry)
     after = [new_evaluations[evaluation.run_id] for evaluation in before]
-    is_held = (
-        entry.visibility == Entry.Visibility.HELD
-    )  # held results have no published values before or after
+    is_held = entry.visibility == Entry.Visibility.HELD  # held results have no published values before or after
     result = published_result(after, dataset, is_held=is_held)
     columns = {
         "scores": result.scores,
@@ -285,9 +273,7 @@ def _count(evaluations: Sequence[Sequence[Evaluation]], baseline: int, measure: 
         int(np.count_nonzero(significant_differences > 0)),
         int(np.count_nonzero(significant_differences < 0)),
     )
-    return (
-        (negative_count, positive_count) if better(measure) == "lower" else (positive_count, negative_count)
-    )
+    return (negative_count, positive_count) if better(measure) == "lower" else (positive_count, negative_count)
 
 
 class CannotSwitch(ValueError):
@@ -314,9 +300,7 @@ def switch_board(rescore: Rescore, *, reviewed_digest: str = "") -> Dataset:
     _require_baseline(locked_rescore, moves, stays)
     comparison = compare(locked_rescore, moves, stays)
     if reviewed_digest and reviewed_digest != digest(comparison):
-        raise CannotSwitch(
-            "The scores have changed since you opened this page. Review them again, then decide."
-        )
+        raise CannotSwitch("The scores have changed since you opened this page. Review them again, then decide.")
     _apply(moves)
     dataset, qrels = locked_rescore.dataset, locked_rescore.to_qrels
     dataset.current_qrels = qrels
@@ -348,18 +332,14 @@ def _require_ready(rescore: Rescore) -> None:
     dataset = rescore.dataset
     if rescore.state != Rescore.State.READY:
         suffix = f" by {rescore.decided_by}" if rescore.decided_by else ""
-        raise CannotSwitch(
-            f"You cannot switch to this rescore because it is {rescore.get_state_display()}{suffix}."
-        )
+        raise CannotSwitch(f"You cannot switch to this rescore because it is {rescore.get_state_display()}{suffix}.")
     if dataset.current_qrels_id != rescore.from_qrels_id:
         raise CannotSwitch(
             f"{dataset} no longer uses {rescore.from_qrels}. Discard this rescore and start another one."
         )
     old_settings, current_settings = rescore.content.get("settings", {}), scoring_settings(dataset)
     changed_names = sorted(
-        name.replace("_", " ")
-        for name in current_settings
-        if old_settings.get(name) != current_settings[name]
+        name.replace("_", " ") for name in current_settings if old_settings.get(name) != current_settings[name]
     )
     if changed_names:
         raise CannotSwitch(

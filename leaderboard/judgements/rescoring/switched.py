@@ -55,9 +55,7 @@ def rescore_news(changes: Iterable[BoardChange]) -> dict[int, str]:
     texts = {}
     for change in changes:
         candidates = by_qrels.get((change.dataset_id, change.facts["current_qrels_id"]), [])
-        later_rescores = [
-            item for item in candidates if item.decided_at is not None and item.decided_at >= change.at
-        ]
+        later_rescores = [item for item in candidates if item.decided_at is not None and item.decided_at >= change.at]
         if later_rescores:
             reason = f": {later_rescores[0].reason}" if later_rescores[0].reason else ""
             texts[change.pk] = f"on qrels v{later_rescores[0].to_qrels.number}{reason}"

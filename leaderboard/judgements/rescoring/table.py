@@ -92,9 +92,7 @@ class ComparisonTable:
     def tau(self) -> float | None:
         """Kendall's τ between the scores before and after, for results with ranks on both sides."""
         ranked_lines = [line for line in self.lines if line.climbed is not None]
-        return kendall_tau(
-            [line.before or 0 for line in ranked_lines], [line.after or 0 for line in ranked_lines]
-        )
+        return kendall_tau([line.before or 0 for line in ranked_lines], [line.after or 0 for line in ranked_lines])
 
     @property
     def moved(self) -> int:
@@ -128,13 +126,9 @@ def comparison_table(
     headings = []
     for name, words in COLUMNS.items():
         # The link of the current sort column reverses the order. Other numeric columns start with the highest value.
-        link_descends = (
-            not is_descending if name == key else name not in ("system", "rank_before", "rank_after")
-        )
+        link_descends = not is_descending if name == key else name not in ("system", "rank_before", "rank_after")
         order = ("descending" if is_descending else "ascending") if name == key else ""
-        headings.append(
-            {"key": name, "words": words, "link": f"-{name}" if link_descends else name, "sorted": order}
-        )
+        headings.append({"key": name, "words": words, "link": f"-{name}" if link_descends else name, "sorted": order})
     return ComparisonTable(
         selected_measure,
         measures,

@@ -61,9 +61,7 @@ class Command(BaseCommand):
                     describe_earlier_history() or "The database has no tables yet: run manage.py migrate."
                 )
             if differences := compare(describe_new_tables(), describe_tables(connection)):
-                raise CommandError(
-                    "The tables differ, so the database was not changed:\n  " + "\n  ".join(differences)
-                )
+                raise CommandError("The tables differ, so the database was not changed:\n  " + "\n  ".join(differences))
             rows.filter(app__in={app for app, _ in INITIAL}).delete()
             for app, name in sorted(INITIAL):
                 recorder.record_applied(app, name)

@@ -49,9 +49,7 @@ def format_record(row: AuditRecord) -> str:
         for name, pair in pairs.items()
         if pair[0] != pair[1]
     }
-    changes_text = "; ".join(
-        f"{name.replace('_', ' ')}: {' → '.join(pair)}" for name, pair in changes.items()
-    )
+    changes_text = "; ".join(f"{name.replace('_', ' ')}: {' → '.join(pair)}" for name, pair in changes.items())
     dataset_suffix = f" on {row.dataset.slug}" if row.dataset_id and row.dataset else ""
     parts = (
         f"{row.at:%Y-%m-%dT%H:%M:%SZ}",

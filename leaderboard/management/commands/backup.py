@@ -12,9 +12,7 @@ class Command(BaseCommand):
     help = "Write the database, the stored files and the judgments to a new folder, encrypted separately."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "destination", type=Path, help="folder in which a new folder is created for the backup"
-        )
+        parser.add_argument("destination", type=Path, help="folder in which a new folder is created for the backup")
         for name, words in (
             ("--recipient", "public key that can decrypt the backup; repeatable"),
             (

@@ -20,9 +20,7 @@ from leaderboard.models import Dataset, Pool, Round, System
 class Command(CurationCommand):
     """Command that draws a pool immediately. It reads judgments, so it must run where the scorer runs."""
 
-    help = (
-        "Draw a pool of unjudged query-document pairs from a dataset's runs and write its files to a folder."
-    )
+    help = "Draw a pool of unjudged query-document pairs from a dataset's runs and write its files to a folder."
     subjects = ("dataset",)
     atomic = False
     refusals = (JudgingRefused, PoolTooLarge)
@@ -37,9 +35,7 @@ class Command(CurationCommand):
             metavar="SLUG",
             help="use only runs of this system; repeatable",
         )
-        parser.add_argument(
-            "--to", type=Path, default=Path(), help="folder for the files (default: the current one)"
-        )
+        parser.add_argument("--to", type=Path, default=Path(), help="folder for the files (default: the current one)")
 
     def curate(self, dataset: Dataset, to: Path, **options: Any) -> str:
         if not to.is_dir():

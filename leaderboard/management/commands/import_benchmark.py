@@ -22,9 +22,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("benchmark", help=f"one of {', '.join(benchmarks())}")
-        parser.add_argument(
-            "--only", nargs="+", default=[], metavar="SLUG", help="import only these datasets"
-        )
+        parser.add_argument("--only", nargs="+", default=[], metavar="SLUG", help="import only these datasets")
         add_import_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:

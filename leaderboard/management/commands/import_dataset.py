@@ -49,12 +49,8 @@ class Command(BaseCommand):
         judgements = parser.add_mutually_exclusive_group()
         judgements.add_argument("--open", dest="hidden", action="store_false", default=None)
         judgements.add_argument("--hidden", action="store_true", default=None, help="the default")
-        parser.add_argument(
-            "--measure", dest="measures", action="append", default=[], help="measure; repeatable"
-        )
-        parser.add_argument(
-            "--ir-datasets-id", help="id in the catalog of ir_datasets, such as beir/nfcorpus/test"
-        )
+        parser.add_argument("--measure", dest="measures", action="append", default=[], help="measure; repeatable")
+        parser.add_argument("--ir-datasets-id", help="id in the catalog of ir_datasets, such as beir/nfcorpus/test")
         parser.add_argument("--beir-name", help="name of BEIR's archive, such as nfcorpus")
         add_import_arguments(
             parser,

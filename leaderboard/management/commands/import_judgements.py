@@ -56,9 +56,7 @@ class Command(CurationCommand):
         if blind and not options["conflicts"]:
             raise CommandError(f"Give --conflicts keep, replace or highest: {_NOT_TOLD}")
         kind = (
-            imports.JudgeKind.MODEL
-            if options["judge_version"] or options["judge_prompt"]
-            else imports.JudgeKind.PEOPLE
+            imports.JudgeKind.MODEL if options["judge_version"] or options["judge_prompt"] else imports.JudgeKind.PEOPLE
         )
         version, prompt = options["judge_version"] or "", (options["judge_prompt"] or "").lower()
         judge = Judge(kind, options["judge"], version, prompt)
@@ -69,9 +67,7 @@ class Command(CurationCommand):
             dataset, file, judge, note=options["note"] or "", pool=pool, **checks
         )
         if missing_documents := judgement_import.counts.get("missing"):
-            self.stdout.write(
-                f"{number_of(missing_documents, 'line')} with a document that is not in the corpus."
-            )
+            self.stdout.write(f"{number_of(missing_documents, 'line')} with a document that is not in the corpus.")
         compare_now(judgement_import)
         if blind:
             self.stdout.write(
@@ -81,13 +77,9 @@ class Command(CurationCommand):
             return "No changes: all judgments exist already."
         elif judgement_import.counts["conflicts"] and not options["conflicts"]:
             imports.discard_import(judgement_import)
-            raise CommandError(
-                "Grades disagree, so nothing was changed. Give --conflicts keep, replace or highest."
-            )
+            raise CommandError("Grades disagree, so nothing was changed. Give --conflicts keep, replace or highest.")
         try:
-            imports.request_merge(
-                judgement_import, imports.Conflicts(options["conflicts"] or imports.Conflicts.KEEP)
-            )
+            imports.request_merge(judgement_import, imports.Conflicts(options["conflicts"] or imports.Conflicts.KEEP))
         except JudgingRefused:
             imports.discard_import(judgement_import)
             raise

@@ -33,8 +33,7 @@ class Command(CurationCommand):
             lines = [f"- {each['message']}{at_lines(each['lines'])}" for each in problems]
             raise CommandError("\n".join(["The table was not changed:", *lines]))
         lines = [
-            f"{row['name']}: "
-            + "; ".join(f"{each['field']}: {each['old']} → {each['new']}" for each in row["changes"])
+            f"{row['name']}: " + "; ".join(f"{each['field']}: {each['old']} → {each['new']}" for each in row["changes"])
             for row in rows
         ]
         if options["dry_run"]:

@@ -164,9 +164,7 @@ class Child:
         """Kill the remaining processes of the group and read the rest of the output."""
         self.kill_group()
         self.process.wait()
-        with contextlib.suppress(
-            OSError
-        ):  # BlockingIOError: no output remains, but another process holds the pipe.
+        with contextlib.suppress(OSError):  # BlockingIOError: no output remains, but another process holds the pipe.
             while data := os.read(self.output, 65536):
                 self.log.feed(data)
         assert self.process.stdout is not None
@@ -260,8 +258,7 @@ class ProcessGroup:
         signal.set_wakeup_fd(self._wakener, warn_on_full_buffer=False)
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._former = {
-            number: signal.signal(number, self._on_signal)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         }
         self._former[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
         return self
@@ -315,9 +312,7 @@ class ProcessGroup:
         if self._stop_requested:
             raise StopRequested
         self.watchdog.restart_if_ended()
-        ended_children = [
-            child for child in self._children if child.running and child.process.poll() is not None
-        ]
+        ended_children = [child for child in self._children if child.running and child.process.poll() is not None]
         for child in ended_children:
             self._reap(child)
             self._decide_restart(child)

@@ -36,9 +36,7 @@ def web(port: int, environment: Mapping[str, str]) -> Command:
     ]
     if os.access("/dev/shm", os.W_OK):  # noqa: S108  Heartbeats must not wait for a disk.
         options += ["--worker-tmp-dir", "/dev/shm"]  # noqa: S108
-    return Command(
-        "web", [sys.executable, "-m", "gunicorn", *options, "leaderboard.wsgi:application"], environment
-    )
+    return Command("web", [sys.executable, "-m", "gunicorn", *options, "leaderboard.wsgi:application"], environment)
 
 
 #: Queues and number of processes of each kind of worker, by the queue that it is started for. The notices
@@ -51,9 +49,7 @@ WORKER_KINDS = {
 }
 
 
-def worker_for(
-    queue: str, name: str, environment: Mapping[str, str], processes: int | None = None
-) -> Command:
+def worker_for(queue: str, name: str, environment: Mapping[str, str], processes: int | None = None) -> Command:
     """Return the command of a Celery worker for a queue, with the usual or a given number of processes."""
     queues, usual = WORKER_KINDS[queue]
     if queue == "notices":  # It must not access private storage.
@@ -97,9 +93,7 @@ def beat(run_folder: Path, environment: Mapping[str, str]) -> Command:
     return _celery("beat", ["beat", *options], environment)
 
 
-def manage(
-    name: str, *arguments: str, environment: Mapping[str, str], console: ConsoleOutput = "warnings"
-) -> Command:
+def manage(name: str, *arguments: str, environment: Mapping[str, str], console: ConsoleOutput = "warnings") -> Command:
     """Return a step that runs a management command."""
     command = [sys.executable, "manage.py", *arguments]
     return Command(name, command, environment, lasting=False, console=console)

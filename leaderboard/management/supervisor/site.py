@@ -69,9 +69,7 @@ class Site:
             services.worker_for("score", "scorer", environment),
             *services.retrievers(environment),
             services.beat(self._run_folder, environment),
-            services.manage(
-                "prepare", "runboard", "--prepare", environment=environment, console="everything"
-            ),
+            services.manage("prepare", "runboard", "--prepare", environment=environment, console="everything"),
         )
         self._wait_until_ready(group)
         connection.close()

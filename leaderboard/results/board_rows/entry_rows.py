@@ -189,9 +189,7 @@ UNRANKED = frozenset({STALE, PRIVATE, QUARANTINED})
 CLOSED_NOTE = "c: closed APIs, which cannot be reproduced; ranked separately."
 
 
-def present_group(
-    version_id: int | None, qrels_id: int | None, entry_groups: Iterable[tuple[str, bool | int]]
-) -> str:
+def present_group(version_id: int | None, qrels_id: int | None, entry_groups: Iterable[tuple[str, bool | int]]) -> str:
     """Return the comparison group of the dataset's current version, qrels, and measures; all others are stale.
 
     `entry_groups` are the entries' groups, by date of publication, each with whether the entry is the group's

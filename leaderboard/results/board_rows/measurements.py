@@ -117,16 +117,12 @@ def add_baseline_deviation(
     `latencies` are those of BM25 in all jobs; by default, those in the jobs of these measurements.
     """
     if latencies is None:
-        latencies = [
-            (_latency_scope(measurement), measurement.baseline_latency) for measurement in measurements
-        ]
+        latencies = [(_latency_scope(measurement), measurement.baseline_latency) for measurement in measurements]
     latencies_by_place: dict[LatencyScope, list[float]] = {}
     for place, latency in latencies:
         if latency is not None:
             latencies_by_place.setdefault(place, []).append(latency)
-    medians = {
-        place: median_latency(place_latencies) for place, place_latencies in latencies_by_place.items()
-    }
+    medians = {place: median_latency(place_latencies) for place, place_latencies in latencies_by_place.items()}
 
     def get_deviation(measurement: MeasuredEntry) -> float:
         usual_latency, latency = medians.get(_latency_scope(measurement)), measurement.baseline_latency

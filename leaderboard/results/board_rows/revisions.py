@@ -161,9 +161,7 @@ def _record_rows(
             closed_ids.append(pk)
             before[entry_id] = flatten_row(row)
     for start in range(0, len(closed_ids), 500):  # SQLite limits the number of parameters
-        EntryVersion.objects.filter(pk__in=closed_ids[start : start + 500]).update(
-            until_revision=change.revision
-        )
+        EntryVersion.objects.filter(pk__in=closed_ids[start : start + 500]).update(until_revision=change.revision)
     new = [
         EntryVersion(entry_id=key, dataset_id=change.dataset_id, from_revision=change.revision, row=row)
         for key, row in after.items()
@@ -233,9 +231,7 @@ def rows_to_store(entries: QuerySet[Entry]) -> dict[int, dict[str, Any]]:
         measurements.setdefault(measurement.entry_id, []).append(measurement.as_stored())
     stored_rows = {}
     for row in rows:
-        bibtex = citations.collect_bibtex(
-            {name: row.pop(column) for name, column in citation_columns.items()}
-        )
+        bibtex = citations.collect_bibtex({name: row.pop(column) for name, column in citation_columns.items()})
         all_values = {**row, "measured": measurements.get(row["pk"], ()), "bibtex": bibtex}
         changed_values = {
             name: value for name, value in all_values.items() if value not in (DEFAULTS.get(name, ...), [])
@@ -248,9 +244,7 @@ def private_rows(datasets: Collection[int], teams: Collection[int]) -> dict[int,
     """Return the private entries of these teams, by dataset, in at most one query; they are never stored."""
     if not teams:
         return {}
-    entries = Entry.objects.filter(
-        dataset__in=datasets, visibility=Entry.Visibility.PRIVATE, system__team__in=teams
-    )
+    entries = Entry.objects.filter(dataset__in=datasets, visibility=Entry.Visibility.PRIVATE, system__team__in=teams)
     rows_by_dataset: dict[int, list[EntryRow]] = {}
     for row in _rows(entries.order_by("published_at", "pk"), "dataset_id"):
         rows_by_dataset.setdefault(row.pop("dataset_id"), []).append(entry_row(row))
@@ -284,9 +278,7 @@ def _columns() -> dict[str, Any]:
     }
 
 
-def result_facts(
-    dataset_id: int, entry: int, row: Mapping[str, Any], facts: Mapping[str, Any]
-) -> dict[str, Any]:
+def result_facts(dataset_id: int, entry: int, row: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about a new result that the news shows: its score, its baseline's, and the best other one's.
 
     All are published values, or None. `facts` are the dataset's columns. The database selects the best result, so two
@@ -300,13 +292,7 @@ def result_facts(
     ).exclude(pk=entry)
     value = Cast(KeyTextTransform(measure, "scores"), FloatField())
     order = value.asc() if better(measure) == "lower" else value.desc()
-    best = (
-        other_entries.alias(value=value)
-        .filter(value__isnull=False)
-        .order_by(order)
-        .values_list("scores")
-        .first()
-    )
+    best = other_entries.alias(value=value).filter(value__isnull=False).order_by(order).values_list("scores").first()
     baseline = other_entries.filter(is_baseline=True).values_list("scores", "system__name").first()
     return {
         "measure": measure,

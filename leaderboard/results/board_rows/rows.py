@@ -135,9 +135,7 @@ class BoardRows:
 
     def get_measures(self, source: int | None) -> set[str]:
         """Return the measures of all results; for reported ones, only those of `source` if given."""
-        return {
-            name for key, names in self._measures.items() if matches_source(key, source) for name in names
-        }
+        return {name for key, names in self._measures.items() if matches_source(key, source) for name in names}
 
     def get_costs(self, source: int | None) -> dict[tuple[int, str], Figures]:
         """Return reported costs by system and configuration, only those of `source` if given."""

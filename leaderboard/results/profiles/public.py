@@ -94,9 +94,7 @@ def public_overlaps() -> OverlapMatrix:
     rows = (
         CollectionProfile.objects.filter(_PUBLIC, version__dataset__current_version=_SAME)
         .order_by("version__dataset__name")
-        .values_list(
-            "version_id", "version__dataset__slug", "version__dataset__name", "version__dataset__domain"
-        )
+        .values_list("version_id", "version__dataset__slug", "version__dataset__name", "version__dataset__domain")
     )
     datasets = [PublicCollection(*row) for row in rows]
     positions = {dataset.version_id: number for number, dataset in enumerate(datasets)}
@@ -104,9 +102,7 @@ def public_overlaps() -> OverlapMatrix:
     np.fill_diagonal(similarities, 1.0)
     pairs = Overlap.objects.filter(first_id__in=positions, second_id__in=positions)
     for first, second, value in pairs.values_list("first_id", "second_id", "weighted_jaccard"):
-        similarities[positions[first], positions[second]] = similarities[
-            positions[second], positions[first]
-        ] = value
+        similarities[positions[first], positions[second]] = similarities[positions[second], positions[first]] = value
     return OverlapMatrix(datasets, similarities)
 
 
@@ -128,10 +124,6 @@ def neighbours(version_id: int, limit: int = 5) -> list[Neighbour]:
         other_version = pair.second if pair.first_id == version_id else pair.first
         dataset = other_version.dataset
         is_public = dataset.documents_visibility == Visibility.PUBLIC and not dataset.runs_only
-        if (
-            is_public
-            and dataset.state != Dataset.State.PREPARING
-            and dataset.current_version_id == other_version.pk
-        ):
+        if is_public and dataset.state != Dataset.State.PREPARING and dataset.current_version_id == other_version.pk:
             result.append(Neighbour(dataset.slug, dataset.name, pair.weighted_jaccard))
     return sorted(result, key=lambda neighbour: (-neighbour.overlap, neighbour.name))[:limit]

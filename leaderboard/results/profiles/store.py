@@ -215,9 +215,7 @@ def _overlaps(profile: CollectionProfile, progress: Progress) -> list[Overlap]:
     for other_profile in other_profiles.order_by("version_id"):
         progress(0.0)
         unigrams = unigrams or read_unigrams(path_of(Area.PROFILES, profile.terms_sha256))
-        similarity = weighted_jaccard(
-            unigrams, read_unigrams(path_of(Area.PROFILES, other_profile.terms_sha256))
-        )
+        similarity = weighted_jaccard(unigrams, read_unigrams(path_of(Area.PROFILES, other_profile.terms_sha256)))
         first, second = sorted((profile.version_id, other_profile.version_id))
         overlaps.append(Overlap(first_id=first, second_id=second, weighted_jaccard=similarity))
     return overlaps

@@ -148,9 +148,7 @@ def find_parts(dataset: Dataset, progress: Callable[[float], None]) -> int:
 
 def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
     return (
-        Evaluation.objects.filter(run__version__dataset=dataset)
-        .alias(found=Count("parts"))
-        .filter(found__lt=len(Part))
+        Evaluation.objects.filter(run__version__dataset=dataset).alias(found=Count("parts")).filter(found__lt=len(Part))
     )
 
 

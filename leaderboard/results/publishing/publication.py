@@ -60,9 +60,7 @@ def is_significant(
         return True
     # Exclude the existing entry of these evaluations, which is decided again.
     own_entries = Q(evaluation__in=evaluations) | Q(seeds__evaluation__in=evaluations)
-    results = _known_results(dataset, team, submitter).exclude(
-        pk__in=Entry.objects.filter(own_entries).values("pk")
-    )
+    results = _known_results(dataset, team, submitter).exclude(pk__in=Entry.objects.filter(own_entries).values("pk"))
     known_values = _published_values(dataset, results.exclude(visibility=Visibility.HELD), evaluations)
     step = YOUNG_STEP if known_values and team is not None and protection.is_new_team(team) else STEP
     if policy.competition:
@@ -171,9 +169,7 @@ def update_shown(dataset: Dataset) -> set[int]:
     moved_ids: set[int] = set()
     for visibility, is_shown in ((Visibility.PUBLIC, True), (Visibility.SUPERSEDED, False)):
         changed_ids = [
-            entry.pk
-            for entry in entries
-            if (entry.pk in shown_ids) == is_shown and entry.visibility != visibility
+            entry.pk for entry in entries if (entry.pk in shown_ids) == is_shown and entry.visibility != visibility
         ]
         Entry.objects.filter(pk__in=changed_ids).update(visibility=visibility)
         moved_ids.update(changed_ids)
@@ -185,9 +181,7 @@ def _best_entries(entries: Sequence[Entry], measure: str) -> set[int]:
     limits = dict(Round.objects.filter(entries__in=entries).values_list("pk", "visible_per_team"))
     counts: Counter[tuple[Any, ...]] = Counter()
     best_ids: set[int] = set()
-    for entry in sorted(
-        entries, key=lambda candidate: candidate.scores.get(measure, float("-inf")), reverse=True
-    ):
+    for entry in sorted(entries, key=lambda candidate: candidate.scores.get(measure, float("-inf")), reverse=True):
         board = (entry.round_id, entry.comparison_group)
         holders: list[tuple[Any, ...]] = [("team", entry.system.team_id, *board)]
         if entry.submitter_id is not None:
@@ -219,9 +213,7 @@ def decide_publication(
 
 def _due_when_held(dataset: Dataset, evaluations: Sequence[Evaluation]) -> datetime | None:
     """Return the due time of a held result: None, except in a competition without a public baseline."""
-    is_waiting = (
-        protection.get_policy(dataset).competition and not _public_baseline(dataset, evaluations[0]).exists()
-    )
+    is_waiting = protection.get_policy(dataset).competition and not _public_baseline(dataset, evaluations[0]).exists()
     return timezone.now() if is_waiting else None
 
 
@@ -280,9 +272,7 @@ def _publication_order(dataset: Dataset, published_counts: Counter[int | None]) 
     """
     due_entries = _due_entries().filter(dataset=dataset)
     due_entries = due_entries.select_related("system__team", "evaluation__run__system__team", "submitter")
-    entries = list(
-        due_entries.prefetch_related("seeds__evaluation__run__system__team").order_by("due_at", "pk")
-    )
+    entries = list(due_entries.prefetch_related("seeds__evaluation__run__system__team").order_by("due_at", "pk"))
     teams = {entry.system.team_id for entry in entries}
     disclosed = ~Q(visibility=Visibility.HELD) & ~Q(provenance=Entry.Provenance.REPORTED)
     earlier_counts = dict(

@@ -68,8 +68,7 @@ def publish_entry(
         )
         # New runs have fed no pool, so usually the first query decides.
         entry.pooled = pools.exists() and any(
-            fed_pools(scored_run.qrels).filter(runs=scored_run.run_id).exists()
-            for scored_run in evaluation_list
+            fed_pools(scored_run.qrels).filter(runs=scored_run.run_id).exists() for scored_run in evaluation_list
         )
         result = _save_scored(entry, dataset, evaluation_list)
         Seed.objects.bulk_create(
@@ -92,9 +91,7 @@ def _check_seed_set(evaluations: Sequence[Evaluation]) -> None:
     if len({evaluation.run.system_id for evaluation in evaluations}) > 1:
         raise ValueError("all runs of a seed set must belong to one system")
     if len({comparison_group(evaluation) for evaluation in evaluations}) > 1:
-        raise ValueError(
-            "all runs of a seed set must have the same dataset version, judgements, and measures"
-        )
+        raise ValueError("all runs of a seed set must have the same dataset version, judgements, and measures")
 
 
 def _save_scored(entry: Entry, dataset: Dataset, evaluations: Sequence[Evaluation]) -> PublishedResult:
@@ -110,9 +107,7 @@ def _save_scored(entry: Entry, dataset: Dataset, evaluations: Sequence[Evaluatio
     entry.comparison_group = comparison_group(evaluations[0])
     entry.training = training_exposure(entry.system, dataset)
     # With hidden judgments only scores are published. For a seed set, count the seed with most missing queries.
-    entry.missing_queries = (
-        None if dataset.hidden else max(evaluation.missing_queries for evaluation in evaluations)
-    )
+    entry.missing_queries = None if dataset.hidden else max(evaluation.missing_queries for evaluation in evaluations)
     entry.published_at = timezone.now()
     entry.save(force_insert=True)
     return result

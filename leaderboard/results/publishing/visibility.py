@@ -45,9 +45,7 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
     ]
     entries = submission_entries.exclude(visibility__in=unchanged_states)
     was_public = Exists(EntryVersion.objects.filter(entry=OuterRef("pk")))
-    touched = list(
-        entries.annotate(seen_before=was_public).select_related("dataset", "system").order_by("pk")
-    )
+    touched = list(entries.annotate(seen_before=was_public).select_related("dataset", "system").order_by("pk"))
     entries.update(visibility=visibility)
     moved_ids = _update_shown_results(touched)
     if not public:
@@ -80,9 +78,7 @@ def withdraw_entries(submission_reference: str, reason: str) -> None:
 def _update_shown_results(touched: Sequence[Entry]) -> set[int]:
     """Update the shown results of competitions, and return the ids of all touched or moved entries."""
     moved_ids = {entry.pk for entry in touched}
-    return moved_ids.union(
-        *(update_shown(entry.dataset) for entry in touched if entry.system.team_id is not None)
-    )
+    return moved_ids.union(*(update_shown(entry.dataset) for entry in touched if entry.system.team_id is not None))
 
 
 def _replace_baseline(removed_entries: Sequence[Entry], moved_ids: set[int]) -> set[int]:
@@ -112,9 +108,7 @@ def name_baseline(entry: Entry) -> None:
     If it belongs to a team, the site's own result of the same run is superseded, because it would be a duplicate row.
     """
     lock_boards([entry.dataset_id])
-    baselines = Entry.objects.filter(
-        dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True
-    )
+    baselines = Entry.objects.filter(dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True)
     touched_ids = {entry.pk, *baselines.values_list("pk", flat=True)}
     if entry.system.team_id is not None:
         duplicates = set(_site_results_of_run(entry).values_list("pk", flat=True))
@@ -219,9 +213,7 @@ def _remove_from_board(
     entry.refresh_from_db()
     reason = reason.strip()
     if not reason:
-        raise CannotModerate(
-            "Enter a reason. It is shown to the team and, for quarantined results, to all readers."
-        )
+        raise CannotModerate("Enter a reason. It is shown to the team and, for quarantined results, to all readers.")
     if len(reason) > LONGEST_REASON:
         raise CannotModerate(
             f"The reason has {len(reason)} characters. Shorten it to at most {LONGEST_REASON} characters."
@@ -232,9 +224,7 @@ def _remove_from_board(
             f"{_entry_title(entry)} is {entry.get_visibility_display()}. This is possible only if it is {states}."
         )
     if entry.is_baseline and entry.visibility == Visibility.PUBLIC:
-        raise CannotModerate(
-            f"{_entry_title(entry)} is the baseline of other results. Name another baseline first."
-        )
+        raise CannotModerate(f"{_entry_title(entry)} is the baseline of other results. Name another baseline first.")
     previous = Visibility(entry.visibility)
     if previous == Visibility.PRIVATE:
         entry.public_wanted = False

@@ -54,9 +54,7 @@ def analyse_board(dataset: Dataset, progress: Progress = lambda share: None) -> 
     board = compared_boards([dataset.pk]).get(dataset.pk)
     if board is None or is_known(board):
         return None
-    previous_rows = Certainty.objects.filter(dataset=dataset, key=board.key, same_as=None).order_by(
-        "from_revision"
-    )
+    previous_rows = Certainty.objects.filter(dataset=dataset, key=board.key, same_as=None).order_by("from_revision")
     if previous := previous_rows.values_list("pk", flat=True).first():
         return BoardAnalysis(board, {}, previous)
     content: dict[str, dict[str, Any]] = {}
@@ -89,9 +87,7 @@ def _add_leave_one_out_scores(
         if previous_content
         else {}
     )
-    known_scores = {
-        pk: entry.without_own for pk, entry in previous_entries.items() if entry.without_own is not None
-    }
+    known_scores = {pk: entry.without_own for pk, entry in previous_entries.items() if entry.without_own is not None}
     scores, missing_reason = left_out_scores(
         dataset.current_qrels, certainty.measure, list(certainty.entries), known_scores, progress
     )
@@ -102,9 +98,7 @@ def _add_leave_one_out_scores(
     return replace(certainty, entries=entries, pool_gone=missing_reason)
 
 
-def _intervals(
-    batch: Sequence[tuple[str, list[int], Values]], board: ComparedBoard
-) -> Iterator[tuple[Ends, Ends]]:
+def _intervals(batch: Sequence[tuple[str, list[int], Values]], board: ComparedBoard) -> Iterator[tuple[Ends, Ends]]:
     """Yield the interval ends of means and of differences from the baseline, for each measure.
 
     Differences have no columns if the baseline lacks the measure. All columns share one call, because drawing the
@@ -177,8 +171,7 @@ def measure_certainty(
         columns |= _baseline_columns(sums, means - means[baseline], difference_ends, baseline)
         counts = count_wins(values, baseline, lower_is_better=lower_is_better)
         columns |= {
-            name: _mask_position(query_counts.tolist(), baseline)
-            for name, query_counts in counts._asdict().items()
+            name: _mask_position(query_counts.tolist(), baseline) for name, query_counts in counts._asdict().items()
         }
     certainties = [
         EntryCertainty(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
@@ -192,9 +185,7 @@ def measure_certainty(
     )
 
 
-def _baseline_columns(
-    sums: PermutedSums, differences: Values, ends: Ends, baseline: int
-) -> dict[str, list[Any]]:
+def _baseline_columns(sums: PermutedSums, differences: Values, ends: Ends, baseline: int) -> dict[str, list[Any]]:
     """Return mean differences from the baseline with their intervals, p-values, and corrected p-values."""
     p = sums.p_values(baseline)
     p[baseline] = np.nan

@@ -103,9 +103,7 @@ def comparison_at(
         return None
     ranked_ids = [entry.pk for entry in entries if not entry.closed_api]
     published_scores = {entry.pk: entry.scores for entry in entries}
-    return _compare_scores(
-        _Criterion(measure, difference, competition), published_scores, baseline, ranked_ids
-    )
+    return _compare_scores(_Criterion(measure, difference, competition), published_scores, baseline, ranked_ids)
 
 
 class _Criterion(NamedTuple):
@@ -131,9 +129,7 @@ def _compare_scores(
     tied_within = among(minimum, len(ranked_ids), alpha=ALPHA)
     threshold = max((scores[entry] for entry in ranked_ids), default=0.0) - tied_within
     differences = {
-        entry: score - scores[baseline]
-        for entry, score in scores.items()
-        if baseline is not None and entry != baseline
+        entry: score - scores[baseline] for entry, score in scores.items() if baseline is not None and entry != baseline
     }
     return PublishedComparison(
         measure,
@@ -159,9 +155,7 @@ def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
         return
     if policy.competition and not scorer:
         return
-    baselines = Entry.objects.filter(
-        dataset=dataset, is_baseline=True, visibility=_PUBLIC, evaluation__qrels=qrels
-    )
+    baselines = Entry.objects.filter(dataset=dataset, is_baseline=True, visibility=_PUBLIC, evaluation__qrels=qrels)
     entry = baselines.select_related("evaluation__qrels").order_by("published_at", "pk").first()
     evaluation = entry.evaluation if entry is not None else None
     measure = dataset.primary_measure
@@ -190,9 +184,7 @@ def known_difference(dataset: Dataset) -> float | None:
 
 
 def _stored_difference(qrels: Qrels | None, measure: str, part: str) -> float | None:
-    stored_differences: Mapping[str, Mapping[str, float]] = (
-        qrels.statistics.get(LEAST_DIFFERENCE, {}) if qrels else {}
-    )
+    stored_differences: Mapping[str, Mapping[str, float]] = qrels.statistics.get(LEAST_DIFFERENCE, {}) if qrels else {}
     return stored_differences.get(measure, {}).get(part)
 
 

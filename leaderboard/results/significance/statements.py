@@ -174,10 +174,7 @@ def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
     dataset_ids = {*datasets, *(half for twin in twins for half in twin[:2])}
     certainties = read_certainty(dataset_ids)
     comparisons = published_comparisons([dataset for dataset in dataset_ids if dataset not in certainties])
-    boards = {
-        dataset: BoardStatements(certainties.get(dataset), comparisons.get(dataset))
-        for dataset in dataset_ids
-    }
+    boards = {dataset: BoardStatements(certainties.get(dataset), comparisons.get(dataset)) for dataset in dataset_ids}
     if twins:
         boards = with_gaps(boards, twins, present_results(twins))
     return {dataset: boards[dataset] for dataset in datasets}
@@ -253,12 +250,8 @@ class Gap(NamedTuple):
 
 def find_twins(datasets: Collection[int]) -> list[Twins]:
     """Return the twins that include any of these datasets and have two public pages, in one query."""
-    twin_datasets = Dataset.objects.filter(
-        Q(pk__in=datasets) | Q(twin_of__in=datasets), twin_of__isnull=False
-    )
-    twin_datasets = twin_datasets.exclude(state=Dataset.State.PREPARING).exclude(
-        twin_of__state=Dataset.State.PREPARING
-    )
+    twin_datasets = Dataset.objects.filter(Q(pk__in=datasets) | Q(twin_of__in=datasets), twin_of__isnull=False)
+    twin_datasets = twin_datasets.exclude(state=Dataset.State.PREPARING).exclude(twin_of__state=Dataset.State.PREPARING)
     rows = twin_datasets.values_list("twin_of", "pk", "primary_measure", "twin_of__primary_measure")
     return [
         Twins(public, hidden, measure if measure == other_measure else "")
@@ -377,9 +370,7 @@ def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertain
     if not boards:
         return {}
     conditions = (Q(dataset=dataset, from_revision__lte=board.revision) for dataset, board in boards.items())
-    certainty_rows = Certainty.objects.filter(reduce(or_, conditions), dataset__hidden=False).order_by(
-        "from_revision"
-    )
+    certainty_rows = Certainty.objects.filter(reduce(or_, conditions), dataset__hidden=False).order_by("from_revision")
     latest = dict(certainty_rows.values_list("dataset_id", "pk"))
     certainties = {}
     for row in _rows(list(latest.values())):
@@ -445,9 +436,7 @@ def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
         for open_dataset in open_datasets.only("current_version", "current_qrels", "measures")
     }
     entries = Entry.objects.filter(dataset__in=list(datasets_by_id), visibility=Entry.Visibility.PUBLIC)
-    entries = entries.exclude(provenance=Entry.Provenance.REPORTED).order_by(
-        "dataset_id", "published_at", "pk"
-    )
+    entries = entries.exclude(provenance=Entry.Provenance.REPORTED).order_by("dataset_id", "published_at", "pk")
     columns = ("dataset_id", "pk", "comparison_group", "is_baseline", "system__closed_api")
     boards = {}
     for pk, group_of_rows in groupby(entries.values(*columns), itemgetter("dataset_id")):

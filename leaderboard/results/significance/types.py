@@ -152,10 +152,7 @@ class MeasureCertainty:
     def own_facts(self, baseline: int | None) -> MeasureCertainty:
         """Return each entry's still valid fields for a board with other entries and this baseline."""
         same_baseline = self.baseline is not None and self.baseline == baseline
-        entries = {
-            entry: certainty.own_facts(same_baseline=same_baseline)
-            for entry, certainty in self.entries.items()
-        }
+        entries = {entry: certainty.own_facts(same_baseline=same_baseline) for entry, certainty in self.entries.items()}
         valid_baseline = baseline if same_baseline else None
         return MeasureCertainty(self.measure, self.queries, valid_baseline, None, entries, self.pool_gone)
 
@@ -256,15 +253,11 @@ def get_verdict(board: BoardCertainty, measure: str) -> Verdict | None:
     tests = board.of(measure)
     if tests is None or tests.best is None or not board.current:
         return None
-    ranked_entries = {
-        entry: certainty for entry, certainty in tests.entries.items() if certainty.rank_low is not None
-    }
+    ranked_entries = {entry: certainty for entry, certainty in tests.entries.items() if certainty.rank_low is not None}
     if not ranked_entries:
         return None
     sign = -1 if better(measure) == "lower" else 1
-    compared_ids = [
-        entry for entry, certainty in ranked_entries.items() if certainty.p_baseline_corrected is not None
-    ]
+    compared_ids = [entry for entry, certainty in ranked_entries.items() if certainty.p_baseline_corrected is not None]
     significant_deltas = {
         entry: sign * (ranked_entries[entry].delta or 0)
         for entry in compared_ids
@@ -273,9 +266,7 @@ def get_verdict(board: BoardCertainty, measure: str) -> Verdict | None:
     return Verdict(
         best=tests.best,
         ties=frozenset(
-            entry
-            for entry, certainty in ranked_entries.items()
-            if certainty.rank_low == 1 and entry != tests.best
+            entry for entry, certainty in ranked_entries.items() if certainty.rank_low == 1 and entry != tests.best
         ),
         baseline=tests.baseline,
         compared=len(compared_ids),

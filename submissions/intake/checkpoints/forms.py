@@ -103,9 +103,7 @@ def _field(parameter: Parameter) -> forms.Field:
     if parameter.keeps_blanks:
         # Prompts may contain line breaks, which a single-line field would silently remove.
         lines = forms.Textarea(attrs={"rows": 1, "spellcheck": "false"})
-        options["help_text"] += (
-            " Used exactly as entered, including trailing spaces. Leave empty for no prompt."
-        )
+        options["help_text"] += " Used exactly as entered, including trailing spaces. Leave empty for no prompt."
         return _PromptField(max_length=LONGEST_PROMPT, strip=False, widget=lines, **options)
     if parameter.is_text:
         return forms.CharField(max_length=LONGEST_PROMPT, **options)
@@ -132,9 +130,7 @@ class ModelForm(forms.Form):
         label=_("Pooling, if the files do not specify it"),
         required=False,
         choices=[("", _("Specified by the files")), *((each, each) for each in POOLINGS)],
-        help_text=_(
-            "Method that combines token outputs, such as mean or cls. SPLADE: max or sum. SPARTA: sparta."
-        ),
+        help_text=_("Method that combines token outputs, such as mean or cls. SPLADE: max or sum. SPARTA: sparta."),
     )
     hub_model = forms.CharField(
         label=_("Model on the Hugging Face Hub"),
@@ -148,9 +144,7 @@ class ModelForm(forms.Form):
         max_length=40,
         help_text=_("All 40 hexadecimal digits, because branches can change."),
     )
-    dataset = forms.MultipleChoiceField(
-        label=_("Datasets"), required=False, widget=forms.CheckboxSelectMultiple
-    )
+    dataset = forms.MultipleChoiceField(label=_("Datasets"), required=False, widget=forms.CheckboxSelectMultiple)
     benchmark = forms.ChoiceField(label=_("Or a whole benchmark"), required=False)
     run = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)
     device = forms.ChoiceField(

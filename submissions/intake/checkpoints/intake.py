@@ -196,9 +196,7 @@ def one_archive(files: Sequence[IncomingFile], pooling: str) -> CheckpointArchiv
     """Return the archive, if one was sent. Raises Refused for several."""
     if len(files) > 1:
         raise _several_models()
-    return next(
-        (CheckpointArchive(each.name, each.path, pooling, each.sha256, each.upload) for each in files), None
-    )
+    return next((CheckpointArchive(each.name, each.path, pooling, each.sha256, each.upload) for each in files), None)
 
 
 def chosen_model(
@@ -263,9 +261,7 @@ def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, u
     return _Plan(engine, parameters, payloads, queue)
 
 
-def _refuse_unsuitable(
-    engine: EngineDescription, request: ModelRequest, system: System | SystemFields
-) -> None:
+def _refuse_unsuitable(engine: EngineDescription, request: ModelRequest, system: System | SystemFields) -> None:
     """Raise Refused if the system, model, device, or number of runs does not match the engine."""
     if system.architecture != engine.architecture:
         labels = dict(architecture_choices())
@@ -334,9 +330,7 @@ def _prompts(
             hint = f"Prompts that datasets can override: {', '.join(prompt_names) or 'none'}."
             raise Refused.of(INVALID_PARAMETERS, message, hint)
         complete = _complete(engine, {**parameters, **values}, prefix=f"prompts of {slug}: ")
-        differing_prompts[slug] = {
-            name: complete[name] for name in values if complete[name] != parameters[name]
-        }
+        differing_prompts[slug] = {name: complete[name] for name in values if complete[name] != parameters[name]}
     return differing_prompts
 
 

@@ -56,9 +56,7 @@ def readiness(person: User, *, local: bool) -> Readiness:
         asleep = not any(each.runs(unprotected=True) for each in live_capabilities)
         if may_go_unprotected(person, local=local):
             return Readiness(True, unprotected=True, asleep=asleep)
-        reason = (
-            "This site runs models without a sandbox (SANDBOX=none), which only staff on the machine may use."
-        )
+        reason = "This site runs models without a sandbox (SANDBOX=none), which only staff on the machine may use."
         remedy = "The operator must install bubblewrap and set SANDBOX=auto."
         return Readiness(False, reason, remedy, unprotected=True, asleep=asleep)
     obstacle = common_obstacle(capabilities)
@@ -67,9 +65,7 @@ def readiness(person: User, *, local: bool) -> Readiness:
             "No worker that runs models was online within the last day. A new worker registers within "
             "seconds after its start."
         )
-        return Readiness(
-            False, reason, "The operator must start a worker of the queue cpu or gpu.", asleep=True
-        )
+        return Readiness(False, reason, "The operator must start a worker of the queue cpu or gpu.", asleep=True)
     worker_state = (
         "no live worker has a working one" if live_capabilities else "the last live worker had no working one"
     )

@@ -54,9 +54,7 @@ def sources_for(teams: Iterable[Team]) -> list[RunSource]:
         if _is_current(entry):
             groups.setdefault(entry.submission_reference or entry.system.slug, []).append(entry)
     sources = []
-    for reference, group in sorted(
-        groups.items(), key=lambda item: item[1][0].system.team_id not in team_ids
-    ):
+    for reference, group in sorted(groups.items(), key=lambda item: item[1][0].system.team_id not in team_ids):
         system = group[0].system
         owner = anonymity.public_team_name(system) if system.team else "the site's own"
         owner = "yours" if system.team_id in team_ids else owner
@@ -118,9 +116,7 @@ def _find_run(reference: str, dataset: Dataset, team: Team) -> Run:
     job: Job | None = next(iter(main_entry.jobs.all()), None)
     covered_queries = job.report.get("statistics", {}).get("known_queries") if job else None
     if covered_queries is None:  # the queries were not counted when the run was scored
-        covered_queries = check_run(
-            run_path(run.sha256), scoring_target(run.version)
-        ).statistics.known_queries
+        covered_queries = check_run(run_path(run.sha256), scoring_target(run.version)).statistics.known_queries
     queries = int(run.version.statistics["queries"])
     if int(covered_queries) < LEAST_COVERAGE * queries:
         raise Refused.of(
@@ -148,6 +144,4 @@ def _usable_entries(team_ids: set[int]) -> QuerySet[Entry]:
 
 
 def _is_current(entry: Entry) -> bool:
-    return (
-        entry.evaluation is not None and entry.evaluation.run.version_id == entry.dataset.current_version_id
-    )
+    return entry.evaluation is not None and entry.evaluation.run.version_id == entry.dataset.current_version_id

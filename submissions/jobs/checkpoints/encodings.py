@@ -123,9 +123,7 @@ def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> Non
     finished_shards = Shard.objects.filter(encoding__key=setting.key).exclude(done_at=None)
     totals = finished_shards.aggregate(size=Sum("size", default=0), documents=Sum("documents", default=0))
     # With several vectors per document, finished shards give a better estimate than one vector per document.
-    required_bytes = max(
-        setting.least_bytes, setting.documents * totals["size"] // max(totals["documents"], 1)
-    )
+    required_bytes = max(setting.least_bytes, setting.documents * totals["size"] // max(totals["documents"], 1))
     embeddings.embeddings_root().mkdir(parents=True, exist_ok=True, mode=0o700)
     if embeddings.embeddings_root().stat().st_dev == Path(settings.VAR).stat().st_dev:
         required_bytes += index
@@ -280,9 +278,7 @@ def _get_or_create_encoding(setting: EncodingSetting) -> Encoding:
 
 
 @contextmanager
-def _arriving(
-    encoded: EncodedShard, key: str, number: int, report: Report
-) -> Iterator[Callable[[Shard], None]]:
+def _arriving(encoded: EncodedShard, key: str, number: int, report: Report) -> Iterator[Callable[[Shard], None]]:
     """Transfer the shard's bytes, and yield a function that stores the shard in the caller's transaction.
 
     Raises UnusableOutput.
@@ -290,11 +286,7 @@ def _arriving(
     manifest = embeddings.send_shard(encoded.folder, key, number, report)
     size = manifest.size if manifest else embeddings.checked_size(encoded.folder)
     columns = {"size": size, "manifest": manifest.sha256 if manifest else ""}
-    with (
-        nullcontext()
-        if manifest
-        else embeddings.arriving(encoded.folder, embeddings.embeddings_root()) as folder
-    ):
+    with nullcontext() if manifest else embeddings.arriving(encoded.folder, embeddings.embeddings_root()) as folder:
         yield partial(_store_shard, encoded, folder, columns)
     if manifest is None:
         # Sync without holding the row: a shard that is lost in a power failure is encoded again.
@@ -302,9 +294,7 @@ def _arriving(
             sync(embeddings.embeddings_folder(key))
 
 
-def _store_shard(
-    encoded: EncodedShard, folder: Path | None, columns: Mapping[str, Any], shard: Shard
-) -> None:
+def _store_shard(encoded: EncodedShard, folder: Path | None, columns: Mapping[str, Any], shard: Shard) -> None:
     """Rename the shard's local folder, if there is one, and complete its row."""
     if folder is not None:
         embeddings.take_name(folder, embeddings.shard_folder(shard.encoding.key, shard.number))
@@ -358,9 +348,7 @@ def settle_encoding(encoding_id: int) -> None:
             missing=Count("pk", filter=is_missing),
             failed=Count("pk", filter=is_missing & Q(job__state__in=_ENDED_BADLY)),
             queued=Count("pk", filter=Q(job__state=State.QUEUED)),
-            under_way=Sum(
-                "job__progress", filter=is_missing & Q(job__lease_expires_at__isnull=False), default=0.0
-            ),
+            under_way=Sum("job__progress", filter=is_missing & Q(job__lease_expires_at__isnull=False), default=0.0),
         )
         if counts["failed"]:
             _fail_waiting(waiting_jobs, encoding)
@@ -373,9 +361,7 @@ def settle_encoding(encoding_id: int) -> None:
             # The waiting jobs show the progress of all shards. Locked jobs are skipped: a withdrawal may hold them and
             # wait for rows that are locked here.
             progress = encoding.shards_expected - counts["missing"] + counts["under_way"]
-            updatable_jobs = (
-                _waiting_jobs().filter(waits_for=encoding).select_for_update(skip_locked=True, no_key=True)
-            )
+            updatable_jobs = _waiting_jobs().filter(waits_for=encoding).select_for_update(skip_locked=True, no_key=True)
             Job.objects.filter(pk__in=list(updatable_jobs.values_list("pk", flat=True))).update(
                 progress=min(progress / encoding.shards_expected, 1.0)
             )
@@ -397,9 +383,7 @@ def make_shard_jobs(encoding: Encoding, template: Job, limit: int) -> int:
     """
     if limit < _MAX_WAITING // 2:
         return 0
-    available_shards = encoding.shards.filter(
-        Q(job=None) | Q(job__state__in=TERMINAL), done_at=None
-    ).order_by("number")
+    available_shards = encoding.shards.filter(Q(job=None) | Q(job__state__in=TERMINAL), done_at=None).order_by("number")
     shards = list(available_shards[:limit])
     if not shards:
         return 0

@@ -80,9 +80,7 @@ def with_kept_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -
     analyser = analyser_for(parameters["language"], parameters["stemming"]).description
     packages = [version_of(name) for name in ("PyStemmer", "icu4py", "whoosh-reloaded")]
     inputs = [version.corpus_sha256, _ENGINE, parameters, FORMAT, analyser, packages]
-    folder = path_of(
-        Area.WORD_INDEXES, hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-    )
+    folder = path_of(Area.WORD_INDEXES, hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest())
     note = folder / f"{describe_hardware(settings.MODEL_THREADS, 'cpu').slug}.json"
     building = _read_building(note)
     if building is None or not _is_whole(folder, building.size, version):
@@ -93,9 +91,7 @@ def with_kept_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -
             write_log(lease.job.pk, f"BM25's index could not be cached ({type(error).__name__}).")
             return work
     os.utime(folder)
-    return replace(
-        work, index=folder / INDEX_FOLDER, index_seconds=building.seconds, index_memory=building.memory
-    )
+    return replace(work, index=folder / INDEX_FOLDER, index_seconds=building.seconds, index_memory=building.memory)
 
 
 def _read_building(note: Path) -> _Building | None:
@@ -159,9 +155,7 @@ def sweep_indexes() -> int:
         return bool(remove_old([place], GRACE))
 
     def is_current(place: Path) -> bool:
-        return any(
-            building.corpus in current for note in place.glob("*.json") if (building := _read_building(note))
-        )
+        return any(building.corpus in current for note in place.glob("*.json") if (building := _read_building(note)))
 
     stale = [place for place in sizes if not is_current(place)]
     removed_folders = {place for place in stale if delete_if_old(place)}
@@ -218,15 +212,11 @@ def retrieve_job(job: Job, lease: Lease) -> None:
         record_job_run(job, system, stored, statistics, version)
 
 
-def _retrieve(
-    job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, out: Path
-) -> None:
+def _retrieve(job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, out: Path) -> None:
     write_log(job.pk, f"{configuration.name} over {version}")
     corpus = local_path(Area.FILES, version.corpus_sha256)
     parameters = describe(configuration.engine).complete(configuration.parameters)
-    work = ExecutionJob(
-        "retrieve", configuration.engine, out, parameters=parameters, language=job.dataset.language
-    )
+    work = ExecutionJob("retrieve", configuration.engine, out, parameters=parameters, language=job.dataset.language)
     work = with_kept_index(lease, work, version)
     retrieval = retrieve(
         RetrievalTask(
@@ -269,9 +259,7 @@ def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersio
     return None
 
 
-def measure_bm25(
-    lease: Lease, work: ExecutionJob, version: DatasetVersion, folder: Path
-) -> Mapping[str, Any]:
+def measure_bm25(lease: Lease, work: ExecutionJob, version: DatasetVersion, folder: Path) -> Mapping[str, Any]:
     """Measure BM25 on this machine in this job; return figures and hardware class, or nothing if that fails."""
     bm25 = ExecutionJob(
         task="measure",

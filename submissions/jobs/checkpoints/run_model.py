@@ -221,9 +221,7 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
         shard = work.shards / shard_name(0)
         if shard.is_dir():
             seconds = float(retrieval.get("encoding_seconds", 0.0))
-            encoded = encodings.EncodedShard(
-                shard, retrieval["documents"], seconds, result["hardware"]["slug"]
-            )
+            encoded = encodings.EncodedShard(shard, retrieval["documents"], seconds, result["hardware"]["slug"])
             encodings.store_single_shard(plan.setting, encoded, lease.report_stage)
     figures = _figures(plan, work, result)
     baseline = measure_bm25(lease, work, plan.version, folder) if figures else {}

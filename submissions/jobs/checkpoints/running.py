@@ -323,11 +323,7 @@ WARM = WarmEncoder()
 
 def shard_job(job: Job, lease: Lease) -> None:
     """Encode the job's shard and store it. Raises ModelFailure, ModelTimedOut, LeaseLost, or Cancelled."""
-    shard = (
-        Shard.objects.select_related("encoding__checkpoint__team", "encoding__version")
-        .filter(job=job.pk)
-        .first()
-    )
+    shard = Shard.objects.select_related("encoding__checkpoint__team", "encoding__version").filter(job=job.pk).first()
     if shard is None or shard.done_at is not None:
         raise Cancelled  # another job encodes the shard, or has done so
     begin(job, State.RETRIEVING, "loading")
@@ -343,9 +339,7 @@ def shard_job(job: Job, lease: Lease) -> None:
             outcome = encoder.encode(shard.number, folder, report)
             result = get_result(outcome, work, trusted=encoding.checkpoint.team is None)
             figures = result["shard"]
-            encoded = EncodedShard(
-                folder, figures["documents"], figures["seconds"], result["hardware"]["slug"]
-            )
+            encoded = EncodedShard(folder, figures["documents"], figures["seconds"], result["hardware"]["slug"])
             finish_shard(job, shard, encoded, lease.report_stage)
     except BaseException:
         WARM.end_child()

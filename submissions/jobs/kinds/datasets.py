@@ -130,9 +130,7 @@ def statistics_job(job: Job, lease: Lease) -> None:
     """
     begin(job, State.RETRIEVING, "reading")
     with work_folder("statistics") as folder:
-        profile = profile_collection(
-            job.dataset, folder, lambda share: lease.report_stage("reading", 0.9 * share)
-        )
+        profile = profile_collection(job.dataset, folder, lambda share: lease.report_stage("reading", 0.9 * share))
     with transaction.atomic():
         begin(job, State.SCORING, "comparing")
         if profile is None:
@@ -203,15 +201,11 @@ def retry_failed_certainty() -> int:
     The delay is an hour after the first failure and doubles up to a day, since the cause may disappear and failures are
     cheap. Takes one query if no job has failed.
     """
-    last = ~Exists(
-        Job.objects.filter(kind=OuterRef("kind"), dataset=OuterRef("dataset"), pk__gt=OuterRef("pk"))
-    )
+    last = ~Exists(Job.objects.filter(kind=OuterRef("kind"), dataset=OuterRef("dataset"), pk__gt=OuterRef("pk")))
     count = 0
     for job in Job.objects.filter(last, kind__in=_REQUESTS, state__in=_FAILED):
         dataset_jobs = Job.objects.filter(kind=job.kind, dataset=job.dataset_id)
-        last_success = (
-            dataset_jobs.filter(state=State.DONE).order_by("-pk").values_list("pk", flat=True).first()
-        )
+        last_success = dataset_jobs.filter(state=State.DONE).order_by("-pk").values_list("pk", flat=True).first()
         failures = dataset_jobs.filter(state__in=_FAILED, pk__gt=last_success or 0).count()
         wait = min(FIRST_WAIT * 2 ** min(failures - 1, 10), LONGEST_WAIT)
         if job.finished_at is not None and job.finished_at + wait <= timezone.now():

@@ -206,9 +206,7 @@ def _replace_measurements(job: Job, retrieval: RetrievalResult) -> None:
             dataset=entry.dataset, system=entry.system, submission_reference=entry.submission_reference
         )
         by_label = {each.configuration.split(" · ")[0]: each for each in variants}
-        entries_by_label = {
-            label: entry if label == "" else by_label.get(label) for label in retrieval.figures
-        }
+        entries_by_label = {label: entry if label == "" else by_label.get(label) for label in retrieval.figures}
         _record_measurements({label: each for label, each in entries_by_label.items() if each}, retrieval)
 
 

@@ -133,9 +133,7 @@ class JudgementsChanged(WorkEnded):
         requeue(job, counts_attempt=False, line="The dataset has a new version. The job will be repeated.")
 
 
-def evaluate_run(
-    stored: StoredRun, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]
-) -> ScoredRun:
+def evaluate_run(stored: StoredRun, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]) -> ScoredRun:
     """Return verified scores for every measure that the dataset shows or may show later.
 
     All evaluations of stored runs use this function. Raises InvalidContent or ScoresDiffer.
@@ -200,11 +198,7 @@ def verify_scored(
 
 def get_stored_measures(dataset: Dataset) -> Sequence[str]:
     """Return the dataset's measures and the default ones; all are stored, and the dataset selects those shown."""
-    return list(
-        dict.fromkeys(
-            [*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES, *upper_bound_measures(dataset)]
-        )
-    )
+    return list(dict.fromkeys([*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES, *upper_bound_measures(dataset)]))
 
 
 def current_qrels(dataset: Dataset) -> Qrels:
@@ -257,8 +251,7 @@ def publish_on_current_qrels(
         lease.clock.enter("scoring")
         rescored_runs = [evaluate_run(each.stored, job.dataset, qrels, lease.report) for each in results]
         results = [
-            replace(each, scored_run=scored_run)
-            for each, scored_run in zip(results, rescored_runs, strict=True)
+            replace(each, scored_run=scored_run) for each, scored_run in zip(results, rescored_runs, strict=True)
         ]
 
 
@@ -282,16 +275,13 @@ def publish_results(
     """
     if job.dataset.hidden:
         results = [
-            replace(each, signed=probes.fingerprint_submitted_run(job, each.stored, qrels))
-            for each in results[-1:]
+            replace(each, signed=probes.fingerprint_submitted_run(job, each.stored, qrels)) for each in results[-1:]
         ]
     with transaction.atomic():
         dataset = lock_board(job.dataset_id)
         if job.submission_id is not None:
             # Read the submission again: it may have been made private or withdrawn while we scored.
-            submissions = Submission.objects.select_for_update(no_key=True, of=("self",)).select_related(
-                "submitter"
-            )
+            submissions = Submission.objects.select_for_update(no_key=True, of=("self",)).select_related("submitter")
             job.submission = submissions.filter(pk=job.submission_id).first()
         report = results[-1].scored_run.report.as_dict()
         advance_claimed(job, State.DONE, progress=1.0, report=report)
@@ -398,9 +388,7 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
             raise InvalidRun.of(SAME_RUN_TWICE.problem(message, hint))
     done_count = sum(each.state == State.DONE for each in jobs)
     if done_count < len(jobs):
-        write_log(
-            job.pk, f"Scored: {done_count} of {len(jobs)} seeds. The set is published when all are scored."
-        )
+        write_log(job.pk, f"Scored: {done_count} of {len(jobs)} seeds. The set is published when all are scored.")
         return None
     # Models create no seed sets.
     entry_data = _new_entry(Entry.Provenance.SCORED, submission, configuration=submission.configuration)
@@ -458,9 +446,7 @@ def delete_upload(job: Job) -> None:
     """
     if not job.upload_sha256:
         return
-    other_jobs = Job.objects.filter(
-        upload_sha256=job.upload_sha256, state__in=[State.VALIDATING, State.SCORING]
-    )
+    other_jobs = Job.objects.filter(upload_sha256=job.upload_sha256, state__in=[State.VALIDATING, State.SCORING])
     path = path_of(Area.UPLOADS, job.upload_sha256)
     was_uploaded_again = path.exists() and path.stat().st_mtime > job.created_at.timestamp()
     is_needed = was_uploaded_again or other_jobs.exclude(pk=job.pk).exists()

@@ -58,9 +58,7 @@ class Command(BaseCommand):
                 record("token made", person, after=values)
         except TokenRefused as error:
             raise CommandError(str(error)) from error
-        self.stderr.write(
-            f"The token is valid for {options['days']} days. Scopes: {', '.join(options['scopes'])}."
-        )
+        self.stderr.write(f"The token is valid for {options['days']} days. Scopes: {', '.join(options['scopes'])}.")
         self.stdout.write(token)
 
     def _person(self, email: str) -> User:

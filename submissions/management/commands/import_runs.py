@@ -40,9 +40,7 @@ class Command(CurationCommand):
             require_right("leaderboard.read_qrels")
         team = Team.objects.filter(slug=options["team"], memberships__user=person).first()
         if team is None or person is None:
-            raise CommandError(
-                f"{actor().name} is not a member of a team {options['team']}. Enter the slug of a team."
-            )
+            raise CommandError(f"{actor().name} is not a member of a team {options['team']}. Enter the slug of a team.")
         for path in filter(None, (options["folder"], options["participants"])):
             if not path.exists():
                 raise CommandError(f"{path}: no such file or folder")

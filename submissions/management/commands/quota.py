@@ -41,13 +41,9 @@ class Command(BaseCommand):
             required=True,
             help="submissions per calendar month, or “none” for no limit",
         )
-        except_parser.add_argument(
-            "--until", help="end of the exception (UTC): YYYY-MM-DD or YYYY-MM-DDTHH:MM"
-        )
+        except_parser.add_argument("--until", help="end of the exception (UTC): YYYY-MM-DD or YYYY-MM-DDTHH:MM")
         for each in (refund_parser, except_parser, end_parser):
-            curating.add_actor_arguments(
-                each, "reason, stored in the record; the team can see the reason of a refund"
-            )
+            curating.add_actor_arguments(each, "reason, stored in the record; the team can see the reason of a refund")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["verb"] == "show":

@@ -25,9 +25,7 @@ class Command(CurationCommand):
     subjects = ("dataset",)
 
     def add_more(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "--note", default="", help="reason for the new judgments; public after the switch"
-        )
+        parser.add_argument("--note", default="", help="reason for the new judgments; public after the switch")
         parser.add_argument("--qrels", type=int, help="number of the judgments (default: newest)")
         parser.add_argument(
             "--here", action="store_true", help="evaluate in this process instead of waiting for a worker"
@@ -60,9 +58,7 @@ class Command(CurationCommand):
         create_requested_jobs()
         dataset = find_dataset(options["dataset"])
         is_rescore_job = Q(kind=Job.Kind.RESCORE, dataset=dataset)
-        while (
-            job := claim([Job.Queue.SCORE], f"{socket.gethostname()}:{os.getpid()}", is_rescore_job)
-        ) is not None:
+        while (job := claim([Job.Queue.SCORE], f"{socket.gethostname()}:{os.getpid()}", is_rescore_job)) is not None:
             run_job(job)
         rescore = dataset.rescores.first()
         if rescore is not None:

@@ -12,9 +12,7 @@ from submissions.jobs.cleanup import find_missing_files
 
 
 class Command(BaseCommand):
-    help = (
-        "Restore a backup into an empty database and an empty RUNBOARD_VAR; verify all row counts and hashes."
-    )
+    help = "Restore a backup into an empty database and an empty RUNBOARD_VAR; verify all row counts and hashes."
     requires_system_checks = []  # the tables do not exist yet
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -29,15 +27,11 @@ class Command(BaseCommand):
         folder = options["folder"]
         files, differences = restore_backup(folder, options["identity"], options["judgements_identity"])
         rows = Manifest.read(folder).rows
-        self.stdout.write(
-            f"{sum(rows.values()):,} rows in {len(rows)} tables, {files['store']:,} stored files."
-        )
+        self.stdout.write(f"{sum(rows.values()):,} rows in {len(rows)} tables, {files['store']:,} stored files.")
         if "private" in files:
             self.stdout.write(f"{files['private']:,} private files.")
         else:
-            self.stdout.write(
-                "Judgments were not restored: they need a separate key (--judgements-identity)."
-            )
+            self.stdout.write("Judgments were not restored: they need a separate key (--judgements-identity).")
         other_version = mismatch()  # queries may refer to columns that do not exist in another version
         if not other_version:
             differences += find_missing_files(private="private" in files and settings.PRIVATE_STORAGE)

@@ -16,9 +16,7 @@ from submissions.accounts.teams import TeamRefused, rename_team
 class Command(CurationCommand):
     """Command that renames a team or changes its members."""
 
-    help = (
-        "Rename a team, add or remove a member, change a role, or transfer the team. A team keeps an owner."
-    )
+    help = "Rename a team, add or remove a member, change a role, or transfer the team. A team keeps an owner."
     refusals = (ValueError, TeamRefused)
     right = "leaderboard.change_team"
 

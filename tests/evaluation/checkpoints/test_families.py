@@ -137,9 +137,7 @@ OLDER = {
 
 
 @pytest.mark.parametrize("model_type", OLDER)
-def test_a_decoder_saved_before_transformers_5_encodes_as_its_sender_does(
-    model_type: str, tmp_path: Path
-) -> None:
+def test_a_decoder_saved_before_transformers_5_encodes_as_its_sender_does(model_type: str, tmp_path: Path) -> None:
     import torch
     import transformers
 
@@ -189,9 +187,7 @@ def test_a_tokenizer_of_no_family_gives_a_cross_encoder_no_token_types(tmp_path:
     from evaluation.engines.neural import loading
 
     loading.prepare(threads=1)
-    folder = save(
-        "bert", ENCODERS["bert"], tmp_path / "raw", "AutoModelForSequenceClassification", num_labels=1
-    )
+    folder = save("bert", ENCODERS["bert"], tmp_path / "raw", "AutoModelForSequenceClassification", num_labels=1)
     settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     assert settings["tokenizer_class"] == "TokenizersBackend"
     del settings["model_input_names"]
@@ -320,6 +316,4 @@ def _change(folder: Path, **values: Any) -> None:
     """Other values in config.json, or none."""
     path = folder / "config.json"
     found = {**json.loads(path.read_text(encoding="utf-8")), **values}
-    path.write_text(
-        json.dumps({key: value for key, value in found.items() if value is not None}), encoding="utf-8"
-    )
+    path.write_text(json.dumps({key: value for key, value in found.items() if value is not None}), encoding="utf-8")

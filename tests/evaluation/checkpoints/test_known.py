@@ -14,9 +14,7 @@ from tests.evaluation.neural import DOCUMENTS, QUERIES, created, searched
 from tests.evaluation.tiny_families import byte_tokenizer, save_encoder
 
 
-def described(
-    folder: Path, behind: tuple[str, ...] = (), **config: object
-) -> tuple[CheckpointDescription, list[str]]:
+def described(folder: Path, behind: tuple[str, ...] = (), **config: object) -> tuple[CheckpointDescription, list[str]]:
     """The model in `folder`, rebuilt beside it with these values in config.json; and the codes of remarks."""
     save_encoder(folder, "roberta", "cls", byte_tokenizer(begin=True), behind)
     values = {**json.loads((folder / "config.json").read_bytes()), **config}

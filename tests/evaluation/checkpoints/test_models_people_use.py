@@ -2,8 +2,9 @@
 
 The rows are MTEB's open retrieval models, by mean nDCG@10 over four of the ten retrieval tasks of MTEB(eng, v2), and
 the re-rankers of its registry; `docs/measurements/models.md` says where they come from and has tables of the shares
-and the refusals, which are compared with what is found here. A row whose `needs` names something (code of its own, images, an
-own reading of texts, a prompt that the site does not know) is refused; any other is what its type and `made_as` are.
+and the refusals, which are compared with what is found here. A row whose `needs` names something (code of its own,
+images, an own reading of texts, a prompt that the site does not know) is refused; any other is what its type and
+`made_as` are.
 """
 
 from __future__ import annotations
@@ -197,9 +198,7 @@ def test_the_models_that_people_use_are_accepted() -> None:
         assert sum(of_a_known_family(row) for row in RETRIEVAL[:count]) >= known
     assert sum(not reason_against(row) for row in RERANKERS) >= 38
     for row in RETRIEVAL:  # nothing is refused for what the library could run
-        assert not reason_against(row) or row["needs"] or "GiB of weights" in reason_against(row), row[
-            "model"
-        ]
+        assert not reason_against(row) or row["needs"] or "GiB of weights" in reason_against(row), row["model"]
     documented = DOCS.read_text("utf-8")
     assert shares_table() in documented
     assert refusals_table() in documented

@@ -88,9 +88,7 @@ def _dense_with(*names: str, folder: Path) -> Any:
     pooling = made["wide"]() if "CNN" in names else modules.Pooling(HIDDEN, "mean")
     before = [made[name]() for name in names if name in tokens]
     after = [made[name]() for name in names if name not in tokens]
-    return SentenceTransformer(
-        modules=[first, *before, pooling, *after], device="cpu", similarity_fn_name="dot"
-    )
+    return SentenceTransformer(modules=[first, *before, pooling, *after], device="cpu", similarity_fn_name="dot")
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,7 @@ def test_an_adapter_of_an_adapter_is_merged_into_a_bidirectional_decoder(
             seen = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool)
             mask = (seen.tril() if causal else seen)[None, None]
             with torch.inference_mode():
-                rows.append(
-                    model.eval()(input_ids=ids, attention_mask=mask).last_hidden_state[0, -own:].mean(0)
-                )
+                rows.append(model.eval()(input_ids=ids, attention_mask=mask).last_hidden_state[0, -own:].mean(0))
         return torch.stack(rows).numpy()
 
     def packed(*options: str) -> np.ndarray:

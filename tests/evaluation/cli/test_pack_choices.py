@@ -104,9 +104,7 @@ def test_a_template_for_a_model_that_takes_none_is_refused(
 
 
 @pytest.mark.parametrize("make", [tiny_cross_encoder, tiny_t5])
-def test_a_template_for_another_model_that_takes_one_is_stored(
-    tmp_path: Path, make: Callable[[Path], Path]
-) -> None:
+def test_a_template_for_another_model_that_takes_one_is_stored(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     make(tmp_path / "model")
     assert main(["pack", "model", "--template", "mmonot5", "--no-trial"]) == 0
     assert read_archive(tmp_path / "model.tar.zst").template == "mmonot5"

@@ -19,9 +19,7 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "run.txt").write_text(RUN)
     (tmp_path / "bad.txt").write_text(RUN + "q1 Q0 d2 3 nan tag\nq1 Q0\n")
     (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t1\nq3\td1\t1\n")
-    (tmp_path / "queries.jsonl").write_text(
-        "".join(f'{{"_id": "q{n}", "text": "words"}}\n' for n in (1, 2, 3))
-    )
+    (tmp_path / "queries.jsonl").write_text("".join(f'{{"_id": "q{n}", "text": "words"}}\n' for n in (1, 2, 3)))
     (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "title": "", "text": "words"}\n')
     (tmp_path / "ids.txt").write_text("d1\nd2\n")
     return tmp_path
@@ -90,9 +88,7 @@ def test_score_as_json_is_unrounded(files: Path, capsys: pytest.CaptureFixture[s
 def test_check_tells_every_problem(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--run", f"{files}/bad.txt"]) == 1
     printed = capsys.readouterr().out
-    assert (
-        "error: fields: 1 line without exactly six fields; line 5 has 2 fields: “q1 Q0” (line 5)" in printed
-    )
+    assert "error: fields: 1 line without exactly six fields; line 5 has 2 fields: “q1 Q0” (line 5)" in printed
     assert "error: score: 1 line whose score" in printed
     assert printed.endswith("bad.txt: not valid; 5 lines, 2 queries\n")
 
@@ -100,9 +96,7 @@ def test_check_tells_every_problem(files: Path, capsys: pytest.CaptureFixture[st
 def test_check_against_queries_documents_and_qrels(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["check", "--run", f"{files}/run.txt", "--queries", f"{files}/queries.jsonl", "--json"]
     assert main([*words, "--document-ids", f"{files}/ids.txt"]) == 0
-    assert [problem["code"] for problem in json.loads(capsys.readouterr().out)["problems"]] == [
-        "queries_missing"
-    ]
+    assert [problem["code"] for problem in json.loads(capsys.readouterr().out)["problems"]] == ["queries_missing"]
     assert main([*words, "--corpus", f"{files}/corpus.jsonl", "--qrels", f"{files}/qrels.tsv"]) == 1
     assert [problem["code"] for problem in json.loads(capsys.readouterr().out)["problems"]] == [
         "unknown_documents", "judged_queries_missing",
@@ -127,14 +121,11 @@ def test_importing_is_light() -> None:
     modules = "sys, evaluation.runs.score, evaluation.measures, evaluation.judgements.qrels"
     script = f"import {modules}; print('numba' in sys.modules)"
     assert (
-        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-        == "False\n"
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
     )
 
 
-def test_several_lines_of_a_problem_are_said_in_the_plural(
-    files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_lines_of_a_problem_are_said_in_the_plural(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "short.txt").write_text("q1 Q0\n" * 7)
     assert main(["check", "--run", f"{files}/short.txt"]) == 1
     assert "(lines 1, 2, 3, 4, 5 …)\n" in capsys.readouterr().out

@@ -157,9 +157,7 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     assert problems_of(write(tmp_path, "\n\n"))["empty_file"].message == "corpus.jsonl has no document"
 
 
-def test_a_line_over_the_limit_is_refused_without_being_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_over_the_limit_is_refused_without_being_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evaluation.collections.beir.MAX_LINE_BYTES", 100)
     path = write(tmp_path, GOOD + json.dumps({"_id": "long", "text": "x" * 1000}) + "\n" + "bad\n")
     problems = problems_of(path)
@@ -168,9 +166,7 @@ def test_a_line_over_the_limit_is_refused_without_being_held(
 
 
 def test_a_truncated_gzip_file_is_their_fault_and_says_so(tmp_path: Path) -> None:
-    text = "".join(
-        json.dumps({"_id": str(n), "text": hashlib.md5(b"%d" % n).hexdigest()}) + "\n" for n in range(2000)
-    )
+    text = "".join(json.dumps({"_id": str(n), "text": hashlib.md5(b"%d" % n).hexdigest()}) + "\n" for n in range(2000))
     path = write(tmp_path, gzip.compress(text.encode())[:-2000], "corpus.jsonl.gz")
     assert "damaged" in problems_of(path)["damaged_file"].message
 
@@ -194,9 +190,7 @@ def test_statistics_of_a_corpus(tmp_path: Path) -> None:
 
 
 def test_statistics_of_queries(tmp_path: Path) -> None:
-    path = write(
-        tmp_path, '{"_id": "a", "text": "one two three"}\n{"_id": "b", "text": " "}\n', "queries.jsonl"
-    )
+    path = write(tmp_path, '{"_id": "a", "text": "one two three"}\n{"_id": "b", "text": " "}\n', "queries.jsonl")
     statistics = check_queries(path)
     assert (statistics.records, statistics.mean_words, statistics.empty) == (2, 1.5, 1)
 

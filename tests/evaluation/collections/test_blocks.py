@@ -27,10 +27,7 @@ from evaluation.collections.beir import (
 def lines_of(count: int, words: int = 40) -> list[bytes]:
     """So many documents, a line each, of different lengths."""
     return [
-        json.dumps(
-            {"_id": f"d{number}", "title": "", "text": f"word{number} " * (1 + number % words)}
-        ).encode()
-        + b"\n"
+        json.dumps({"_id": f"d{number}", "title": "", "text": f"word{number} " * (1 + number % words)}).encode() + b"\n"
         for number in range(count)
     ]
 
@@ -58,9 +55,7 @@ def test_it_is_a_gzip_file_like_any_other(tmp_path: Path, small_blocks: None) ->
 @pytest.mark.parametrize("first", [0, 1, 7, 150, 298, 299, 300, 5000])
 def test_reading_from_any_document_on(tmp_path: Path, small_blocks: None, first: int) -> None:
     path = in_blocks(tmp_path, lines_of(300))
-    assert [document.id for document in read_corpus(path, first=first)] == [
-        f"d{n}" for n in range(first, 300)
-    ]
+    assert [document.id for document in read_corpus(path, first=first)] == [f"d{n}" for n in range(first, 300)]
     assert count_documents(path) == 300
 
 
@@ -88,9 +83,7 @@ def test_what_comes_before_is_not_read(tmp_path: Path, monkeypatch: pytest.Monke
     """Ten documents take as many bytes of the file in the middle, and at its end, as at its beginning."""
     monkeypatch.setattr(beir, "BLOCK_BYTES", 1 << 14)
     noise = random.Random(7)
-    lines = [
-        b'{"_id": "d%d", "text": "%s"}\n' % (n, noise.randbytes(150).hex().encode()) for n in range(40_000)
-    ]
+    lines = [b'{"_id": "d%d", "text": "%s"}\n' % (n, noise.randbytes(150).hex().encode()) for n in range(40_000)]
     path = in_blocks(tmp_path, lines)
     size = path.stat().st_size
     for first in (0, 20_000, 39_000):

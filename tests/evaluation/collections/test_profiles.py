@@ -30,9 +30,7 @@ from evaluation.collections.profiles import (
 )
 from evaluation.text.words import words
 
-COUNTS = st.dictionaries(
-    st.text("abcde", min_size=1, max_size=2), st.integers(1, 50), min_size=1, max_size=20
-)
+COUNTS = st.dictionaries(st.text("abcde", min_size=1, max_size=2), st.integers(1, 50), min_size=1, max_size=20)
 LENGTHS = st.lists(st.integers(0, 100_000), max_size=200)
 
 
@@ -52,9 +50,7 @@ def by_definition(first: dict[str, int], second: dict[str, int]) -> float:
 
 
 @given(COUNTS, COUNTS)
-def test_overlap_is_the_definition_symmetric_and_one_for_itself(
-    first: dict[str, int], second: dict[str, int]
-) -> None:
+def test_overlap_is_the_definition_symmetric_and_one_for_itself(first: dict[str, int], second: dict[str, int]) -> None:
     one, other = Unigrams.of(first), Unigrams.of(second)
     assert weighted_jaccard(one, other) == pytest.approx(by_definition(first, second))
     assert weighted_jaccard(one, other) == weighted_jaccard(other, one)
@@ -92,15 +88,10 @@ def test_words_are_counted_in_lower_case_and_lines_of_underscores_are_none() -> 
 
 def test_a_stream_counts_what_memory_would(tmp_path: Path) -> None:
     random = np.random.default_rng(7)
-    texts = [
-        " ".join(f"w{number}" for number in random.zipf(1.5, size)) for size in random.integers(0, 60, 500)
-    ]
+    texts = [" ".join(f"w{number}" for number in random.zipf(1.5, size)) for size in random.integers(0, 60, 500)]
     path = tmp_path / "corpus.jsonl"
     path.write_text(
-        "".join(
-            json.dumps({"_id": f"d{n}", "title": f"T {n}", "text": text}) + "\n"
-            for n, text in enumerate(texts)
-        )
+        "".join(json.dumps({"_id": f"d{n}", "title": f"T {n}", "text": text}) + "\n" for n, text in enumerate(texts))
     )
     profile = profile_corpus(path, examples=["d3", "absent"])
     counted = Counter(word for n, text in enumerate(texts) for word in words(f"T {n}\n{text}"))
@@ -160,8 +151,7 @@ def test_merged_distributions_are_those_of_all_lengths_but_for_the_width_of_a_bi
 
 def test_a_real_collection_and_its_neighbour(shared_folder: Path) -> None:
     profiles = {
-        name: profile_corpus(shared_folder / "data" / name / "corpus.jsonl")
-        for name in ("cranfield", "nfcorpus")
+        name: profile_corpus(shared_folder / "data" / name / "corpus.jsonl") for name in ("cranfield", "nfcorpus")
     }
     one, other = profiles.values()
     assert len(one.documents.keys) > 900

@@ -51,9 +51,7 @@ SCORE = st.one_of(
 LINE_END = st.sampled_from(["\n", "\n", "\n", "\r\n", "\r", "\n\n", "\0\n", ""])
 COMPRESS = st.sampled_from([bytes, bytes, gzip.compress, bz2.compress, zstandard.compress])
 PATH = st.one_of(
-    st.sampled_from(
-        ["config.json", "CONFIG.JSON", "a/b.txt", "../x", "/x", "a//b", "a\\b", "", "a/", "__MACOSX/x"]
-    ),
+    st.sampled_from(["config.json", "CONFIG.JSON", "a/b.txt", "../x", "/x", "a//b", "a\\b", "", "a/", "__MACOSX/x"]),
     st.text(max_size=30),
 )
 SEEDS = {target: tuple(seeds(target)) for target in TARGETS}
@@ -104,9 +102,7 @@ def spoilt(draw: st.DrawFn, data: bytes) -> bytes:
     for _ in range(draw(st.integers(0, 4))):
         place = draw(st.integers(0, len(data)))
         length = draw(st.integers(0, 64))
-        put = draw(
-            st.one_of(st.sampled_from(WORDS), st.binary(max_size=8), st.just(data[place : place + length]))
-        )
+        put = draw(st.one_of(st.sampled_from(WORDS), st.binary(max_size=8), st.just(data[place : place + length])))
         end = place + draw(st.sampled_from([0, len(put), length]))
         data = data[:place] + put + data[end:]
     return data[: draw(st.integers(0, len(data)))] if draw(st.integers(0, 9)) == 0 else data

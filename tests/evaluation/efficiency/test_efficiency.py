@@ -137,12 +137,8 @@ def test_caches_are_emptied_before_each_timed_search() -> None:
     clock, emptied = Ticking(), []
     engine = Scripted(clock)
     queries = [Query("q", "0.01"), Query("r", "0.01")]
-    figures = measure_by(
-        clock, System(engine, RETRIEVAL), queries, lambda: emptied.append(len(engine.searched))
-    )
-    assert emptied == list(
-        range(20, 20 + figures.searches)
-    )  # once after each search, from the end of the warm-up
+    figures = measure_by(clock, System(engine, RETRIEVAL), queries, lambda: emptied.append(len(engine.searched)))
+    assert emptied == list(range(20, 20 + figures.searches))  # once after each search, from the end of the warm-up
 
 
 def test_of_many_queries_a_hundred_are_timed_that_lie_evenly_over_them_in_ten_rounds() -> None:
@@ -365,9 +361,7 @@ def test_searches_are_timed_with_one_thread_and_batches_with_all() -> None:
 
 
 def test_the_spread_is_the_most_that_the_mean_rises_by_without_one_group_of_rounds() -> None:
-    rounds = np.array(
-        [[0.001], [0.009], [0.002], [0.009], [0.003], [0.009], [0.004], [0.009], [0.005], [0.009]]
-    )
+    rounds = np.array([[0.001], [0.009], [0.002], [0.009], [0.003], [0.009], [0.004], [0.009], [0.005], [0.009]])
     assert mean_spread(rounds) == pytest.approx(1.0), "without the first two the quickest takes 2 ms"
     assert mean_spread(np.array([[0.001], [0.004]])) == pytest.approx(3.0)
 

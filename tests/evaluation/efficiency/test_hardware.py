@@ -32,9 +32,7 @@ def test_a_made_up_slug_is_not_believed() -> None:
         Hardware.from_data({"details": {"cores": 0}})
 
 
-def test_the_processors_name_comes_without_decoration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_processors_name_comes_without_decoration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "cpuinfo"
     monkeypatch.setattr(hardware, "CPU_INFO", info)
     info.write_text("processor\t: 0\nmodel name\t: Intel(R) Xeon(R) Gold 6248 CPU @ 2.50GHz\n")

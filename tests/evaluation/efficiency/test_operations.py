@@ -81,9 +81,7 @@ def test_minilm_takes_what_the_closed_formula_of_its_layers_says(tmp_path: Path)
 def test_bm25_takes_one_multiply_add_for_each_posting_of_the_querys_words(tmp_path: Path) -> None:
     analyse = analyser_for("en", stemming=True)
     documents = [set(analyse(f"{document.title} {document.text}")) for document in DOCUMENTS]
-    postings = sum(
-        word in document for q in QUERIES for word in set(analyse(q.text)) for document in documents
-    )
+    postings = sum(word in document for q in QUERIES for word in set(analyse(q.text)) for document in documents)
     assert postings > 10
     assert counted(built("bm25", tmp_path, Resources()), QUERIES) == 2 * postings
 

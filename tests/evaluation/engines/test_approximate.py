@@ -24,9 +24,7 @@ from evaluation.engines.index.vector_index import VECTORS_PER_LIST, lists_for, s
         (138_364_198, 768, 10_922),
     ],
 )
-def test_every_list_is_learned_from_64_vectors_and_the_sample_fits(
-    count: int, dimension: int, lists: int
-) -> None:
+def test_every_list_is_learned_from_64_vectors_and_the_sample_fits(count: int, dimension: int, lists: int) -> None:
     assert lists_for(count, dimension) == lists
     assert lists == 1 or lists * VECTORS_PER_LIST <= count
     assert lists * VECTORS_PER_LIST * dimension * 4 <= 2**31
@@ -40,9 +38,7 @@ def test_a_sample_is_taken_at_equal_distances_through_all_shards() -> None:
     assert sample_rows([shards[1]], 3).shape == (0, 1)
 
 
-def test_lists_that_are_filled_in_groups_are_searched_as_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lists_that_are_filled_in_groups_are_searched_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(1)
     shards = [random.normal(size=(count, 8)).astype(np.float32) for count in (700, 300, 41)]
     queries = random.normal(size=(5, 8)).astype(np.float32)

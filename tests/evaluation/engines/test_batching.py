@@ -27,9 +27,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_next_is_whole(on_gpu: bool)
         return len(indices)
 
     shares: list[float] = []
-    run_in_batches(
-        lengths, run, lambda indices, _: kept.append(indices.tolist()), tokens=27, progress=shares.append
-    )
+    run_in_batches(lengths, run, lambda indices, _: kept.append(indices.tolist()), tokens=27, progress=shares.append)
     assert tried == [[2, 4, 0], [2, 4], [2], [4], [0], [3, 5, 6, 1]]
     assert kept == [[2], [4], [0], [3, 5, 6, 1]]
     assert shares == sorted(shares)

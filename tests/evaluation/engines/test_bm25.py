@@ -97,9 +97,9 @@ def as_pairs(ranking: SearchResult) -> list[tuple[str, float]]:
     return list(zip(ranking.document_ids, ranking.scores.tolist(), strict=True))
 
 
-WORDS = st.lists(
-    st.sampled_from(["apple", "pear", "plum", "the", "fig", "kiwi", "apples", "x_y"]), max_size=60
-).map(" ".join)
+WORDS = st.lists(st.sampled_from(["apple", "pear", "plum", "the", "fig", "kiwi", "apples", "x_y"]), max_size=60).map(
+    " ".join
+)
 DOCUMENTS = st.lists(
     st.builds(Document, id=st.text(alphabet="aZ09é-", min_size=1, max_size=4), title=WORDS, text=WORDS),
     min_size=1,
@@ -205,9 +205,7 @@ def test_lengths_are_rounded_as_lucene_does() -> None:
 
 def test_very_long_words_are_cut_and_very_frequent_ones_counted(tmp_path: Path) -> None:
     engine = built(tmp_path, [Document("a", "", "y" * 300 + " z"), Document("b", "", "often " * 70_000)])
-    results = engine.search(
-        [Query("1", "y" * 255), Query("2", "y" * 45), Query("3", "often"), Query("4", "no")], 5
-    )
+    results = engine.search([Query("1", "y" * 255), Query("2", "y" * 45), Query("3", "often"), Query("4", "no")], 5)
     assert [ranking.document_ids for ranking in results] == [["a"], ["a"], ["b"], []]
 
 
@@ -224,9 +222,7 @@ def test_a_corpus_without_a_word_is_searched_in_vain(tmp_path: Path) -> None:
 def collection(tmp_path: Path) -> tuple[Path, Path]:
     documents = [Document(f"d{number}", f"title {number}", "common " * number) for number in range(30)]
     corpus, queries = tmp_path / "corpus.jsonl", tmp_path / "queries.jsonl"
-    corpus.write_text(
-        "".join(json.dumps({"_id": d.id, "title": d.title, "text": d.text}) + "\n" for d in documents)
-    )
+    corpus.write_text("".join(json.dumps({"_id": d.id, "title": d.title, "text": d.text}) + "\n" for d in documents))
     rows = [("d7", "common title 7"), ("q2", "title 3"), ("q3", "nothing matches")]
     queries.write_text("".join(json.dumps({"_id": name, "text": text}) + "\n" for name, text in rows))
     return corpus, queries
@@ -273,9 +269,7 @@ def test_excluded_documents_are_left_out_and_the_run_keeps_its_depth(
     retrieve(RetrievalTask("bm25", *collection, tmp_path / "all.txt", k=30))
     found = [line[2] for line in lines_of(tmp_path / "all.txt") if line[0] == "q2"]
     (tmp_path / "excluded.tsv").write_text("".join(f"q2\t{name}\n" for name in found[:3]))
-    retrieve(
-        RetrievalTask("bm25", *collection, tmp_path / "run.txt", k=10, excluded=tmp_path / "excluded.tsv")
-    )
+    retrieve(RetrievalTask("bm25", *collection, tmp_path / "run.txt", k=10, excluded=tmp_path / "excluded.tsv"))
     lines = [line for line in lines_of(tmp_path / "run.txt") if line[0] == "q2"]
     assert [line[2] for line in lines] == found[3:13]
     assert [line[3] for line in lines] == [str(rank) for rank in range(1, 11)]

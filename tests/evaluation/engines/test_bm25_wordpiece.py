@@ -21,9 +21,7 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cat", "dog", "run", "##s", "##nin
 
 
 def tokenizer() -> Tokenizer:
-    made = Tokenizer(
-        models.WordPiece({piece: number for number, piece in enumerate(PIECES)}, unk_token="[UNK]")
-    )
+    made = Tokenizer(models.WordPiece({piece: number for number, piece in enumerate(PIECES)}, unk_token="[UNK]"))
     made.normalizer = normalizers.BertNormalizer(strip_accents=False)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.add_special_tokens([AddedToken(piece, special=True) for piece in PIECES[:4]])

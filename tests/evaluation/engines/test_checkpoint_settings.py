@@ -27,9 +27,7 @@ LEGACY = dict.fromkeys(("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len
 
 
 def legacy_pooling(*modes: str) -> dict[str, Any]:
-    flags = {
-        f"pooling_mode_{mode}": value for mode, value in {**LEGACY, **dict.fromkeys(modes, True)}.items()
-    }
+    flags = {f"pooling_mode_{mode}": value for mode, value in {**LEGACY, **dict.fromkeys(modes, True)}.items()}
     return {**flags, "pooling_mode": None, "embedding_dimension": None, "word_embedding_dimension": 32}
 
 
@@ -218,9 +216,7 @@ def test_sparse_settings_give_what_the_library_encodes(name: str, tmp_path: Path
 LATE: dict[str, Changes] = {
     "lengths": {TOP: {"query_length": 9, "document_length": 12}},
     "attended": {TOP: {"attend_to_expansion_tokens": True}},
-    "attended, as Stanford calls it": {
-        TOP: {"attend_to_expansion_tokens": ..., "attend_to_mask_tokens": True}
-    },
+    "attended, as Stanford calls it": {TOP: {"attend_to_expansion_tokens": ..., "attend_to_mask_tokens": True}},
     "not expanded": {TOP: {"do_query_expansion": False}},
     "expansion null": {TOP: {"query_expansion": None}},
     "expansion": {TOP: {"query_expansion": {"strategy": "min", "attend": True, "length": 11}}},

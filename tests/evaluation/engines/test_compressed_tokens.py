@@ -49,8 +49,7 @@ def made(seed: int, count: int, alike: bool = False) -> tuple[list[Floats], Floa
     random = np.random.default_rng(seed)
     few = random.normal(size=(5, 8))
     texts = [
-        few[random.integers(5, size=n)] if alike else random.normal(size=(n, 8))
-        for n in random.integers(0, 12, count)
+        few[random.integers(5, size=n)] if alike else random.normal(size=(n, 8)) for n in random.integers(0, 12, count)
     ]
     return [text.astype(np.float32) for text in texts], random.normal(size=(4, 8)).astype(np.float32)
 
@@ -93,9 +92,7 @@ def test_scores_are_those_of_the_decoded_vectors(
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**16))
-def test_with_enough_bits_and_lists_it_is_max_sim(
-    tmp_path_factory: pytest.TempPathFactory, seed: int
-) -> None:
+def test_with_enough_bits_and_lists_it_is_max_sim(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     """Vectors that repeat a few: codes hold them without loss."""
     documents, query = made(seed, 80, alike=True)
     folder = tmp_path_factory.mktemp("tokens")

@@ -74,9 +74,7 @@ def test_bm25_is_the_first_stage_where_no_run_is_given(checkpoint: Path, tmp_pat
     found = {ranking.query_id: set(ranking.document_ids) for ranking in engine.search(QUERIES, 100)}
     assert found == expected
     assert engine.size() > bm25.size()
-    kept = created(
-        "cross-encoder", checkpoint, index=tmp_path / "bm25", reranking_depth=2, reranking_depths=""
-    )
+    kept = created("cross-encoder", checkpoint, index=tmp_path / "bm25", reranking_depth=2, reranking_depths="")
     (tmp_path / "over-kept").mkdir()
     kept.build(DOCUMENTS, tmp_path / "over-kept")
     assert list((tmp_path / "over-kept" / "first_stage").iterdir()) == []
@@ -147,9 +145,7 @@ def test_a_run_over_another_corpus_is_refused(checkpoint: Path, run: Path, tmp_p
 
 
 @pytest.mark.parametrize(("value", "code"), [(np.nan, "not_finite_output"), (0.0, "constant_output")])
-def test_a_model_that_says_nothing_fails(
-    checkpoint: Path, run: Path, tmp_path: Path, value: float, code: str
-) -> None:
+def test_a_model_that_says_nothing_fails(checkpoint: Path, run: Path, tmp_path: Path, value: float, code: str) -> None:
     engine = created("cross-encoder", checkpoint, (run,))
     engine.build(DOCUMENTS, tmp_path)
     engine.scorer._model.model.classifier.weight.fill_(value)
@@ -170,9 +166,7 @@ def test_depths_are_numbers(checkpoint: Path) -> None:
 def test_one_job_ranks_to_at_most_five_depths() -> None:
     engine = ENGINES["cross-encoder"]
     assert engine.complete({"reranking_depths": "10,20,50,100"})["reranking_depths"] == "10,20,50,100"
-    with pytest.raises(
-        InvalidParameter, match="lists 119 depths; it accepts at most 4 besides reranking_depth"
-    ):
+    with pytest.raises(InvalidParameter, match="lists 119 depths; it accepts at most 4 besides reranking_depth"):
         engine.complete({"reranking_depths": ",".join(map(str, range(1, 120)))})
     with pytest.raises(InvalidParameter, match="names 5 depths"):
         parse_depths("1,2,3,4,5", 4)

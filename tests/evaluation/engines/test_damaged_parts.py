@@ -70,9 +70,7 @@ def test_queries_whose_ids_begin_like_a_comment_are_merged(
     assert {line.split()[0] for line in (tmp_path / "merged.txt").read_text().splitlines()} == set(QUERIES)
 
 
-def test_a_part_that_is_cut_is_refused_wherever_it_is_cut(
-    files: tuple[Path, Path], parts: list[Path]
-) -> None:
+def test_a_part_that_is_cut_is_refused_wherever_it_is_cut(files: tuple[Path, Path], parts: list[Path]) -> None:
     whole, packed = parts[0].read_bytes(), parts[1].read_bytes()
     lines = whole.splitlines(keepends=True)
     for kept in (-1, 4, 1):
@@ -149,9 +147,7 @@ def test_rankings_are_kept_for_one_corpus(files: tuple[Path, Path], tmp_path: Pa
 
 
 @pytest.mark.parametrize("damage", ["lists", "row"])
-def test_a_kept_ranking_that_is_damaged_is_made_again(
-    files: tuple[Path, Path], tmp_path: Path, damage: str
-) -> None:
+def test_a_kept_ranking_that_is_damaged_is_made_again(files: tuple[Path, Path], tmp_path: Path, damage: str) -> None:
     def run() -> bytes:
         retrieve(RetrievalTask("bm25", *files, tmp_path / "run.txt", rankings=tmp_path / "kept"))
         return (tmp_path / "run.txt").read_bytes()
@@ -225,9 +221,7 @@ def test_what_two_parts_learn_at_once_is_one_index(
         part(1)
 
 
-def test_shards_of_something_else_are_refused(
-    files: tuple[Path, Path], dense: Resources, tmp_path: Path
-) -> None:
+def test_shards_of_something_else_are_refused(files: tuple[Path, Path], dense: Resources, tmp_path: Path) -> None:
     """Wherever they are given to: else a run would name the documents of another corpus."""
     shards = tmp_path / "shards"
     other = tmp_path / "other.jsonl"
@@ -237,9 +231,7 @@ def test_shards_of_something_else_are_refused(
         given: dict[str, Any] = {"shards": shards, "part": Part(1, 2), "resources": dense, "shard_size": size}
         with pytest.raises(InvalidParameter) as refusal:
             retrieve(
-                RetrievalTask(
-                    "dense", corpus, files[1], tmp_path / "run.txt", parameters=parameters or {}, **given
-                )
+                RetrievalTask("dense", corpus, files[1], tmp_path / "run.txt", parameters=parameters or {}, **given)
             )
         with pytest.raises(InvalidParameter) as again:
             encode(
@@ -265,11 +257,7 @@ def test_shards_of_something_else_are_refused(
     def learn(corpus: Path) -> int:
         encode(EncodingTask("dense", corpus, shards=shards, resources=dense, shard_size=10))
         given: dict[str, Any] = {"shards": shards, "part": Part(1, 2), "resources": dense, "shard_size": 10}
-        retrieve(
-            RetrievalTask(
-                "dense", corpus, files[1], tmp_path / "run.txt", parameters={"search": "ivf"}, **given
-            )
-        )
+        retrieve(RetrievalTask("dense", corpus, files[1], tmp_path / "run.txt", parameters={"search": "ivf"}, **given))
         return len(list(shards.glob("learned-*")))
 
     assert learn(files[0]) == 1

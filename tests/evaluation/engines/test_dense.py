@@ -82,9 +82,7 @@ Run = dict[str, dict[str, float]]
 def search(collection: tuple[Path, Path], tmp_path: Path) -> Callable[..., tuple[Run, Retrieval]]:
     """Retrieve with a checkpoint and parameters: the run by query and document, and what was done."""
 
-    def searched(
-        checkpoint: Path, *, shard_size: int = 50_000, **parameters: object
-    ) -> tuple[Run, Retrieval]:
+    def searched(checkpoint: Path, *, shard_size: int = 50_000, **parameters: object) -> tuple[Run, Retrieval]:
         out = tmp_path / "run.txt"
         resources = Resources(checkpoint)
         done = retrieve(
@@ -124,10 +122,7 @@ def expected(
         top_k=100,
         score_function=util.dot_score if dot else util.cos_sim,
     )
-    return {
-        f"q{number}": {f"d{hit['corpus_id']}": hit["score"] for hit in hits}
-        for number, hits in enumerate(found)
-    }
+    return {f"q{number}": {f"d{hit['corpus_id']}": hit["score"] for hit in hits} for number, hits in enumerate(found)}
 
 
 def assert_same(run: Run, reference: Run) -> None:
@@ -293,18 +288,14 @@ def test_shards_give_the_bytes_of_one(
 
     alone, apart = tmp_path / "alone", tmp_path / "apart"
     outs = [tmp_path / "alone.txt", tmp_path / "apart.txt"]
-    retrieve(
-        RetrievalTask("dense", *collection, outs[0], resources=Resources(tiny), shards=alone, shard_size=7)
-    )
+    retrieve(RetrievalTask("dense", *collection, outs[0], resources=Resources(tiny), shards=alone, shard_size=7))
     description = describe("dense")
     apart.mkdir()
     for number, documents in reversed(list(enumerate(split_corpus(read_corpus(collection[0]), 7)))):
         engine = description.create(description.complete({}), Resources(tiny))
         assert isinstance(engine, ShardedEngine)
         make_folder(apart / shard_name(number), partial(engine.encode_shard, documents))
-    retrieve(
-        RetrievalTask("dense", *collection, outs[1], resources=Resources(tiny), shards=apart, shard_size=7)
-    )
+    retrieve(RetrievalTask("dense", *collection, outs[1], resources=Resources(tiny), shards=apart, shard_size=7))
     assert outs[0].read_bytes() == outs[1].read_bytes()
     files = sorted(path.relative_to(alone) for path in alone.glob("0*/**/*") if path.is_file())
     assert all((alone / name).read_bytes() == (apart / name).read_bytes() for name in files)
@@ -318,9 +309,7 @@ def test_shards_give_the_bytes_of_one(
         {"search": "hnsw"},
     ],
 )  # fmt: skip
-def test_collections_may_be_as_small_as_can_be(
-    tiny: Path, tmp_path: Path, parameters: dict[str, str]
-) -> None:
+def test_collections_may_be_as_small_as_can_be(tiny: Path, tmp_path: Path, parameters: dict[str, str]) -> None:
     queries = write_lines(tmp_path / "queries.jsonl", [{"_id": "q", "text": "cat"}])
     corpus = tmp_path / "corpus.jsonl"
     out = tmp_path / "run.txt"

@@ -45,21 +45,15 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"truncate_dimension": 24},
     ],
 )
-def test_each_number_is_as_a_search_of_its_own(
-    encoder: Path, tmp_path: Path, parameters: dict[str, Any]
-) -> None:
+def test_each_number_is_as_a_search_of_its_own(encoder: Path, tmp_path: Path, parameters: dict[str, Any]) -> None:
     engine = created("dense", encoder, dimensions="16, 4", **parameters)
     main = "24 dimensions" if "truncate_dimension" in parameters else "all dimensions"
     assert engine.variants == (*LABELS[:2], main)
     description = ENGINES["dense"]
-    assert (
-        description.variants(description.complete({"dimensions": "16, 4", **parameters})) == engine.variants
-    )
+    assert description.variants(description.complete({"dimensions": "16, 4", **parameters})) == engine.variants
     engine.build(DOCUMENTS, tmp_path)
     together = list(engine.search_variants(QUERIES, 5))
-    for label, dimension in zip(
-        engine.variants, (4, 16, parameters.get("truncate_dimension", 0)), strict=True
-    ):
+    for label, dimension in zip(engine.variants, (4, 16, parameters.get("truncate_dimension", 0)), strict=True):
         (tmp_path / label).mkdir()
         alone = created("dense", encoder, **{**parameters, "truncate_dimension": dimension})
         alone.build(DOCUMENTS, tmp_path / label)
@@ -87,9 +81,7 @@ def test_numbers_that_are_none_are_refused(encoder: Path) -> None:
     for text in ("0", "a", "70000", "1,2,3,4,5,6,7"):
         with pytest.raises(InvalidParameter, match="dimensions"):
             description.complete({"dimensions": text})
-    with pytest.raises(
-        InvalidParameter, match=f"dimensions = 32 .* has only {tiny_models.HIDDEN} dimensions"
-    ):
+    with pytest.raises(InvalidParameter, match=f"dimensions = 32 .* has only {tiny_models.HIDDEN} dimensions"):
         description.check_parameters(description.complete({"dimensions": "8,32"}), known)
     with pytest.raises(InvalidParameter, match="has only 8 dimensions"):
         description.check_parameters(description.complete({"dimensions": "8", "truncate_dimension": 8}), None)
@@ -183,20 +175,14 @@ def test_the_loss_is_that_of_the_best_ten_over_a_hundred_queries(encoder: Path, 
     from tests.evaluation.engines.test_dense import read_run, write_lines
 
     words = tiny_models._WORDS
-    texts = [
-        " ".join(["heart"] * 40 + [words[number % len(words)]] * (1 + number // 60)) for number in range(200)
-    ]
-    corpus = write_lines(
-        tmp_path / "corpus.jsonl", [{"_id": f"d{n}", "text": text} for n, text in enumerate(texts)]
-    )
+    texts = [" ".join(["heart"] * 40 + [words[number % len(words)]] * (1 + number // 60)) for number in range(200)]
+    corpus = write_lines(tmp_path / "corpus.jsonl", [{"_id": f"d{n}", "text": text} for n, text in enumerate(texts)])
     asked = [{"_id": f"q{n}", "text": words[n % len(words)] + " fox" * (n % 5)} for n in range(130)]
     queries = write_lines(tmp_path / "queries.jsonl", asked)
     best: dict[str, list[set[str]]] = {}
     for name in ("float32", "bfloat16"):
         out, chosen = tmp_path / f"{name}.txt", {"compute_dtype": name}
-        done = retrieve(
-            RetrievalTask("dense", corpus, queries, out, parameters=chosen, resources=Resources(encoder))
-        )
+        done = retrieve(RetrievalTask("dense", corpus, queries, out, parameters=chosen, resources=Resources(encoder)))
         run = read_run(out)
         best[name] = [set(list(run[f"q{number}"])[:10]) for number in range(100)]
     kept = [len(one & other) / 10 for one, other in zip(best["float32"], best["bfloat16"], strict=True)]

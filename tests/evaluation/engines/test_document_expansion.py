@@ -71,14 +71,10 @@ def test_the_only_candidate_is_the_greedy_choice(checkpoint: Path, tmp_path: Pat
         text = f"{document.title} {document.text}".strip()
         encoded = tokenizer(text, return_tensors="pt", truncation=True, max_length=512)
         output = model.generate(**encoded, max_new_tokens=12, do_sample=False, num_beams=1)
-        assert written[document.id] == [
-            " ".join(tokenizer.decode(output[0], skip_special_tokens=True).split())
-        ]
+        assert written[document.id] == [" ".join(tokenizer.decode(output[0], skip_special_tokens=True).split())]
 
 
-def test_tokens_are_drawn_by_their_probabilities_among_the_likeliest(
-    checkpoint: Path, tmp_path: Path
-) -> None:
+def test_tokens_are_drawn_by_their_probabilities_among_the_likeliest(checkpoint: Path, tmp_path: Path) -> None:
     from transformers import AutoTokenizer, T5ForConditionalGeneration
 
     options = {"queries_per_document": 200, "top_k": 5, "generated_tokens": 1}

@@ -99,9 +99,7 @@ def test_it_finds_what_brute_force_finds(
 ) -> None:
     """Few levels make many equal scores, all of which are exact in either arithmetic."""
     random = np.random.default_rng(seed)
-    vectors = (random.integers(-levels, levels, (documents, dimensions)) / 8).astype(
-        np.float16 if half else np.float32
-    )
+    vectors = (random.integers(-levels, levels, (documents, dimensions)) / 8).astype(np.float16 if half else np.float32)
     asked = (random.integers(-levels, levels, (queries, dimensions)) / 8).astype(np.float32)
     found = searched(
         vectors,  # type: ignore[arg-type]

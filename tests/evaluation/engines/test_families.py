@@ -112,9 +112,7 @@ def plain_vectors(folder: Path, family: Family, texts: list[str]) -> NDArray[np.
     return found
 
 
-@pytest.mark.parametrize(
-    "family", [*QUICK, *(pytest.param(each, marks=pytest.mark.long) for each in WIDE)], ids=str
-)
+@pytest.mark.parametrize("family", [*QUICK, *(pytest.param(each, marks=pytest.mark.long) for each in WIDE)], ids=str)
 def test_vectors_are_those_of_bare_transformers(family: Family, tmp_path: Path) -> None:
     def make(folder: Path) -> Path:
         words = byte_tokenizer(family.side, family.begin, family.end)
@@ -126,9 +124,7 @@ def test_vectors_are_those_of_bare_transformers(family: Family, tmp_path: Path) 
     engine = created("dense", checkpoint, similarity="dot", batch_tokens=100_000)
     texts = TEXTS
     if not (family.begin or family.end):  # the library has no answer for a text without any token
-        engine._queries.encode(
-            [*TEXTS, ""], "", np.zeros((len(TEXTS) + 1, engine._queries.dimension), np.float32)
-        )
+        engine._queries.encode([*TEXTS, ""], "", np.zeros((len(TEXTS) + 1, engine._queries.dimension), np.float32))
         texts = TEXTS[1:]
     found = np.zeros((len(texts), engine._queries.dimension), np.float32)
     engine._queries.encode(texts, INSTRUCTION, found)

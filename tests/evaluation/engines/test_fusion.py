@@ -30,9 +30,7 @@ def write_run(path: Path, run: Run) -> Path:
     return path
 
 
-def fused(
-    folder: Path, runs: list[Path], queries: list[str], depth: int, **parameters: Any
-) -> list[SearchResult]:
+def fused(folder: Path, runs: list[Path], queries: list[str], depth: int, **parameters: Any) -> list[SearchResult]:
     description = describe("fusion")
     resources = Resources(runs=tuple(runs))
     description.check(resources)
@@ -42,9 +40,7 @@ def fused(
     return list(engine.search([Query(name, "") for name in queries], depth))
 
 
-def expected(
-    runs: list[Run], query: str, method: str, k: int, weights: list[float]
-) -> list[tuple[str, float]]:
+def expected(runs: list[Run], query: str, method: str, k: int, weights: list[float]) -> list[tuple[str, float]]:
     """The formula, for one query: (document, score), best first."""
     totals: dict[str, float] = {}
     for run, weight in zip(runs, weights, strict=True):
@@ -70,9 +66,7 @@ RUNS = st.lists(st.dictionaries(st.sampled_from(["q1", "q2"]), SCORES), min_size
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    runs=RUNS, method=st.sampled_from(["rrf", "combsum", "sum"]), k=st.sampled_from([0, 60]), data=st.data()
-)
+@given(runs=RUNS, method=st.sampled_from(["rrf", "combsum", "sum"]), k=st.sampled_from([0, 60]), data=st.data())
 def test_fusion_is_its_formula(
     tmp_path_factory: pytest.TempPathFactory, runs: list[Run], method: str, k: int, data: st.DataObject
 ) -> None:
@@ -110,9 +104,7 @@ def test_only_the_queries_asked_for_come_out_and_no_corpus_is_read(tmp_path: Pat
     queries = tmp_path / "queries.jsonl"
     queries.write_text('{"_id": "q1", "text": "t"}\n')
     resources = Resources(runs=tuple(runs))
-    done = retrieve(
-        RetrievalTask("fusion", tmp_path / "no corpus", queries, tmp_path / "out.run", resources=resources)
-    )
+    done = retrieve(RetrievalTask("fusion", tmp_path / "no corpus", queries, tmp_path / "out.run", resources=resources))
     lines = [line.split() for line in (tmp_path / "out.run").read_text().splitlines()]
     assert [(line[0], line[2]) for line in lines] == [("q1", "b"), ("q1", "a")]
     assert (done.documents, done.queries, done.lines) == (3, 1, 2)

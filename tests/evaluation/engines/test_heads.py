@@ -65,9 +65,7 @@ def expected(m3: Path) -> dict[str, dict[str, dict[str, float]]]:
     def encoded(text: str) -> tuple[Any, dict[int, float], Any]:
         batch = words([text], return_tensors="pt")
         with torch.inference_mode():
-            states = model(
-                input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
-            ).last_hidden_state[0]
+            states = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state[0]
         lexical: dict[int, float] = {}
         weights = (states @ sparse["weight"].T + sparse["bias"])[:, 0].relu().tolist()
         for number, weight in zip(batch["input_ids"][0].tolist(), weights, strict=True):
@@ -121,21 +119,15 @@ def test_the_rows_of_bge_m3_are_fused_by_the_sum_of_their_scores(
     for name in expected:
         own = {"mode": "exhaustive", "maximum_length": 0} if name == "late-interaction" else {}
         runs.append(tmp_path / f"{name}.run")
-        retrieve(
-            RetrievalTask(name, corpus, queries, runs[-1], parameters=own, resources=Resources(checkpoint=m3))
-        )
+        retrieve(RetrievalTask(name, corpus, queries, runs[-1], parameters=own, resources=Resources(checkpoint=m3)))
     fused = tmp_path / "fused.run"
     parameters = {"method": "sum", "weights": "0.4,0.2,0.4"}
     retrieve(
-        RetrievalTask(
-            "fusion", corpus, queries, fused, parameters=parameters, resources=Resources(runs=tuple(runs))
-        )
+        RetrievalTask("fusion", corpus, queries, fused, parameters=parameters, resources=Resources(runs=tuple(runs)))
     )
     found = {line.split()[2]: float(line.split()[4]) for line in fused.read_text("utf-8").splitlines()}
     weights = dict(zip(expected, (0.4, 0.2, 0.4), strict=True))
-    sums = {
-        one.id: sum(weights[name] * expected[name]["q1"][one.id] for name in expected) for one in DOCUMENTS
-    }
+    sums = {one.id: sum(weights[name] * expected[name]["q1"][one.id] for name in expected) for one in DOCUMENTS}
     assert found == pytest.approx(sums, rel=1e-5, abs=1e-5)
 
 
@@ -155,9 +147,7 @@ def test_sparta_weighs_terms_by_the_input_embeddings(tmp_path: Path) -> None:
     for text in TEXTS:
         batch = words([text], return_tensors="pt")
         with torch.inference_mode():
-            states = model(
-                input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
-            ).last_hidden_state[0]
+            states = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state[0]
         rows.append(torch.log(torch.relu((embeddings @ states.T).amax(1)) + 1))
     engine = created("learned-sparse", checkpoint, batch_tokens=100_000)
     (tmp_path / "index").mkdir()
@@ -165,8 +155,7 @@ def test_sparta_weighs_terms_by_the_input_embeddings(tmp_path: Path) -> None:
     for query in QUERIES:
         counts = Counter(words(query.text, add_special_tokens=False)["input_ids"])
         scores = {
-            one.id: sum(float(row[n]) * c for n, c in counts.items())
-            for one, row in zip(DOCUMENTS, rows, strict=True)
+            one.id: sum(float(row[n]) * c for n, c in counts.items()) for one, row in zip(DOCUMENTS, rows, strict=True)
         }
         found = searched(engine, [query])[query.id]
         assert found == pytest.approx({one: score for one, score in scores.items() if score > 0}, rel=1e-5)
@@ -212,9 +201,7 @@ def test_pack_converts_the_heads_of_bge_m3_and_tries_each_row(
     monkeypatch.chdir(tmp_path)
     assert main(["pack", str(folder)]) == 0
     said = capsys.readouterr().err
-    assert [f"tried with {name}" in said for name in ("dense", "learned-sparse", "late-interaction")] == [
-        True
-    ] * 3
+    assert [f"tried with {name}" in said for name in ("dense", "learned-sparse", "late-interaction")] == [True] * 3
     validation = validate_archive(tmp_path / "bge-m3.tar.zst", tmp_path / "scratch", set(HEADS))
     described = rebuild(validation, tmp_path / "rebuilt")
     assert (described.kind, described.also) == (CheckpointKind.SENTENCE_ENCODER, tuple(HEADS))

@@ -45,9 +45,7 @@ def names(folder: Path) -> list[str]:
 
 def encode_all(corpus: Path) -> EncodedCorpus:
     return encode(
-        EncodingTask(
-            "toy", corpus, shards=corpus.with_name("shards"), resources=Resources(corpus.parent), shard_size=5
-        )
+        EncodingTask("toy", corpus, shards=corpus.with_name("shards"), resources=Resources(corpus.parent), shard_size=5)
     )
 
 
@@ -75,9 +73,7 @@ def test_encoding_goes_on_after_a_kill_by_a_process_of_the_same_id(
     assert names(shards) == SHARDS
 
 
-def test_two_that_encode_the_same_shards_leave_one_of_each(
-    corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_that_encode_the_same_shards_leave_one_of_each(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encode_shard = ToyEngine.encode_shard
     others: Iterator[int] = iter([1])
 
@@ -142,9 +138,7 @@ def test_the_command_line_says_what_is_damaged(
     assert main(["encode", *given]) == 0
     os.truncate(shards / "00000" / "embeddings.npy", 200)
     capsys.readouterr()
-    assert (
-        main(["retrieve", *given, "--queries", str(queries), "--out", str(corpus.with_name("run.txt"))]) == 1
-    )
+    assert main(["retrieve", *given, "--queries", str(queries), "--out", str(corpus.with_name("run.txt"))]) == 1
     assert "embeddings.npy has 200 of" in capsys.readouterr().err
 
 

@@ -37,8 +37,7 @@ MODELS: dict[str, Callable[..., Path]] = {
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
-        name: rebuilt(tmp_path_factory.mktemp(name), make, CheckpointKind.MULTI_VECTOR)
-        for name, make in MODELS.items()
+        name: rebuilt(tmp_path_factory.mktemp(name), make, CheckpointKind.MULTI_VECTOR) for name, make in MODELS.items()
     }
 
 
@@ -118,9 +117,7 @@ def test_candidates_of_bm25_and_of_a_run(
 def test_documents_found_by_their_vectors(
     checkpoints: dict[str, Path], expected: dict[str, Any], tmp_path: Path
 ) -> None:
-    every = built(
-        tmp_path / "every", checkpoints["native"], DOCUMENTS, mode="end-to-end", nearest_vectors=10_000
-    )
+    every = built(tmp_path / "every", checkpoints["native"], DOCUMENTS, mode="end-to-end", nearest_vectors=10_000)
     assert searched(every, QUERIES)["q1"] == pytest.approx(expected["native"]["q1"], abs=1e-5)
     assert every.facts()["recall_against_exact"] == 1.0
     few = built(tmp_path / "few", checkpoints["native"], DOCUMENTS, mode="end-to-end", nearest_vectors=1)
@@ -135,9 +132,7 @@ def test_documents_found_and_scored_by_codes(
 ) -> None:
     sizes = {}
     for bits in ("2", "8"):
-        engine = built(
-            tmp_path / bits, checkpoints["native"], DOCUMENTS, mode="compressed", residual_bits=bits
-        )
+        engine = built(tmp_path / bits, checkpoints["native"], DOCUMENTS, mode="compressed", residual_bits=bits)
         found, facts = searched(engine, QUERIES), engine.facts()
         assert found["q1"].keys() == expected["native"]["q1"].keys()
         assert facts["recall_against_exact"] == 1.0
@@ -173,9 +168,7 @@ def test_shards_encoded_elsewhere_are_the_same_bytes(checkpoints: dict[str, Path
     assert run.count(b"\n") > len(QUERIES)
 
 
-def test_shards_are_searched_as_one(
-    checkpoints: dict[str, Path], expected: dict[str, Any], tmp_path: Path
-) -> None:
+def test_shards_are_searched_as_one(checkpoints: dict[str, Path], expected: dict[str, Any], tmp_path: Path) -> None:
     for mode in ("candidates", "end-to-end", "exhaustive"):
         engine = created("late-interaction", checkpoints["native"], mode=mode, nearest_vectors=10_000)
         shards = []
@@ -225,9 +218,7 @@ def test_a_run_goes_with_candidates_only(checkpoints: dict[str, Path], tmp_path:
 
 
 @pytest.mark.parametrize(("value", "code"), [(np.nan, "not_finite_output"), (0.0, "constant_output")])
-def test_a_model_that_says_nothing_fails(
-    checkpoints: dict[str, Path], tmp_path: Path, value: float, code: str
-) -> None:
+def test_a_model_that_says_nothing_fails(checkpoints: dict[str, Path], tmp_path: Path, value: float, code: str) -> None:
     engine = created("late-interaction", checkpoints["native"])
     engine.encoder._models["document"][1].linear.weight.fill_(value)
     with pytest.raises(ModelFailure) as failure:

@@ -75,9 +75,7 @@ def test_scores_are_the_librarys(checkpoints: dict[str, Path], tmp_path: Path, n
     found = searched(engine, QUERIES)
     for row, query in enumerate(QUERIES):
         scores = {d.id: float(expected[row, column]) for column, d in enumerate(DOCUMENTS)}
-        assert found[query.id] == pytest.approx(
-            {d: s for d, s in scores.items() if s > 0}, rel=1e-5, abs=1e-5
-        )
+        assert found[query.id] == pytest.approx({d: s for d, s in scores.items() if s > 0}, rel=1e-5, abs=1e-5)
         assert list(found[query.id].values()) == sorted(found[query.id].values(), reverse=True)
     facts = engine.facts()
     assert facts["dimension"] == documents.shape[1]
@@ -174,21 +172,15 @@ def test_a_model_that_says_nothing_fails(
     assert failure.value.code == code
 
 
-def test_texts_that_are_alike_to_the_model_are_no_failure(
-    checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_texts_that_are_alike_to_the_model_are_no_failure(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     engine = created("learned-sparse", checkpoints["max"])
     engine.build([Document(f"d{n}", "", "ไทย" * (n + 1)) for n in range(12)], tmp_path)
     assert len(searched(engine, [Query("q", "ไทย")])["q"]) == 12
 
 
-def test_the_command_takes_a_plain_masked_language_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_takes_a_plain_masked_language_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus, queries = tmp_path / "corpus.jsonl", tmp_path / "queries.jsonl"
-    corpus.write_text(
-        '{"_id": "d1", "title": "", "text": "a b c"}\n{"_id": "d2", "title": "", "text": "x y z"}\n'
-    )
+    corpus.write_text('{"_id": "d1", "title": "", "text": "a b c"}\n{"_id": "d2", "title": "", "text": "x y z"}\n')
     queries.write_text('{"_id": "q1", "text": "a b"}\n')
     given = ["--corpus", corpus, "--queries", queries, "--out", tmp_path / "run.txt"]
     engine = ["retrieve", *given, "--engine", "learned-sparse", "--device", "cpu"]

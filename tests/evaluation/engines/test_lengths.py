@@ -72,12 +72,8 @@ def test_long_texts_have_the_librarys_vectors(long_reader: Path, scores_of: Call
     assert np.abs([shortened[each.id] for each in DOCUMENTS] - expected).max() > 1e-4
 
 
-@pytest.mark.parametrize(
-    ("model_type", "length"), [("roberta", 65), ("bert", 66), ("bart", 66), ("longformer", 65)]
-)
-def test_texts_are_cut_at_the_positions_that_a_model_has(
-    model_type: str, length: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("model_type", "length"), [("roberta", 65), ("bert", 66), ("bart", 66), ("longformer", 65)])
+def test_texts_are_cut_at_the_positions_that_a_model_has(model_type: str, length: int, tmp_path: Path) -> None:
     """RoBERTa's table begins behind the row for padding, BART's has two rows more than it says."""
 
     def make(folder: Path) -> Path:

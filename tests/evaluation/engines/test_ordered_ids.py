@@ -20,9 +20,7 @@ IDS = st.text(st.characters(min_codepoint=0x21, exclude_categories=("Cs",)), min
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(IDS, unique=True, max_size=40), st.integers(1, 7))
-def test_descending_order_of_bytes(
-    tmp_path_factory: pytest.TempPathFactory, ids: list[str], at_once: int
-) -> None:
+def test_descending_order_of_bytes(tmp_path_factory: pytest.TempPathFactory, ids: list[str], at_once: int) -> None:
     folder = tmp_path_factory.mktemp("ids")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ordered_ids, "_BATCH_SIZE", at_once)
@@ -50,9 +48,7 @@ def test_memory_is_a_few_bytes_for_each_id(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(ordered_ids, "_BATCH_SIZE", 4_096)
     count = 200_000
     tracemalloc.start()
-    write_ordered_ids(
-        tmp_path, (f"collection-passage-{number * 7919 % count:012d}" for number in range(count))
-    )
+    write_ordered_ids(tmp_path, (f"collection-passage-{number * 7919 % count:012d}" for number in range(count)))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 60 * count

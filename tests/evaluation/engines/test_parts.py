@@ -87,9 +87,7 @@ def test_parts_merge_to_the_bytes_of_one_search(
     monkeypatch.setattr("evaluation.engines.base.Engine.queries_at_once", 3)
     given: dict[str, Any] = {"resources": Resources(checkpoints.get(engine)), "k": 6, "shard_size": 9}
     shards = tmp_path / "shards" if engine not in ("cross-encoder", "bm25") else None
-    whole = retrieve(
-        RetrievalTask(engine, *files, tmp_path / "run.txt", parameters=parameters, shards=shards, **given)
-    )
+    whole = retrieve(RetrievalTask(engine, *files, tmp_path / "run.txt", parameters=parameters, shards=shards, **given))
     for count in (2, 4):
         names = {path.name: [] for path in whole.variants.values()} or {"run.txt": []}
         for number in range(count, 0, -1):
@@ -142,15 +140,9 @@ def test_graphs_of_parts_find_most_of_what_one_finds(
     for number in (1, 2):
         parts.append(tmp_path / f"{number}.txt")
         shards, part = tmp_path / "shards", Part(number, 2)
-        encode(
-            EncodingTask(
-                "dense", files[0], shards=shards, resources=Resources(checkpoints["dense"]), shard_size=9
-            )
-        )
+        encode(EncodingTask("dense", files[0], shards=shards, resources=Resources(checkpoints["dense"]), shard_size=9))
         retrieve(
-            RetrievalTask(
-                "dense", *files, parts[-1], parameters={"search": "hnsw"}, shards=shards, part=part, **given
-            )
+            RetrievalTask("dense", *files, parts[-1], parameters={"search": "hnsw"}, shards=shards, part=part, **given)
         )
     merge(parts, files[1], tmp_path / "merged.txt")
     retrieve(RetrievalTask("dense", *files, tmp_path / "exact.txt", shards=tmp_path / "shards", **given))
@@ -181,9 +173,7 @@ def test_an_interrupted_search_goes_on(
     with pytest.raises(KeyboardInterrupt):
         retrieve(RetrievalTask("cross-encoder", *files, tmp_path / "run.txt", **given))
     assert not (tmp_path / "run.txt").exists()
-    next(iter(sorted((tmp_path / "kept").rglob("000001.json")))).write_bytes(
-        b""
-    )  # as a lost machine leaves it
+    next(iter(sorted((tmp_path / "kept").rglob("000001.json")))).write_bytes(b"")  # as a lost machine leaves it
     retrieve(RetrievalTask("cross-encoder", *files, tmp_path / "run.txt", **given))
     assert asked == [2, 2, 2, 2, 2, 2, 2, 1]  # three were kept, one of them damaged
     for variant in ("", ".top-10", ".top-50"):

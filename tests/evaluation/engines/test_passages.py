@@ -27,10 +27,7 @@ DOCUMENTS = [
     for number, length in enumerate((0, 1, 5, 9, 10, 11, 40, 90, 200, 3, 17, 60, 120, 33))
 ]
 DOCUMENTS += [Document(f"copy {number}".replace(" ", "-"), "", DOCUMENTS[6].text) for number in range(9)]
-QUERIES = [
-    Query(f"q{number}", text)
-    for number, text in enumerate(("heart disease", "stock market price", "", "flow"))
-]
+QUERIES = [Query(f"q{number}", text) for number, text in enumerate(("heart disease", "stock market price", "", "flow"))]
 READ = {"passage_words": 10, "passage_stride": 4, "fields": "title+text"}
 
 
@@ -65,9 +62,7 @@ def test_words_are_cut_to_the_end_and_none_is_left_out() -> None:
         assert {word for passage in passages for word in passage} == set(text.split())
         assert all(len(passage) <= 10 for passage in passages)
         assert len(passages) == max(1, -(-(length - 10) // 4) + 1)
-    assert reader(Document("d", "A", "one  two")) == [
-        "A one  two"
-    ]  # a document of one passage is left as it is
+    assert reader(Document("d", "A", "one  two")) == ["A one  two"]  # a document of one passage is left as it is
     assert PassageReader({**READ, "fields": "title"})(Document("d", "A", "word " * 50)) == ["A"]
 
 
@@ -81,9 +76,7 @@ def test_scores_are_those_of_brute_force(
     for number in range(shards):
         folders.append(tmp_path / f"shard-{number}")
         folders[-1].mkdir()
-        engine.encode_shard(
-            DOCUMENTS[number * 10 : number * 10 + 10 if number + 1 < shards else None], folders[-1]
-        )
+        engine.encode_shard(DOCUMENTS[number * 10 : number * 10 + 10 if number + 1 < shards else None], folders[-1])
     (tmp_path / "index").mkdir()
     engine.build_from_shards(folders, tmp_path / "index")
     assert engine.documents == len(DOCUMENTS)
@@ -114,9 +107,7 @@ def test_a_long_document_is_found_by_its_end(encoder: Path, tmp_path: Path) -> N
     assert scores[1] > scores[0] + 0.01
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"search": "hnsw"}, {"stored_dtype": "binary"}, {"stored_dtype": "int8"}]
-)
+@pytest.mark.parametrize("parameters", [{"search": "hnsw"}, {"stored_dtype": "binary"}, {"stored_dtype": "int8"}])
 def test_passages_go_with_every_index(encoder: Path, tmp_path: Path, parameters: dict[str, str]) -> None:
     engine = created("dense", encoder, passage_words=10, passage_stride=4, **parameters)
     engine.build(DOCUMENTS, tmp_path)

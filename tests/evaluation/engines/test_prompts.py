@@ -24,9 +24,7 @@ E5_MISTRAL = {
     "sts_query": "Instruct: Retrieve semantically similar text.\nQuery: ",
 }
 #: As Qwen/Qwen3-Embedding-0.6B has them.
-QWEN3 = {
-    "query": "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
-}
+QWEN3 = {"query": "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"}
 #: Some of those of google/embeddinggemma-300m.
 GEMMA = {
     "query": "task: search result | query: ",
@@ -81,9 +79,7 @@ def test_prompts_named_otherwise_are_remarked_on() -> None:
     assert {names.severity, template.severity} == {"warning"}
     assert prompt_remarks(kind, QWEN3, "qwen3", "qwen3-embedding.zip") == []
     assert prompt_remarks(kind, GEMMA, "gemma3_text", "x.zip") == []
-    assert [each.code for each in prompt_remarks(kind, {}, "bert", "bge-base-en-v1.5.zip")] == [
-        "prompt_template"
-    ]
+    assert [each.code for each in prompt_remarks(kind, {}, "bert", "bge-base-en-v1.5.zip")] == ["prompt_template"]
     assert prompt_remarks(CheckpointKind.CROSS_ENCODER, E5_MISTRAL, "mistral", "e5-mistral.zip") == []
 
 
@@ -106,9 +102,7 @@ def test_a_prompt_is_chosen_by_its_name() -> None:
     assert prompt_of(E5_MISTRAL, "query", "auto") == ""
     assert prompt_of(E5_MISTRAL, "query", "auto:sts_query") == E5_MISTRAL["sts_query"]
     assert prompt_of(E5_MISTRAL, "document", "passage: ") == "passage: "
-    with pytest.raises(
-        InvalidParameter, match="no prompt of this name; its prompts are sts_query, web_search_query"
-    ):
+    with pytest.raises(InvalidParameter, match="no prompt of this name; its prompts are sts_query, web_search_query"):
         prompt_of(E5_MISTRAL, "query", "auto:query")
     with pytest.raises(InvalidParameter, match=r"document_prompt = 'auto:x' .* it has none"):
         prompt_of({}, "document", "auto:x")

@@ -94,12 +94,8 @@ class Formula:
         return found, np.count_nonzero(added[own == 0])
 
 
-@pytest.mark.parametrize(
-    ("augmentation", "weighting"), [(True, True), (False, True), (True, False), (False, False)]
-)
-def test_scores_are_the_formula(
-    checkpoint: Path, tmp_path: Path, augmentation: bool, weighting: bool
-) -> None:
+@pytest.mark.parametrize(("augmentation", "weighting"), [(True, True), (False, True), (True, False), (False, False)])
+def test_scores_are_the_formula(checkpoint: Path, tmp_path: Path, augmentation: bool, weighting: bool) -> None:
     documents = [*DOCUMENTS, *AWKWARD]
     queries = [*QUERIES, Query("repeats", "cat cat the cat and the dog"), Query("letters", "xyz [SEP] zyx")]
     engine = built(checkpoint, tmp_path / "index", documents, augmentation=augmentation, weighting=weighting)
@@ -153,9 +149,7 @@ def test_what_it_improves_on_is_searched_beside_it(
         assert scores_of(found["augmented and weighted"]) == pytest.approx(main, rel=1e-5)
     assert len({tuple(found.scores.tolist()) for found in rankings[0].values()}) == len(labels)
     added = {label: engine.variant_facts(label)["mean_augmentation_length"] for label in labels}
-    assert {label for label in labels if added[label]} == {
-        label for label in labels if label.startswith("augmented")
-    }
+    assert {label for label in labels if added[label]} == {label for label in labels if label.startswith("augmented")}
     assert "maximum_length" not in engine.variant_facts("bm25-wordpiece")
 
 

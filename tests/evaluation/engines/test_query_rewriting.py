@@ -30,9 +30,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return rebuilt(tmp_path_factory.mktemp("model"), tiny_t5, CheckpointKind.SEQ2SEQ)
 
 
-def written_by_the_library(
-    checkpoint: Path, text: str, beams: int, tokens: int, dtype: str = "float32"
-) -> str:
+def written_by_the_library(checkpoint: Path, text: str, beams: int, tokens: int, dtype: str = "float32") -> str:
     from transformers import AutoTokenizer, T5ForConditionalGeneration
 
     tokenizer = AutoTokenizer.from_pretrained(checkpoint / "model")

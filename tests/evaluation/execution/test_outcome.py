@@ -47,9 +47,7 @@ def left(out: Path, figures: Mapping[str, Any] | None = None, **changes: Any) ->
 
 def test_what_was_asked_for_is_not_taken_from_the_child(job: ExecutionJob) -> None:
     """Engine and parameters are those of the job, and what nobody knows is dropped."""
-    left(
-        job.out, engine="the best", parameters={"k1": 99}, surprise="x" * 100, analyser="What is asked in q1?"
-    )
+    left(job.out, engine="the best", parameters={"k1": 99}, surprise="x" * 100, analyser="What is asked in q1?")
     result = read_result(job.out, job, seconds=60)
     assert result["retrieval"]["engine"] == "bm25"
     assert result["retrieval"]["parameters"]["k1"] == 0.9
@@ -117,9 +115,7 @@ def test_a_shard_has_all_of_its_documents(job: ExecutionJob, number: int, docume
     work = replace(job, task="encode_shards", shard=number, shard_size=2, documents=3)
     (job.out / "shard").mkdir()
     for told in range(4):
-        (job.out / "result.json").write_text(
-            json.dumps({"shard": {"number": number, "documents": told, "seconds": 1}})
-        )
+        (job.out / "result.json").write_text(json.dumps({"shard": {"number": number, "documents": told, "seconds": 1}}))
         if told == documents:
             assert read_result(job.out, work, seconds=60)["shard"]["documents"] == told
         else:
@@ -366,9 +362,7 @@ def test_a_number_of_any_length_is_read(job: ExecutionJob) -> None:
         ("bm25", "invalid_parameter", "leave pooling", MODEL_FAILURES["invalid_parameter"].meaning),
     ],
 )
-def test_a_failure_is_told_in_our_words(
-    job: ExecutionJob, engine: str, code: str, said: str, told: str
-) -> None:
+def test_a_failure_is_told_in_our_words(job: ExecutionJob, engine: str, code: str, said: str, told: str) -> None:
     """A child has read the queries: its own words stay in the operator's log."""
     (job.out / "failure.json").write_text(json.dumps({"code": code, "message": said}))
     failure = read_failure(job.out, replace(job, engine=engine))

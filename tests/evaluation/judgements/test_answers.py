@@ -54,11 +54,7 @@ def written(folder: Path, run: dict[str, list[str]] = RUN, answers: Any = ANSWER
     for name, lines in (("corpus", texts), ("answers", answers)):
         (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
     (folder / "qrels.txt").write_text("".join(f"{each['_id']} 0 d1 1\n" for each in ANSWERS), "utf-8")
-    lines = (
-        f"{query} Q0 {name} 1 {9 - place} t\n"
-        for query, names in run.items()
-        for place, name in enumerate(names)
-    )
+    lines = (f"{query} Q0 {name} 1 {9 - place} t\n" for query, names in run.items() for place, name in enumerate(names))
     (folder / "run.txt").write_text("".join(lines), "utf-8")
     return folder
 
@@ -144,9 +140,7 @@ def test_a_document_that_is_the_query_is_left_out_before_texts_are_read(tmp_path
 )
 def test_answers_that_cannot_be_looked_for_are_told_by_line(line: Any, code: str, tmp_path: Path) -> None:
     file = tmp_path / "answers.jsonl"
-    file.write_text(
-        "".join(f"{json.dumps(each)}\n" for each in ({"_id": "q0", "answers": ["Oslo"]}, line)), "utf-8"
-    )
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in ({"_id": "q0", "answers": ["Oslo"]}, line)), "utf-8")
     with pytest.raises(InvalidContent) as refused:
         read_answers(file)
     problem = refused.value.report.problems[0]

@@ -19,9 +19,7 @@ from evaluation.judgements.splits import (
     write_parts,
 )
 
-counts = st.dictionaries(
-    st.text("abcdefgh", min_size=1, max_size=4), st.integers(0, 40), min_size=4, max_size=120
-)
+counts = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=4), st.integers(0, 40), min_size=4, max_size=120)
 shares = st.floats(0.2, 0.8)
 
 

@@ -43,10 +43,7 @@ def a_score(generator: random.Random) -> str:
 
 def a_run(generator: random.Random, queries: list[str], documents: list[str]) -> dict[str, dict[str, str]]:
     return {
-        query: {
-            document: a_score(generator)
-            for document in generator.sample(documents, generator.randint(1, 120))
-        }
+        query: {document: a_score(generator) for document in generator.sample(documents, generator.randint(1, 120))}
         for query in generator.sample(queries, generator.randint(1, len(queries)))
     }
 
@@ -76,13 +73,8 @@ def test_any_run_scores_as_pytrec_eval_has_it(seed: int, tmp_path: Path) -> None
         Qrels.from_dict(judged), queries, DocumentIds.build(documents, tmp_path / "ids"), hidden=False
     )
     scored = score_run(tmp_path / "run", target, MEASURES)
-    truth = pytrec_eval.RelevanceEvaluator(
-        judged, {"ndcg_cut.10", "map", "recip_rank", "recall.100", "P.10"}
-    ).evaluate(
-        {
-            query: {document: float(score) for document, score in scores.items()}
-            for query, scores in run.items()
-        }
+    truth = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10", "map", "recip_rank", "recall.100", "P.10"}).evaluate(
+        {query: {document: float(score) for document, score in scores.items()} for query, scores in run.items()}
     )
     for query, values in zip(scored.query_ids, scored.per_query, strict=True):
         expected = [truth[query][name] if query in truth else 0.0 for name in MEASURES.values()]
@@ -96,9 +88,7 @@ def test_bytes_of_any_kind_are_answered_with_a_report(seed: int, tmp_path: Path)
     text = bytearray("".join(lines_of(a_run(generator, queries, documents))).encode())
     for _ in range(generator.randint(1, 60)):
         place = generator.randrange(len(text))
-        piece = generator.choice(
-            (b"\n", b" ", b"\0", b"\xff", b"\xe6\xbc", b"9" * 400, b"x" * 5000, b"\t\v", b"e")
-        )
+        piece = generator.choice((b"\n", b" ", b"\0", b"\xff", b"\xe6\xbc", b"9" * 400, b"x" * 5000, b"\t\v", b"e"))
         text[place : place + generator.randrange(4)] = piece
     (tmp_path / "run").write_bytes(bytes(text))
     target = ScoringTarget(query_ids=queries, document_ids=DocumentIds.build(documents, tmp_path / "ids"))
@@ -116,9 +106,7 @@ def test_the_sources_compile_without_a_warning() -> None:
     subprocess.run([*words, str(building.MAIN_SOURCE)], check=True)
 
 
-def test_without_a_compiler_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_a_compiler_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RUNBOARD_KERNEL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CC", "no-such-compiler")
@@ -126,9 +114,7 @@ def test_without_a_compiler_the_error_says_what_to_install(
         building.get_library_path()
 
 
-def test_what_an_image_brings_compiled_needs_no_compiler(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_an_image_brings_compiled_needs_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     brought, cache, sandbox = (tmp_path / name for name in ("brought", "cache", "sandbox"))
     subprocess.run([sys.executable, "-m", "evaluation.kernel", str(brought)], cwd=ROOT, check=True)
     (library,) = brought.iterdir()
@@ -194,9 +180,7 @@ def test_several_may_build_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_that_others_may_write_to_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_folder_that_others_may_write_to_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setenv("RUNBOARD_KERNEL_CACHE", str(tmp_path))
     with pytest.raises(KernelUnavailable, match="no other user may write"):

@@ -29,8 +29,7 @@ def judging(chance: random.Random, highest: int) -> dict[str, dict[str, int]]:
 
 def ranking(chance: random.Random) -> dict[str, list[str]]:
     return {
-        f"q{query}": [f"d{number}" for number in chance.sample(range(9), chance.randint(1, 7))]
-        for query in range(3)
+        f"q{query}": [f"d{number}" for number in chance.sample(range(9), chance.randint(1, 7))] for query in range(3)
     }
 
 

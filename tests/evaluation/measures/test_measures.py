@@ -114,18 +114,14 @@ def test_measures_that_are_not_computed_are_refused_with_close_ones(name: str, c
     assert f"Close: {close}. Known: nDCG@k" in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"), [("ndgc@20", "nDCG@20"), ("recal@100", "R@100"), ("Sucess@5", "Success@5")]
-)
+@pytest.mark.parametrize(("name", "meant"), [("ndgc@20", "nDCG@20"), ("recal@100", "R@100"), ("Sucess@5", "Success@5")])
 def test_misspelt_measures_are_answered_with_the_likely_one(name: str, meant: str) -> None:
     with pytest.raises(UnknownMeasureError, match=rf"not a known measure\. Did you mean {meant}"):
         parse_measure(name)
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(
-        UnknownMeasureError, match=r"'quality' is not a known measure. Known: nDCG@k, nDCG\(dcg"
-    ):
+    with pytest.raises(UnknownMeasureError, match=r"'quality' is not a known measure. Known: nDCG@k, nDCG\(dcg"):
         parse_measure("quality")
 
 

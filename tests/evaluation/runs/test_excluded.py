@@ -68,16 +68,11 @@ def test_scores_are_those_of_the_run_without_the_excluded_documents(
         for (name, theirs), value in zip(COMPARED.items(), values, strict=True):
             assert value == pytest.approx(wanted.get(query, {}).get(theirs, 0.0), abs=1e-9), (query, name)
     assert scored.missing_queries == sum(not left.get(query) for query in graded)
-    first = {
-        line.split("\t")[0]: line.split("\t")[1].split()
-        for line in scored.first_documents.decode().splitlines()
-    }
+    first = {line.split("\t")[0]: line.split("\t")[1].split() for line in scored.first_documents.decode().splitlines()}
     assert not any(excluded.get(query, set()).intersection(names) for query, names in first.items())
 
     claimed = scored.claimed()
-    text = "".join(
-        f"{query} 0 {name} {grade}\n" for query, of in graded.items() for name, grade in of.items()
-    )
+    text = "".join(f"{query} 0 {name} {grade}\n" for query, of in graded.items() for name, grade in of.items())
     parsed = parse_excluded((tmp_path / "excluded.tsv").read_bytes())
     rules = ScoringRules(drop_self_matches=drop, excluded=parsed)
     verify(io.BytesIO(path.read_bytes()), Judgements(text.encode()), claimed, rules, "00")
@@ -85,9 +80,7 @@ def test_scores_are_those_of_the_run_without_the_excluded_documents(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_run(
-        tmp_path / "run.txt", {"1": {"a": "9", "b": "8", "c": "7", "d": "6"}, "2": {"a": "2", "b": "1"}}
-    )
+    write_run(tmp_path / "run.txt", {"1": {"a": "9", "b": "8", "c": "7", "d": "6"}, "2": {"a": "2", "b": "1"}})
     (tmp_path / "qrels.txt").write_text("1 0 c 1\n2 0 b 1\n")
     write_excluded(tmp_path / "excluded.tsv", {"1": {"a", "b", "elsewhere"}})
     return tmp_path
@@ -109,9 +102,7 @@ def test_pools_and_pages_have_none_of_them(folder: Path) -> None:
 
 
 def test_the_second_computation_finds_scores_made_without_the_list(folder: Path) -> None:
-    scored = score_run(
-        folder / "run.txt", ScoringTarget(Qrels.from_dict({"1": {"c": 1}}), hidden=False), ["RR"]
-    )
+    scored = score_run(folder / "run.txt", ScoringTarget(Qrels.from_dict({"1": {"c": 1}}), hidden=False), ["RR"])
     claimed = scored.claimed()
     rules = ScoringRules(excluded={"1": {"a"}})
     with (folder / "run.txt").open("rb") as text, pytest.raises(ScoresDiffer):

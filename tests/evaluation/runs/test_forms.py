@@ -47,10 +47,7 @@ def json_lines(items: object) -> str:
     return "\n".join(map(json.dumps, items)) + "\n"  # type: ignore[call-overload]
 
 
-HITS = {
-    query: [{"docid": name, "score": score} for name, score in scores.items()]
-    for query, scores in SCORES.items()
-}
+HITS = {query: [{"docid": name, "score": score} for name, score in scores.items()] for query, scores in SCORES.items()}
 ACCEPTED = {
     "TREC": rows("q0drst", " "),
     "TREC, comments in front": "# ours\n# ir_metadata.start\n# cpu: Xeon E5 v4\n# ir_metadata.end\n" + rows("q0drst"),
@@ -127,9 +124,7 @@ def test_every_reader_reads_the_same_rankings(tmp_path: Path, form: str, compres
 # --- ids that begin like something else
 
 
-@pytest.mark.parametrize(
-    "query", ["#1", "#", "##", "#q", "{1}", "[1]", '"1"', "1,2", "//", "%1", "ir_metadata.start"]
-)
+@pytest.mark.parametrize("query", ["#1", "#", "##", "#q", "{1}", "[1]", '"1"', "1,2", "//", "%1", "ir_metadata.start"])
 def test_a_result_is_one_whatever_its_first_character(tmp_path: Path, query: str) -> None:
     named = GOOD.replace("1 Q0", f"{query} Q0")
     assert check(tmp_path, named, query_ids=[query, "2"]).problems == ()
@@ -253,9 +248,7 @@ def test_fractional_grades_without_names_are_no_run(tmp_path: Path, grades: tupl
 
 @pytest.mark.parametrize("query", ["{1}", "[1]"])
 def test_a_rank_with_a_decimal_point_is_no_json(tmp_path: Path, query: str) -> None:
-    report = check(
-        tmp_path, GOOD.replace("1 Q0", f"{query} Q0").replace(" 1 ", " 1.0 "), query_ids=[query, "2"]
-    )
+    report = check(tmp_path, GOOD.replace("1 Q0", f"{query} Q0").replace(" 1 ", " 1.0 "), query_ids=[query, "2"])
     assert report.valid
     assert report.statistics.known_queries == 2
 
@@ -277,9 +270,7 @@ def test_fractional_judgments_of_several_documents_are_no_run() -> None:
 def test_comments_that_look_like_rows_leave_a_table_recognized(comment: str) -> None:
     rows = "".join(f"1 d{rank} {rank}\n" for rank in range(1, 6))
     assert recognize(f"{comment}\n{rows}".encode()) == recognize(rows.encode()) != None  # noqa: E711
-    rows = "".join(
-        f"#{query} d{rank} {rank} {1 / (rank + query):.4f}\n" for query in (1, 2) for rank in range(1, 6)
-    )
+    rows = "".join(f"#{query} d{rank} {rank} {1 / (rank + query):.4f}\n" for query in (1, 2) for rank in range(1, 6))
     assert recognize(f"{rows}# Q0 d 1 0.5 t\n".encode()) == recognize(rows.encode()) != None  # noqa: E711
 
 

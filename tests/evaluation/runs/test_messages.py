@@ -30,9 +30,7 @@ from tests.evaluation.runs.checking import GOOD, check, only, run_of
     (b"\xef\xbb\xbf# made by hand\n1 Q0 a 1 tag\n", "line 2 has 5 fields: “1 Q0 a 1 tag”"),
     ("7 Q0 a 1 1 tag\n", "line 1 has the query '7': “7 Q0 a 1 1 tag”"),
 ])  # fmt: skip
-def test_a_message_quotes_the_first_line_and_says_what_it_has(
-    tmp_path: Path, content: str | bytes, found: str
-) -> None:
+def test_a_message_quotes_the_first_line_and_says_what_it_has(tmp_path: Path, content: str | bytes, found: str) -> None:
     message = check(tmp_path, content).problems[0].message
     assert found in message
     assert message.isprintable()
@@ -57,9 +55,7 @@ def test_blank_lines_between_others_are_among_the_lines_that_are_counted(tmp_pat
     assert report.statistics.lines == only(report).count == 4
 
 
-@pytest.mark.parametrize(
-    "header", ["query_id Q0 doc_id rank score tag", "qid docno score", "topic\titer\tdocno\trank"]
-)
+@pytest.mark.parametrize("header", ["query_id Q0 doc_id rank score tag", "qid docno score", "topic\titer\tdocno\trank"])
 def test_a_header_line_is_recognised(tmp_path: Path, header: str) -> None:
     problem = only(check(tmp_path, f"# comment\n{header}\n{GOOD}"))
     assert (problem.code, problem.count, problem.lines) in (("fields", 1, (2,)), ("score", 1, (2,)))
@@ -99,9 +95,7 @@ def test_missing_queries_are_named_where_queries_are_everyones(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, zstandard.ZstdCompressor().compress])
-def test_damaged_compression_is_said_in_plain_words(
-    tmp_path: Path, compress: Callable[[bytes], bytes]
-) -> None:
+def test_damaged_compression_is_said_in_plain_words(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
     content = compress(run_of("1", 5000).encode())
     damaged = [content[:-30], content[:12] + b"\xff" * 40 + content[52:], content + b"more"]
     for each in damaged:

@@ -104,9 +104,7 @@ def _long_query_with_many_documents() -> bytes:
     (_objects, "json"), (_lists, "json"), (_numbers, "size"), (_too_long, "size"), (_as_many_as_may_be, "read"),
     (_one_emoji_in_a_long_text, "read"), (_long_query_with_many_documents, "identifier"),
 ])  # fmt: skip
-def test_reading_predictions_takes_little_memory(
-    tmp_path: Path, content: Callable[[], bytes], outcome: str
-) -> None:
+def test_reading_predictions_takes_little_memory(tmp_path: Path, content: Callable[[], bytes], outcome: str) -> None:
     path = tmp_path / "predictions.json"
     path.write_bytes(content())
     # not getrusage, whose maximum begins with what the process that started this one had

@@ -99,9 +99,7 @@ def test_duplicates_also_where_lines_are_not_grouped(tmp_path: Path) -> None:
             (4,),
         )
     long = "a-document-id-of-more-than-sixteen-bytes"
-    problem = only(
-        check(tmp_path, f"1 Q0 {long} 1 2 t\n1 Q0 {long}x 2 1 t\n1 Q0 {long} 3 0 t\n2 Q0 a 1 1 t\n")
-    )
+    problem = only(check(tmp_path, f"1 Q0 {long} 1 2 t\n1 Q0 {long}x 2 1 t\n1 Q0 {long} 3 0 t\n2 Q0 a 1 1 t\n"))
     assert (problem.code, problem.lines) == ("duplicate", (3,))
 
 
@@ -167,9 +165,7 @@ def test_size_limits(tmp_path: Path) -> None:
 
 
 def test_all_classes_are_told_at_once_errors_first(tmp_path: Path) -> None:
-    content = (
-        b"1 Q0 a 1 nan t\n1 Q0\n1 Q0 \xff 1 1 t\n1 Q0 b 1 1 t\n1 Q0 b 1 2 t\n9 Q0 b 1 1 u\n1 Q0 c 1 x t\n"
-    )
+    content = b"1 Q0 a 1 nan t\n1 Q0\n1 Q0 \xff 1 1 t\n1 Q0 b 1 1 t\n1 Q0 b 1 2 t\n9 Q0 b 1 1 u\n1 Q0 c 1 x t\n"
     report = check(tmp_path, content)
     assert {(problem.code, problem.count, problem.lines) for problem in report.problems} == {
         ("score", 2, (1, 7)), ("fields", 1, (2,)), ("encoding", 1, (3,)), ("duplicate", 1, (5,)),
@@ -255,9 +251,7 @@ def test_rank_order(tmp_path: Path) -> None:
 def test_ties(tmp_path: Path, order: int) -> None:
     rows = [("d0", "5"), ("d1", "4.0000000001"), ("d2", "4"), ("d3", "4"), ("d4", "3")][:: order or 1]
     rows = rows if order else [rows[index] for index in (2, 0, 4, 1, 3)]
-    report = check(
-        tmp_path, "".join(f"{query} Q0 {name} 1 {score} t\n" for query in "12" for name, score in rows)
-    )
+    report = check(tmp_path, "".join(f"{query} Q0 {name} 1 {score} t\n" for query in "12" for name, score in rows))
     problem = only(report)
     assert (problem.severity, problem.code, problem.count) == ("warning", "ties", 4)
 
@@ -276,10 +270,7 @@ def test_several_tags(tmp_path: Path) -> None:
         (4,),
     )
     assert report.statistics.tags == ("tag", "other")
-    many = (
-        "".join(f"1 Q0 d{number} {number} {-number} tag{number}\n" for number in range(40))
-        + "2 Q0 a 1 1 tag0\n"
-    )
+    many = "".join(f"1 Q0 d{number} {number} {-number} tag{number}\n" for number in range(40)) + "2 Q0 a 1 1 tag0\n"
     assert "or more" in only(check(tmp_path, many)).message
 
 
@@ -428,9 +419,7 @@ def test_measures_that_read_deeper_than_the_run_are_named(tmp_path: Path) -> Non
         "Judged@60",
     )
     run = tmp_path / "run.txt"
-    run.write_text(
-        "".join(f"{query} Q0 d{n} {n} {100 - n} tag\n" for query in "12" for n in range(query == "1", 50))
-    )
+    run.write_text("".join(f"{query} Q0 d{n} {n} {100 - n} tag\n" for query in "12" for n in range(query == "1", 50)))
     report = check_run(run, ScoringTarget(query_ids=["1", "2"], measures=measures))
     problem = only(report)
     assert (problem.severity, problem.code, problem.count) == ("warning", "shallow", 6)

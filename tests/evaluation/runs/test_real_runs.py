@@ -21,9 +21,7 @@ ROUND = SHARED / "data" / "trec-covid-round1"
 MEASURES = {"nDCG@10": "nDCG@10", "P@5": "P@5", "bpref": "Bpref", "AP": "AP"}
 
 
-@pytest.mark.skipif(
-    not ROUND.is_dir(), reason=f"no {ROUND} (RUNBOARD_SHARED names the folder of real collections)"
-)
+@pytest.mark.skipif(not ROUND.is_dir(), reason=f"no {ROUND} (RUNBOARD_SHARED names the folder of real collections)")
 def test_trec_covid_runs_get_their_published_scores() -> None:
     qrels = read_qrels(ROUND / "qrels.txt")
     target = ScoringTarget(qrels, qrels.query_ids, hidden=False)
@@ -36,9 +34,7 @@ def test_trec_covid_runs_get_their_published_scores() -> None:
         assert found == {column: row[column] for column in MEASURES}, name
 
 
-@pytest.mark.skipif(
-    not ROUND.is_dir(), reason=f"no {ROUND} (RUNBOARD_SHARED names the folder of real collections)"
-)
+@pytest.mark.skipif(not ROUND.is_dir(), reason=f"no {ROUND} (RUNBOARD_SHARED names the folder of real collections)")
 def test_one_team_left_out_on_trec_covid_is_pytrec_eval_on_filtered_qrels() -> None:
     """All 18 runs of round 1, each a team of its own but for the two of two teams; the pool's depth was 7."""
     qrels = read_qrels(ROUND / "qrels.txt")
@@ -49,9 +45,7 @@ def test_one_team_left_out_on_trec_covid_is_pytrec_eval_on_filtered_qrels() -> N
     runs = [(team, path, 7) for team, path in zip(teams, paths, strict=True)]
     found, judged = sole_finds(runs, ScoringTarget(qrels)), qrels.as_dict()
     firsts = [first_documents(path, 7) for path in paths]
-    for team, path in list(zip(teams, paths, strict=True))[
-        ::3
-    ]:  # a third of them: pytrec_eval takes a second each
+    for team, path in list(zip(teams, paths, strict=True))[::3]:  # a third of them: pytrec_eval takes a second each
         others = [each for number, each in zip(teams, firsts, strict=True) if number != team]
         own = [each for number, each in zip(teams, firsts, strict=True) if number == team]
         kept = {
@@ -74,29 +68,19 @@ def test_one_team_left_out_on_trec_covid_is_pytrec_eval_on_filtered_qrels() -> N
         assert mean == pytest.approx(expected, abs=1e-9), path.name
 
 
-@pytest.mark.skipif(
-    not ROUND.is_dir(), reason=f"no {ROUND} (RUNBOARD_SHARED names the folder of real collections)"
-)
+@pytest.mark.skipif(not ROUND.is_dir(), reason=f"no {ROUND} (RUNBOARD_SHARED names the folder of real collections)")
 def test_the_documentation_says_what_the_judging_of_trec_covid_makes_of_its_runs() -> None:
     qrels, paths = read_qrels(ROUND / "qrels.txt"), sorted((ROUND / "runs").glob("*.gz"))
     teams = [path.name.upper()[:5] for path in paths]
-    found = sole_finds(
-        [(team, path, 7) for team, path in zip(teams, paths, strict=True)], ScoringTarget(qrels)
-    )
+    found = sole_finds([(team, path, 7) for team, path in zip(teams, paths, strict=True)], ScoringTarget(qrels))
     text = (Path(__file__).parents[3] / "docs" / "judging.md").read_text("utf-8")
     rows, told = [], 0
     for team, path in zip(teams, paths, strict=True):
         means = score_run(path, ScoringTarget(qrels), ["nDCG@10", "Upper(nDCG)@10", "Hole@10"]).means
         target = ScoringTarget(qrels.without_pairs(found.get(team, {})))
         rows.append([*means.values(), *score_run(path, target, ["nDCG@10"]).means.values()])
-        told += (
-            f"| {path.name.removesuffix('.txt.gz')} | {' | '.join(f'{each:.3f}' for each in rows[-1])} |"
-            in text
-        )
+        told += f"| {path.name.removesuffix('.txt.gz')} | {' | '.join(f'{each:.3f}' for each in rows[-1])} |" in text
     assert told == 6
     shown, upper, _, without = zip(*rows, strict=True)
     taus = kendall_tau(shown, upper), kendall_tau(shown, without)
-    assert (
-        f"of the 18 scores is {taus[0]:.2f} with their upper bounds, and {taus[1]:.2f} with the scores"
-        in text
-    )
+    assert f"of the 18 scores is {taus[0]:.2f} with their upper bounds, and {taus[1]:.2f} with the scores" in text

@@ -61,11 +61,7 @@ rankings = st.dictionaries(
 
 
 def write_run(path: Path, run: dict[str, dict[str, str]], order: random.Random | None = None) -> Path:
-    lines = [
-        f"{query} Q0 {name} 1 {score} tag\n"
-        for query, scores in run.items()
-        for name, score in scores.items()
-    ]
+    lines = [f"{query} Q0 {name} 1 {score} tag\n" for query, scores in run.items() for name, score in scores.items()]
     if order:
         order.shuffle(lines)
     path.write_text("".join(lines))
@@ -75,18 +71,13 @@ def write_run(path: Path, run: dict[str, dict[str, str]], order: random.Random |
 def judged_by_pytrec_eval(
     qrels: dict[str, dict[str, int]], run: dict[str, dict[str, str]], level: int = 1
 ) -> dict[str, dict[str, float]]:
-    kept = {
-        query: {name: grade for name, grade in graded.items() if grade >= 0}
-        for query, graded in qrels.items()
-    }
+    kept = {query: {name: grade for name, grade in graded.items() if grade >= 0} for query, graded in qrels.items()}
     scores = {query: {name: float(score) for name, score in scored.items()} for query, scored in run.items()}
     result = {}
     for query, graded in kept.items():
         if not graded or query not in scores:
             continue
-        evaluator = pytrec_eval.RelevanceEvaluator(
-            {query: graded}, set(COMPARED.values()), relevance_level=level
-        )
+        evaluator = pytrec_eval.RelevanceEvaluator({query: graded}, set(COMPARED.values()), relevance_level=level)
         result.update(evaluator.evaluate({query: scores[query]}))
     return result
 
@@ -103,9 +94,7 @@ def test_every_value_equals_pytrec_eval(
 ) -> None:
     # lines in any order, queries interleaved
     path = write_run(tmp_path / "run.txt", run, random.Random(order))
-    target = ScoringTarget(
-        Qrels.from_dict(qrels), ["1", "2", "10", *run], hidden=False, relevance_level=level
-    )
+    target = ScoringTarget(Qrels.from_dict(qrels), ["1", "2", "10", *run], hidden=False, relevance_level=level)
     expected = judged_by_pytrec_eval(qrels, run, level)
     scored = score_run(path, target, COMPARED)
     for name, theirs in COMPARED.items():
@@ -135,9 +124,7 @@ def test_ranks_are_in_trec_order(tmp_path: Path, run: dict[str, dict[str, str]])
 def test_a_large_run_equals_pytrec_eval_in_any_order_of_lines(tmp_path: Path) -> None:
     generator = random.Random(4)
     names = [f"d{number}" for number in range(3000)]
-    qrels = {
-        str(q): {name: generator.randint(0, 3) for name in generator.sample(names, 60)} for q in range(40)
-    }
+    qrels = {str(q): {name: generator.randint(0, 3) for name in generator.sample(names, 60)} for q in range(40)}
     run = {
         query: {name: f"{generator.randint(1, 400) / 7:.5f}" for name in generator.sample(names, 1000)}
         for query in list(qrels)[:-3]
@@ -168,9 +155,7 @@ def lines_of(query: str, *documents: str) -> str:
 def test_the_run_is_cut_at_its_depth_in_trec_order(tmp_path: Path) -> None:
     run = "1 Q0 late 1 0.5 t\n" + lines_of("1", "a", "b")  # the worst line comes first in the file
     assert score(tmp_path, run, {"1": {"late": 1, "b": 1}}, "AP", maximum_depth=2) == {"AP": 0.25}
-    assert score(tmp_path, run, {"1": {"late": 1, "b": 1}}, "AP") == {
-        "AP": pytest.approx((1 / 2 + 2 / 3) / 2)
-    }
+    assert score(tmp_path, run, {"1": {"late": 1, "b": 1}}, "AP") == {"AP": pytest.approx((1 / 2 + 2 / 3) / 2)}
 
 
 def test_a_self_match_is_left_out_before_the_cut(tmp_path: Path) -> None:
@@ -247,13 +232,9 @@ def test_a_query_with_more_lines_than_a_block_holds(tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
     names = [f"document-with-a-long-id-{number:07}" for number in range(60_000)]
     path.write_text(
-        "".join(
-            f"{query} Q0 {name} {rank} {-rank} tag\n" for query in "12" for rank, name in enumerate(names, 1)
-        )
+        "".join(f"{query} Q0 {name} {rank} {-rank} tag\n" for query in "12" for rank, name in enumerate(names, 1))
     )
-    target = ScoringTarget(
-        Qrels.from_dict({"1": {names[50_000]: 1}, "2": {names[59_999]: 1}}), maximum_depth=100_000
-    )
+    target = ScoringTarget(Qrels.from_dict({"1": {names[50_000]: 1}, "2": {names[59_999]: 1}}), maximum_depth=100_000)
     scored = score_run(path, target, ["RR"])
     assert scored.per_query.tolist() == [[1 / 50_001], [1 / 60_000]]
     path.write_text(path.read_text() + f"2 Q0 {names[3]} 1 1 tag\n")

@@ -51,9 +51,7 @@ def sign(folder: Path, run: Run) -> RunFingerprints:
 def changed(run: Run, topics: Sequence[str], step: int) -> dict[str, list[str]]:
     """The run with other documents in front, for these topics."""
     return {
-        topic: [f"p{step}-{each}" for each in range(3)] + list(documents)
-        if topic in topics
-        else list(documents)
+        topic: [f"p{step}-{each}" for each in range(3)] + list(documents) if topic in topics else list(documents)
         for topic, documents in run.items()
     }
 
@@ -120,9 +118,7 @@ def test_a_document_that_is_its_query_is_none_of_the_first_where_such_are_droppe
 
 @pytest.mark.parametrize("greedy", [False, True], ids=["around one run", "from step to step"])
 @pytest.mark.parametrize("bases", [1, 2, 3])
-def test_a_walk_of_a_tenth_of_the_queries_at_a_time_is_one_chain(
-    tmp_path: Path, bases: int, greedy: bool
-) -> None:
+def test_a_walk_of_a_tenth_of_the_queries_at_a_time_is_one_chain(tmp_path: Path, bases: int, greedy: bool) -> None:
     """Within ten submissions there is a chain of three, also where up to three walks take turns."""
     random = np.random.default_rng(3)
     walks = [honest(number) for number in range(bases)]
@@ -148,9 +144,7 @@ def test_honest_runs_and_seeds_make_no_chain(tmp_path: Path) -> None:
 def test_runs_that_groups_sent_to_trec_covid_are_nowhere_near_each_other(shared_folder: Path) -> None:
     folder = shared_folder / "data" / "trec-covid-round1"
     topics = [query.id for query in read_queries(folder / "queries.jsonl")]
-    signed = [
-        fingerprint_run(path, ScoringTarget(query_ids=topics)) for path in sorted((folder / "runs").iterdir())
-    ]
+    signed = [fingerprint_run(path, ScoringTarget(query_ids=topics)) for path in sorted((folder / "runs").iterdir())]
     assert len(signed) == 18
     assert all(each.answered == 1 and each.usual_documents == DEPTH for each in signed)
     shares = [compare(one.signature, other.signature).share for one, other in combinations(signed, 2)]

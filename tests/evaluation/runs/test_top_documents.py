@@ -34,9 +34,7 @@ def test_the_first_documents_are_those_of_trec_eval_whatever_the_order_of_lines(
     judged: dict[str, dict[str, float]] = {}
     lines = []
     for query in ("10", "9", "q/1", "ä", "q"):
-        scores = {
-            f"d{number}": random.choice([1.0, 1.00000001, 0.5, random.random()]) for number in range(60)
-        }
+        scores = {f"d{number}": random.choice([1.0, 1.00000001, 0.5, random.random()]) for number in range(60)}
         judged[query] = scores
         lines += [f"{query} Q0 {name} 1 {score!r} tag" for name, score in scores.items()]
     random.shuffle(lines)
@@ -58,9 +56,7 @@ def test_scoring_a_run_finds_the_first_documents_of_the_dataset_s_queries(tmp_pa
         query: {name: generator.choice([3.0, 2.00000001, generator.random()]) for name in names}
         for query in [*queries, "unknown"]
     }
-    lines = [
-        f"{query} Q0 {name} 1 {score!r} t" for query, found in run.items() for name, score in found.items()
-    ]
+    lines = [f"{query} Q0 {name} 1 {score!r} t" for query, found in run.items() for name, score in found.items()]
     target = ScoringTarget(Qrels.from_dict({"q1": {"d1": 1}}), queries, drop_self_matches=True)
     for order in ("grouped", "shuffled"):
         if order == "shuffled":

@@ -20,9 +20,7 @@ def of_half(differences: np.ndarray) -> Interval:
 @pytest.mark.parametrize(
     ("topics", "gain"), [((100, 100), 0.1), ((300, 150), 0.0), ((1000, 1000), 0.02), ((30, 300), 0.05)]
 )
-def test_its_interval_is_that_of_scipys_bootstrap_of_two_samples(
-    topics: tuple[int, int], gain: float
-) -> None:
+def test_its_interval_is_that_of_scipys_bootstrap_of_two_samples(topics: tuple[int, int], gain: float) -> None:
     random = np.random.default_rng(sum(topics))
     # As differences in nDCG@10 spread: many topics without one, few with a large one.
     public, hidden = (random.normal(0, 0.25, size) * (random.random(size) < 0.7) for size in topics)
@@ -33,16 +31,12 @@ def test_its_interval_is_that_of_scipys_bootstrap_of_two_samples(
         method="percentile", random_state=2,
     ).confidence_interval  # fmt: skip
     assert found.value == pytest.approx(public.mean() - hidden.mean())
-    assert (found.low, found.high) == pytest.approx(
-        tuple(expected), abs=0.04 * (expected.high - expected.low)
-    )
+    assert (found.low, found.high) == pytest.approx(tuple(expected), abs=0.04 * (expected.high - expected.low))
 
 
 def test_it_is_that_of_all_resamples_of_a_few_topics() -> None:
     public, hidden = np.array([0.3, 0.1, 0.0, 0.2, -0.1]), np.array([0.0, 0.1, -0.2, 0.05, 0.1])
-    means = [
-        np.array([np.mean(drawn) for drawn in product(half, repeat=len(half))]) for half in (public, hidden)
-    ]
+    means = [np.array([np.mean(drawn) for drawn in product(half, repeat=len(half))]) for half in (public, hidden)]
     low, high = np.quantile((means[0][:, None] - means[1][None, :]).ravel(), [0.025, 0.975])
     found = gap_between(of_half(public), of_half(hidden))
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.01)

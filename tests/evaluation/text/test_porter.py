@@ -26,9 +26,7 @@ rate rate, cease ceas, controll control, roll roll, a a, is is, by by, yes ye, g
 """
 
 
-@pytest.mark.parametrize(
-    ("word", "expected"), [pair.split() for pair in PAIRS.replace("\n", " ").split(", ")]
-)
+@pytest.mark.parametrize(("word", "expected"), [pair.split() for pair in PAIRS.replace("\n", " ").split(", ")])
 def test_the_examples_of_the_paper(word: str, expected: str) -> None:
     assert stem(word) == expected
 

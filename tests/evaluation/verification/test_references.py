@@ -32,9 +32,7 @@ def trec_eval(judged: list[int], documents: list[int], measure: str, level: int 
 
 @given(grades, ranked, st.integers(1, 15), st.integers(1, 3))
 @QUIET
-def test_capped_recall_is_recall_or_precision(
-    judged: list[int], documents: list[int], k: int, level: int
-) -> None:
+def test_capped_recall_is_recall_or_precision(judged: list[int], documents: list[int], k: int, level: int) -> None:
     """Recall where all relevant documents fit into the first k, precision where they do not."""
     relevant = sum(grade >= level for grade in judged)
     same = f"recall.{k}" if relevant <= k else f"P.{k}"

@@ -203,9 +203,7 @@ def faulty_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
     "fault",
     [pytest.param(each, marks=() if each in IN_EVERY_RUN else pytest.mark.long) for each in KERNEL_FAULTS],
 )
-def test_a_fault_in_the_kernel_is_noticed(
-    fault: str, faulty_kernel: Callable[[str], None], tmp_path: Path
-) -> None:
+def test_a_fault_in_the_kernel_is_noticed(fault: str, faulty_kernel: Callable[[str], None], tmp_path: Path) -> None:
     run, qrels = collection(tmp_path)
     faulty_kernel(fault)
     with pytest.raises(ScoresDiffer, match="is correct"):
@@ -265,10 +263,7 @@ def test_the_message_has_both_values_and_no_id(tmp_path: Path) -> None:
     with pytest.raises(ScoresDiffer) as raised:
         verified(run, qrels, right)
     said = str(raised.value)
-    assert (
-        f"P@1 of judged query {row + 1} of 7: {value + 0.25!r} was scored, {value!r} is correct; 1 of 7"
-        in said
-    )
+    assert f"P@1 of judged query {row + 1} of 7: {value + 0.25!r} was scored, {value!r} is correct; 1 of 7" in said
     assert right.query_ids[row] not in said
 
 
@@ -340,9 +335,7 @@ def test_a_deep_query_does_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> N
     numbers = list(range(2000))
     random.Random(1).shuffle(numbers)
     text = "".join(f"1 Q0 d{number} 1 {number} t\n" for number in numbers)
-    assert set(rankings(text.encode(), ["1"], depth=10)["1"]) == {
-        f"d{number}" for number in range(1990, 2000)
-    }
+    assert set(rankings(text.encode(), ["1"], depth=10)["1"]) == {f"d{number}" for number in range(1990, 2000)}
     assert most < 100
 
 

@@ -62,9 +62,7 @@ def texts() -> AnswerTexts:
 RULES = ScoringRules(relevance_level=1, drop_self_matches=True, maximum_depth=12)
 
 
-def scored_of(
-    run: Path, qrels: Path, measures: Iterable[str] = MEASURES, rules: ScoringRules = RULES
-) -> ScoredRun:
+def scored_of(run: Path, qrels: Path, measures: Iterable[str] = MEASURES, rules: ScoringRules = RULES) -> ScoredRun:
     """What the kernel and the formulas make of a run."""
     judged = read_qrels(qrels)
     target = ScoringTarget(
@@ -85,10 +83,6 @@ def claimed_of(scored: ScoredRun) -> ClaimedScores:
     return replace(claimed, per_query=np.array(claimed.per_query), means=dict(claimed.means))
 
 
-def verified(
-    run: Path, qrels: Path, claimed: ClaimedScores, rules: ScoringRules = RULES, sha256: str = "00"
-) -> None:
+def verified(run: Path, qrels: Path, claimed: ClaimedScores, rules: ScoringRules = RULES, sha256: str = "00") -> None:
     """Verify the scores. Raises ScoresDiffer."""
-    verify(
-        io.BytesIO(run.read_bytes()), Judgements(qrels.read_bytes()), claimed, rules, sha256, texts=texts()
-    )
+    verify(io.BytesIO(run.read_bytes()), Judgements(qrels.read_bytes()), claimed, rules, sha256, texts=texts())

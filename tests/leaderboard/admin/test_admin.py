@@ -61,9 +61,7 @@ def test_a_curator_imports_a_zip(tmp_path: Path, curator: Client) -> None:
     assert "Nothing changed" in send(curator, write_zip(tmp_path / "b.zip")).content.decode()
 
 
-def test_every_problem_of_a_zip_is_listed_under_the_name_it_was_sent_with(
-    tmp_path: Path, curator: Client
-) -> None:
+def test_every_problem_of_a_zip_is_listed_under_the_name_it_was_sent_with(tmp_path: Path, curator: Client) -> None:
     changes = {"queries.jsonl": None, "corpus.jsonl": good_files()["corpus.jsonl"] + "nonsense\n"}
     answer = send(curator, write_zip(tmp_path / "a.zip", changes))
     text = answer.content.decode()
@@ -108,9 +106,7 @@ def test_what_is_hidden_is_opened_by_who_may_read_it(tmp_path: Path, client: Cli
     opening = {"judgements": "open", "collecting": "on"}
     refused = send(client, sent, **opening, queries_visibility="public")
     assert refused.status_code == 400
-    assert (
-        refused.content.decode().count("Only users with permission to read hidden judgments can do that") == 2
-    )
+    assert refused.content.decode().count("Only users with permission to read hidden judgments can do that") == 2
     page = client.get(reverse("admin:leaderboard_dataset_change", args=[dataset.pk]))
     assert "queries_visibility" in page.content.decode()
     save(client, page.request["PATH_INFO"], name="Tiny one", queries_visibility="public")
@@ -130,14 +126,10 @@ def test_what_is_hidden_is_opened_by_who_may_read_it(tmp_path: Path, client: Cli
     assert (dataset.hidden, AuditRecord.objects.get(action="settings").actor) == (False, person)
 
 
-def test_who_may_not_open_what_only_collects_is_told_what_it_would_open(
-    tmp_path: Path, client: Client
-) -> None:
+def test_who_may_not_open_what_only_collects_is_told_what_it_would_open(tmp_path: Path, client: Client) -> None:
     client.force_login(make_a_curator())
     sent = write_zip(tmp_path / "a.zip", {"qrels/test.tsv": None})
-    assert (
-        "Imported" in send(client, sent, name="Tiny", judgements="hidden", collecting="on").content.decode()
-    )
+    assert "Imported" in send(client, sent, name="Tiny", judgements="hidden", collecting="on").content.decode()
     refused = send(client, sent, judgements="open", collecting="on")
     text = refused.content.decode()
     assert refused.status_code == 400
@@ -197,9 +189,7 @@ def test_lists_and_pages_open(model: str, tmp_path: Path, curator: Client) -> No
 def test_judgements_are_metadata_only(tmp_path: Path, curator: Client) -> None:
     named = {name: content.replace("d3", "judged-document") for name, content in good_files().items()}
     import_dataset(write_folder(tmp_path, named), ImportOptions(slug="tiny"))
-    page = curator.get(
-        reverse("admin:leaderboard_qrels_change", args=[Qrels.objects.get().pk])
-    ).content.decode()
+    page = curator.get(reverse("admin:leaderboard_qrels_change", args=[Qrels.objects.get().pk])).content.decode()
     assert "judged_queries" in page
     assert "judged-document" not in page
     assert 'name="_save"' not in page
@@ -288,9 +278,7 @@ def test_the_page_of_a_dataset_follows_when_it_leaves_a_benchmark_or_the_benchma
 
 def test_the_admin_signs_in_where_everyone_does(client: Client) -> None:
     answer = client.get("/admin/", follow=True)
-    assert (
-        answer.redirect_chain[-1][0].startswith("/accounts/login/") or "login" in answer.redirect_chain[-1][0]
-    )
+    assert answer.redirect_chain[-1][0].startswith("/accounts/login/") or "login" in answer.redirect_chain[-1][0]
     assert b"this_is_the_login_form" not in answer.content
 
 
@@ -298,6 +286,4 @@ def test_pages_have_no_inline_script_or_style(tmp_path: Path, curator: Client) -
     for url in (IMPORT, reverse("admin:leaderboard_dataset_changelist")):
         page = curator.get(url).content.decode()
         assert "style=" not in page
-        assert all(
-            "src=" in tag or 'type="application/json"' in tag for tag in page.split("<script")[1:] if tag
-        )
+        assert all("src=" in tag or 'type="application/json"' in tag for tag in page.split("<script")[1:] if tag)

@@ -65,9 +65,7 @@ def test_moderating_asks_why_first_and_does_all_or_nothing(curator: Client) -> N
     assert (first.visibility, first.moderation_reason) == ("quarantined", "copied")
     assert "is restored" in act(curator, "restore", first, confirmed="yes", why="it was not")
     assert AuditRecord.objects.get(action="restored").reason == "it was not"
-    assert "is now the baseline" in act(
-        curator, "make_baseline", first, confirmed="yes", why="the stronger one"
-    )
+    assert "is now the baseline" in act(curator, "make_baseline", first, confirmed="yes", why="the stronger one")
 
 
 def test_who_may_only_look_at_entries_is_offered_no_action() -> None:
@@ -206,18 +204,14 @@ def test_the_first_page_says_what_waits_for_a_decision(admin_client: Client) -> 
     assert "Nothing waits for a decision." in admin_client.get("/admin/").content.decode()
     system = score(scored_dataset(), "Doubted", ndcg=0.5).system
     with acting(None):
-        raise_challenge(
-            system, make_user("Carol"), claim="training", text="It was trained on the test queries."
-        )
+        raise_challenge(system, make_user("Carol"), claim="training", text="It was trained on the test queries.")
     page = one_line(admin_client.get("/admin/").content.decode())
     assert "<strong>1</strong> challenge is open" in page
     groups = re.findall(r'<h2 id="[a-z-]+">([^<]+)</h2>', page)[1:]
     assert groups == [
         "Datasets and judgments", "Results and flags", "Rounds and agreements", "People and teams", "System",
     ]  # fmt: skip
-    assert re.search(
-        r'href="/admin/leaderboard/challenge/">Challenges</a>\s*<a class="count" href="[^"]+">1<', page
-    )
+    assert re.search(r'href="/admin/leaderboard/challenge/">Challenges</a>\s*<a class="count" href="[^"]+">1<', page)
     listed = admin_client.get("/admin/leaderboard/challenge/?state__exact=open").content.decode()
     assert "Doubted" in listed
 
@@ -250,9 +244,7 @@ def test_no_list_is_filtered_by_a_column_that_it_does_not_offer(client: Client) 
         ('["a"', "Expecting"),
     ],
 )
-def test_json_that_cannot_be_kept_is_refused_in_a_line_and_shown_again(
-    curator: Client, typed: str, told: str
-) -> None:
+def test_json_that_cannot_be_kept_is_refused_in_a_line_and_shown_again(curator: Client, typed: str, told: str) -> None:
     system = make_system("Odd")
     address = reverse("admin:leaderboard_system_change", args=[system.pk])
     for field in ("parameters", "training_datasets", "adapted_to"):

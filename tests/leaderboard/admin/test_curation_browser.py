@@ -59,9 +59,7 @@ def curation(page: Page, live_server: Any) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    ("width", "scheme"), [pytest.param(1440, "light", marks=pytest.mark.long), (390, "dark")]
-)
+@pytest.mark.parametrize(("width", "scheme"), [pytest.param(1440, "light", marks=pytest.mark.long), (390, "dark")])
 def test_pages_of_curation_are_readable_by_everyone(
     page: Page, curation: dict[str, str], width: int, scheme: Any
 ) -> None:
@@ -90,9 +88,7 @@ def test_pages_of_curation_are_readable_by_everyone(
 def test_a_curator_quarantines_and_edits_by_hand(page: Page, curation: dict[str, str]) -> None:
     page.goto(curation["entries"])
     page.get_by_role("row", name="Barn owl").get_by_role("checkbox").check()
-    page.locator("select[name=action]").select_option(
-        label="Quarantine: remove from the ranking with a public reason"
-    )
+    page.locator("select[name=action]").select_option(label="Quarantine: remove from the ranking with a public reason")
     page.get_by_role("button", name="Run").or_(page.get_by_role("button", name="Go")).click()
     page.get_by_label("Why").fill("the same run under another name")
     page.get_by_role("button", name="Quarantine").click()

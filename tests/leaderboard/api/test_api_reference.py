@@ -75,14 +75,10 @@ def test_every_operation_is_on_its_page_with_its_parameters_fields_and_answers(
             assert "<code>curl " in part
 
 
-def test_the_index_links_every_operation_and_object_under_its_anchor(
-    index: str, pages: dict[str, str]
-) -> None:
+def test_the_index_links_every_operation_and_object_under_its_anchor(index: str, pages: dict[str, str]) -> None:
     links = re.findall(r'<li id="([^"]+)">\s*<a href="([^"#]+)#([^"]+)">', index)
     assert all(anchor == target and anchor in anchors_of(pages[page]) for anchor, page, target in links)
-    described = {
-        anchor for page in pages.values() for anchor in re.findall(r'operation stack" id="([^"]+)"', page)
-    }
+    described = {anchor for page in pages.values() for anchor in re.findall(r'operation stack" id="([^"]+)"', page)}
     assert {anchor for anchor, _, _ in links} == described
     assert {"get-api-v1-datasets", "object-error"} <= described
     assert set(re.findall(r'<h2><a href="([^"]+)"', index)) == pages.keys()
@@ -143,8 +139,6 @@ def test_the_schema_is_made_in_one_thread_at_a_time(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(SchemaGenerator, "get_schema", slow)
     assert SchemaView.generator_class is LockedSchemaGenerator
     with ThreadPoolExecutor(4) as threads:
-        made = [
-            threads.submit(LockedSchemaGenerator().get_schema, request=None, public=True) for _ in range(4)
-        ]
+        made = [threads.submit(LockedSchemaGenerator().get_schema, request=None, public=True) for _ in range(4)]
     assert [each.result() for each in made] == [{}] * 4
     assert max(most) == 1

@@ -58,9 +58,7 @@ def test_a_value_says_its_interval_on_hover_and_a_mark_says_that_its_difference_
     (low, high) = next((one.low, one.high) for one in found.entries.values() if one.rank_low == 1)
     mark, title = cell(board, "Better", first)
     assert mark == "*"
-    assert title == (
-        f"95% interval {low:.4f} to {high:.4f}; rank 1; p <0.001 vs BM25, <0.001 corrected (Holm)"
-    )
+    assert title == (f"95% interval {low:.4f} to {high:.4f}; rank 1; p <0.001 vs BM25, <0.001 corrected (Holm)")
     mark, title = cell(board, "Same", first)
     assert mark == ""
     assert "; rank 2–3; p 0." in title
@@ -76,9 +74,7 @@ def test_ranks_have_no_mark(pair: tuple[Dataset, Dataset]) -> None:
     assert not any(note.startswith("*") for note in board.notes)
 
 
-def test_the_page_and_its_exports_carry_mark_and_figures(
-    client: Client, pair: tuple[Dataset, Dataset]
-) -> None:
+def test_the_page_and_its_exports_carry_mark_and_figures(client: Client, pair: tuple[Dataset, Dataset]) -> None:
     page = client.get("/benchmarks/all/?view=delta").content.decode()
     assert "<sup>*</sup></td>" in page
     assert 'title="95% interval 0.' in page

@@ -201,9 +201,7 @@ def test_incomplete_rows_are_folded_unless_the_order_or_a_filter_asks_for_them(c
 
 def test_what_no_column_shows_stands_under_the_name(client: Client, demo: Dataset) -> None:
     page = text(client, "/datasets/demo/")
-    assert re.search(
-        r'<small><span class="by">Team \d+</span><span class="kind">\s· dense</span></small>', page
-    )
+    assert re.search(r'<small><span class="by">Team \d+</span><span class="kind">\s· dense</span></small>', page)
     page = text(client, "/datasets/demo/?columns=all")
     assert not re.search(r'<small>(<span class="by">)?Team \d+', page)
 

@@ -25,10 +25,7 @@ def queries(draw: Any) -> QueryDict:
     pairs: list[tuple[str, str]] = []
     for name in ("measure", "q", "hardware"):
         pairs += [(name, value) for value in draw(st.lists(FREE, max_size=1))]
-    pairs += [
-        ("view", value)
-        for value in draw(st.lists(st.sampled_from(["", "score", "delta", "rank"]), max_size=2))
-    ]
+    pairs += [("view", value) for value in draw(st.lists(st.sampled_from(["", "score", "delta", "rank"]), max_size=2))]
     for key in draw(st.lists(KEYS, max_size=5)):
         pairs.append(("sort", key + draw(st.sampled_from(["", ":asc", ":desc"]))))
     for name, known in FACETS.items():
@@ -64,12 +61,7 @@ def test_an_address_read_and_written_again_is_the_same_view(query: QueryDict) ->
 
 
 def test_the_default_view_has_no_query_string() -> None:
-    assert (
-        BoardState.read(
-            QueryDict("q=&sort=&architecture=&min-mean=&corpus=&page=1&view=score")
-        ).query_string()
-        == ""
-    )
+    assert BoardState.read(QueryDict("q=&sort=&architecture=&min-mean=&corpus=&page=1&view=score")).query_string() == ""
 
 
 def test_no_more_columns_decide_and_no_more_systems_are_pinned_than_a_page_can_show() -> None:

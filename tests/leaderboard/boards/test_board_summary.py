@@ -331,9 +331,7 @@ def test_the_legend_of_an_open_board_with_one_row_left_has_no_empty_number(clien
     for address in (f"/datasets/{dataset.slug}/", f"/datasets/{dataset.slug}/?q=First"):
         page = " ".join(client.get(address).content.decode().split())
         assert "First" in page
-        assert (
-            "The bar at the left marks the best system and those not separable from it when all pairs" in page
-        )
+        assert "The bar at the left marks the best system and those not separable from it when all pairs" in page
         assert "behind by less than" not in page, "the words of hidden boards"
 
 

@@ -54,9 +54,7 @@ def dataset() -> Dataset:
     }
     closed: dict[str, Any] = {"closed_api": True, "open_weights": True, "year": 2022}
     score(dataset, make_system("a", team=ours, architecture="dense", **open_weights), ndcg=0.4, recall=0.9)
-    quick = score(
-        dataset, make_system("b", team=ours, architecture="lexical", year=2024), ndcg=0.3, recall=0.8
-    )
+    quick = score(dataset, make_system("b", team=ours, architecture="lexical", year=2024), ndcg=0.3, recall=0.8)
     slow = score(dataset, make_system("c", team=theirs, architecture="dense", **closed), ndcg=0.3, recall=0.7)
     score(dataset, make_system("d", team=theirs, architecture="dense"), ndcg=0.1)
     cost(quick, 2.0, index_bytes=1_000_000, documents=1000)
@@ -159,9 +157,7 @@ def test_neither_filter_nor_pin_moves_ranks_or_the_best(dataset: Dataset) -> Non
     assert filtered.best["nDCG@10", "scored"] == 0.4
 
 
-def test_pages_hold_so_many_rows_and_the_pins_again(
-    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_hold_so_many_rows_and_the_pins_again(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filtering, "ROWS_OF_A_PAGE", 2)
     assert names(board(dataset)) == ["a", "b"]
     last = board(dataset, "page=2")
@@ -229,9 +225,7 @@ def test_what_teams_declare_can_be_sorted_and_ranged_on_both_kinds_of_board() ->
 
 
 @pytest.mark.parametrize("spelling", ["R@100", "Recall@100", "recall_100", "recall_at_100", "r@100"])
-def test_an_address_takes_every_spelling_of_a_measure(
-    client: Client, dataset: Dataset, spelling: str
-) -> None:
+def test_an_address_takes_every_spelling_of_a_measure(client: Client, dataset: Dataset, spelling: str) -> None:
     wanted = board(dataset, "measure=R@100&sort=R@100:asc&min-R@100=0.75")
     found = board(dataset, f"measure={spelling}&sort={spelling}:asc&min-{spelling}=0.75")
     assert (found.measure, found.sorts, names(found)) == ("R@100", wanted.sorts, names(wanted))

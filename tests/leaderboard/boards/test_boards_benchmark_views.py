@@ -42,9 +42,7 @@ def _named(name: str) -> System:
     ("view", "good", "bad"),
     [("", 0.6, 0.3), ("delta", 0.2, -0.1), ("relative", 0.5, -0.25), ("rank", 2.0, 4.0)],
 )
-def test_cells_show_what_the_view_names(
-    pair: tuple[Dataset, Dataset], view: str, good: float, bad: float
-) -> None:
+def test_cells_show_what_the_view_names(pair: tuple[Dataset, Dataset], view: str, good: float, bad: float) -> None:
     board = board_of(view=view)
     slug = pair[0].slug
     assert values(board, "good")[slug] == pytest.approx(good)
@@ -65,9 +63,7 @@ def test_best_comes_first_and_is_marked_in_every_view(pair: tuple[Dataset, Datas
 def test_views_reach_the_page_and_its_exports(client: Client, pair: tuple[Dataset, Dataset]) -> None:
     page = client.get("/benchmarks/all/?view=delta&exact=1").content.decode()
     assert '<td class="ns"><b>+0.3000</b></td>' in page, "nothing was tested: no colour"
-    lines = (
-        client.get("/benchmarks/all/board.csv?view=rank&sort=" + pair[0].slug).content.decode().splitlines()
-    )
+    lines = client.get("/benchmarks/all/board.csv?view=rank&sort=" + pair[0].slug).content.decode().splitlines()
     column = lines[0].split(",").index(f"{pair[0].slug} rank")
     assert [line.split(",")[column] for line in lines[1:]] == ["1.0", "2.0", "3.0", "4.0"]
 
@@ -115,9 +111,7 @@ def test_where_every_row_is_complete_the_mean_is_the_common_one() -> None:
     assert values(sorted_by, "BM25")["common-mean"] == values(sorted_by, "BM25")["mean"]
 
 
-def test_facets_of_datasets_choose_what_is_shown_and_counted(
-    client: Client, pair: tuple[Dataset, Dataset]
-) -> None:
+def test_facets_of_datasets_choose_what_is_shown_and_counted(client: Client, pair: tuple[Dataset, Dataset]) -> None:
     board = board_of(facets=(("domain", ("Finance",)),))
     keys = [column.key for column in board.columns]
     assert pair[0].slug in keys
@@ -165,9 +159,7 @@ def test_whoever_declared_nothing_is_not_zero_shot(pair: tuple[Dataset, Dataset]
     assert values(board, "good")["wins"] == "1/0/0"
 
 
-def test_a_row_of_mixed_provenance_says_it_in_each_cell(
-    client: Client, pair: tuple[Dataset, Dataset]
-) -> None:
+def test_a_row_of_mixed_provenance_says_it_in_each_cell(client: Client, pair: tuple[Dataset, Dataset]) -> None:
     Entry.objects.filter(dataset=pair[0], system__name="good").update(provenance="measured")
     record_boards()
     board = board_of()
@@ -226,9 +218,7 @@ def test_every_group_of_columns_may_be_named(pair: tuple[Dataset, Dataset]) -> N
 
 
 def test_page_and_card_count_the_same_datasets_and_the_page_says_how_they_are_judged(client: Client) -> None:
-    first, second, third = (
-        scored_dataset(name=name, hidden=name == "Secret") for name in ("A", "Secret", "B")
-    )
+    first, second, third = (scored_dataset(name=name, hidden=name == "Secret") for name in ("A", "Secret", "B"))
     benchmark_of(first, second, shown=(third,))
     Dataset.objects.update(current_version=None, reported_statistics={"queries": 1200})
     page, home = (one_line(client.get(address).content.decode()) for address in ("/benchmarks/all/", "/"))

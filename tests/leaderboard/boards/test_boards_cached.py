@@ -153,9 +153,7 @@ def test_a_server_starts_while_its_database_is_away(
     assert "could not be loaded" in caplog.text
 
 
-def test_views_with_free_numbers_leave_the_cache_alone(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_views_with_free_numbers_leave_the_cache_alone(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """One reader could otherwise fill the memory of a process, and evict the boards that others read."""
     dataset = scored_dataset()
     score(dataset, "First", ndcg=0.4)

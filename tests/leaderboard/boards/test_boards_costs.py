@@ -180,10 +180,7 @@ def test_what_begins_with_stored_runs_has_no_latency_on_boards_and_a_remark_on_i
     page = client.get(f"/systems/{fused.system.slug}/").content.decode()
     assert "starts from stored runs: the first search was not timed" in page
     assert "5.60" in page
-    assert (
-        "starts from stored runs: the first search was not timed"
-        in client.get("/efficiency/").content.decode()
-    )
+    assert "starts from stored runs: the first search was not timed" in client.get("/efficiency/").content.decode()
     text = client.get(f"/datasets/{dataset.slug}/board.csv").content.decode()
     assert {row["system"]: row["stored_runs"] for row in csv.DictReader(io.StringIO(text))} == {
         "fused": "2",
@@ -217,9 +214,7 @@ def test_times_bm25_can_be_checked_by_eye(client: Client) -> None:
     assert 'title="BM25 took 2.50 ms in the same job"' in page
     text = client.get(f"/datasets/{dataset.slug}/board.csv").content.decode()
     [row] = csv.DictReader(io.StringIO(text))
-    assert (
-        float(row["mean-latency [ms]"]) / float(row["latency_bm25 [ms]"]) == float(row["times-bm25"]) == 4.0
-    )
+    assert float(row["mean-latency [ms]"]) / float(row["latency_bm25 [ms]"]) == float(row["times-bm25"]) == 4.0
     assert "2.50" in client.get(f"/systems/{system.slug}/").content.decode()
 
 
@@ -471,9 +466,7 @@ def test_operations_are_columns_of_their_own_whose_best_is_marked_since_they_are
     assert shown(board, "small")["flops-per-query"] == "350"
     assert shown(board, "small")["flops-per-document"] == "4,200"
     assert shown(board, "small")["whole-job"] == "77.5"
-    assert {"flops-per-query", "flops-per-document"}.isdisjoint(
-        shown(board, "fused") | shown(board, "before")
-    )
+    assert {"flops-per-query", "flops-per-document"}.isdisjoint(shown(board, "fused") | shown(board, "before"))
     found = _emphasised(board, "flops-per-query")
     assert found == {"small": "best", "large": "second", "fused": "", "before": ""}
     assert {"flops-per-query", "flops-per-document"}.isdisjoint(column.key for column in board.shown)

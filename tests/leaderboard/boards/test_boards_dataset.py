@@ -230,9 +230,7 @@ def test_in_domain_systems_are_marked(client: Client) -> None:
         ),
     ],
 )
-def test_how_bm25_was_made_stands_beside_the_differences_to_it(
-    client: Client, language: str, said: str
-) -> None:
+def test_how_bm25_was_made_stands_beside_the_differences_to_it(client: Client, language: str, said: str) -> None:
     dataset = scored_dataset(language=language)
     score(dataset, configuration_system(BM25), baseline=True, ndcg=0.3)
     score(dataset, "other", ndcg=0.4)
@@ -257,9 +255,7 @@ def test_the_sites_own_rows_are_by_this_site(client: Client) -> None:
 def test_how_much_is_judged_stands_on_open_boards_and_on_no_hidden_one() -> None:
     dataset = scored_dataset(measures=["nDCG@10"])
     score(dataset, "BM25", baseline=True, ndcg=0.5, **{"Hole@10": 0.25})
-    score(
-        dataset, "Dense", ndcg=0.6, **{"Hole@10": 0.5, "Judged@10": 0.375}
-    )  # an eighth of its places is empty
+    score(dataset, "Dense", ndcg=0.6, **{"Hole@10": 0.5, "Judged@10": 0.375})  # an eighth of its places is empty
     board = board_of(dataset)
     last = [column for column in board.columns if column.group == "Judged"]
     assert [column.key for column in last] == ["Judged@10", "Hole@10"]

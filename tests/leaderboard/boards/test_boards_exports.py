@@ -52,9 +52,7 @@ def page_systems(html: str) -> list[str]:
 
 @pytest.mark.usefixtures("_loaded")
 @pytest.mark.parametrize(("path", "query"), VIEWS)
-def test_exports_and_the_api_have_the_order_and_the_filters_of_the_page(
-    client: Client, path: str, query: str
-) -> None:
+def test_exports_and_the_api_have_the_order_and_the_filters_of_the_page(client: Client, path: str, query: str) -> None:
     systems = page_systems(client.get(path + query).content.decode())
     assert systems
     table = list(csv.DictReader(io.StringIO(client.get(f"{path}board.csv{query}").content.decode())))
@@ -72,9 +70,7 @@ def test_csv_has_deltas_json_has_published_values_and_no_cell_is_a_formula(clien
     dataset = scored_dataset()
     score(dataset, "BM25", baseline=True, ndcg=0.25)
     score(dataset, "=HYPERLINK(1)", ndcg=1 / 3)
-    row = next(
-        csv.DictReader(io.StringIO(client.get(f"/datasets/{dataset.slug}/board.csv").content.decode()))
-    )
+    row = next(csv.DictReader(io.StringIO(client.get(f"/datasets/{dataset.slug}/board.csv").content.decode())))
     assert row["system"] == "'=HYPERLINK(1)"
     assert float(row["delta"]) == pytest.approx(1 / 3 - 0.25)
     exported = client.get(f"/datasets/{dataset.slug}/board.json").json()
@@ -84,12 +80,8 @@ def test_csv_has_deltas_json_has_published_values_and_no_cell_is_a_formula(clien
 
 
 @pytest.mark.usefixtures("_loaded")
-@pytest.mark.parametrize(
-    "query", ["sort=colour", "measure=colour", "order=up", "architecture=x", "provenance=x"]
-)
-def test_what_a_board_does_not_have_is_refused_everywhere_with_what_it_has(
-    client: Client, query: str
-) -> None:
+@pytest.mark.parametrize("query", ["sort=colour", "measure=colour", "order=up", "architecture=x", "provenance=x"])
+def test_what_a_board_does_not_have_is_refused_everywhere_with_what_it_has(client: Client, query: str) -> None:
     for address, kind in (
         ("/datasets/nq/", "text/html"),
         ("/datasets/nq/board.csv", "text/plain"),

@@ -32,9 +32,7 @@ pytestmark = pytest.mark.django_db
 def _forums() -> list[Dataset]:
     """Three forums and the whole, which is in a benchmark with another dataset."""
     whole = make_dataset(name="Forums", slug="forums", state="reported", hidden=False, measures=["nDCG@10"])
-    forums = [
-        scored_dataset(name=name, slug=name.lower(), part_of=whole) for name in ("Cats", "Dogs", "Owls")
-    ]
+    forums = [scored_dataset(name=name, slug=name.lower(), part_of=whole) for name in ("Cats", "Dogs", "Owls")]
     benchmark_of(whole, scored_dataset(name="Other", slug="other"))
     return forums
 
@@ -148,9 +146,7 @@ def test_more_parts_need_no_more_queries(forums: list[Dataset]) -> None:
     assert counts[0] <= 8
 
 
-def test_a_curator_says_what_a_dataset_is_part_of_and_both_boards_follow(
-    client: Client, forums: list[Dataset]
-) -> None:
+def test_a_curator_says_what_a_dataset_is_part_of_and_both_boards_follow(client: Client, forums: list[Dataset]) -> None:
     client.force_login(make_user("Carol", is_staff=True, is_superuser=True))
     system = make_system("system")
     for forum in forums[:2]:

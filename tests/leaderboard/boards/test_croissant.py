@@ -117,10 +117,7 @@ def test_croissant_of_a_dataset_known_from_papers_alone(client: Client) -> None:
 def records(read: mlcroissant.Dataset, name: str) -> list[dict[str, Any]]:
     """The records of a set, by the names of their fields."""
     return [
-        {
-            key.partition("/")[2]: value.decode() if isinstance(value, bytes) else value
-            for key, value in record.items()
-        }
+        {key.partition("/")[2]: value.decode() if isinstance(value, bytes) else value for key, value in record.items()}
         for record in read.records(name)
     ]
 

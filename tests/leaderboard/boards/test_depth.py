@@ -44,16 +44,12 @@ def test_the_depth_is_read_from_the_label(label: str, depth: int | None) -> None
         ("", {"bytes_per_document": 1024.0}, None),
     ],
 )
-def test_dimensions_stand_at_the_bytes_of_a_document(
-    label: str, facts: dict[str, float], size: float
-) -> None:
+def test_dimensions_stand_at_the_bytes_of_a_document(label: str, facts: dict[str, float], size: float) -> None:
     assert variant_depth(label, facts) == (size and (BYTES, size))
 
 
 def test_bytes_are_drawn_at_equal_distances_where_they_double() -> None:
-    points = [
-        DepthPoint(size, 0.3 + place / 100) for place, size in enumerate((256.0, 512.0, 1024.0, 2048.5))
-    ]
+    points = [DepthPoint(size, 0.3 + place / 100) for place, size in enumerate((256.0, 512.0, 1024.0, 2048.5))]
     series = depth_series("nDCG@10", points, axis=BYTES)
     assert series is not None
     assert [row.depth for row in series.rows] == ["256", "512", "1,024", "2,048.5"]

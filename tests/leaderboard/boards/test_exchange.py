@@ -55,8 +55,7 @@ def test_mteb_gets_a_file_for_each_task_and_one_about_the_model(client: Client) 
     assert (meta["n_parameters"], meta["embed_dim"], meta["license"]) == (22_713_216, 768, "mit")
     assert meta["model_type"] == ["dense"]
     assert (
-        client.get(f"/systems/{system.slug}/mteb.zip").content
-        == client.get(f"/systems/{system.slug}/mteb.zip").content
+        client.get(f"/systems/{system.slug}/mteb.zip").content == client.get(f"/systems/{system.slug}/mteb.zip").content
     )
 
 

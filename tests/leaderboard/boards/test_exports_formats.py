@@ -54,9 +54,7 @@ def table_shape(text: str) -> tuple[int, int]:
     found = environments(latex_nodes(text))
     assert {"table", "tabular"} <= found.keys()
     tabular = text[text.index(r"\begin{tabular}") : text.index(r"\end{tabular}")]
-    wanted = re.match(
-        r"\\begin\{tabular\}\{r>\{\\raggedright\\arraybackslash\}p\{0\.18\\linewidth\}([rl]*)\}", tabular
-    )
+    wanted = re.match(r"\\begin\{tabular\}\{r>\{\\raggedright\\arraybackslash\}p\{0\.18\\linewidth\}([rl]*)\}", tabular)
     assert wanted
     columns = 2 + len(wanted[1])
     body = tabular[tabular.index(r"\midrule") + len(r"\midrule") : tabular.index(r"\bottomrule")]
@@ -112,9 +110,7 @@ def nasty_dataset() -> Dataset:
     return dataset
 
 
-def test_latex_of_the_strangest_names_is_balanced_and_has_its_rows_and_columns(
-    client: Client, tmp_path: Path
-) -> None:
+def test_latex_of_the_strangest_names_is_balanced_and_has_its_rows_and_columns(client: Client, tmp_path: Path) -> None:
     dataset = nasty_dataset()
     answer = client.get(f"/datasets/{dataset.slug}/board.tex")
     assert answer.headers["Content-Type"] == "text/x-tex; charset=utf-8"
@@ -150,9 +146,7 @@ def test_latex_of_reported_boards(client: Client, path: str, tmp_path: Path) -> 
 def test_any_text_becomes_latex_that_a_parser_reads() -> None:
     for text in (NASTY, "".join(map(chr, range(1, 0x500))), "\u202e\u0000\ud7ff", "{" * 5, "\\" * 5, "$$$"):
         latex_nodes(escape(text))
-    assert escape("αβ ω Δ ‡ naïve Łukasz ﬁ") == (
-        r"$\alpha$$\beta$ $\omega$ $\Delta$ $^{\ddagger}$ naïve Łukasz fi"
-    )
+    assert escape("αβ ω Δ ‡ naïve Łukasz ﬁ") == (r"$\alpha$$\beta$ $\omega$ $\Delta$ $^{\ddagger}$ naïve Łukasz fi")
     assert escape('"odd" ("even") 5" a"b') == "``odd'' (``even'') 5'' a''b"
     assert escape_url("http://x/?a=50%&b=#é{}") == r"http://x/?a=50\%&b=\#\%C3\%A9\%7B\%7D"
 
@@ -296,18 +290,14 @@ def test_references_are_read_in_linear_time() -> None:
         ("rank", "Rank by nDCG@10", "fiqa rank", "FiQA-2018 rank"),
     ],
 )
-def test_exports_of_a_view_say_which_one_it_is(
-    client: Client, view: str, said: str, key: str, head: str
-) -> None:
+def test_exports_of_a_view_say_which_one_it_is(client: Client, view: str, said: str, key: str, head: str) -> None:
     load_reported()
 
     def text(ending: str) -> str:
         return client.get(f"/benchmarks/beir/board.{ending}?view={view}&domain=Finance").content.decode()
 
     heading, _, _verdict, _, heads, *_, where = text("md").splitlines()
-    assert heading.startswith(
-        f"**BEIR**, {said}: 10 of 10 rows; 1 of 19 datasets, chosen by domain: Finance."
-    )
+    assert heading.startswith(f"**BEIR**, {said}: 10 of 10 rows; 1 of 19 datasets, chosen by domain: Finance.")
     assert f" {head} |" in heads
     assert re.search(rf"as of \d{{4}}-.*Z: <http://testserver/benchmarks/beir/at/.*view={view}", where)
     board = client.get(f"/benchmarks/beir/board.json?view={view}&domain=Finance").json()
@@ -315,12 +305,8 @@ def test_exports_of_a_view_say_which_one_it_is(
     assert head in [column["label"] for column in board["columns"]]
     assert "fiqa" in board["rows"][0]["values"]
     caption = text("tex").partition(r"\caption[{BEIR}]{")[2]
-    assert caption.startswith(
-        escape(f"{said} on BEIR (benchmark), all rows; 1 of 19 datasets, chosen by domain")
-    )
-    narrow = client.get(
-        f"/benchmarks/beir/board.tex?view={view}&domain=Finance&hide=over-all&hide=delta"
-    ).content
+    assert caption.startswith(escape(f"{said} on BEIR (benchmark), all rows; 1 of 19 datasets, chosen by domain"))
+    narrow = client.get(f"/benchmarks/beir/board.tex?view={view}&domain=Finance&hide=over-all&hide=delta").content
     assert all(escape(word) in narrow.decode() for word in head.split())
     assert f"title = {{{{BEIR: {said}}}}}" in text("bib")
     rows = list(csv.DictReader(io.StringIO(text("csv"))))
@@ -356,9 +342,7 @@ def test_latex_shows_what_can_be_read(client: Client, tmp_path: Path) -> None:
         assert not too_wide(compile_latex(text, tmp_path))
 
 
-def test_numbers_come_before_texts_in_latex_and_what_does_not_fit_is_left_out(
-    client: Client, tmp_path: Path
-) -> None:
+def test_numbers_come_before_texts_in_latex_and_what_does_not_fit_is_left_out(client: Client, tmp_path: Path) -> None:
     load_reported()
     text = client.get("/datasets/nq/board.tex?hide=effectiveness").content.decode()
     head = next(line for line in text.split("\n") if line.startswith(r"\#"))
@@ -378,9 +362,7 @@ def test_every_board_is_typeset_by_tex(client: Client, tmp_path: Path) -> None:
     nasty = nasty_dataset()
     slugs = Dataset.objects.filter(entries__isnull=False).distinct().values_list("slug", flat=True)
     addresses = [f"/datasets/{slug}/board.tex" for slug in {*slugs, nasty.slug}]
-    addresses += [
-        f"/benchmarks/{slug}/board.tex" for slug in Benchmark.objects.values_list("slug", flat=True)
-    ]
+    addresses += [f"/benchmarks/{slug}/board.tex" for slug in Benchmark.objects.values_list("slug", flat=True)]
     assert len(addresses) > 20
     for path in addresses:
         for query in ("", "?hide=effectiveness", "?hide=effectiveness&hide=delta", "?hide=efficiency"):
@@ -407,9 +389,7 @@ def test_exports_have_all_rows_and_leave_out_hidden_columns(client: Client) -> N
     whole = client.get("/benchmarks/beir/board.json").json()
     hidden = client.get("/benchmarks/beir/board.json?hide=about&page=7").json()
     assert len(hidden["rows"]) == len(whole["rows"]) == whole["total"]
-    assert {column["key"] for column in whole["columns"]} - {
-        column["key"] for column in hidden["columns"]
-    } == {
+    assert {column["key"] for column in whole["columns"]} - {column["key"] for column in hidden["columns"]} == {
         "architecture",
         "provenance",
         "by",
@@ -424,9 +404,7 @@ def test_exports_have_all_rows_and_leave_out_hidden_columns(client: Client) -> N
         assert f'"/benchmarks/beir/board.{ending}?hide=about"' in page
         wrong = client.get(f"/benchmarks/beir/board.{ending}?sort=colour")
         assert wrong.status_code == 400
-        assert wrong.headers["Content-Type"].startswith(
-            "application/json" if ending == "json" else "text/plain"
-        )
+        assert wrong.headers["Content-Type"].startswith("application/json" if ending == "json" else "text/plain")
 
 
 def test_macros_in_a_caption_are_all_known(client: Client) -> None:

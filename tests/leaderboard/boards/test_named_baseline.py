@@ -43,9 +43,7 @@ def dataset() -> Dataset:
     score(dataset, make_system("Ours", team=ours), ndcg=0.5, recall=0.6)
     score(dataset, make_system("Theirs"), ndcg=0.3, recall=0.2)
     other = scored_dataset(name="Round 2")
-    second = house_system(
-        slug="ps2", name=f"{NAME} (Round 2)", architecture="other", description="", parameters={}
-    )
+    second = house_system(slug="ps2", name=f"{NAME} (Round 2)", architecture="other", description="", parameters={})
     score(other, second, ndcg=0.2, recall=0.1, baseline=True)
     score(other, "Theirs 2", ndcg=0.3, recall=0.2)
     benchmark = Benchmark.objects.create(slug="rounds", name="Rounds", measure="nDCG@10")
@@ -108,9 +106,7 @@ def test_nor_does_anything_by_query(client: Client, tmp_path: Path) -> None:
     ours = run_for(dataset, "newcomer", good)
     page = f"/datasets/{dataset.slug}/"
     figures = [
-        f"/figures/{slug}{end}?dataset={dataset.slug}"
-        for slug in ("difficulty", "deltas")
-        for end in ("/", ".json")
+        f"/figures/{slug}{end}?dataset={dataset.slug}" for slug in ("difficulty", "deltas") for end in ("/", ".json")
     ]
     found = mentions(
         client,

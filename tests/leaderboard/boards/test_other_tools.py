@@ -67,9 +67,7 @@ def test_ir_measures_finds_the_same_values_under_the_same_names(files: tuple[Pat
         "--run",
         str(files[1]),
     ]
-    told = subprocess.run(
-        [*command, "--measures", ",".join(names)], check=True, capture_output=True, timeout=120
-    )
+    told = subprocess.run([*command, "--measures", ",".join(names)], check=True, capture_output=True, timeout=120)
     assert theirs == pytest.approx(json.loads(told.stdout)["means"], abs=1e-9)
 
 

@@ -125,9 +125,7 @@ def test_figures_order_and_names_stay_whatever_comes_later(client: Client) -> No
         assert "Our Great System" not in then
         assert "we found a bug" in then
         unmarked = re.sub(r'&ensp;<span class="badge is-withdrawn">withdrawn</span>', "", then)
-        unmarked = re.sub(r"(?:\s· )?we found a bug(?: \([^)]*\))?", "", unmarked).replace(
-            "<small></small>", ""
-        )
+        unmarked = re.sub(r"(?:\s· )?we found a bug(?: \([^)]*\))?", "", unmarked).replace("<small></small>", "")
         assert unmarked.replace(' class="is-withdrawn"', "") == body
         page = one_line(client.get(link).content.decode())
         assert ">As of <time" in page
@@ -173,9 +171,7 @@ def test_what_was_private_then_is_not_on_the_board_of_then(client: Client) -> No
     assert "Late" in page
     assert "no longer on the board" in page
     assert "withdrawn" not in page.casefold()
-    Entry.objects.filter(pk=late.pk).update(
-        visibility="unpublished", moderation_reason="asked for by its owner"
-    )
+    Entry.objects.filter(pk=late.pk).update(visibility="unpublished", moderation_reason="asked for by its owner")
     clear_page_cache()
     assert client.get(second).content.decode() == page  # a curator's act tells no more
 
@@ -248,9 +244,7 @@ def test_a_past_board_is_kept_for_long_once_its_second_is_over_and_takes_the_vie
     fresh = client.get(permalink_of(client, f"/datasets/{dataset.slug}/"))
     assert fresh.headers["Cache-Control"] == "no-cache"
     pass_time()
-    link = permalink_of(
-        client, f"/datasets/{dataset.slug}/?sort=recall".replace("recall", "R@100") + "&q=dense"
-    )
+    link = permalink_of(client, f"/datasets/{dataset.slug}/?sort=recall".replace("recall", "R@100") + "&q=dense")
     assert link.endswith("?q=dense&sort=R@100")
     plain = link.partition("?")[0]
     answer = client.get(plain)
@@ -389,9 +383,7 @@ def test_what_old_versions_hold_of_a_system_is_what_was_shown(client: Client) ->
     score(dataset, system, ndcg=0.5)
     pass_time()
     link = permalink_of(client, f"/datasets/{dataset.slug}/")
-    System.objects.filter(pk=system.pk).update(
-        bibtex="@misc{known, author={Ada Lovelace}, title={Not blind}}"
-    )
+    System.objects.filter(pk=system.pk).update(bibtex="@misc{known, author={Ada Lovelace}, title={Not blind}}")
     system.refresh_from_db()
     system_changed(system)
     assert "Lovelace" in client.get(f"/datasets/{dataset.slug}/board.bib").content.decode()

@@ -132,9 +132,7 @@ def test_what_was_open_is_told_as_of_hidden_judgements_once_they_are_hidden(clie
             assert "0.2345" not in client.get(f"{link}board.{ending}").content.decode()
     assert "The judgments are hidden" in client.get(links[0]).content.decode()
     assert "0.2346" not in client.get("/news/").content.decode()
-    assert "New result, Dense on Set: nDCG@10 0.235, +0.112 over BM25" in [
-        item.title for item in news.news_page(1)[1]
-    ]
+    assert "New result, Dense on Set: nDCG@10 0.235, +0.112 over BM25" in [item.title for item in news.news_page(1)[1]]
 
 
 def test_the_mean_of_hidden_parts_has_three_decimals_and_says_why(client: Client) -> None:
@@ -202,9 +200,7 @@ def test_the_generated_board_has_permalinks_and_another_view_of_one_is_made_of_w
     assert made == []
 
 
-def test_old_boards_are_kept_by_their_size(
-    monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
-) -> None:
+def test_old_boards_are_kept_by_their_size(monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any) -> None:
     datasets = [scored_dataset() for _ in range(3)]
     for dataset in datasets:
         for name in ("first", "second"):
@@ -219,6 +215,4 @@ def test_old_boards_are_kept_by_their_size(
         assert sum(rows.board_cache.get(key) is not None for key in keys) == kept
         with django_assert_num_queries(0 if kept == 3 else 1):
             again = rows.rows_at(revisions)
-        assert {key: each.public for key, each in again.items()} == {
-            key: each.public for key, each in before.items()
-        }
+        assert {key: each.public for key, each in again.items()} == {key: each.public for key, each in before.items()}

@@ -99,9 +99,7 @@ def test_a_stale_private_row_says_both() -> None:
     dataset = scored_dataset()
     alice, _ = people(dataset)
     renew_judgements(dataset)
-    rows = [
-        row for row in rows_of(alice.get(f"/datasets/{dataset.slug}/").content.decode()) if "secret" in row
-    ]
+    rows = [row for row in rows_of(alice.get(f"/datasets/{dataset.slug}/").content.decode()) if "secret" in row]
     assert "stale" in rows[0]
     assert "private" in rows[0]
 

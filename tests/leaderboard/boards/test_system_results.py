@@ -110,9 +110,7 @@ def test_all_measures_are_a_table_and_dashes_are_no_zeros(client: Client) -> Non
     first, second = scored_dataset(name="First"), scored_dataset(name="Second")
     system = score(first, "both", ndcg=0.5, recall=0.7).system
     score(second, system, ndcg=0.4)
-    table = one_line(client.get(f"/systems/{system.slug}/").content.decode()).partition(
-        '<h3 id="by-measure">'
-    )[2]
+    table = one_line(client.get(f"/systems/{system.slug}/").content.decode()).partition('<h3 id="by-measure">')[2]
     assert re.findall(r'<a href="/measures/#[^"]*">([^<]+)</a>', table) == ["nDCG@10", "R@100"]
     assert [cell for cell in cells(table, "First") if cell] == ["0.500", "0.700"]
     assert [cell for cell in cells(table, "Second") if cell] == ["0.400", "—"]

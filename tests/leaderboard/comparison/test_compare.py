@@ -68,10 +68,7 @@ def test_unknown_systems_are_refused_with_similar_ones(client: Client, slugs: tu
     assert f'value="{slugs[0]}"' in answer.content.decode()
     assert re.search(r">newcomer \([^)]+\)</a>", answer.content.decode())
     assert client.get(address(*slugs, measure="nonsense")).status_code == 400
-    assert (
-        "no per-query comparison is possible"
-        in client.get(address(*slugs, dataset="nowhere")).content.decode()
-    )
+    assert "no per-query comparison is possible" in client.get(address(*slugs, dataset="nowhere")).content.decode()
     assert client.get(address(*slugs, **{"with": "nobody"})).status_code == 400
     assert client.get(address(*"abcdefg")).status_code == 400
 
@@ -92,10 +89,7 @@ def boxes(page: str) -> list[str]:
 def suggestions(page: str) -> dict[str, str]:
     """Return the addresses of suggested systems by their text, without the escapes of addresses."""
     chips = page.partition('role="alert"')[2].partition("<form")[0]
-    return {
-        label: unquote_plus(unescape(href))
-        for href, label in re.findall(r'<a href="([^"]+)">([^<]+)</a>', chips)
-    }
+    return {label: unquote_plus(unescape(href)) for href, label in re.findall(r'<a href="([^"]+)">([^<]+)</a>', chips)}
 
 
 def test_an_exact_name_wins_over_others_that_are_spelled_alike(client: Client) -> None:
@@ -120,9 +114,7 @@ def test_suggestions_name_each_system_once_with_its_source_and_boxes_keep_what_w
     twins = [score(dataset, renamed("Dense", f"dense-{n}"), ndcg=0.1 * n).system for n in (1, 2)]
     page = client.get(address("smith", "Nothing like it", measure="nDCG@10")).content.decode()
     assert boxes(page) == ["smith", "Nothing like it"]
-    assert suggestions(page) == {
-        f"smith.rm3 ({first.team})": address(first.slug, "Nothing like it", measure="nDCG@10")
-    }
+    assert suggestions(page) == {f"smith.rm3 ({first.team})": address(first.slug, "Nothing like it", measure="nDCG@10")}
     assert "There is no system “smith”. Choose one of these, or correct it below:" in text_of(page)
     assert '<input type="hidden" name="measure" value="nDCG@10">' in page
     page = client.get(address(first.slug, "dense")).content.decode()
@@ -136,9 +128,7 @@ def test_suggestions_name_each_system_once_with_its_source_and_boxes_keep_what_w
     assert boxes(page) == list("abcdef")
 
 
-def test_a_pair_on_open_judgements_is_tested_and_shown_by_query(
-    client: Client, slugs: tuple[str, str]
-) -> None:
+def test_a_pair_on_open_judgements_is_tested_and_shown_by_query(client: Client, slugs: tuple[str, str]) -> None:
     page = client.get(address(*slugs)).content.decode()
     text = text_of(page)
     assert "paired randomisation test of this pair alone, two-sided, 10,000 permutations" in text
@@ -152,9 +142,7 @@ def test_a_pair_on_open_judgements_is_tested_and_shown_by_query(
     assert f"/figures/query-differences.json?dataset=tiny&amp;system={slugs[0]}" in page
 
 
-def test_tests_are_those_of_the_values_by_query_corrected_over_the_page(
-    client: Client, tmp_path: Path
-) -> None:
+def test_tests_are_those_of_the_values_by_query_corrected_over_the_page(client: Client, tmp_path: Path) -> None:
     queries = [f"q{number}" for number in range(12)]
     changes = {
         "queries.jsonl": "".join(f'{{"_id": "{name}", "text": "x"}}\n' for name in queries),
@@ -166,8 +154,7 @@ def test_tests_are_those_of_the_values_by_query_corrected_over_the_page(
     systems, values = [], []
     for name, ranks in places.items():
         rankings = {
-            query: [*(f"d{n}" for n in range(2, rank + 1)), "d1"]
-            for query, rank in zip(queries, ranks, strict=True)
+            query: [*(f"d{n}" for n in range(2, rank + 1)), "d1"] for query, rank in zip(queries, ranks, strict=True)
         }
         systems.append(run_for(dataset, name, rankings, baseline=name == "BM25").system.slug)
         values.append([1 / np.log2(rank + 1) for rank in ranks])
@@ -286,8 +273,7 @@ def test_means_are_those_of_the_board_for_every_system_of_every_benchmark(client
 
 def test_means_over_fewer_datasets_say_so_and_leave_out_what_does_not_count(client: Client) -> None:
     datasets = [
-        scored_dataset(slug=slug, name=slug, hidden=True)
-        for slug in ("one", "two", "three", "shown", "elsewhere")
+        scored_dataset(slug=slug, name=slug, hidden=True) for slug in ("one", "two", "three", "shown", "elsewhere")
     ]
     benchmark = Benchmark.objects.create(slug="all", name="All four")
     for position, dataset in enumerate(datasets[:4]):
@@ -369,9 +355,7 @@ def test_the_figure_draws_the_differences_from_the_largest_down(slugs: tuple[str
     assert "only shown for open judgments" in hidden.caption
 
 
-def test_a_seed_set_is_compared_by_its_means_and_its_first_seed(
-    client: Client, slugs: tuple[str, str]
-) -> None:
+def test_a_seed_set_is_compared_by_its_means_and_its_first_seed(client: Client, slugs: tuple[str, str]) -> None:
     dataset, seeded = Dataset.objects.get(), make_system("seeded")
     seeds_for(dataset, seeded, {"1": GOOD, "2": GOOD | {"q1": ["d1", "d3", "d4"]}})
     text = text_of(client.get(address(slugs[0], seeded.slug)).content.decode())

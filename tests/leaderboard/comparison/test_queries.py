@@ -61,9 +61,7 @@ def test_a_query_shows_what_each_system_finds_with_grades_and_holes(client: Clie
     assert "/datasets/tiny/queries/q2/" in page
 
 
-def test_the_list_is_sorted_by_the_server_and_says_how_hard_each_query_is(
-    client: Client, dataset: Dataset
-) -> None:
+def test_the_list_is_sorted_by_the_server_and_says_how_hard_each_query_is(client: Client, dataset: Dataset) -> None:
     usual = client.get("/datasets/tiny/queries/").content.decode()
     assert 'aria-sort="descending"' in usual, "what systems disagree on comes first"
     hardest = client.get("/datasets/tiny/queries/?sort=mean").content.decode()
@@ -84,9 +82,7 @@ def test_the_list_is_sorted_by_the_server_and_says_how_hard_each_query_is(
         assert client.get(f"/datasets/tiny/queries/?{wrong}").status_code == 400
 
 
-def test_hidden_judgements_have_no_pages_of_queries_and_the_guard_refuses(
-    client: Client, tmp_path: Path
-) -> None:
+def test_hidden_judgements_have_no_pages_of_queries_and_the_guard_refuses(client: Client, tmp_path: Path) -> None:
     dataset = open_dataset(tmp_path, hidden=True, slug="secret")
     assert client.get("/datasets/secret/queries/").status_code == 404
     assert client.get("/datasets/secret/queries/q1/").status_code == 404
@@ -107,9 +103,7 @@ def test_unknown_datasets_queries_and_systems(client: Client, dataset: Dataset) 
     assert client.get(f"/datasets/tiny/queries/q1/?{many}").status_code == 400
 
 
-def test_what_queries_and_documents_say_is_shown_only_where_it_is_public(
-    client: Client, dataset: Dataset
-) -> None:
+def test_what_queries_and_documents_say_is_shown_only_where_it_is_public(client: Client, dataset: Dataset) -> None:
     Dataset.objects.update(queries_visibility="participants", documents_visibility="curators")
     clear_page_cache()
     page = text_of(client.get("/datasets/tiny/queries/q1/").content.decode())
@@ -151,9 +145,7 @@ def test_a_query_of_any_id_has_a_page(client: Client, tmp_path: Path) -> None:
         assert f'href="{escape(url)}"' in listed
 
 
-def test_systems_are_chosen_by_the_address_and_private_results_are_not_there(
-    client: Client, dataset: Dataset
-) -> None:
+def test_systems_are_chosen_by_the_address_and_private_results_are_not_there(client: Client, dataset: Dataset) -> None:
     chosen = run_for(dataset, "third", GOOD | {"q1": ["d2"]}).system
     run_for(dataset, "kept back", GOOD | {"q1": ["d4"]}, public=False)
     page = text_of(client.get(f"/datasets/tiny/queries/q1/?system={chosen.slug}").content.decode())

@@ -47,9 +47,7 @@ def test_no_row_takes_the_place_of_a_record(triggers: None) -> None:
     columns = [field.column for field in AuditRecord._meta.concrete_fields]
     copied = ", ".join("'another'" if name == "reason" else f'"{name}"' for name in columns)
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
-        _execute(
-            f"INSERT OR REPLACE INTO leaderboard_auditrecord SELECT {copied} FROM leaderboard_auditrecord"
-        )
+        _execute(f"INSERT OR REPLACE INTO leaderboard_auditrecord SELECT {copied} FROM leaderboard_auditrecord")
     assert AuditRecord.objects.get().reason == kept.reason
 
 

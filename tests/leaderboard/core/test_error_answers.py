@@ -93,9 +93,7 @@ def test_a_page_of_faults_that_fails_is_a_line_of_text(calm: Client, monkeypatch
     assert "our fault" in answer.content.decode()
 
 
-def test_a_disk_that_fills_leaves_no_part_and_says_where(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_leaves_no_part_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "source"
     source.write_bytes(os.urandom(64))
     folder = path_of(Area.RUNS, "ab" * 32).parent
@@ -117,9 +115,7 @@ def test_a_server_that_forgets_what_it_has_committed_is_warned_of() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = off")
     try:
-        more = {
-            problem.msg.split(" with ")[1].split(":")[0] for problem in check_durability(None, ["default"])
-        }
+        more = {problem.msg.split(" with ")[1].split(":")[0] for problem in check_durability(None, ["default"])}
     finally:
         with connection.cursor() as cursor:
             cursor.execute("RESET synchronous_commit")

@@ -27,9 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.django_db
 
 
-def test_every_answer_has_an_id_and_the_log_has_it_too(
-    client: Client, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_every_answer_has_an_id_and_the_log_has_it_too(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     caplog.handler.addFilter(ContextFilter())
     with caplog.at_level(logging.INFO, logger="runboard.requests"):
         first, second = client.get("/datasets/"), client.get("/nowhere/")
@@ -71,9 +69,7 @@ def test_an_open_invitation_is_in_no_line(client: Client, caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("error", [OperationalError("the server is away"), RuntimeError("x")], ids=repr)
-@pytest.mark.parametrize(
-    "address", ["/invitations/sesame-open/", "/account/password/reset/key/1-sesame-open/"]
-)
+@pytest.mark.parametrize("address", ["/invitations/sesame-open/", "/account/password/reset/key/1-sesame-open/"])
 def test_a_fault_of_ours_writes_down_no_address(
     client: Client,
     caplog: pytest.LogCaptureFixture,

@@ -110,9 +110,7 @@ def test_places_are_as_many_as_they_are_and_never_hold_anothers_value(broker: re
     assert all(0 < broker.ttl(key) <= 60 for key in broker.scan_iter())
 
 
-def test_what_comparisons_remember_has_so_many_places(
-    client: Client, tmp_path: Path, broker: redis.Redis
-) -> None:
+def test_what_comparisons_remember_has_so_many_places(client: Client, tmp_path: Path, broker: redis.Redis) -> None:
     open_one = open_dataset(tmp_path)
     first = run_for(open_one, "BM25", POOR, baseline=True).system
     second = run_for(open_one, "newcomer", GOOD).system
@@ -223,9 +221,7 @@ def test_where_the_site_has_an_address_everything_writes_that(
         assert pages_in(broker) == kept
 
 
-@pytest.mark.parametrize(
-    "wrong", ["runboard.example", "https://runboard.example/boards", "ftp://x", "https://"]
-)
+@pytest.mark.parametrize("wrong", ["runboard.example", "https://runboard.example/boards", "ftp://x", "https://"])
 def test_an_address_of_the_site_that_is_none_is_refused(wrong: str) -> None:
     with pytest.raises(ImproperlyConfigured, match="https://HOST"):
         site_address(wrong)
@@ -322,9 +318,7 @@ def test_a_character_0_is_refused_wherever_it_stands(client: Client, dataset: Da
     assert re.search("NUL character", client.get("/api/v1/datasets/?x=%00").json()["detail"])
 
 
-def test_weights_beyond_sense_are_refused_and_extreme_ones_are_numbers(
-    client: Client, dataset: Dataset
-) -> None:
+def test_weights_beyond_sense_are_refused_and_extreme_ones_are_numbers(client: Client, dataset: Dataset) -> None:
     for path in (f"/datasets/{dataset.slug}/", f"/api/v1/datasets/{dataset.slug}/board/"):
         for query in ("weight-effectiveness=1e308&weight-latency=1e308", "weight-effectiveness=1000001"):
             answer = client.get(f"{path}?{query}")

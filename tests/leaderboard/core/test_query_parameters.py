@@ -137,9 +137,7 @@ def test_the_api_reads_the_parameters_that_its_schema_lists() -> None:
     views = {f"/api/v1/{each.pattern}": each.callback for each in (*api_calls, *api_calls_that_write)}
     checked = 0
     for path, view in views.items():
-        operation = paths.get(path.replace("<slug:", "{").replace("<int:", "{").replace(">", "}"), {}).get(
-            "get"
-        )
+        operation = paths.get(path.replace("<slug:", "{").replace("<int:", "{").replace(">", "}"), {}).get("get")
         if operation is None:
             continue
         listed = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}

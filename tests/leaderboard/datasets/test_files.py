@@ -61,9 +61,7 @@ def test_downloads_are_attachments_in_a_sandbox(tmp_path: Path, client: Client) 
     assert answer.headers["Content-Disposition"] == 'attachment; filename="corpus.jsonl.gz"'
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert answer.headers["Content-Security-Policy"].startswith("sandbox")
-    again = client.get(
-        "/datasets/tiny/files/corpus.jsonl.gz", headers={"if-none-match": answer.headers["ETag"]}
-    )
+    again = client.get("/datasets/tiny/files/corpus.jsonl.gz", headers={"if-none-match": answer.headers["ETag"]})
     assert again.status_code == 304
     assert client.post("/datasets/tiny/files/corpus.jsonl.gz").status_code == 405
 
@@ -94,9 +92,7 @@ def test_no_stored_public_file_holds_hidden_judgements(tmp_path: Path, settings:
     assert public
     for path in public:
         content = path.read_bytes()
-        assert SECRET.encode() not in (
-            gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
-        )
+        assert SECRET.encode() not in (gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content)
     private = (Path(settings.VAR) / "private").rglob("*")
     assert any(SECRET in path.read_text() for path in private if path.is_file())
 
@@ -115,9 +111,7 @@ def test_open_judgements_are_offered(tmp_path: Path, client: Client) -> None:
         ("curators", {"curator"}),
     ],
 )
-def test_documents_and_queries_follow_their_own_settings(
-    tmp_path: Path, visibility: str, visitors: set[str]
-) -> None:
+def test_documents_and_queries_follow_their_own_settings(tmp_path: Path, visibility: str, visitors: set[str]) -> None:
     published(tmp_path, documents_visibility=visibility)
     people = {"visitor": None, "participant": make_user("Bob"), "curator": make_a_curator("Carol")}
     for name, person in people.items():
@@ -158,9 +152,7 @@ def test_an_example_run_is_offered_once_it_is_there(tmp_path: Path, client: Clie
     run.write_text("q1 Q0 d1 1 2.5 bm25\n")
     offer_file(imported.version, DatasetFile.Kind.EXAMPLE_RUN, store_file(run), "tiny.bm25.run.txt")
     offer_file(imported.version, DatasetFile.Kind.EXAMPLE_RUN, store_file(run), "tiny.bm25.run.txt")
-    listed = [
-        file for file in client.get("/api/v1/datasets/tiny/files/").json() if file["kind"] == "example_run"
-    ]
+    listed = [file for file in client.get("/api/v1/datasets/tiny/files/").json() if file["kind"] == "example_run"]
     assert [file["size"] for file in listed] == [20]
     assert body(client.get(listed[0]["url"])) == run.read_bytes()
 

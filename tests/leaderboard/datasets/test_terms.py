@@ -71,7 +71,5 @@ def test_the_command_remarks_it_too(tmp_path: Path) -> None:
     scored_dataset(task="Bio-Medical IR")
     errors = StringIO()
     folder = str(write_folder(tmp_path))
-    call_command(
-        "import_dataset", folder, slug="tiny", task="Bio-medical retrieval", stdout=StringIO(), stderr=errors
-    )
+    call_command("import_dataset", folder, slug="tiny", task="Bio-medical retrieval", stdout=StringIO(), stderr=errors)
     assert "similar to “Bio-Medical IR”" in errors.getvalue()

@@ -42,7 +42,5 @@ def _rgb(text: str) -> Color:
 
 
 def _luminance(color: Color) -> float:
-    red, green, blue = (
-        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color
-    )
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -73,9 +73,7 @@ def test_every_figure_has_a_page_with_its_table(beir: None, client: Client) -> N
             assert "<tbody>" in page.content.decode()
 
 
-def test_a_kept_figure_is_answered_by_one_query(
-    beir: None, client: Client, django_assert_num_queries: object
-) -> None:
+def test_a_kept_figure_is_answered_by_one_query(beir: None, client: Client, django_assert_num_queries: object) -> None:
     client.get("/figures/wins.json", {"benchmark": "beir"})
     with django_assert_num_queries(1):  # type: ignore[operator]
         client.get("/figures/wins.json", {"benchmark": "beir"})
@@ -104,9 +102,7 @@ def test_a_page_has_no_figure_that_nothing_could_fill(beir: None, client: Client
         page = client.get(f"/{kind}s/{slug}/").content.decode()
         for name, figure in FIGURES.items():
             if kind in figure.subjects and f'id="figure-{name}"' not in page:
-                assert not any(
-                    drawn(name, urlencode([(kind, slug), *choices])).data for choices in _choices(figure)
-                )
+                assert not any(drawn(name, urlencode([(kind, slug), *choices])).data for choices in _choices(figure))
         assert ('id="figure-pareto"' in page) == (slug != "trec-covid")
 
 

@@ -39,9 +39,7 @@ def points(plot: Any) -> dict[str, tuple[float, float]]:
     return {
         told[0]: (x, y)
         for drawn_trace in plot.data
-        for told, x, y in zip(
-            drawn_trace.get("customdata", []), drawn_trace["x"], drawn_trace["y"], strict=False
-        )
+        for told, x, y in zip(drawn_trace.get("customdata", []), drawn_trace["x"], drawn_trace["y"], strict=False)
     }
 
 
@@ -220,10 +218,7 @@ def test_head_to_head_counts_datasets_and_both_sides_agree() -> None:
     assert (won["docT5query"]["BM25"], won["BM25"]["docT5query"]) == ("12–6", "6–12")
     assert won["BM25"]["BM25"] is None
     cells = plot.data[0]
-    shares = {
-        tuple(told[:2]): share
-        for told, share in zip(cells["customdata"], cells["marker"]["color"], strict=True)
-    }
+    shares = {tuple(told[:2]): share for told, share in zip(cells["customdata"], cells["marker"]["color"], strict=True)}
     assert shares["docT5query", "BM25"] + shares["BM25", "docT5query"] == pytest.approx(1)
     assert len(shares) == len(plot.table.rows) * (len(plot.table.rows) - 1)
 

@@ -130,9 +130,7 @@ def test_approximate_indexes_are_drawn_by_recall_and_throughput(client: Client) 
         entry = score(dataset, make_system(f"hnsw {number}", architecture="dense"), ndcg=0.5)
         cost(entry, 2.0, queries_per_second=1000.0 / (number + 1))
         if recall:
-            Entry.objects.filter(pk=entry.pk).update(
-                facts={"index_kind": "hnsw", "recall_against_exact": recall}
-            )
+            Entry.objects.filter(pk=entry.pk).update(facts={"index_kind": "hnsw", "recall_against_exact": recall})
         record_boards()
         shown = 'id="figure-approximate-search"' in client.get(f"/datasets/{dataset.slug}/").content.decode()
         assert shown is (number >= 1)

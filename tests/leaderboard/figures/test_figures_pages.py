@@ -70,8 +70,5 @@ def test_a_site_without_anything_says_that_there_is_nothing_to_draw(client: Clie
         answer = client.get(f"/figures/{slug}/")
         assert answer.status_code == 200, slug
         assert client.get(f"/figures/{slug}.json").json()["data"] == []
-    assert (
-        "No page on this site has the data for this figure yet."
-        in client.get("/figures/wins/").content.decode()
-    )
+    assert "No page on this site has the data for this figure yet." in client.get("/figures/wins/").content.decode()
     assert client.get("/figures/difficulty.json?dataset=none").status_code == 404

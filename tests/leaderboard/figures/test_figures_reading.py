@@ -234,13 +234,8 @@ def test_captions_claim_no_more_than_is_known() -> None:
     assert "on which 1 of these 5 systems were trained" in plot.caption
     assert "Reported figures only." in plot.caption
     load_reported()
-    assert (
-        "Adapted to some of these corpora, without labels: GenQ."
-        in drawn("in-domain", "benchmark=beir").notes
-    )
+    assert "Adapted to some of these corpora, without labels: GenQ." in drawn("in-domain", "benchmark=beir").notes
     plot = drawn("progress", "benchmark=all&sort=mean:asc")
     assert "or else of the publication that reports it" in plot.caption
     assert "scored here" not in plot.caption, "there is no such line"
-    assert column(plot, "Best when it came") == ["yes", "no", "yes", "no", "no"], (
-        "of one year the best comes first"
-    )
+    assert column(plot, "Best when it came") == ["yes", "no", "yes", "no", "no"], "of one year the best comes first"

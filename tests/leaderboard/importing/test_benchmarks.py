@@ -73,14 +73,10 @@ def bring(*options: str) -> str:
     return out.getvalue()
 
 
-def test_what_can_be_had_is_imported_and_the_rest_is_a_line_each(
-    mirror: FakeHub, toys: None, client: Client
-) -> None:
+def test_what_can_be_had_is_imported_and_the_rest_is_a_line_each(mirror: FakeHub, toys: None, client: Client) -> None:
     told = bring("toys")
     assert re.search(r"toy-one +imported +nDCG@10 0.500 +5 documents, 3 queries", told), told
-    assert re.search(r"toy-two +failed +— +hf:mteb/gone: the hub has no public repository mteb/gone", told), (
-        told
-    )
+    assert re.search(r"toy-two +failed +— +hf:mteb/gone: the hub has no public repository mteb/gone", told), told
     assert re.search(r"toy-whole +consists of its parts", told), told
     assert re.search(r"toy-three +not available +nDCG@10 0.250 +It takes an agreement.", told), told
     assert "takes runs for 0 of 4 datasets" in told
@@ -104,9 +100,7 @@ def test_what_can_be_had_is_imported_and_the_rest_is_a_line_each(
     assert [each["slug"] for each in found["completeness"]["missing"]] == ["toy-two", "toy-three"]
 
 
-def test_it_goes_on_where_it_was_interrupted(
-    mirror: FakeHub, toys: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_goes_on_where_it_was_interrupted(mirror: FakeHub, toys: None, monkeypatch: pytest.MonkeyPatch) -> None:
     bring("toys", "--only", "toy-one")
 
     def interrupted(*arguments: object) -> None:
@@ -147,9 +141,7 @@ def test_a_dataset_known_from_publications_gains_its_content(mirror: FakeHub, to
 
 def test_unknown_names_are_told_with_those_there_are(toys: None) -> None:
     assert bring("toyz") == "toyz is not in the catalogue. Choose one of: toys."
-    assert bring("toys", "--only", "toy-on").startswith(
-        "toys has no dataset toy-on. Choose from: toy-one, toy-two,"
-    )
+    assert bring("toys", "--only", "toy-on").startswith("toys has no dataset toy-on. Choose from: toy-one, toy-two,")
 
 
 def test_the_catalogue_is_sound() -> None:
@@ -177,7 +169,5 @@ def test_the_catalogue_is_sound() -> None:
             assert not revision or re.fullmatch("[0-9a-f]{40}", revision)
         if name == "beir":
             assert {row.slug: row.bm25 for row in rows if not row.part_of} == reported
-            assert list(tables.benchmarks()["beir"]["members"]) == [
-                row.slug for row in rows if not row.part_of
-            ]
+            assert list(tables.benchmarks()["beir"]["members"]) == [row.slug for row in rows if not row.part_of]
     assert len(slugs) == 86

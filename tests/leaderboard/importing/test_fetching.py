@@ -91,16 +91,12 @@ def test_parquet_is_taken(mirror: FakeHub) -> None:
     mirror.files = {
         "corpus/corpus-00000-of-00002.parquet": in_parquet(documents[:2]),
         "corpus/corpus-00001-of-00002.parquet": in_parquet(documents[2:]),
-        "queries/queries-00000-of-00001.parquet": in_parquet(
-            [{"id": q["_id"], "text": q["text"]} for q in queries]
-        ),
+        "queries/queries-00000-of-00001.parquet": in_parquet([{"id": q["_id"], "text": q["text"]} for q in queries]),
         "data/test-00000-of-00001.parquet": in_parquet(QRELS),
     }
     in_parquet_files = take(f"hf:{NAME}")
     counts = ("documents", "queries", "words_per_document", "share_with_titles")
-    assert [in_lines.statistics[name] for name in counts] == [
-        in_parquet_files.statistics[name] for name in counts
-    ]
+    assert [in_lines.statistics[name] for name in counts] == [in_parquet_files.statistics[name] for name in counts]
 
 
 def test_a_split_of_bright_comes_with_its_excluded_documents(mirror: FakeHub) -> None:
@@ -125,12 +121,8 @@ def test_a_split_of_bright_comes_with_its_excluded_documents(mirror: FakeHub) ->
     assert not [path for path in mirror.asked if "pony" in path]
 
 
-@pytest.mark.parametrize(
-    ("gold", "excluded"), [(1, ["N/A"]), ("d1", ["N/A"]), ([["d1"]], []), (["d1"], "d2")]
-)
-def test_examples_of_bright_without_lists_of_ids_are_refused(
-    mirror: FakeHub, gold: Any, excluded: Any
-) -> None:
+@pytest.mark.parametrize(("gold", "excluded"), [(1, ["N/A"]), ("d1", ["N/A"]), ([["d1"]], []), (["d1"], "d2")])
+def test_examples_of_bright_without_lists_of_ids_are_refused(mirror: FakeHub, gold: Any, excluded: Any) -> None:
     row = {"id": "1", "query": "a post", "gold_ids": gold, "excluded_ids": excluded}
     mirror.files = {
         "documents/biology-0.parquet": in_parquet([{"id": "d1", "content": "words"}]),
@@ -307,9 +299,7 @@ class Catalogued:
 def catalogue(monkeypatch: pytest.MonkeyPatch) -> dict[str, Catalogued]:
     """What stands for ir_datasets' registry."""
     known = {"tiny/test": Catalogued([Doc("d1", "about wings", "Wings"), Page("d2", "heat")])}
-    monkeypatch.setitem(
-        sys.modules, "ir_datasets", SimpleNamespace(load=known.__getitem__, __version__="0.6.3")
-    )  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "ir_datasets", SimpleNamespace(load=known.__getitem__, __version__="0.6.3"))  # type: ignore[arg-type]
     return known
 
 
@@ -318,10 +308,7 @@ def test_a_dataset_of_the_catalogue_is_taken(
     catalogue: dict[str, Catalogued], client: Client, field: str, words: int
 ) -> None:
     version = take("ir_datasets:tiny/test", f"--topic-field={field}")
-    assert (
-        version.statistics["source"]
-        == f"ir_datasets:tiny/test (ir_datasets 0.6.3, the {field} of each topic)"
-    )
+    assert version.statistics["source"] == f"ir_datasets:tiny/test (ir_datasets 0.6.3, the {field} of each topic)"
     assert (version.statistics["documents"], version.statistics["words_per_query"]) == (2, words)
     dataset = version.dataset
     assert dataset.ir_datasets_id == "tiny/test"
@@ -345,9 +332,7 @@ def test_what_ir_datasets_does_not_bring_is_one_line(catalogue: dict[str, Catalo
     assert "tiny has no qrels" in refused("ir_datasets:tiny")
     catalogue["tiny"] = Catalogued([Doc("d1", "a", "")], ConnectionError("no\nway"))
     assert "ir_datasets could not load tiny: ConnectionError: no way" in refused("ir_datasets:tiny")
-    assert "these topics have description, title" in refused(
-        "ir_datasets:tiny/test", "--topic-field=narrative"
-    )
+    assert "these topics have description, title" in refused("ir_datasets:tiny/test", "--topic-field=narrative")
 
 
 def test_without_the_package_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

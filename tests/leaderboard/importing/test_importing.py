@@ -161,9 +161,7 @@ def test_the_language_is_stored_as_one_code(tmp_path: Path, language: str | None
 
 def test_a_language_without_an_analyzer_is_remarked(tmp_path: Path) -> None:
     out = StringIO()
-    call_command(
-        "import_dataset", str(write_folder(tmp_path)), "--slug=tiny", "--language=swahili", stdout=out
-    )
+    call_command("import_dataset", str(write_folder(tmp_path)), "--slug=tiny", "--language=swahili", stdout=out)
     assert "There is no analyzer for Swahili: BM25 compares lowercased words" in out.getvalue()
     assert "There is no analyzer for Swahili" in describe_bm25(Dataset.objects.get().language)
 
@@ -241,9 +239,7 @@ def test_going_back_to_earlier_bytes_moves_the_board_back(tmp_path: Path) -> Non
     folder = write_folder(tmp_path / "1")
     first = tiny(folder)
     score_something(first)
-    tiny(
-        write_folder(tmp_path / "2", {"corpus.jsonl": good_files()["corpus.jsonl"].replace("words", "terms")})
-    )
+    tiny(write_folder(tmp_path / "2", {"corpus.jsonl": good_files()["corpus.jsonl"].replace("words", "terms")}))
     back = tiny(folder)
     assert back.version == first.version
     assert not back.baseline_requested
@@ -262,9 +258,7 @@ def test_open_shows_the_default_measures_with_the_primary_one_first(tmp_path: Pa
 
 
 def test_measures_may_be_chosen(tmp_path: Path) -> None:
-    dataset = tiny(
-        write_folder(tmp_path), hidden=False, primary="nDCG@10", measures=("P@5", "bpref", "AP")
-    ).dataset
+    dataset = tiny(write_folder(tmp_path), hidden=False, primary="nDCG@10", measures=("P@5", "bpref", "AP")).dataset
     assert dataset.measures == ["nDCG@10", "P@5", "Bpref", "AP"]
 
 
@@ -347,9 +341,7 @@ def test_a_zip_of_windows_powershell_is_imported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("zipped", [False, True], ids=["folder", "zip"])
-def test_a_listed_set_of_documents_stands_for_documents_that_may_not_be_kept(
-    tmp_path: Path, zipped: bool
-) -> None:
+def test_a_listed_set_of_documents_stands_for_documents_that_may_not_be_kept(tmp_path: Path, zipped: bool) -> None:
     ids = "".join(f"d{number}\n" for number in range(1, 6))
     changes = {"corpus.jsonl": None, "document-ids.txt": ids}
     source = write_zip(tmp_path / "tiny.zip", changes) if zipped else write_folder(tmp_path, changes)
@@ -402,9 +394,7 @@ def test_a_baseline_run_on_hidden_judgements_is_recorded_as_a_comparison(tmp_pat
     assert (compared.actor, compared.reason, compared.after) == (curator, "a baseline", {"qrels": 1})
 
 
-@pytest.mark.parametrize(
-    ("visibility", "named"), [("public", " (q2)"), ("participants", ""), ("curators", "")]
-)
+@pytest.mark.parametrize(("visibility", "named"), [("public", " (q2)"), ("participants", ""), ("curators", "")])
 def test_a_report_names_missing_queries_only_where_everyone_may_see_them(
     tmp_path: Path, visibility: str, named: str
 ) -> None:

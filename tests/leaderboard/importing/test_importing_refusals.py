@@ -50,18 +50,13 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_a_missing_split_names_those_that_are_there(tmp_path: Path) -> None:
-    assert (
-        only_problem(tmp_path, {}, split="dev").hint
-        == "Choose one of the available splits: --split test, train."
-    )
+    assert only_problem(tmp_path, {}, split="dev").hint == "Choose one of the available splits: --split test, train."
 
 
 def test_an_unknown_language_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     problem = only_problem(tmp_path, {}, language="englsh")
     assert problem.code == "option_language"
-    assert (
-        "“englsh” is neither the code nor the English name of a language. Did you mean en" in problem.message
-    )
+    assert "“englsh” is neither the code nor the English name of a language. Did you mean en" in problem.message
     with pytest.raises(CommandError, match=r"--language: “xx” is neither the code.*Did you mean xh"):
         call_command("import_dataset", str(tmp_path), "--slug=tiny", "--language=xx")
 
@@ -90,9 +85,7 @@ def test_unknown_queries_and_documents_are_counted_and_the_first_five_named(tmp_
     folder = write_folder(tmp_path, {"qrels/test.tsv": qrels})
     problems = {each.code: each for each in problems_of(folder, strict=True)}
     assert problems["unknown_document"].count == 7
-    assert problems["unknown_document"].message == (
-        "test qrels: 7 documents not in the corpus: x0, x1, x2, x3, x4 …"
-    )
+    assert problems["unknown_document"].message == ("test qrels: 7 documents not in the corpus: x0, x1, x2, x3, x4 …")
     assert problems["unknown_query"].message == "test qrels: 1 query not in queries.jsonl: q9"
 
 
@@ -168,9 +161,7 @@ def test_an_expanding_zip_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_full_disk_is_not_their_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "leaderboard.importing.collections.source.ZIP_POLICY", replace(ZIP_POLICY, free_bytes=2**62)
-    )
+    monkeypatch.setattr("leaderboard.importing.collections.source.ZIP_POLICY", replace(ZIP_POLICY, free_bytes=2**62))
     with pytest.raises(CommandError, match="the disk is full"):
         call_command("import_dataset", str(write_zip(tmp_path / "tiny.zip")), slug="tiny")
     assert not Dataset.objects.exists()
@@ -368,9 +359,7 @@ def test_a_measure_that_looks_for_answers_needs_them_and_texts(tmp_path: Path) -
     assert problem.code == "missing_answers"
     assert problem.message.startswith("Answer@20 and R@2kt cannot be computed: there are no answers")
     answers = answers_of({"_id": "q1", "answers": ["one"]}, {"_id": "q2", "answers": ["two"]})
-    without_texts = only_problem(
-        tmp_path, {**answers, "corpus.jsonl": None}, primary="Answer@20", runs_only=True
-    )
+    without_texts = only_problem(tmp_path, {**answers, "corpus.jsonl": None}, primary="Answer@20", runs_only=True)
     assert without_texts.code == "missing_answers"
 
 

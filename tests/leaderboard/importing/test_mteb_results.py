@@ -34,9 +34,7 @@ META = {
 }  # fmt: skip
 
 
-def result(
-    task: str = "SciFact", split: str = "test", subset: str = "default", **scores: Any
-) -> dict[str, Any]:
+def result(task: str = "SciFact", split: str = "test", subset: str = "default", **scores: Any) -> dict[str, Any]:
     scores = {"ndcg_at_10": 0.64508, "recall_at_100": 0.925, "nauc_ndcg_at_10_max": float("nan"), **scores}
     about = {"hf_subset": subset, "languages": ["eng-Latn"], "main_score": scores["ndcg_at_10"]}
     return {
@@ -138,9 +136,7 @@ def test_results_on_two_revisions_of_a_dataset_are_not_compared(
 
 
 @pytest.mark.usefixtures("_boards")
-def test_everything_that_is_wrong_is_told_in_one_answer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_everything_that_is_wrong_is_told_in_one_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     twice = result("NFCorpus")
     twice["scores"]["test"] *= 2
     old = {"mteb_dataset_name": "SCIDOCS", "mteb_version": "1.0.2", "test": {"ndcg_at_10": 0.2}}
@@ -279,8 +275,7 @@ def test_what_mteb_itself_writes_is_read(tmp_path: Path, capsys: pytest.CaptureF
             cache.save_to_cache(done, model)
     assert "18 figures of 3 models on 3 datasets" in run(tmp_path / "results", capsys)
     entries = {
-        each.system.name: each
-        for each in Entry.objects.filter(source__key="mteb-results", dataset__slug="scifact")
+        each.system.name: each for each in Entry.objects.filter(source__key="mteb-results", dataset__slug="scifact")
     }
     assert {name: each.scores["nDCG@10"] for name, each in entries.items()} == dict(
         zip(names, (0.25, 0.375, 0.5), strict=True)

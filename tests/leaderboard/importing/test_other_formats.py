@@ -313,9 +313,7 @@ def test_tables_that_cannot_be_read_are_told_with_their_lines(
         ({"_id": "1", "passage": "wings", "title": None}, {"_id": "q1", "question": "what"}),
     ],
 )
-def test_json_lines_with_other_names_are_taken(
-    tmp_path: Path, document: dict[str, Any], query: dict[str, Any]
-) -> None:
+def test_json_lines_with_other_names_are_taken(tmp_path: Path, document: dict[str, Any], query: dict[str, Any]) -> None:
     files = {"corpus.jsonl": json.dumps(document), "queries.jsonl": json.dumps(query)}
     imported = take(write(tmp_path, {**files, "qrels.csv": "qid,docid,rel\nq1,1,1\n"}))
     (found,) = read_corpus(path_of(Area.FILES, imported.version.corpus_sha256))
@@ -339,9 +337,7 @@ def test_nan_in_json_lines_with_other_names_is_read_as_null(tmp_path: Path) -> N
         ('{"docid": 2, "contents": Infinity}', "'inf' is neither a text nor a whole number"),
     ],
 )
-def test_other_values_that_are_not_finite_are_refused_with_their_line(
-    tmp_path: Path, line: str, message: str
-) -> None:
+def test_other_values_that_are_not_finite_are_refused_with_their_line(tmp_path: Path, line: str, message: str) -> None:
     files = {
         "corpus.jsonl": f'{{"docid": 1, "contents": "wings"}}\n{line}\n',
         "queries.csv": CSV["queries.csv"],
@@ -359,9 +355,7 @@ def test_other_values_that_are_not_finite_are_refused_with_their_line(
         ({"id": "1", "contents": ["wings"]}, "unreadable_format"),
     ],
 )
-def test_json_lines_that_leave_a_doubt_are_refused(
-    tmp_path: Path, document: dict[str, Any], code: str
-) -> None:
+def test_json_lines_that_leave_a_doubt_are_refused(tmp_path: Path, document: dict[str, Any], code: str) -> None:
     files = {"corpus.jsonl": json.dumps(document), "queries.jsonl": '{"_id": "q1", "text": "what"}'}
     problem = refused(write(tmp_path, {**files, "qrels.csv": "qid,docid,rel\nq1,1,1\n"}))
     assert problem.code == code
@@ -403,9 +397,7 @@ def test_cranfield_in_another_format_has_the_same_content(tmp_path: Path, form: 
             with (tmp_path / f"{name}.csv").open("w", newline="") as file:
                 csv.writer(file).writerows(rows)
     else:
-        (tmp_path / "CRAN.ALL").write_text(
-            "".join(f".I {d.id}\n.T\n{d.title}\n.W\n{d.text}\n" for d in documents)
-        )
+        (tmp_path / "CRAN.ALL").write_text("".join(f".I {d.id}\n.T\n{d.title}\n.W\n{d.text}\n" for d in documents))
         (tmp_path / "CRAN.QRY").write_text("".join(f".I {q.id}\n.W\n{q.text}\n" for q in asked))
         (tmp_path / "CRAN.REL").write_text("".join(f"{q} {d} {1 if int(g) else -1}\n" for q, d, g in judged))
     imported = take(tmp_path)

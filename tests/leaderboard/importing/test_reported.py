@@ -58,9 +58,7 @@ def test_the_benchmark_counts_eighteen_and_shows_ms_marco() -> None:
 def test_differences_are_to_the_bm25_of_the_same_source() -> None:
     entries = beir_entries()
     for (system, dataset), entry in entries.items():
-        baseline = Entry.objects.get(
-            dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True
-        )
+        baseline = Entry.objects.get(dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True)
         assert baseline == entries["BM25", dataset]
         assert entry.comparison_group == "reported:beir-2021"
         assert entry.is_baseline == (system == "BM25")
@@ -100,9 +98,9 @@ def test_a_system_trained_on_generated_queries_is_adapted_and_the_rest_zero_shot
 @pytest.mark.usefixtures("_loaded")
 def test_efficiency_stands_on_the_dataset_it_was_measured_on() -> None:
     entries = beir_entries()
-    assert {
-        slug for (_, slug), entry in entries.items() if any(f["name"] == "latency" for f in entry.figures)
-    } == {"dbpedia-entity"}
+    assert {slug for (_, slug), entry in entries.items() if any(f["name"] == "latency" for f in entry.figures)} == {
+        "dbpedia-entity"
+    }
     figures = {(f["name"], f["hardware"]): f for f in entries["TAS-B", "dbpedia-entity"].figures}
     assert (figures["latency", "GPU"]["value"], figures["latency", "GPU"]["unit"]) == (14, "ms")
     assert figures["latency", "CPU"]["as_printed"] == "125"
@@ -159,9 +157,7 @@ def test_what_query_augmentation_loses_without_a_part_and_how_it_transfers() -> 
     whole = entries["nq-open", ""]
     assert (whole.scores["Answer@20"], whole.locator) == (0.694, "Table 1, Table 2")
     assert entries["entityquestions", "(trained on NQ)"].scores == {"Answer@5": 0.542, "Answer@20": 0.656}
-    assert {
-        name: entry.scores["Answer@20"] for (slug, name), entry in entries.items() if slug == "triviaqa"
-    } == {
+    assert {name: entry.scores["Answer@20"] for (slug, name), entry in entries.items() if slug == "triviaqa"} == {
         "BM25 (Pyserini)": 0.773,
         "BM25 (WordPiece)": 0.742,
         "": 0.755,
@@ -170,9 +166,7 @@ def test_what_query_augmentation_loses_without_a_part_and_how_it_transfers() -> 
 
 @pytest.mark.usefixtures("_loaded")
 def test_ms_marco_figures_are_compared_on_the_same_hardware_of_the_same_work_only() -> None:
-    entries = Entry.objects.filter(
-        dataset__slug="msmarco", source__key__in=["mackenzie-2021", "lassance-2022"]
-    )
+    entries = Entry.objects.filter(dataset__slug="msmarco", source__key__in=["mackenzie-2021", "lassance-2022"])
     groups = {(entry.system.name, entry.comparison_group): entry.is_baseline for entry in entries}
     assert groups["SPLADEv2-distil", "reported:mackenzie-2021:32 CPUs, 512 GiB RAM"] is False
     assert groups["BM25", "reported:mackenzie-2021:32 CPUs, 512 GiB RAM"] is True

@@ -98,9 +98,7 @@ def test_the_refused_archive_has_a_pickle_instead_of_weights(checkpoint: Path, t
         assert "model.safetensors" not in archive.namelist()
 
 
-def test_the_sites_own_validation_takes_the_one_and_refuses_the_other(
-    checkpoint: Path, tmp_path: Path
-) -> None:
+def test_the_sites_own_validation_takes_the_one_and_refuses_the_other(checkpoint: Path, tmp_path: Path) -> None:
     taken = validate_archive(archive_checkpoint(checkpoint, tmp_path / "sample.zip"), tmp_path / "one")
     assert not taken.report.errors
     description = rebuild(taken, tmp_path / "rebuilt")

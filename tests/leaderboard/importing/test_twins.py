@@ -47,8 +47,7 @@ def topics(first: int, last: int) -> tuple[list[dict[str, str]], str]:
 
 def collection(first: int = 0, last: int = 48, changes: Mapping[str, str] = {}) -> dict[str, str]:
     documents = [
-        {"_id": f"d{n}", "title": "", "text": " ".join([WORDS[n % 10], *([f"w{n}"] * (n % 2))])}
-        for n in range(120)
+        {"_id": f"d{n}", "title": "", "text": " ".join([WORDS[n % 10], *([f"w{n}"] * (n % 2))])} for n in range(120)
     ]
     queries, judged = topics(first, last)
     extra, elsewhere = topics(60, 64)
@@ -122,8 +121,7 @@ def test_each_half_excludes_documents_for_its_own_topics(tmp_path: Path) -> None
 
 def test_both_halves_say_which_field_of_trec_topics_they_ask(tmp_path: Path) -> None:
     tops = "".join(
-        f"<top>\n<num> q{n}\n<title> {WORDS[n % 10]}\n<desc> {WORDS[n % 10]} w{n}\n</top>\n"
-        for n in range(48)
+        f"<top>\n<num> q{n}\n<title> {WORDS[n % 10]}\n<desc> {WORDS[n % 10]} w{n}\n</top>\n" for n in range(48)
     )
     files = {name: text for name, text in collection().items() if name in ("corpus.jsonl", "qrels/test.tsv")}
     absent = {"queries.jsonl": None, "qrels/train.tsv": None}
@@ -160,9 +158,7 @@ def test_a_second_draw_under_another_slug_is_refused(tmp_path: Path) -> None:
     path = write_folder(tmp_path, collection())
     draw(path)
     assert not AuditRecord.objects.filter(action=COMPARED).exists()  # there was nothing to compare with
-    assert "other would open judged topics that are hidden in toy-hidden" in refused(
-        path, slug="other", seed=2
-    )
+    assert "other would open judged topics that are hidden in toy-hidden" in refused(path, slug="other", seed=2)
     compared = AuditRecord.objects.get(action=COMPARED)
     assert (compared.dataset, compared.reason) == (Dataset.objects.get(slug="toy-hidden"), "a test")
 
@@ -211,9 +207,7 @@ def test_the_halves_share_the_answers_by_their_topics(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("primary", "told"), [("Foo@3", "'Foo@3' is not a known measure"), ("Answer@20", "there are no answers")]
 )
-def test_a_draw_by_a_measure_that_cannot_be_computed_is_refused(
-    primary: str, told: str, tmp_path: Path
-) -> None:
+def test_a_draw_by_a_measure_that_cannot_be_computed_is_refused(primary: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidContent, match=told):
         import_twin(write_folder(tmp_path, collection()), ImportOptions(slug="toy", primary=primary), 0.5, 3)
 

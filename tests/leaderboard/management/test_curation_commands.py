@@ -149,9 +149,7 @@ def test_what_a_challenge_corrected_is_not_merged_away() -> None:
     score(dataset, duplicate, ndcg=0.5)
     doubt = raise_challenge(duplicate, make_user("Bob"), "training", "Its repository names these nuts too.")
     with acting(None, "read it"):
-        settle_challenge(
-            doubt, upheld=True, decision="It does.", correction=TrainingCorrection(True, ["nuts"], [])
-        )
+        settle_challenge(doubt, upheld=True, decision="It does.", correction=TrainingCorrection(True, ["nuts"], []))
     duplicate.refresh_from_db()
     assert any("Correct that first" in conflict for conflict in merge_conflicts(duplicate, into))
     System.objects.filter(pk=into.pk).update(training_declared=True, training_datasets=["nuts"])

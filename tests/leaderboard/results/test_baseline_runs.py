@@ -15,9 +15,7 @@ pytestmark = pytest.mark.django_db
 
 def imported(dataset: Dataset) -> Entry:
     """The run that a curator imported as the baseline."""
-    system = house_system(
-        slug="run", name="Run (Dataset)", architecture="other", description="", parameters={}
-    )
+    system = house_system(slug="run", name="Run (Dataset)", architecture="other", description="", parameters={})
     return score(dataset, system, ndcg=0.4, baseline=True)
 
 

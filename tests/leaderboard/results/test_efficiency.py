@@ -85,18 +85,13 @@ def test_a_price_that_a_curator_writes_is_on_the_board_at_once_and_in_the_log(cl
     history = client.get(f"/admin/leaderboard/price/{price.pk}/history/").content.decode()
     assert "curator@example.org" in history
     assert "the provider&#x27;s list" in history
-    assert (
-        client.get(f"/admin/leaderboard/measurement/{Measurement.objects.get().pk}/change/").status_code
-        == 200
-    )
+    assert client.get(f"/admin/leaderboard/measurement/{Measurement.objects.get().pk}/change/").status_code == 200
     assert client.get("/admin/leaderboard/hardwareclass/").status_code == 200
     board = Client().get(f"/datasets/{dataset.slug}/?columns=efficiency").content.decode()
     assert "EUR per M queries" in board
     assert "15.0" in board
     assert (
-        client.post(
-            f"/admin/leaderboard/price/{price.pk}/delete/", {"post": "yes", "why": "a mistake"}
-        ).status_code
+        client.post(f"/admin/leaderboard/price/{price.pk}/delete/", {"post": "yes", "why": "a mistake"}).status_code
         == 302
     )
     board = Client().get(f"/datasets/{dataset.slug}/?columns=efficiency").content.decode()

@@ -83,9 +83,7 @@ def test_there_is_none_without_the_other_half_nor_of_the_baseline_or_a_reported_
 @pytest.mark.parametrize(
     "change", [{"primary_measure": "AP"}, {"state": Dataset.State.PREPARING}, {"twin_of": None}], ids=str
 )
-def test_there_is_none_where_the_halves_are_not_alike(
-    twins: tuple[Dataset, Dataset], change: dict[str, Any]
-) -> None:
+def test_there_is_none_where_the_halves_are_not_alike(twins: tuple[Dataset, Dataset], change: dict[str, Any]) -> None:
     public, hidden = twins
     Dataset.objects.filter(pk=hidden.pk).update(**change)
     assert gap_of(public, "Reader") is None

@@ -28,8 +28,7 @@ FORMATS = ("csv", "json", "md", "tex")
 def exports_of(client: Client, slug: str) -> dict[str, str]:
     """The board in every format, by ending."""
     return {
-        ending: client.get(f"/datasets/{slug}/board.{ending}").content.decode().replace("\\", "")
-        for ending in FORMATS
+        ending: client.get(f"/datasets/{slug}/board.{ending}").content.decode().replace("\\", "") for ending in FORMATS
     }
 
 
@@ -52,9 +51,7 @@ def test_a_quarantined_result_keeps_its_place_with_the_reason_and_without_a_numb
         ("Other", 1, None),
         ("Doubted", None, WHY),
     ]
-    assert all(
-        value is None for key, value in rows[1]["values"].items() if key in ("nDCG@10", "delta", "relative")
-    )
+    assert all(value is None for key, value in rows[1]["values"].items() if key in ("nDCG@10", "delta", "relative"))
     system = client.get(f"/systems/{doubted.system.slug}/").content.decode()
     assert WHY in system
     assert "0.8765" not in system

@@ -60,9 +60,7 @@ def collection(
 ) -> Dataset:
     """A published collection with a run, looked at by a worker; open unless told otherwise."""
     path = write_folder(folder / slug, changes or {})
-    imported = import_dataset(
-        path, ImportOptions(slug=slug, name=slug.title(), **{"hidden": False, **options})
-    )
+    imported = import_dataset(path, ImportOptions(slug=slug, name=slug.title(), **{"hidden": False, **options}))
     mark_published(imported.dataset)
     if imported.qrels is not None and not imported.dataset.runs_only:
         publish(imported.dataset, folder)
@@ -135,9 +133,7 @@ def test_beside_hidden_judgements_a_document_stands_that_was_not_chosen_by_relev
 
 
 @pytest.mark.parametrize("kept_back", ["queries_visibility", "documents_visibility"])
-def test_texts_that_stop_being_everyones_are_no_longer_shown(
-    client: Client, tmp_path: Path, kept_back: str
-) -> None:
+def test_texts_that_stop_being_everyones_are_no_longer_shown(client: Client, tmp_path: Path, kept_back: str) -> None:
     dataset = collection(tmp_path)
     assert 'id="example"' in page_of(client)
     Dataset.objects.filter(pk=dataset.pk).update(**{kept_back: "participants"})

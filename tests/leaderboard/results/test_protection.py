@@ -73,9 +73,7 @@ def change(dataset: Dataset, protection: Any, **options: Any) -> None:
         assert switch_protection(dataset, Protection(protection))
 
 
-def evaluation(
-    dataset: Dataset, system: System, public: float, private: float, number: int = 0
-) -> Evaluation:
+def evaluation(dataset: Dataset, system: System, public: float, private: float, number: int = 0) -> Evaluation:
     """A run with these means over the parts, or what will be the parts."""
     qrels = dataset.current_qrels
     assert qrels is not None
@@ -104,9 +102,7 @@ def evaluation(
 def publish(dataset: Dataset, name: str, public: float, private: float, **fields: Any) -> Entry:
     """A result of a team of its own."""
     found = evaluation(dataset, make_system(name), public, private)
-    return publish_entry(
-        Entry(provenance=Entry.Provenance.SCORED, submission_reference=name[:12], **fields), found
-    )
+    return publish_entry(Entry(provenance=Entry.Provenance.SCORED, submission_reference=name[:12], **fields), found)
 
 
 def baseline(dataset: Dataset, public: float, private: float) -> Entry:
@@ -172,9 +168,7 @@ def test_before_there_is_a_baseline_nothing_is_told_of_a_competition(contest: Da
     assert (strong.visibility, strong.scores["nDCG@10"]) == ("public", 0.34)
 
 
-def test_changing_the_policy_changes_every_value_at_once_and_is_recorded(
-    hidden: Dataset, client: Client
-) -> None:
+def test_changing_the_policy_changes_every_value_at_once_and_is_recorded(hidden: Dataset, client: Client) -> None:
     baseline(hidden, 0.2, 0.2)
     assert values(client, "BM25")["nDCG@10"] == 0.2
     before = hidden.board_revision
@@ -196,9 +190,7 @@ def test_changing_the_policy_changes_every_value_at_once_and_is_recorded(
 
 def reveals() -> list[Any]:
     """What the audit record has of reveals."""
-    return list(
-        AuditRecord.objects.filter(action="private part revealed").values_list("after__results", flat=True)
-    )
+    return list(AuditRecord.objects.filter(action="private part revealed").values_list("after__results", flat=True))
 
 
 def test_a_competition_is_left_only_where_its_private_part_is_known_and_that_is_a_reveal(
@@ -227,9 +219,7 @@ def test_what_was_revealed_is_not_asked_for_again(contest: Dataset) -> None:
 def test_held_results_tell_nothing_when_a_competition_is_left(contest: Dataset) -> None:
     baseline(contest, 0.3, 0.3)
     one = publish(contest, "One", 0.6, 0.3)
-    held = publish_entry(
-        Entry(provenance=Entry.Provenance.SCORED), evaluation(contest, one.system, 0.5, 0.45, 1)
-    )
+    held = publish_entry(Entry(provenance=Entry.Provenance.SCORED), evaluation(contest, one.system, 0.5, 0.45, 1))
     with acting(None, "the end"):
         reveal_private(contest)
     change(contest, "standard")
@@ -251,9 +241,7 @@ def test_the_command_and_the_action_ask_before_a_private_part_is_told(contest: D
         "protection": "standard", "share": "", "why": "over",
     }  # fmt: skip
     asked = WorkRequest.objects.filter(kind="protect", payload__protection="standard")
-    assert (
-        "would reveal the private part" in client.post("/admin/leaderboard/dataset/", sent).content.decode()
-    )
+    assert "would reveal the private part" in client.post("/admin/leaderboard/dataset/", sent).content.decode()
     assert not asked.exists()
     assert client.post("/admin/leaderboard/dataset/", {**sent, "although_reveals": "on"}).status_code == 302
     assert asked.count() == 1

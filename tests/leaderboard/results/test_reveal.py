@@ -38,9 +38,7 @@ def test_the_reveal_adds_the_private_part_and_the_difference(contest: Dataset, c
     assert "rivate part" in client.get("/news/").content.decode()
 
 
-def test_a_rounds_reveal_covers_every_row_but_those_of_a_round_that_goes_on(
-    contest: Dataset, client: Client
-) -> None:
+def test_a_rounds_reveal_covers_every_row_but_those_of_a_round_that_goes_on(contest: Dataset, client: Client) -> None:
     now = timezone.now()
     first = Round.objects.create(
         slug="first", name="First", dataset=contest, opens_at=now - timedelta(days=2),

@@ -96,9 +96,7 @@ def test_publishing_a_set_again_changes_nothing() -> None:
     assert dataset.__class__.objects.get(pk=dataset.pk).board_revision == dataset_then
 
 
-@pytest.mark.parametrize(
-    ("number", "systems"), [(1, 1), (6, 1), (2, 2)], ids=["one", "six", "of two systems"]
-)
+@pytest.mark.parametrize(("number", "systems"), [(1, 1), (6, 1), (2, 2)], ids=["one", "six", "of two systems"])
 def test_what_is_no_set_is_not_published(number: int, systems: int) -> None:
     dataset = scored_dataset()
     made = [make_system(f"system {each}") for each in range(systems)]
@@ -193,15 +191,10 @@ def test_rows_beside_a_set_say_nothing_of_a_deviation_even_without_a_style_sheet
     score(dataset, "BM25", baseline=True, ndcg=0.25)
     score_seeds(dataset, "set", {"ndcg": 0.3}, {"ndcg": 0.5})
     page = client.get(f"/datasets/{dataset.slug}/?exact=1").content.decode()
-    rows = {
-        system: next(row for row in page.split("<tr")[1:] if f">{system}</a>" in row)
-        for system in ("BM25", "set")
-    }
+    rows = {system: next(row for row in page.split("<tr")[1:] if f">{system}</a>" in row) for system in ("BM25", "set")}
     assert '0.4000 <small class="spread s12">± 0.1414 (2)</small></td>' in rows["set"].replace("</b>", "")
     score_cell = rows["BM25"].partition("0.2500")[2].partition("</td>")[0]
-    assert (
-        score_cell.replace("</u>", "").replace("</b>", "").startswith(' <small class="spread s12"></small>')
-    )
+    assert score_cell.replace("</u>", "").replace("</b>", "").startswith(' <small class="spread s12"></small>')
     assert "± " not in rows["BM25"]
     assert page.count('<small class="spread s12"></small>') > 1, "the head keeps the room, too"
 

@@ -67,9 +67,7 @@ def test_it_says_what_the_tests_of_the_single_pairs_say(board: Dataset) -> None:
         assert found.p_baseline == pytest.approx(singly[name].p, abs=1e-6)
         assert found.p_baseline_corrected == pytest.approx(corrected[name], abs=1e-6)
         assert found.delta == pytest.approx(singly[name].difference, abs=1e-6)
-        assert (found.delta_low, found.delta_high) == pytest.approx(
-            (singly[name].low, singly[name].high), abs=1e-6
-        )
+        assert (found.delta_low, found.delta_high) == pytest.approx((singly[name].low, singly[name].high), abs=1e-6)
         assert (found.wins, found.ties, found.losses) == (
             singly[name].wins,
             singly[name].ties,

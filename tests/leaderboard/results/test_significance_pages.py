@@ -88,9 +88,7 @@ def test_a_board_is_ordered_by_rank_interval_interval_and_p(board: Dataset) -> N
     assert order("delta-interval")[-1] == order("wins")[-1] == "BM25"
 
 
-def test_an_address_that_orders_by_ranks_holds_while_they_are_found_anew(
-    client: Client, board: Dataset
-) -> None:
+def test_an_address_that_orders_by_ranks_holds_while_they_are_found_anew(client: Client, board: Dataset) -> None:
     # `group` is what the column was called before.
     asked = "?sort=group&min-p-best=0"
     said = "computed: order by rank range, bounds of p vs best."
@@ -108,9 +106,7 @@ def test_an_address_that_orders_by_ranks_holds_while_they_are_found_anew(
     assert said in page()
     assert "Newcomer" in page()
     assert "p vs best: not applied yet, still being computed" in page(), "the bound can be taken back"
-    assert '<input type="hidden" name="min-p-best" value="0">' in page(), (
-        "another choice in the form keeps it"
-    )
+    assert '<input type="hidden" name="min-p-best" value="0">' in page(), "another choice in the form keeps it"
     told = client.get(f"/api/v1/datasets/{board.slug}/board/{asked}").json()
     assert any(said in note for note in told["notes"])
 
@@ -235,9 +231,7 @@ def test_csv_has_the_ends_of_intervals_and_ranks_as_numbers(client: Client, boar
 
 
 @pytest.mark.parametrize("ending", ["md", "tex"])
-def test_tables_for_papers_have_rank_intervals_and_no_letters(
-    client: Client, board: Dataset, ending: str
-) -> None:
+def test_tables_for_papers_have_rank_intervals_and_no_letters(client: Client, board: Dataset, ending: str) -> None:
     compute_certainty(board)
     text = client.get(f"/datasets/{board.slug}/board.{ending}").content.decode()
     assert "Rank range" in text
@@ -248,9 +242,7 @@ def test_tables_for_papers_have_rank_intervals_and_no_letters(
 
 
 @pytest.mark.long_on_postgresql
-def test_the_board_of_trec_covid_round_1_shows_its_rank_intervals(
-    client: Client, shared_folder: Path
-) -> None:
+def test_the_board_of_trec_covid_round_1_shows_its_rank_intervals(client: Client, shared_folder: Path) -> None:
     folder = shared_folder / "data" / "trec-covid-round1"
     qrels = read_qrels(folder / "qrels.txt")
     target = ScoringTarget(qrels, qrels.query_ids, hidden=False)

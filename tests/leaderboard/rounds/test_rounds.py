@@ -139,10 +139,7 @@ def test_a_curator_makes_a_round_in_the_admin_and_learns_what_is_wrong() -> None
         "closes_at_1": "12:00", "reveals_at_0": "2027-05-01", "reveals_at_1": "12:00", "why": "yearly",
     }  # fmt: skip
     refused = client.post("/admin/leaderboard/round/add/", form)
-    assert (
-        "The round closes before it opens. Enter a time after 1 March 2027, 12:00 UTC."
-        in refused.content.decode()
-    )
+    assert "The round closes before it opens. Enter a time after 1 March 2027, 12:00 UTC." in refused.content.decode()
     made = client.post("/admin/leaderboard/round/add/", {**form, "closes_at_0": "2027-04-01"})
     assert made.status_code == 302, made.content.decode()
     assert Round.objects.get().runs_per_team == 3
@@ -310,9 +307,7 @@ def test_without_scores_by_topic_nothing_is_summed_up(tmp_path: Path) -> None:
     assert not WorkRequest.objects.filter(kind="reveal").exists()
 
 
-def test_a_round_of_a_dataset_in_preparation_is_shown_nowhere(
-    monkeypatch: pytest.MonkeyPatch, client: Client
-) -> None:
+def test_a_round_of_a_dataset_in_preparation_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch, client: Client) -> None:
     at(monkeypatch, OPENS + timedelta(days=1))
     unseen = make_dataset(slug="unseen", name="Not To Be Named", state=Dataset.State.PREPARING)
     shown = make_dataset(name="Shown")
@@ -321,9 +316,7 @@ def test_a_round_of_a_dataset_in_preparation_is_shown_nowhere(
     for dataset in (unseen, shown):
         both.members.create(dataset=dataset)
     save_round(
-        Round(
-            slug="later", name="Later", benchmark=both, opens_at=CLOSES, closes_at=REVEALS, reveals_at=REVEALS
-        )
+        Round(slug="later", name="Later", benchmark=both, opens_at=CLOSES, closes_at=REVEALS, reveals_at=REVEALS)
     )
     person = make_user("Eve", is_staff=True)
     client.force_login(person)
@@ -375,10 +368,7 @@ def test_a_round_that_quotas_do_not_let_be_used_up_is_warned_of(capsys: pytest.C
     said = {"dataset": dataset.slug, "by": boss.email, "why": "announced", **times}
     call_command("round", "create", "short", **said)
     warned = capsys.readouterr().err
-    assert (
-        "accepts 5 runs per team, but quotas are lower: Nuts allows 4 per team while the round is open"
-        in warned
-    )
+    assert "accepts 5 runs per team, but quotas are lower: Nuts allows 4 per team while the round is open" in warned
     call_command("round", "change", "short", runs_per_team=4, by=boss.email, why="as many as there may be")
     assert "quota" not in capsys.readouterr().err
     page = Client().get("/rounds/short/").content.decode()

@@ -126,11 +126,7 @@ def crawl(client: Client, starts: Iterable[str], most: int = 200) -> dict[str, s
     while waiting and len(found) < most:
         path = waiting.pop(0)
         plain = urlsplit(path).path
-        if (
-            path in found
-            or seen_paths.get(plain, 0) >= 2
-            or plain.startswith(("/static/", "/account/", "/admin/"))
-        ):
+        if path in found or seen_paths.get(plain, 0) >= 2 or plain.startswith(("/static/", "/account/", "/admin/")):
             continue
         seen_paths[plain] = seen_paths.get(plain, 0) + 1
         answer = client.get(path)
@@ -211,9 +207,7 @@ def test_one_system_that_cannot_be_lifted_keeps_no_other_waiting(
     assert end_due_anonymity(timezone.now()) == 1
 
 
-def test_after_it_is_lifted_everyone_reads_it_but_not_in_permalinks_of_that_time(
-    planted: System, nobody: Api
-) -> None:
+def test_after_it_is_lifted_everyone_reads_it_but_not_in_permalinks_of_that_time(planted: System, nobody: Api) -> None:
     at = timezone.now()
     System.objects.filter(pk=planted.pk).update(anonymous_until=in_days(-1))
     # A board has one revision a second for permalinks.
@@ -304,8 +298,7 @@ def test_a_team_changes_the_day_on_its_page_and_a_stranger_finds_none(
     assert "at the latest" in answer.content.decode()
     assert planted.anonymous_until is not None
     assert (
-        f'value="{planted.anonymous_until:%Y-%m-%d}"'
-        in signed_in.get("/systems/planted/anonymity/").content.decode()
+        f'value="{planted.anonymous_until:%Y-%m-%d}"' in signed_in.get("/systems/planted/anonymity/").content.decode()
     )
     # An empty field is no wish: names that are out stay out.
     assert signed_in.post("/systems/planted/anonymity/", {"anonymous_until": ""}).status_code == 400

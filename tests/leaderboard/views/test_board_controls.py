@@ -59,9 +59,7 @@ def links(html: str) -> dict[str, str]:
 def test_every_choice_in_force_has_a_link_that_removes_it_alone(client: Client) -> None:
     found = links(page(client, "?architecture=dense&min-nDCG@10=0.1&max-nDCG@10=0.45&hide=about&corpus=1000"))
     everything = "architecture=dense&min-nDCG@10=0.1&max-nDCG@10=0.45&corpus=1000&hide=about"
-    assert found["Remove: Architecture: dense"] == "/datasets/demo/?" + everything.removeprefix(
-        "architecture=dense&"
-    )
+    assert found["Remove: Architecture: dense"] == "/datasets/demo/?" + everything.removeprefix("architecture=dense&")
     assert found["Remove: nDCG@10 0.1 to 0.45"] == "/datasets/demo/?architecture=dense&corpus=1000&hide=about"
     assert found["Remove: without About"] == "/datasets/demo/?" + everything.removesuffix("&hide=about")
     assert found["Remove: my corpus: 1,000 documents"].endswith("max-nDCG@10=0.45&hide=about")

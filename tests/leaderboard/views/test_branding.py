@@ -23,9 +23,7 @@ pytestmark = pytest.mark.django_db
 ALARMING = '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 
 
-def test_a_site_of_its_own_has_its_name_logo_and_colour(
-    client: Client, settings: Any, tmp_path: Path
-) -> None:
+def test_a_site_of_its_own_has_its_name_logo_and_colour(client: Client, settings: Any, tmp_path: Path) -> None:
     make_dataset(slug="ours")
     assert client.get("/site.css").status_code == client.get("/site-logo").status_code == 404
     settings.SITE_NAME, settings.ACCENT = "Library of Alexandria", ("#0b6b57", "#6fd3b8")
@@ -67,9 +65,7 @@ def test_members_only_sites_show_it_to_who_signs_in(client: Client, settings: An
         ("#0b6b57", []),
     ],
 )
-def test_colours_that_cannot_be_read_keep_the_site_from_starting(
-    settings: Any, colours: str, said: list[str]
-) -> None:
+def test_colours_that_cannot_be_read_keep_the_site_from_starting(settings: Any, colours: str, said: list[str]) -> None:
     settings.ACCENT, settings.SITE_LOGO = read_accent(colours), None
     found = check_branding(None)
     assert len(found) == len(said)
@@ -93,14 +89,11 @@ def png(width: int, height: int) -> bytes:
     """The head of a picture of that size, and no pixels."""
     head = b"IHDR" + struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part))
-        for part in (head, b"IDAT")
+        struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part)) for part in (head, b"IDAT")
     )
 
 
-def test_pictures_of_boards_do_without_a_logo_that_is_gone(
-    client: Client, settings: Any, tmp_path: Path
-) -> None:
+def test_pictures_of_boards_do_without_a_logo_that_is_gone(client: Client, settings: Any, tmp_path: Path) -> None:
     make_dataset(slug="ours")
     settings.SITE_LOGO = tmp_path / "logo.png"
     assert client.get("/datasets/ours/share.png").status_code == 200

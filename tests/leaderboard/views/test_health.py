@@ -16,9 +16,7 @@ from leaderboard.views import health
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 
-def test_a_working_site_is_ok_at_the_cost_of_one_query(
-    client: Client, django_assert_num_queries: Any
-) -> None:
+def test_a_working_site_is_ok_at_the_cost_of_one_query(client: Client, django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(1):
         answer = client.get("/healthz")
     assert answer.status_code == 200
@@ -34,9 +32,7 @@ def test_a_broker_that_is_away_is_named(client: Client, settings: Any) -> None:
     assert answer.json() == {"status": "unavailable", "database": "ok", "broker": "unavailable"}
 
 
-def test_a_database_that_is_away_is_named_without_its_message(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_is_away_is_named_without_its_message(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     class Away:
         def cursor(self) -> None:
             raise OperationalError("connection to db.internal failed")
@@ -56,21 +52,15 @@ def test_it_only_answers_questions(client: Client) -> None:
     assert client.post("/healthz").status_code == 405
 
 
-def test_a_site_of_one_version_is_ready(
-    client: Client, monkeypatch: pytest.MonkeyPatch, settings: Any
-) -> None:
+def test_a_site_of_one_version_is_ready(client: Client, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     monkeypatch.setattr(health, "mismatch", lambda: "")
-    settings.REDIS_URL = (
-        "redis://127.0.0.1:1/0"  # harms nobody: pages are computed, idle workers look for themselves
-    )
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"  # harms nobody: pages are computed, idle workers look for themselves
     answer = client.get("/readyz")
     assert answer.status_code == 200
     assert answer.json() == {"status": "ok", "database": "ok", "disk": "ok", "broker": "unavailable"}
 
 
-def test_a_database_of_another_version_gets_no_requests(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_of_another_version_gets_no_requests(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "mismatch", lambda: "The database lacks leaderboard.0005.")
     answer = client.get("/readyz")
     assert answer.status_code == 503

@@ -36,10 +36,7 @@ def test_a_card_names_the_leader_its_lead_and_the_last_change(client: Client) ->
     score(dataset, "private", ndcg=0.9, public=False)
     page = text(client.get("/").content.decode())
     today = f"{timezone.now():%-d %b %Y}"
-    assert (
-        f"Quokkas Open judgements · 2 systems Best: Leader 0.500 nDCG@10 +25.0% vs BM25 Updated {today}"
-        in page
-    )
+    assert f"Quokkas Open judgements · 2 systems Best: Leader 0.500 nDCG@10 +25.0% vs BM25 Updated {today}" in page
     assert "All of them 1 dataset · 2 systems Best: Leader 0.500 nDCG@10 +25.0% vs BM25" in page
     assert "Leader (Team" in page
     assert "on Quokkas : nDCG@10 0.500, +0.100 over BM25" in page

@@ -60,10 +60,7 @@ def test_every_link_to_a_page_of_ours_leads_somewhere(client: Client) -> None:
 def test_headings_of_a_board_are_links_and_say_how_it_is_sorted(client: Client) -> None:
     page = client.get("/datasets/trec-covid/?sort=R_cap@100&architecture=dense").content.decode()
     assert page.count("aria-sort=") == 1
-    assert (
-        'aria-sort="descending"><a href="/datasets/trec-covid/?sort=R_cap@100:asc&amp;architecture=dense"'
-        in page
-    )
+    assert 'aria-sort="descending"><a href="/datasets/trec-covid/?sort=R_cap@100:asc&amp;architecture=dense"' in page
     assert "<caption" in page
     turned = client.get("/datasets/trec-covid/?sort=R_cap@100&order=asc").content.decode()
     assert 'aria-sort="ascending"' in turned
@@ -102,8 +99,7 @@ def test_a_system_stands_beside_bm25_over_word_pieces_of_its_own_job(client: Cli
     assert "+0.060" in page
     assert "+20.0" in page
     results = {
-        result["configuration"]: result
-        for result in client.get(f"/api/v1/systems/{system.slug}/").json()["results"]
+        result["configuration"]: result for result in client.get(f"/api/v1/systems/{system.slug}/").json()["results"]
     }
     assert results[main.configuration]["word_pieces_delta"] == pytest.approx(0.06)
     assert results[main.configuration]["delta"] == pytest.approx(0.04)
@@ -136,10 +132,7 @@ def test_datasets_that_take_runs_stand_first(client: Client) -> None:
     assert "Open for runs" not in page  # one group needs no heading
     scored_dataset(name="Zebra")
     page = client.get("/datasets/").content.decode()
-    places = [
-        page.index(text)
-        for text in ("Open for runs", "Zebra", "Reported figures only", "ArguAna", "TREC-COVID")
-    ]
+    places = [page.index(text) for text in ("Open for runs", "Zebra", "Reported figures only", "ArguAna", "TREC-COVID")]
     assert places == sorted(places)
     listed = client.get("/api/v1/datasets/").json()["datasets"]
     assert listed[0]["name"] == "Zebra"

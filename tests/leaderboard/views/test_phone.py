@@ -112,17 +112,13 @@ def test_brand_and_search_fit_when_signed_in(phone: Page, width: int, client: Cl
     phone.goto("/news/")
     phone.context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": phone.url}])
     phone.goto("/news/")
-    shown, whole = phone.locator(".brand span").evaluate(
-        "element => [element.clientWidth, element.scrollWidth]"
-    )
+    shown, whole = phone.locator(".brand span").evaluate("element => [element.clientWidth, element.scrollWidth]")
     assert shown >= whole
     search = phone.get_by_role("searchbox").first
     box = search.bounding_box()
     assert box is not None
     assert min(box["width"], box["height"]) >= 40
-    assert (
-        search.evaluate("element => getComputedStyle(element, '::placeholder').color") == "rgba(0, 0, 0, 0)"
-    )
+    assert search.evaluate("element => getComputedStyle(element, '::placeholder').color") == "rgba(0, 0, 0, 0)"
     search.tap()
     box = search.bounding_box()
     assert box is not None

@@ -56,9 +56,7 @@ def test_names_are_found_by_kind_and_what_begins_so_stands_first(client: Client)
 def test_every_answer_leads_to_a_page_and_the_page_lists_the_same(client: Client) -> None:
     Source.objects.create(key="none", title="Unused", authors="Nobody Quokka", year=2020)
     answers = [
-        one
-        for q in ("quokka", "wombat", "numbat")
-        for one in client.get(f"/api/v1/search/?q={q}").json()["found"]
+        one for q in ("quokka", "wombat", "numbat") for one in client.get(f"/api/v1/search/?q={q}").json()["found"]
     ]
     for one in answers:
         assert client.get(one["url"]).status_code == 200, one
@@ -97,9 +95,7 @@ def test_a_search_takes_few_queries_however_much_there_is(client: Client, conten
         answers = found(client, "crowd")
     assert len(queries) <= 8  # the site's revision, and seven
     assert len(answers) == 16
-    assert 'href="/search/?q=crowd&amp;kind=system"' in (
-        page := client.get("/search/?q=crowd").content.decode()
-    )
+    assert 'href="/search/?q=crowd&amp;kind=system"' in (page := client.get("/search/?q=crowd").content.decode())
     assert "All 30</a>" in page
     every = client.get("/search/?q=crowd&kind=system").content.decode()
     assert every.count('href="/systems/') == 30

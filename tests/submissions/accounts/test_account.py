@@ -78,9 +78,7 @@ def test_nobody_revokes_somebody_elses_token(signed_in: Client, stranger: Api) -
 def test_tokens_are_limited(signed_in: Client) -> None:
     for number in range(LIMIT):
         make_on_page(signed_in, f"token {number}")
-    response = signed_in.post(
-        "/account/tokens/", {"name": "one more", "scopes": ["read"], "days": "7"}, follow=True
-    )
+    response = signed_in.post("/account/tokens/", {"name": "one more", "scopes": ["read"], "days": "7"}, follow=True)
     assert response.status_code == 400
     assert "Revoke one" in response.content.decode()
     assert ApiToken.objects.count() == LIMIT

@@ -28,9 +28,7 @@ OURS = Path(settings.BASE_DIR) / "templates"
 #: What allauth sends or says only in set-ups that this is not: codes by mail, telephones, keys of hardware.
 NOT_HERE = re.compile(r"login_code|reset_code|webauthn|phone|base_")
 #: How allauth and Django write it, and the site does not.
-FOREIGN = re.compile(
-    r"(?<![-/])\b[Ee]mail\b|Hello from|Thank you for using|Remember Me|successfully|your user account"
-)
+FOREIGN = re.compile(r"(?<![-/])\b[Ee]mail\b|Hello from|Thank you for using|Remember Me|successfully|your user account")
 
 
 @pytest.fixture(autouse=True)
@@ -87,9 +85,7 @@ def test_every_mail_names_the_site_and_carries_no_strangers_words(rf: RequestFac
         assert "The Board" in mail.body
         assert not FOREIGN.search(mail.subject + mail.body), mail.body
         links = re.findall(r"https?://[^\s<]+", mail.body)
-        assert {each for each in links if not each.startswith("https://board.example/")} <= {
-            "http://evil.example"
-        }
+        assert {each for each in links if not each.startswith("https://board.example/")} <= {"http://evil.example"}
         assert not re.search(r"^Bcc", mail.body, re.MULTILINE)
         text = mail.body.replace("\n-- \n", "\n")
         assert not re.search(r"\n\n\n|^ | $|  | [,.;:]", text, re.MULTILINE), mail.body
@@ -144,9 +140,7 @@ def test_what_is_refused_is_said_in_our_words(person: User) -> None:
     def said(path: str, **fields: str) -> str:
         return client.post(f"/account/{path}/", fields, follow=True).content.decode()
 
-    assert "No account has this e-mail address and password" in said(
-        "login", login=person.email, password="no"
-    )
+    assert "No account has this e-mail address and password" in said("login", login=person.email, password="no")
     new = {"email": "no address", "password1": "password1234", "password2": "password1234"}
     page = said("signup", **new)
     assert "Enter one like name@example.org" in page

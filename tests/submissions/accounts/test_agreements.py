@@ -132,9 +132,7 @@ def test_the_pages_say_that_registration_is_needed_and_where(tiny: Dataset, clie
     page = client.get(PAGE).content.decode()
     assert "<strong>research</strong>" in page
     assert "Sign in to accept" in page
-    assert (
-        client.post(PAGE, {"accept": "yes", "version": 1}).headers["Location"].startswith("/account/login/")
-    )
+    assert client.post(PAGE, {"accept": "yes", "version": 1}).headers["Location"].startswith("/account/login/")
     client.force_login(make_user())
     assert client.post(PAGE, {"version": 1}).status_code == 409
     assert not Acceptance.objects.exists()
@@ -231,9 +229,7 @@ def test_a_curator_approves_one_by_one_or_by_a_list(tiny: Dataset, client: Clien
     curating.post("/admin/leaderboard/acceptance/", {**act, "confirmed": "1", "why": "a colleague"})
     assert client.get(CORPUS).status_code == 200
     assert AccountMail.objects.filter(address=waiting.email).exists()
-    curating.post(
-        "/admin/leaderboard/acceptance/", {**act, "action": "withdraw", "confirmed": "1", "why": "left"}
-    )
+    curating.post("/admin/leaderboard/acceptance/", {**act, "action": "withdraw", "confirmed": "1", "why": "left"})
     assert client.get(CORPUS).status_code == 403
 
 
@@ -289,9 +285,7 @@ def test_a_model_is_refused_as_a_run_is(tiny: Dataset, models_run_here: None) ->
 
 def test_an_import_does_not_open_what_an_agreement_closed_meanwhile(tiny: Dataset, tmp_path: Path) -> None:
     Agreement.objects.update(in_force=False)
-    asked = ImportOptions(
-        slug="tiny", hidden=False, queries_visibility="public", documents_visibility="public"
-    )
+    asked = ImportOptions(slug="tiny", hidden=False, queries_visibility="public", documents_visibility="public")
 
     def meanwhile(stage: str, share: float) -> None:
         Agreement.objects.update(in_force=True)

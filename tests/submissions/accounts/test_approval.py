@@ -82,10 +82,7 @@ def test_an_account_that_waits_signs_in_only_when_a_curator_has_approved_it(
     assert "</strong> account waits for approval" in curator_client.get("/admin/").content.decode()
     curating(curator_client, "user", "approve", person)
     assert AuditRecord.objects.filter(action="account approved", subject=f"account {person.pk}").exists()
-    assert (
-        "is approved"
-        in AccountMail.objects.get(address="new@example.org", subject__contains="approved").subject
-    )
+    assert "is approved" in AccountMail.objects.get(address="new@example.org", subject__contains="approved").subject
     client, answer = sign_in()
     assert answer.status_code == 302
     assert client.get("/account/").status_code == 200

@@ -121,8 +121,7 @@ def come_from_github(github: Provider, client: Client, *addresses: str) -> Any:
     """Sign in there with addresses of which `!` marks a verified and `*` the primary one."""
     github.claims = {"id": 7, "login": "ada", "email": None}
     github.emails = [
-        {"email": each.strip("!*"), "verified": "!" in each[-2:], "primary": "*" in each[-2:]}
-        for each in addresses
+        {"email": each.strip("!*"), "verified": "!" in each[-2:], "primary": "*" in each[-2:]} for each in addresses
     ]
     there = client.post("/account/github/login/")
     state = parse_qs(urlsplit(there["Location"]).query)["state"][0]
@@ -152,9 +151,7 @@ def test_a_verified_address_makes_an_account_and_comes_in_again(provider: Provid
     assert "University" in again.get("/account/3rdparty/").content.decode()
 
 
-def test_an_address_that_the_service_has_not_verified_is_verified_here(
-    provider: Provider, client: Client
-) -> None:
+def test_an_address_that_the_service_has_not_verified_is_verified_here(provider: Provider, client: Client) -> None:
     come(provider, client, email="ada@example.org", email_verified=False)
     assert not is_in(client)
     assert not EmailAddress.objects.get().verified
@@ -228,9 +225,7 @@ def test_an_address_that_is_typed_does_not_let_in_one_at_another_domain(
     assert list(EmailAddress.objects.values_list("email", "verified")) == [("ada@uni.example", False)]
 
 
-def test_an_account_keeps_no_unverified_address_beside_a_verified_one(
-    github: Provider, client: Client
-) -> None:
+def test_an_account_keeps_no_unverified_address_beside_a_verified_one(github: Provider, client: Client) -> None:
     come_from_github(github, client, "stranger@example.org*", "ada@example.net!", "ada@example.org!")
     assert is_in(client)
     assert set(EmailAddress.objects.values_list("email", "verified")) == {

@@ -69,10 +69,7 @@ def test_a_right_code_switches_it_on_and_the_secret_lies_encrypted(curator: User
     client = sign_in(curator)
     secret = enrol(client, curator)
     assert secret not in str(list(Authenticator.objects.values()))
-    assert (
-        len(re.findall(r"<li><code>\d+</code>", client.get("/account/2fa/recovery-codes/").content.decode()))
-        == 10
-    )
+    assert len(re.findall(r"<li><code>\d+</code>", client.get("/account/2fa/recovery-codes/").content.decode())) == 10
     subject = account_mail()[-1].subject.lower()
     assert "second factor" in subject or "authenticator" in subject
 
@@ -142,8 +139,7 @@ def test_without_a_second_factor_staff_have_no_rights_anywhere(curator: User) ->
     client = sign_in(curator)
     answer = client.get("/admin/leaderboard/dataset/", follow=True)
     assert (
-        answer.redirect_chain[-1][0].startswith("/account/2fa/totp/activate/")
-        or "Confirm your identity" in answer.text
+        answer.redirect_chain[-1][0].startswith("/account/2fa/totp/activate/") or "Confirm your identity" in answer.text
     )
     assert client.get(f"/datasets/{hidden.slug}/files/x").status_code == 404
     assert client.post("/admin/login/", {"username": curator.email, "password": PASSWORD}).status_code == 302
@@ -220,25 +216,16 @@ def test_an_operator_resets_it_and_that_is_recorded(curator: User, capsys: Any) 
 
 
 def test_only_the_default_on_this_machine_goes_without(settings: Any) -> None:
-    assert (
-        security.STAFF_MFA_REQUIRED is False
-    )  # as these tests run: embedded, and nothing but loopback names
-    assert (
-        security.needs_second_factor(embedded=True, behind_proxy=False, hosts=["127.0.0.1", "localhost"])
-        is False
-    )
+    assert security.STAFF_MFA_REQUIRED is False  # as these tests run: embedded, and nothing but loopback names
+    assert security.needs_second_factor(embedded=True, behind_proxy=False, hosts=["127.0.0.1", "localhost"]) is False
     assert security.needs_second_factor(embedded=True, behind_proxy=True, hosts=["127.0.0.1"])
-    assert security.needs_second_factor(
-        embedded=True, behind_proxy=False, hosts=["127.0.0.1", "board.example"]
-    )
+    assert security.needs_second_factor(embedded=True, behind_proxy=False, hosts=["127.0.0.1", "board.example"])
     assert security.needs_second_factor(embedded=False, behind_proxy=False, hosts=["localhost"])
     assert security.needs_second_factor(embedded=True, behind_proxy=False, hosts=["*"])
 
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
-PHONE = (
-    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Safari/604.1"
-)
+PHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Safari/604.1"
 
 
 @pytest.fixture
@@ -315,9 +302,7 @@ class ServerAway(BaseEmailBackend):
         raise ConnectionRefusedError
 
 
-def test_a_mail_server_that_is_away_costs_nobody_an_answer_and_is_tried_again(
-    with_mail: None, settings: Any
-) -> None:
+def test_a_mail_server_that_is_away_costs_nobody_an_answer_and_is_tried_again(with_mail: None, settings: Any) -> None:
     working = settings.EMAIL_BACKEND
     settings.EMAIL_BACKEND = f"{__name__}.ServerAway"
     person = make_user("Ada")
@@ -361,9 +346,7 @@ def test_accounts_are_closed_not_deleted(admin_client: Client) -> None:
     person = make_user("Max")
     theirs = Client()
     theirs.force_login(person)
-    assert (
-        admin_client.post(f"/admin/leaderboard/user/{person.pk}/delete/", {"post": "yes"}).status_code == 403
-    )
+    assert admin_client.post(f"/admin/leaderboard/user/{person.pk}/delete/", {"post": "yes"}).status_code == 403
     User.objects.filter(pk=person.pk).update(is_active=False)
     assert theirs.get("/submissions/").status_code == 302
     assert person.teams.count() == 1

@@ -102,9 +102,7 @@ def pwned(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple
     server.server_close()
 
 
-@pytest.mark.parametrize(
-    ("value", "setting"), [("true", "on"), ("On", "on"), ("0", "off"), ("", "off"), ("/x", "/x")]
-)
+@pytest.mark.parametrize(("value", "setting"), [("true", "on"), ("On", "on"), ("0", "off"), ("", "off"), ("/x", "/x")])
 def test_switching_the_service_on_takes_any_spelling(value: str, setting: str) -> None:
     program = "from leaderboard.settings import security; print(security.BREACHED_PASSWORDS)"
     done = subprocess.run(
@@ -122,9 +120,7 @@ def test_the_service_learns_five_digits_and_no_more(pwned: list[tuple[str, str |
     assert pwned[0] == (f"/range/{sha1(STOLEN)[:5]}", "true")
 
 
-def test_a_service_that_is_away_refuses_nobody(
-    settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+def test_a_service_that_is_away_refuses_nobody(settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     settings.BREACHED_PASSWORDS = "on"
     monkeypatch.setattr(passwords, "BREACHED_PASSWORDS_API", "http://127.0.0.1:1/range/")
     validate_password(STOLEN)
@@ -197,8 +193,7 @@ def test_signing_out_elsewhere_does_not_look_into_all_sessions(monkeypatch: pyte
 def test_asking_for_a_reset_tells_nobody_who_has_an_account(client: Client) -> None:
     make_user("Rita", email="rita@example.org")
     known, unknown = (
-        client.post("/account/password/reset/", {"email": f"{name}@example.org"})
-        for name in ("rita", "nobody")
+        client.post("/account/password/reset/", {"email": f"{name}@example.org"}) for name in ("rita", "nobody")
     )
     assert (known.status_code, known["Location"]) == (unknown.status_code, unknown["Location"])
 

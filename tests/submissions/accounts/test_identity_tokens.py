@@ -161,9 +161,7 @@ def test_making_one_asks_again_who_it_is(person: User, client: Client) -> None:
     answer = client.get("/account/tokens/")
     assert answer.status_code == 302
     assert answer["Location"].startswith("/account/reauthenticate/")
-    shown = client.post(
-        answer["Location"], {"password": "a long passphrase", "next": "/account/tokens/"}, follow=True
-    )
+    shown = client.post(answer["Location"], {"password": "a long passphrase", "next": "/account/tokens/"}, follow=True)
     assert shown.redirect_chain == [("/account/tokens/", 302)]  # not at the address that asked who it is
     assert "Your new token" in shown.content.decode()  # what was asked for is done, not asked for again
     again = client.get("/account/tokens/", follow=True)
@@ -192,7 +190,5 @@ def test_expired_tokens_do_not_count_and_are_forgotten(person: User) -> None:
 
 
 def test_the_schema_names_the_scope(client: Client) -> None:
-    schema = client.get(
-        "/api/v1/schema/?format=json", headers={"accept": "application/json"}
-    ).content.decode()
+    schema = client.get("/api/v1/schema/?format=json", headers={"accept": "application/json"}).content.decode()
     assert '"x-required-scope":"submit"' in schema.replace(" ", "") or "x-required-scope: submit" in schema

@@ -40,9 +40,7 @@ def test_a_private_submission_does_not_exist_for_others(private: str, stranger: 
     assert Entry.objects.get(submission_reference=private).visibility == "private"
 
 
-def test_a_waiting_public_submission_does_not_exist_for_others_yet(
-    demo: Dataset, api: Api, stranger: Api
-) -> None:
+def test_a_waiting_public_submission_does_not_exist_for_others_yet(demo: Dataset, api: Api, stranger: Api) -> None:
     waiting = api.submit().body["id"]
     assert stranger.get(f"submissions/{waiting}/").status == 404
 
@@ -57,9 +55,7 @@ def test_a_rejected_submission_stays_with_its_team(
     assert stranger.get(f"submissions/{rejected}/").status == 404
 
 
-def test_everyone_sees_the_facts_of_a_public_result_and_no_more(
-    public: str, stranger: Api, nobody: Api
-) -> None:
+def test_everyone_sees_the_facts_of_a_public_result_and_no_more(public: str, stranger: Api, nobody: Api) -> None:
     for person in (stranger, nobody):
         answer = person.get(f"submissions/{public}/").body
         assert answer["state"] == "done"
@@ -76,9 +72,7 @@ def test_everyone_sees_the_facts_of_a_public_result_and_no_more(
 
 
 @pytest.mark.parametrize("action", ["cancel", "withdraw", "visibility"])
-def test_strangers_cannot_change_what_they_can_see(
-    action: str, public: str, stranger: Api, nobody: Api
-) -> None:
+def test_strangers_cannot_change_what_they_can_see(action: str, public: str, stranger: Api, nobody: Api) -> None:
     fields = {"reason": "mischief", "public": "false"}
     assert stranger.post(f"submissions/{public}/{action}/", **fields).status == 403
     assert nobody.post(f"submissions/{public}/{action}/", **fields).status == 401

@@ -380,8 +380,6 @@ def test_a_curator_keeps_a_team_in_order_from_the_command_line() -> None:
     call_command("team", "rename", team.slug, "Owls", by=curator.email, why="asked for by mail")
     for verb in ("add", "role", "remove", "transfer"):
         with pytest.raises(CommandError, match="change_user"):
-            call_command(
-                "team", verb, team.slug, curator.email, owner=True, by=curator.email, why="I like it"
-            )
+            call_command("team", verb, team.slug, curator.email, owner=True, by=curator.email, why="I like it")
     with pytest.raises(CommandError, match="change_team"):
         call_command("team", "rename", team.slug, "Mine", by=other.email, why="I like it")

@@ -72,9 +72,7 @@ def members(team: Team) -> dict[str, bool]:
 def test_a_curator_renames_a_team_and_lets_nobody_in(owls: Team, rights: str) -> None:
     person = make_a_curator()
     if rights == "of an old group":
-        own = Permission.objects.filter(
-            content_type__app_label="leaderboard", codename__endswith="membership"
-        )
+        own = Permission.objects.filter(content_type__app_label="leaderboard", codename__endswith="membership")
         curators().permissions.add(*own)
     client, address = browser(person), page_of(owls)
     page = client.get(address).content.decode()
@@ -151,9 +149,7 @@ def test_who_cannot_join_a_new_team_is_told_in_the_form(root: User, monkeypatch:
     assert 'value="Larks"' in refused.content.decode()
 
 
-def test_a_team_is_deleted_by_who_may_say_who_is_in_it_and_its_people_are_recorded(
-    owls: Team, root: User
-) -> None:
+def test_a_team_is_deleted_by_who_may_say_who_is_in_it_and_its_people_are_recorded(owls: Team, root: User) -> None:
     address, sent = page_of(owls, "delete"), {"post": "yes", "why": "they asked"}
     assert browser(make_a_curator()).post(address, sent).status_code == 403
     people = [{"person": each.user_id, "owner": each.owner} for each in owls.memberships.order_by("pk")]
@@ -163,9 +159,7 @@ def test_a_team_is_deleted_by_who_may_say_who_is_in_it_and_its_people_are_record
     assert (record.subject, record.before, record.reason) == ("team Owls", {"members": people}, "they asked")
 
 
-def test_who_joins_is_locked_in_everybodys_order(
-    owls: Team, root: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_joins_is_locked_in_everybodys_order(owls: Team, root: User, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = make_user("Nora"), make_user("Olaf")
     locked: list[str] = []
     lock_row, get_board_ids = TeamAdmin.lock_row, TeamAdmin.get_board_ids
@@ -315,9 +309,7 @@ def test_addresses_are_recorded_by_their_ends(root: User) -> None:
     assert address.verified
     assert save(client, page_of(address), primary="on").status_code == 302
     assert client.post(page_of(address, "delete"), {"post": "yes", "why": "not theirs"}).status_code == 302
-    named = AuditRecord.objects.filter(subject=f"address s…@example.net of account {person.pk}").order_by(
-        "pk"
-    )
+    named = AuditRecord.objects.filter(subject=f"address s…@example.net of account {person.pk}").order_by("pk")
     assert [(each.action, each.after) for each in named] == [
         ("edited", {"verified": True}),
         ("edited", {"primary": True}),

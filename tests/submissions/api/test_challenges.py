@@ -113,9 +113,7 @@ def test_what_is_upheld_corrects_the_system_in_the_same_step(challenge: Challeng
     record = AuditRecord.objects.get(action="challenge settled")
     assert (record.actor, record.reason) == (curator, "its model card")
     assert (record.before["training_datasets"], record.after["training_datasets"]) == ([], ["demo"])
-    assert (
-        AuditRecord.objects.filter(action="system", reason="its model card").count() == 0
-    )  # no number changed
+    assert AuditRecord.objects.filter(action="system", reason="its model card").count() == 0  # no number changed
 
 
 def uphold(challenge: Challenge, curator: User, *trained_on: str) -> None:
@@ -184,9 +182,7 @@ def test_a_doubt_asks_for_no_test_anew(challenge: Challenge, bob: User, curator:
     with acting(curator, "looked up"):
         settle_challenge(again, upheld=False, decision="No.")
     assert asked() == 0
-    kinds = (
-        BoardChange.objects.filter(dataset__slug="demo").order_by("-revision").values_list("kind", flat=True)
-    )
+    kinds = BoardChange.objects.filter(dataset__slug="demo").order_by("-revision").values_list("kind", flat=True)
     assert list(kinds[:3]) == ["challenged"] * 3
     uphold(raise_challenge(challenge.system, bob, "training", WHY), curator, "demo")
     assert asked() == 1
@@ -286,9 +282,7 @@ def test_nobody_challenges_their_own_team_or_what_is_not_public(
     assert client.get("/systems/hidden-one/challenge/").status_code == 404
 
 
-def test_a_person_has_so_many_open_and_no_more(
-    system: System, bob: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_person_has_so_many_open_and_no_more(system: System, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leaderboard.systems.challenges.MOST_OPEN", 1)
     raise_challenge(system, bob, "training", WHY)
     with pytest.raises(ChallengeRefused, match="Wait until"):
@@ -356,9 +350,7 @@ def test_a_challenge_is_settled_from_its_own_page(challenge: Challenge, curator:
     assert 'value="take_words_out"' in settled
 
 
-def test_the_team_is_told_and_then_who_raised_it(
-    challenge: Challenge, alice: User, bob: User, curator: User
-) -> None:
+def test_the_team_is_told_and_then_who_raised_it(challenge: Challenge, alice: User, bob: User, curator: User) -> None:
     process_events()
     assert set(Notice.objects.values_list("person", flat=True)) == {alice.pk}
     with acting(curator):

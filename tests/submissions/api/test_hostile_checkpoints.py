@@ -64,9 +64,7 @@ def test_every_one_is_refused_with_its_code_and_leaves_nothing(
         folder.mkdir()
         archive = hostile.make(folder)
         sent = upload(archive.read_bytes(), archive.name)
-        answer = submit_model(
-            api, engine=engine_for(hostile.kind), checkpoint=sent, system=f"Hostile {number}"
-        )
+        answer = submit_model(api, engine=engine_for(hostile.kind), checkpoint=sent, system=f"Hostile {number}")
         codes = {problem["code"] for problem in answer.body.get("problems", [])}
         if answer.status != 400 or hostile.code not in codes:
             wrong[name] = (answer.status, hostile.code, codes)

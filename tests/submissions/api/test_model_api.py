@@ -219,9 +219,7 @@ def test_a_benchmark_names_its_datasets(api: Api, tmp_path: Path) -> None:
     assert both.problem("dataset_or_benchmark")
 
 
-def test_the_quota_counts_datasets_a_day_and_not_what_failed_through_us(
-    api: Api, stranger: Api, settings: Any
-) -> None:
+def test_the_quota_counts_datasets_a_day_and_not_what_failed_through_us(api: Api, stranger: Api, settings: Any) -> None:
     settings.MODEL_JOBS_PER_DAY = 1
     assert submit_model(api).status == 201
     refused = submit_model(api, configuration="two")
@@ -267,9 +265,7 @@ def test_a_hub_model_needs_a_commit(api: Api, settings: Any) -> None:
     assert submit_model(api, **wanted, hub_commit="a" * 40).problem("already_submitted")
 
 
-def test_runs_of_ones_own_and_lent_ones_are_fused(
-    api: Api, stranger: Api, alice: User, secret: Dataset
-) -> None:
+def test_runs_of_ones_own_and_lent_ones_are_fused(api: Api, stranger: Api, alice: User, secret: Dataset) -> None:
     mine = api.submit().body["id"]
     lent = stranger.submit(run_text(depth=9), reusable="true").body["id"]
     kept = stranger.submit(run_text(depth=8), configuration="kept back").body["id"]
@@ -294,9 +290,7 @@ def test_runs_over_hidden_queries_are_not_shared(api: Api, stranger: Api, tmp_pa
     mine = api.submit(dataset="private").body["id"]
     lent = stranger.submit(run_text(depth=9), dataset="private", reusable="true").body["id"]
     work()
-    answer = submit_model(
-        api, system="Both", engine="fusion", checkpoint=None, run=[mine, lent], dataset="private"
-    )
+    answer = submit_model(api, system="Both", engine="fusion", checkpoint=None, run=[mine, lent], dataset="private")
     assert lent in answer.problem("no_usable_run")["message"]
 
 

@@ -46,9 +46,7 @@ def test_hidden_datasets_publish_three_decimals(secret: Dataset, api: Api) -> No
     assert job["missing_queries"] is None
 
 
-def test_a_refused_run_leaves_nothing_behind(
-    demo: Dataset, api: Api, stored_files: Callable[[], set[str]]
-) -> None:
+def test_a_refused_run_leaves_nothing_behind(demo: Dataset, api: Api, stored_files: Callable[[], set[str]]) -> None:
     before = stored_files()
     answer = api.submit(run_text() + "only three fields\n")
     assert answer.status == 400
@@ -74,9 +72,7 @@ def test_several_files_pair_with_datasets_in_order(demo: Dataset, secret: Datase
 
 
 def test_one_bad_file_of_two_refuses_both_and_is_named(demo: Dataset, secret: Dataset, api: Api) -> None:
-    answer = api.submit(
-        dataset=["secret", "demo"], file=[upload(run_text(), "good.txt"), upload("junk\n", "bad.txt")]
-    )
+    answer = api.submit(dataset=["secret", "demo"], file=[upload(run_text(), "good.txt"), upload("junk\n", "bad.txt")])
     assert answer.status == 400
     assert "bad.txt" in answer.body["detail"]
     assert answer.problem("fields")["message"].startswith("bad.txt: ")
@@ -188,9 +184,7 @@ def test_a_system_may_be_a_json_object(demo: Dataset, api: Api) -> None:
         ({"file": None}, "no_file"),
     ],
 )
-def test_a_malformed_request_says_which_field(
-    fields: dict[str, Any], code: str, demo: Dataset, api: Api
-) -> None:
+def test_a_malformed_request_says_which_field(fields: dict[str, Any], code: str, demo: Dataset, api: Api) -> None:
     answer = api.submit(**fields)
     assert answer.status == 400
     assert answer.problem(code)["message"]
@@ -212,9 +206,7 @@ def test_my_submissions_are_listed_and_not_others(demo: Dataset, api: Api, stran
     assert [row["id"] for row in listed.body["results"]] == [mine]
 
 
-def test_waiting_shows_position_and_whether_a_worker_is_alive(
-    demo: Dataset, api: Api, live_worker: None
-) -> None:
+def test_waiting_shows_position_and_whether_a_worker_is_alive(demo: Dataset, api: Api, live_worker: None) -> None:
     api.submit()
     second = api.submit(configuration="seed 2").body
     assert second["queue_position"] == 1

@@ -63,9 +63,7 @@ def test_the_page_says_so_in_words(signed_in: Client, all_taken: ExitStack) -> N
     assert f"Send it again in {concurrency.RETRY_SECONDS} seconds" in answer.content.decode()
 
 
-def test_who_waits_gets_the_place_that_is_left(
-    api: Api, all_taken: ExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_waits_gets_the_place_that_is_left(api: Api, all_taken: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency, "PATIENCE_SECONDS", 20)
     leaving = threading.Timer(0.5, all_taken.close)
     leaving.start()
@@ -75,9 +73,7 @@ def test_who_waits_gets_the_place_that_is_left(
         leaving.join()
 
 
-def test_few_wait_so_that_others_can_read(
-    api: Api, all_taken: ExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_wait_so_that_others_can_read(api: Api, all_taken: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency, "PATIENCE_SECONDS", 600)
     monkeypatch.setattr(concurrency, "WAITING", 0)
     assert submit_model(api).status == 429

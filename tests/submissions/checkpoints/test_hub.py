@@ -64,22 +64,16 @@ def test_the_switch_in_the_admin_turns_it_on_and_is_recorded(
     assert client.post(form, sent).status_code == 302
     fetch(HubModel(NAME, COMMIT), tmp_path)
     assert any(tmp_path.iterdir())
-    (record,) = AuditRecord.objects.filter(
-        subject__contains="workers download models from the Hugging Face Hub"
-    )
+    (record,) = AuditRecord.objects.filter(subject__contains="workers download models from the Hugging Face Hub")
     assert (record.actor, record.reason) == (operator, sent["why"])
     assert record.after["is_on"] is True
-    assert (
-        "Importing from the Hugging Face Hub is enabled here" in client.get("/submit/model/").content.decode()
-    )
+    assert "Importing from the Hugging Face Hub is enabled here" in client.get("/submit/model/").content.decode()
     client.force_login(make_a_curator())
     assert client.get("/admin/submissions/switch/").status_code == 403  # it is an operator's, not a curator's
 
 
 @pytest.mark.parametrize("said", ["1", "on", "true", "True"])
-def test_the_variable_may_be_spelt_in_any_of_the_usual_ways(
-    said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_variable_may_be_spelt_in_any_of_the_usual_ways(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from leaderboard.settings.environment import env
 
     monkeypatch.setenv("HUB_DOWNLOADS", said)
@@ -105,9 +99,7 @@ def test_limits_follow_from_the_weights(settings: Any) -> None:
         (NAME, COMMIT + "\n", "hub_commit"),
     ],
 )
-def test_other_names_and_branches_are_refused(
-    hub: FakeHub, tmp_path: Path, name: str, commit: str, code: str
-) -> None:
+def test_other_names_and_branches_are_refused(hub: FakeHub, tmp_path: Path, name: str, commit: str, code: str) -> None:
     with pytest.raises(Refused) as refused:
         fetch(HubModel(name, commit), tmp_path)
     assert refused.value.code == code

@@ -131,18 +131,14 @@ def test_every_problem_of_every_run_is_in_one_answer_and_nothing_is_stored(
     assert not System.objects.exists()
 
 
-def test_a_run_without_a_row_and_a_missing_table_are_named(
-    demo: Dataset, folder: Path, curator: User
-) -> None:
+def test_a_run_without_a_row_and_a_missing_table_are_named(demo: Dataset, folder: Path, curator: User) -> None:
     with pytest.raises(CommandError, match=r"2 runs have no row: three.run, two.txt.gz"):
         bring(folder, "demo", curator, table(folder, "one,Glasgow,,\n"))
     with pytest.raises(CommandError, match=r"none.csv: no such file or folder"):
         bring(folder, "demo", curator, folder / "none.csv")
 
 
-def test_a_table_that_is_no_csv_in_utf_8_is_refused_with_its_place(
-    demo: Dataset, folder: Path, curator: User
-) -> None:
+def test_a_table_that_is_no_csv_in_utf_8_is_refused_with_its_place(demo: Dataset, folder: Path, curator: User) -> None:
     path = table(folder, GOOD)
     path.write_bytes(path.read_bytes() + "two,Tübingen,,\n".encode("latin-1"))
     with pytest.raises(CommandError, match="the CSV is not UTF-8: byte 124 is 0xfc"):
@@ -172,9 +168,7 @@ def test_nobody_sends_a_run_in_the_name_of_another_team(demo: Dataset) -> None:
     assert api.submit(run_text(), dataset="demo", system="one", participant="A group").status == 201
 
 
-def test_a_bulk_over_hidden_judgements_counts_towards_no_quota(
-    secret: Dataset, folder: Path, curator: User
-) -> None:
+def test_a_bulk_over_hidden_judgements_counts_towards_no_quota(secret: Dataset, folder: Path, curator: User) -> None:
     """So it is for who may read them, and recorded."""
     without_the_right = make_a_curator()
     personal_team(without_the_right)
@@ -186,9 +180,7 @@ def test_a_bulk_over_hidden_judgements_counts_towards_no_quota(
     assert AuditRecord.objects.get(action=COMPARED).actor == curator
 
 
-def test_a_participant_is_kept_back_as_the_team_is(
-    demo: Dataset, folder: Path, curator: User, client: Client
-) -> None:
+def test_a_participant_is_kept_back_as_the_team_is(demo: Dataset, folder: Path, curator: User, client: Client) -> None:
     bring(folder, "demo", curator, table(folder, GOOD))
     system = System.objects.get(participant="Delft")
     make_anonymous(system, _in_a_month())

@@ -51,9 +51,7 @@ def small_limit(settings: Any) -> None:
         (gzip.compress, "misnamed.txt"),
     ],
 )
-def test_compressed_runs_are_read(
-    compress: Callable[[bytes], bytes], name: str, demo: Dataset, api: Api
-) -> None:
+def test_compressed_runs_are_read(compress: Callable[[bytes], bytes], name: str, demo: Dataset, api: Api) -> None:
     answer = api.check(compress(run_text().encode()), name=name)
     assert answer.body["valid"] is True
     assert answer.body["statistics"]["lines"] == 240
@@ -87,9 +85,7 @@ def test_a_large_run_is_validated_and_scored_by_the_worker(
     assert sent not in stored_files()
 
 
-def test_large_runs_of_one_zip_are_stored_apart(
-    demo: Dataset, tmp_path: Path, api: Api, small_limit: None
-) -> None:
+def test_large_runs_of_one_zip_are_stored_apart(demo: Dataset, tmp_path: Path, api: Api, small_limit: None) -> None:
     make_collection(tmp_path, "other")
     runs = {"demo": run_text(tag="a"), "other": run_text(tag="b")}
     archive = zipped({f"{slug}.txt": text for slug, text in runs.items()})
@@ -226,9 +222,7 @@ def test_what_file_managers_add_to_zips_is_left_out(demo: Dataset, api: Api) -> 
 
 
 def test_descriptions_beside_the_runs_of_a_zip_are_left_out(demo: Dataset, api: Api) -> None:
-    content = zipped(
-        {"demo.txt": run_text(), "README.md": "# Runs", "runs/LICENSE": "MIT", "desktop.ini": "x"}
-    )
+    content = zipped({"demo.txt": run_text(), "README.md": "# Runs", "runs/LICENSE": "MIT", "desktop.ini": "x"})
     answer = api.submit(dataset=None, file=upload(content, "runs.zip"))
     assert [job["dataset"] for job in answer.body["jobs"]] == ["demo"]
     alone = api.submit(dataset=None, file=upload(zipped({"README.md": "# Runs"}), "runs.zip"))
@@ -285,9 +279,7 @@ def test_json_that_may_be_a_run_is_never_left_out(demo: Dataset, api: Api, conte
     assert not Submission.objects.exists()
 
 
-def test_a_run_named_as_results_is_scored_and_other_json_is_refused(
-    demo: Dataset, secret: Dataset, api: Api
-) -> None:
+def test_a_run_named_as_results_is_scored_and_other_json_is_refused(demo: Dataset, secret: Dataset, api: Api) -> None:
     run = json.dumps({query: {f"d{rank}": 9.5 - rank for rank in range(1, 9)} for query in QUERIES})
     sent = api.submit(file=upload(zipped({"results.json": run, "config.json": '{"k1": 0.9}'}), "runs.zip"))
     assert sent.status == 201

@@ -52,9 +52,7 @@ LOCATIONS = {
     )
 }
 #: Settings that limit something, by how they are called.
-LIMITING = re.compile(
-    r"_PER_(PERSON|DAY)$|_AT_ONCE(_BYTES)?$|_LIMIT_BYTES$|_LIFETIME_SECONDS$|_WALL_CLOCK_SECONDS$"
-)
+LIMITING = re.compile(r"_PER_(PERSON|DAY)$|_AT_ONCE(_BYTES)?$|_LIMIT_BYTES$|_LIFETIME_SECONDS$|_WALL_CLOCK_SECONDS$")
 
 
 def rows() -> dict[str, str]:
@@ -125,9 +123,7 @@ def test_the_proxy_has_what_the_page_says_of_it() -> None:
 def test_the_proxy_stores_large_bodies_for_views_that_take_files_alone_and_few_at_once() -> None:
     """Tables that curators bring are far below what every page takes."""
     large = {place: rules for place, rules in LOCATIONS.items() if "${UPLOAD_LIMIT}" in rules}
-    small = {f"admin:leaderboard_{table}_table" for table in handler._TABLES} | {
-        "admin:leaderboard_entry_report"
-    }
+    small = {f"admin:leaderboard_{table}_table" for table in handler._TABLES} | {"admin:leaderboard_entry_report"}
     for name in handler.TAKE_FILES:
         address = reverse(name)
         assert any(re.search(place, address) for place in large) == (name not in small), name

@@ -197,10 +197,7 @@ def test_pooling_that_was_asked_for_makes_another_model(alice: User, tmp_path: P
     path = tmp_path / "static.zip"
     path.write_bytes(static_archive())
     team = personal_team(alice)
-    kept = {
-        store_files(team, CheckpointArchive("static.zip", path, pooling)).sha256
-        for pooling in ("", "mean", "cls")
-    }
+    kept = {store_files(team, CheckpointArchive("static.zip", path, pooling)).sha256 for pooling in ("", "mean", "cls")}
     assert len(kept) == 3
 
 
@@ -251,9 +248,7 @@ def test_depths_of_a_re_ranker_are_drawn_and_told(api: Api, tmp_path: Path) -> N
     ("own", "parameters", "read"),
     [(512, {}, 512), (32_768, {}, 8_192), (32_768, {"maximum_length": 20_000}, 20_000), (None, {}, None)],
 )
-def test_boards_say_how_much_of_a_text_was_read(
-    own: int | None, parameters: dict[str, int], read: int | None
-) -> None:
+def test_boards_say_how_much_of_a_text_was_read(own: int | None, parameters: dict[str, int], read: int | None) -> None:
     kind = CheckpointKind.SENTENCE_ENCODER
     model = CheckpointDescription(kind, ("model",), "qwen3", 1, 1, "0" * 64, maximum_length=own)
     system = intake._completed(SystemFields("It", "dense"), model, parameters)

@@ -142,9 +142,7 @@ def test_the_page_takes_prompts_of_datasets_and_keeps_them(signed_in: Client, ap
     assert page.count('<tr class="own-prompts"><td colspan="2"><details open>') == 2
     assert "Instruct: one" in page
     checkpoint = upload(archive(PROMPTS), "m.zip")
-    response = signed_in.post(
-        "/submit/model/", {**sent, "prompt-other-query_prompt": "", "checkpoint": checkpoint}
-    )
+    response = signed_in.post("/submit/model/", {**sent, "prompt-other-query_prompt": "", "checkpoint": checkpoint})
     assert response.status_code == 302, response.content.decode()
     own = {job.dataset.slug: job.payload.get("parameters") for job in Job.objects.all()}
     assert own == {"demo": {"query_prompt": "Instruct: one\nQuery: "}, "other": None}

@@ -36,18 +36,14 @@ def test_a_file_without_a_name_or_a_dataset_goes_where_its_ids_are(demo: Dataset
 
 
 @pytest.mark.parametrize("form", ["tsv", "json", "jsonl", "csv"])
-def test_other_forms_are_recognized_and_scored_as_the_same_ranking(
-    demo: Dataset, api: Api, form: str
-) -> None:
+def test_other_forms_are_recognized_and_scored_as_the_same_ranking(demo: Dataset, api: Api, form: str) -> None:
     ranking = {query: {f"d{place}": 50.0 - place for place in range(2, 9)} for query in QUERIES}
     hits = [(query, name, rank) for query, each in ranking.items() for rank, name in enumerate(each, 1)]
     content = {
         "tsv": "".join(f"{query}\t{name}\t{rank}\n" for query, name, rank in hits),
         "csv": "qid,docno,score\n" + "".join(f"{query},{name},{-rank}\n" for query, name, rank in hits),
         "json": json.dumps(ranking),
-        "jsonl": "".join(
-            json.dumps({"query_id": query, "hits": each}) + "\n" for query, each in ranking.items()
-        ),
+        "jsonl": "".join(json.dumps({"query_id": query, "hits": each}) + "\n" for query, each in ranking.items()),
     }[form]
     sent = api.submit(dataset=None, file=upload(content, f"whatever.{form}"))
     assert sent.status == 201, sent.body

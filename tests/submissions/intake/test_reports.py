@@ -192,9 +192,7 @@ def test_a_run_of_a_closed_interface_marks_its_new_system(
     assert "Demo: 1,234 tokens, 0.001200 US dollars" in page
 
 
-def test_a_run_of_a_closed_interface_is_refused_for_a_system_that_says_otherwise(
-    demo: Dataset, api: Api
-) -> None:
+def test_a_run_of_a_closed_interface_is_refused_for_a_system_that_says_otherwise(demo: Dataset, api: Api) -> None:
     assert api.submit(system="Open").status == 201
     refused = api.submit(HEADER_OF_CLOSED + run_text(depth=9), system="open", configuration="rented")
     assert "“Open” is not marked" in refused.problem("closed_interface")["message"]

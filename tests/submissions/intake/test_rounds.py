@@ -80,9 +80,7 @@ def codes(answer: Any) -> set[str]:
     return {problem["code"] for problem in answer.body["problems"]}
 
 
-def test_before_it_opens_a_round_takes_nothing_and_says_when_it_will(
-    held: Round, api: Api, clock: Clock
-) -> None:
+def test_before_it_opens_a_round_takes_nothing_and_says_when_it_will(held: Round, api: Api, clock: Clock) -> None:
     clock(OPENS - timedelta(days=3))
     answer = send(api)
     assert answer.status == 400
@@ -92,9 +90,7 @@ def test_before_it_opens_a_round_takes_nothing_and_says_when_it_will(
     assert Submission.objects.count() == 0
 
 
-def test_a_run_in_time_gets_its_round_its_type_and_the_next_priority(
-    held: Round, api: Api, clock: Clock
-) -> None:
+def test_a_run_in_time_gets_its_round_its_type_and_the_next_priority(held: Round, api: Api, clock: Clock) -> None:
     clock(IN_TIME)
     first, second = send(api, 1), send(api, 2, run_type="manual", tag="by-hand")
     assert (first.status, second.status) == (201, 201), second.body
@@ -125,9 +121,7 @@ def test_everything_that_is_wrong_is_told_at_once(held: Round, api: Api, clock: 
     assert Submission.objects.count() == 0
 
 
-def test_a_team_has_so_many_places_and_withdrawing_frees_one(
-    held: Round, api: Api, alice: User, clock: Clock
-) -> None:
+def test_a_team_has_so_many_places_and_withdrawing_frees_one(held: Round, api: Api, alice: User, clock: Clock) -> None:
     clock(IN_TIME)
     first = send(api, 1)
     send(api, 2)
@@ -174,9 +168,7 @@ def test_a_refused_large_file_takes_no_place(held: Round, api: Api, clock: Clock
     assert not counted_submissions(held, team=team_of(api.user)).exists()  # type: ignore[arg-type]
 
 
-def test_priorities_and_tags_are_unique_within_a_team(
-    held: Round, api: Api, stranger: Api, clock: Clock
-) -> None:
+def test_priorities_and_tags_are_unique_within_a_team(held: Round, api: Api, stranger: Api, clock: Clock) -> None:
     clock(IN_TIME)
     send(api, 1, priority=1)
     same = send(api, 2, priority=1, tag="run1")
@@ -260,9 +252,7 @@ def test_pages_offer_to_submit_exactly_when_the_api_takes_a_run(
     assert not code or answer.problem(code)["message"].startswith(reason)
 
 
-def test_after_the_reveal_runs_come_outside_of_the_round(
-    held: Round, demo: Dataset, alice: User, clock: Clock
-) -> None:
+def test_after_the_reveal_runs_come_outside_of_the_round(held: Round, demo: Dataset, alice: User, clock: Clock) -> None:
     Round.objects.update(revealed_at=REVEALS)
     clock(REVEALS + timedelta(days=1))
     found = check_admission(alice, team_of(alice), [demo], RoundEntry(), [""])
@@ -320,9 +310,7 @@ def test_the_page_names_the_round_and_the_places_that_are_left(
     assert submission.priority == 1
 
 
-def test_seeds_are_one_run_of_the_round(
-    held: Round, demo: Dataset, alice: User, api: Api, clock: Clock
-) -> None:
+def test_seeds_are_one_run_of_the_round(held: Round, demo: Dataset, alice: User, api: Api, clock: Clock) -> None:
     clock(IN_TIME)
     seeds = [upload(run_text(depth=10 + n, tag=f"seed{n}"), f"{n}.txt") for n in range(3)]
     sent = api.submit(dataset=["demo"] * 3, file=seeds, run_type="automatic")

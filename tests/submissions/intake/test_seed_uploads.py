@@ -66,9 +66,7 @@ def test_nothing_is_shown_before_the_last_seed_is_scored(demo: Dataset, api: Api
     assert Entry.objects.get().seed_count == 2
 
 
-def test_a_set_that_lost_a_seed_is_not_published_and_says_which(
-    demo: Dataset, api: Api, signed_in: Client
-) -> None:
+def test_a_set_that_lost_a_seed_is_not_published_and_says_which(demo: Dataset, api: Api, signed_in: Client) -> None:
     identifier = api.submit(file=seeds(0, 1)).body["id"]
     first = Job.objects.first()
     assert first is not None
@@ -99,9 +97,7 @@ def test_cancelling_what_is_left_of_a_set_leaves_no_result(demo: Dataset, api: A
     assert not Entry.objects.exists()
 
 
-def test_over_hidden_judgements_the_mean_has_three_decimals_and_no_deviation_is_told(
-    secret: Dataset, api: Api
-) -> None:
+def test_over_hidden_judgements_the_mean_has_three_decimals_and_no_deviation_is_told(secret: Dataset, api: Api) -> None:
     identifier = api.submit(file=seeds(0, 1, 2), dataset="secret").body["id"]
     work()
     (found,) = api.get(f"submissions/{identifier}/").body["seed_sets"]
@@ -218,9 +214,7 @@ def test_another_run_under_the_same_label_needs_one_of_its_own(demo: Dataset, ap
     assert api.submit(run_text(skip=1), configuration="other").status == 201
 
 
-def test_large_seeds_that_turn_out_the_same_are_rejected_by_the_worker(
-    demo: Dataset, api: Api, settings: Any
-) -> None:
+def test_large_seeds_that_turn_out_the_same_are_rejected_by_the_worker(demo: Dataset, api: Api, settings: Any) -> None:
     settings.VALIDATE_AT_ONCE_BYTES = 100
     text = run_text()
     identifier = api.submit(file=[upload(text), upload(gzip.compress(text.encode()), "b.txt.gz")]).body["id"]

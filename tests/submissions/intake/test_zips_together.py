@@ -55,17 +55,11 @@ def bomb(name: str = "demo.txt", size: int = MEGABYTE) -> bytes:
 
 def ask(api: Api, way: str, **fields: Any) -> Any:
     """Check the files or submit them, without a dataset: the zips name their own."""
-    return (
-        api.post("check/", **fields)
-        if way == "check"
-        else api.submit(**{"dataset": None, "file": None, **fields})
-    )
+    return api.post("check/", **fields) if way == "check" else api.submit(**{"dataset": None, "file": None, **fields})
 
 
 @pytest.mark.parametrize("way", ["check", "submit"])
-def test_zips_of_one_request_share_what_one_may_expand_to(
-    way: str, demo: Dataset, alice: User, apart: Apart
-) -> None:
+def test_zips_of_one_request_share_what_one_may_expand_to(way: str, demo: Dataset, alice: User, apart: Apart) -> None:
     sent = [upload(bomb(f"demo.{number}.txt"), f"{number}.zip") for number in range(20)]
     answer = ask(Api(alice), way, file=sent)
     if way == "submit":
@@ -77,9 +71,7 @@ def test_zips_of_one_request_share_what_one_may_expand_to(
     assert not Submission.objects.exists()
 
 
-def test_zips_that_are_real_are_taken_together(
-    demo: Dataset, secret: Dataset, api: Api, apart: Apart
-) -> None:
+def test_zips_that_are_real_are_taken_together(demo: Dataset, secret: Dataset, api: Api, apart: Apart) -> None:
     sent = [upload(zipped({f"{name}.txt": run_text(tag=name)}), f"{name}.zip") for name in ("demo", "secret")]
     assert api.submit(dataset=None, file=sent).status == 201
     assert apart.sizes[0] > 0
@@ -109,9 +101,7 @@ def test_an_upload_that_is_named_often_is_refused_before_anything_is_expanded(
     assert not Submission.objects.exists()
 
 
-def test_runs_are_counted_over_all_zips_before_any_is_expanded(
-    demo: Dataset, alice: User, apart: Apart
-) -> None:
+def test_runs_are_counted_over_all_zips_before_any_is_expanded(demo: Dataset, alice: User, apart: Apart) -> None:
     packed = [zipped({f"demo.{one}-{two}.txt": "x" for two in range(40)}) for one in range(2)]
     answer = Api(alice).submit(dataset=None, file=[upload(each, f"{n}.zip") for n, each in enumerate(packed)])
     assert answer.problem("too_many_files")["message"] == "There are 80 run files."

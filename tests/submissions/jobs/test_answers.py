@@ -38,9 +38,7 @@ def with_answers(folder: Path, *answers: str) -> Path:
 
 
 @pytest.mark.parametrize(("answer", "value"), [("Common COMMON", 1.0), ("word", 0.0)])  # titles are not read
-def test_a_run_is_scored_by_the_answers_in_the_texts_that_it_names(
-    answer: str, value: float, tmp_path: Path
-) -> None:
+def test_a_run_is_scored_by_the_answers_in_the_texts_that_it_names(answer: str, value: float, tmp_path: Path) -> None:
     make_baseline(with_answers(tmp_path, answer), primary="Answer@1000", measures=MEASURES, hidden=False)
     entry = Entry.objects.get(is_baseline=True)
     assert {name: entry.scores[name] for name in MEASURES} == dict.fromkeys(MEASURES, value)
@@ -52,9 +50,7 @@ def test_a_run_is_scored_by_the_answers_in_the_texts_that_it_names(
 
 
 def test_answers_of_hidden_judgements_are_offered_to_nobody(tmp_path: Path) -> None:
-    imported = make_baseline(
-        with_answers(tmp_path, "common common"), primary="Answer@1000", measures=("R@100",)
-    )
+    imported = make_baseline(with_answers(tmp_path, "common common"), primary="Answer@1000", measures=("R@100",))
     assert imported.qrels is not None
     kept = path_of(Area.QRELS, imported.qrels.answers_sha256)
     assert json.loads(kept.read_text("utf-8"))["answers"] == ["common common"]
@@ -66,9 +62,7 @@ def test_answers_of_hidden_judgements_are_offered_to_nobody(tmp_path: Path) -> N
 def test_other_answers_make_new_judgements_and_the_same_import_without_them_keeps_them(
     tmp_path: Path,
 ) -> None:
-    first = make_baseline(
-        with_answers(tmp_path, "common"), primary="Answer@1000", measures=MEASURES, hidden=False
-    )
+    first = make_baseline(with_answers(tmp_path, "common"), primary="Answer@1000", measures=MEASURES, hidden=False)
     with_answers(tmp_path, "absent")
     second = import_dataset(tmp_path, ImportOptions(slug="small"))
     assert second.changes[0].startswith("rescore on test qrels v2")

@@ -102,9 +102,7 @@ def test_the_baseline_made_again_offers_the_same_example(tmp_path: Path) -> None
     assert set(imported.version.files.values_list("name", "sha256")) == before
 
 
-def test_the_mistakes_of_the_demos_broken_run_are_told_on_the_submit_page(
-    tmp_path: Path, signed_in: Client
-) -> None:
+def test_the_mistakes_of_the_demos_broken_run_are_told_on_the_submit_page(tmp_path: Path, signed_in: Client) -> None:
     make_baseline(tmp_path, DEMO_SLUG, hidden=False)
     kinds = [file["kind"] for file in Client().get(f"/api/v1/datasets/{DEMO_SLUG}/files/").json()]
     assert kinds[-2:] == ["example_run", "broken_run"]

@@ -59,9 +59,7 @@ def numbers(dataset: Dataset) -> dict[str, Any]:
     """What is published and what is kept of each result, unrounded too."""
     found: dict[str, Any] = {}
     for entry in Entry.objects.filter(dataset=dataset).order_by("pk"):
-        evaluations = (
-            [entry.evaluation] if entry.evaluation else [seed.evaluation for seed in entry.seeds.all()]
-        )
+        evaluations = [entry.evaluation] if entry.evaluation else [seed.evaluation for seed in entry.seeds.all()]
         found[str(entry.system)] = (
             entry.scores, entry.deviations, entry.missing_queries, entry.is_baseline, entry.visibility,
             [(each.means, bytes(each.values), each.measures) for each in evaluations],
@@ -153,16 +151,12 @@ def test_a_board_whose_baseline_cannot_move_does_not_move(
     finally:
         path.write_bytes(kept)
     before = numbers(demo)
-    with pytest.raises(
-        CannotSwitch, match="The baseline, BM25, could not be rescored: its file is no longer"
-    ):
+    with pytest.raises(CannotSwitch, match="The baseline, BM25, could not be rescored: its file is no longer"):
         switched(rescore, curator)
     assert numbers(demo) == before
 
 
-def test_what_changed_meanwhile_is_looked_at_again(
-    demo: Dataset, api: Api, curator: User, tmp_path: Path
-) -> None:
+def test_what_changed_meanwhile_is_looked_at_again(demo: Dataset, api: Api, curator: User, tmp_path: Path) -> None:
     api.submit()
     work()
     rescore = rescored(demo, more_judgements(demo, tmp_path), curator)

@@ -84,9 +84,7 @@ def test_what_it_takes_is_asked_once(small: Dataset, tmp_path: Path, monkeypatch
     submission = make_submission()
     row = sent(submission, tmp_path)
     stages: list[str] = []
-    monkeypatch.setattr(
-        "submissions.queue.lease.Lease.report_stage", lambda self, stage, *rest: stages.append(stage)
-    )
+    monkeypatch.setattr("submissions.queue.lease.Lease.report_stage", lambda self, stage, *rest: stages.append(stage))
 
     first = ended(small, submission)
 

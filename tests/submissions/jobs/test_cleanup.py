@@ -201,9 +201,7 @@ def test_sessions_that_have_expired_are_forgotten_every_hour(monkeypatch: pytest
     def full() -> int:
         raise OSError("no disk")
 
-    monkeypatch.setattr(
-        "submissions.tasks.remove_unreferenced", full
-    )  # which keeps no session from being forgotten
+    monkeypatch.setattr("submissions.tasks.remove_unreferenced", full)  # which keeps no session from being forgotten
     sweep_files()
     assert set(Session.objects.values_list("session_key", flat=True)) == {"good"}
     assert set(UserSession.objects.values_list("session_key", flat=True)) == {"good", "just begun"}

@@ -116,9 +116,7 @@ def test_a_large_file_is_checked_while_the_dataset_collects(tmp_path: Path, sett
     assert api.get(f"submissions/{good.body['id']}/").body["state"] == "done"
 
 
-def test_what_is_taken_back_while_it_waits_feeds_no_pool_and_is_named_nowhere(
-    tmp_path: Path, client: Client
-) -> None:
+def test_what_is_taken_back_while_it_waits_feeds_no_pool_and_is_named_nowhere(tmp_path: Path, client: Client) -> None:
     collect(tmp_path, hidden=False)
     api = Api(make_user())
     one = api.submit(RUN, dataset="tiny", system="First").body["id"]

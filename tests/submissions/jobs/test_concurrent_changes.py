@@ -163,9 +163,7 @@ def test_a_system_is_challenged_while_its_team_edits_it(system: System) -> None:
     assert System.objects.get(pk=system.pk).description == "Anew."
 
 
-def test_a_submission_is_shown_or_withdrawn_while_it_is_published(
-    demo: Dataset, api: Api, alice: User
-) -> None:
+def test_a_submission_is_shown_or_withdrawn_while_it_is_published(demo: Dataset, api: Api, alice: User) -> None:
     sent = Submission.objects.get(pk=api.submit(run_text(), public="false").body["id"])
     at_once(lambda: set_public(sent, True), work)
     assert Entry.objects.get(submission_reference=sent.pk).visibility == "public"
@@ -174,18 +172,14 @@ def test_a_submission_is_shown_or_withdrawn_while_it_is_published(
     assert not Entry.objects.filter(submission_reference=again.pk, visibility="public").exists()
 
 
-def test_a_system_is_merged_while_another_result_of_it_is_published(
-    system: System, api: Api, alice: User
-) -> None:
+def test_a_system_is_merged_while_another_result_of_it_is_published(system: System, api: Api, alice: User) -> None:
     into = create_system(team_of(alice), SystemFields(name="The one", architecture="dense"))
     assert api.submit(run_text(skip=1), system="The one").status == 201
     at_once(lambda: merge_systems(system, into), work)
     assert set(Entry.objects.filter(system__team__isnull=False).values_list("system", flat=True)) == {into.pk}
 
 
-def test_a_team_is_renamed_while_it_sends_a_run_to_be_kept(
-    demo: Dataset, alice: User, system: System
-) -> None:
+def test_a_team_is_renamed_while_it_sends_a_run_to_be_kept(demo: Dataset, alice: User, system: System) -> None:
     Dataset.objects.update(current_qrels=None)
     team, api = team_of(alice), Api(alice)
 

@@ -39,9 +39,7 @@ def test_a_scored_run_on_open_judgements_is_prepared_and_a_hidden_one_is_not(
     assert not prepared(runs[secret.pk]).exists()
 
 
-def test_a_fault_while_preparing_costs_no_result(
-    demo: Dataset, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_while_preparing_costs_no_result(demo: Dataset, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(target: Path) -> None:
         raise OSError("the disk is full")
 

@@ -132,9 +132,7 @@ def send(tmp_path: Path, files: dict[str, bytes], report: Callable[[str, float, 
 
 
 @pytest.fixture
-def small(
-    db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any, storage: Storage
-) -> Dataset:
+def small(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any, storage: Storage) -> Dataset:
     """A published collection of three shards, and the toy engine."""
     use_toy_engine(monkeypatch, settings)
     settings.SHARD_SIZE = SHARD_SIZE

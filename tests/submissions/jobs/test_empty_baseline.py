@@ -125,9 +125,7 @@ def test_a_baseline_run_needs_judgements(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_dataset_that_stayed_in_preparation_is_published_by_importing_it_again(
-    tmp_path: Path, named: bool
-) -> None:
+def test_a_dataset_that_stayed_in_preparation_is_published_by_importing_it_again(tmp_path: Path, named: bool) -> None:
     folder = write_collection(tmp_path / "clir")
     run = tmp_path / "clir.run"
     run.write_text(RUN)
@@ -153,6 +151,4 @@ def test_a_bm25_with_other_results_takes_the_place_of_the_earlier_one(tmp_path: 
     do_everything()
     (after,) = Entry.objects.public()
     assert (after.is_baseline, after.pk == before.pk, after.scores["nDCG@10"]) == (True, False, 0.5)
-    assert not any(
-        note.startswith(REMARK) for note in Client().get("/api/v1/datasets/clir/").json()["remarks"]
-    )
+    assert not any(note.startswith(REMARK) for note in Client().get("/api/v1/datasets/clir/").json()["remarks"])

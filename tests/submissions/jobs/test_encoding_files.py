@@ -136,9 +136,7 @@ def test_room_is_asked_for_what_is_not_there_yet(
 def test_room_is_asked_for_the_index_too(
     setting: EncodingSetting, monkeypatch: pytest.MonkeyPatch, settings: LazySettings
 ) -> None:
-    setting.checkpoint.description = {
-        "dimension": 8
-    }  # 25 documents: 800 bytes, and again as much in lists twice
+    setting.checkpoint.description = {"dimension": 8}  # 25 documents: 800 bytes, and again as much in lists twice
     free = {"bytes": 1200}
     monkeypatch.setattr(embeddings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"])
     require_room(setting, {"search": "exact", "stored_dtype": "float32"})

@@ -109,9 +109,7 @@ def test_a_third_job_finds_the_shards_there(
 
 
 @pytest.mark.parametrize("change", ["hardware", "parameters", "threads", "shard_size", "owner", "format"])
-def test_another_setting_shares_nothing(
-    setting: EncodingSetting, change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_setting_shares_nothing(setting: EncodingSetting, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     key = setting.key
     values: dict[str, Any] = {name: getattr(setting, name) for name in EncodingSetting.__dataclass_fields__}
     if change == "owner":

@@ -37,9 +37,7 @@ from tests.submissions.workers import announce
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 
-def test_a_shard_that_fails_three_times_fails_those_who_wait(
-    dataset: Dataset, setting: EncodingSetting
-) -> None:
+def test_a_shard_that_fails_three_times_fails_those_who_wait(dataset: Dataset, setting: EncodingSetting) -> None:
     parent = model_job(dataset)
     wait_for_shards(parent, setting)
     for _ in range(3):
@@ -67,9 +65,7 @@ def test_the_reason_of_a_rejected_shard_is_the_jobs(dataset: Dataset, setting: E
     assert (parent.state, parent.error_code, parent.report) == (State.REJECTED, "not_finite_output", report)
 
 
-def test_a_job_that_comes_after_a_failure_has_its_shards_tried_anew(
-    dataset: Dataset, setting: EncodingSetting
-) -> None:
+def test_a_job_that_comes_after_a_failure_has_its_shards_tried_anew(dataset: Dataset, setting: EncodingSetting) -> None:
     wait_for_shards(model_job(dataset), setting)
     shard = next_shard()
     advance(shard.pk, State.FAILED, fence=shard.fence)
@@ -240,9 +236,7 @@ def test_a_shard_cancelled_while_somebody_came_is_made_again(
     assert state_of(parent) == State.RETRIEVING
 
 
-def test_a_wish_to_cancel_that_came_while_claimed_is_heard(
-    dataset: Dataset, setting: EncodingSetting
-) -> None:
+def test_a_wish_to_cancel_that_came_while_claimed_is_heard(dataset: Dataset, setting: EncodingSetting) -> None:
     parent = model_job(dataset)
     request_cancel(parent)
     wait_for_shards(parent, setting)

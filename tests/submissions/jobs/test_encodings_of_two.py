@@ -61,9 +61,7 @@ def test_of_two_that_store_the_same_shard_one_wins(
     def overtaken(source: Path, root: Path) -> Iterator[Path]:
         with arriving(source, root) as folder:
             if source.name == f"out-{zombie.pk}-{zombie.fence}":
-                Job.objects.filter(pk=zombie.pk).update(
-                    lease_expires_at=timezone.now() - timedelta(seconds=1)
-                )
+                Job.objects.filter(pk=zombie.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
                 reap()
                 encode(next_shard("heir"))
                 assert len(list(embeddings_root().glob(".arriving-*"))) == 1

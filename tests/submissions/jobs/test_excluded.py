@@ -58,9 +58,7 @@ def test_no_run_has_the_excluded_documents_in_its_ranking(tmp_path: Path, api: A
     assert "Documents that the dataset excludes for this query are removed." in query
     assert "word 1" in query
     assert "word 3" not in query
-    shown = top_documents_path(
-        baseline.evaluation.run.sha256, baseline.evaluation.qrels.version.excluded_sha256
-    )
+    shown = top_documents_path(baseline.evaluation.run.sha256, baseline.evaluation.qrels.version.excluded_sha256)
     remove_unreferenced(grace=-1)
     assert shown.exists()
 

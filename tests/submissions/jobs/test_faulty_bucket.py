@@ -154,9 +154,7 @@ def test_what_a_bucket_loses_cuts_or_damages_is_made_again(
             Job.objects.filter(pk=shard.pk).update(state=State.QUEUED, lease_expires_at=None)
         Job.objects.filter(pk=parent.pk).update(state=State.DONE, lease_expires_at=None, waits_for=None)
         for number in range(SHARDS):
-            assert (embeddings_folder(again.key) / f"{number:05d}" / "vectors.npy").read_bytes() == vectors(
-                number
-            )
+            assert (embeddings_folder(again.key) / f"{number:05d}" / "vectors.npy").read_bytes() == vectors(number)
         assert encoded.documents == 10 * SHARDS
         assert Shard.objects.filter(encoding__key=again.key).exclude(done_at=None).count() == SHARDS
         ended = Job.objects.filter(shard__encoding__key=again.key)

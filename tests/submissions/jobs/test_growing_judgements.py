@@ -77,9 +77,7 @@ def judged_pool(pool: Pool, removed: Judgements) -> tuple[str, int]:
         grade = left.pop((row["query_id"], row["document_id"]), None)
         row["grade"] = "" if grade is None else str(grade)
     for (query, document), grade in left.items():
-        rows.append(
-            {**dict.fromkeys(rows[0], ""), "query_id": query, "document_id": document, "grade": str(grade)}
-        )
+        rows.append({**dict.fromkeys(rows[0], ""), "query_id": query, "document_id": document, "grade": str(grade)})
     out = io.StringIO()
     writer = csv.DictWriter(out, list(rows[0]))
     writer.writeheader()

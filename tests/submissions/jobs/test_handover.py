@@ -45,9 +45,7 @@ def retrieve_only(settings: Any) -> None:
     settings.PRIVATE_STORAGE = True
 
 
-def test_a_retriever_without_judgements_hands_over_and_a_scorer_publishes(
-    baseline_job: Job, settings: Any
-) -> None:
+def test_a_retriever_without_judgements_hands_over_and_a_scorer_publishes(baseline_job: Job, settings: Any) -> None:
     retrieve_only(settings)
     baseline_job.refresh_from_db()
     assert (baseline_job.state, baseline_job.queue, baseline_job.attempts) == (State.QUEUED, "score", 0)
@@ -98,9 +96,7 @@ def test_a_run_that_its_scorer_never_finds_fails_the_third_time(
     assert "new version" not in baseline_job.log
 
 
-def test_a_run_that_waits_for_its_scorer_is_not_swept_and_can_be_cancelled(
-    baseline_job: Job, settings: Any
-) -> None:
+def test_a_run_that_waits_for_its_scorer_is_not_swept_and_can_be_cancelled(baseline_job: Job, settings: Any) -> None:
     from submissions.jobs.cleanup import remove_unreferenced
 
     retrieve_only(settings)
@@ -118,9 +114,7 @@ def test_a_run_that_waits_for_its_scorer_is_not_swept_and_can_be_cancelled(
     assert not run_path(run["sha256"]).exists()
 
 
-def test_open_judgements_are_laid_out_for_who_has_no_private_storage(
-    baseline_job: Job, settings: Any
-) -> None:
+def test_open_judgements_are_laid_out_for_who_has_no_private_storage(baseline_job: Job, settings: Any) -> None:
     drain_queue("cpu", "a-worker")
     dataset = Dataset.objects.get(slug="small")
     assert dataset.current_qrels is not None
@@ -140,9 +134,7 @@ def test_open_judgements_are_laid_out_for_who_has_no_private_storage(
     assert not path_of(Area.OPEN_QRELS, dataset.current_qrels.sha256).exists()
 
 
-def test_judgements_that_are_gone_keep_no_others_from_being_laid_out(
-    baseline_job: Job, settings: Any
-) -> None:
+def test_judgements_that_are_gone_keep_no_others_from_being_laid_out(baseline_job: Job, settings: Any) -> None:
     """The dispatcher says which are missing each time, after it has done what it can."""
     drain_queue("cpu", "a-worker")
     there = Dataset.objects.get(slug="small")

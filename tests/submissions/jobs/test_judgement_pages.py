@@ -95,9 +95,7 @@ def test_a_pool_is_drawn_and_downloaded(demo: Dataset, api: Api, judge: Client) 
 def test_without_the_right_nothing_of_it_is_there(demo: Dataset, api: Api, judge: Client) -> None:
     api.submit()
     work()
-    address = judge.post(f"{POOLS}draw/?dataset=demo", {"dataset": "demo", "depth": 3, "why": "x"})[
-        "Location"
-    ]
+    address = judge.post(f"{POOLS}draw/?dataset=demo", {"dataset": "demo", "depth": 3, "why": "x"})["Location"]
     scorer()
     brought = bring(judge, "q1 0 d1 2\n")
     other = Client()
@@ -141,10 +139,7 @@ def test_judgements_are_compared_and_merged_on_one_page(demo: Dataset, judge: Cl
     demo.refresh_from_db()
     assert demo.current_qrels is not None
     assert load_qrels(demo.current_qrels).as_dict()["q1"] == {"d1": 2, "d2": 1, "d3": 2, "d900": 0}
-    assert (
-        "They are in qrels v2; where grades disagreed: use the higher grade"
-        in judge.get(address).content.decode()
-    )
+    assert "They are in qrels v2; where grades disagreed: use the higher grade" in judge.get(address).content.decode()
     late = judge.post(address, {"discard": "Throw away", "why": "no"}, follow=True).content.decode()
     assert "This import is already settled" in late
 

@@ -68,8 +68,7 @@ def give_texts(dataset: Dataset, folder: Path) -> None:
     """Let the dataset have a corpus: some of its documents have texts that a spreadsheet might run."""
     corpus = folder / "corpus.jsonl.gz"
     lines = (
-        json.dumps({"_id": name, "title": f"=Title of {name}", "text": f'first line,\n"{name}"'})
-        for name in DOCUMENTS
+        json.dumps({"_id": name, "title": f"=Title of {name}", "text": f'first line,\n"{name}"'}) for name in DOCUMENTS
     )
     corpus.write_bytes(gzip.compress("\n".join(lines).encode()))
     assert dataset.current_version is not None
@@ -122,9 +121,7 @@ def test_a_pool_has_unjudged_pairs_with_texts_and_no_trace_of_runs(
     assert pool.state == Pool.State.READY
     # Documents 1 to 4 and 3 to 6, of which 1 and 3 are judged for all but two queries.
     expected = {
-        (query, f"d{number}")
-        for query in QUERIES
-        for number in ((2, 4, 5, 6) if query in JUDGED else range(1, 7))
+        (query, f"d{number}") for query in QUERIES for number in ((2, 4, 5, 6) if query in JUDGED else range(1, 7))
     }
     rows = rows_of(pool)
     assert {(row["query_id"], row["document_id"]) for row in rows} == expected
@@ -135,9 +132,7 @@ def test_a_pool_has_unjudged_pairs_with_texts_and_no_trace_of_runs(
     assert rows[0]["text"] == f'first line,\n"{rows[0]["document_id"]}"'
     lines = path_of(Area.CURATION, pool.files["trec"]).read_text().splitlines()
     assert lines == [f"{row['query_id']} 0 {row['document_id']} -1" for row in rows]
-    everything = str(pool.statistics) + "".join(
-        path_of(Area.CURATION, key).read_text() for key in pool.files.values()
-    )
+    everything = str(pool.statistics) + "".join(path_of(Area.CURATION, key).read_text() for key in pool.files.values())
     assert not any(name in everything for name in ("Secret", "Another", "mine", "test"))
     assert pool.statistics["by_run"] == [38, 28]
     assert pool.statistics["judged"] == 20
@@ -166,9 +161,7 @@ def test_runs_are_chosen_by_team_and_priority_and_none_that_was_taken_off(
         pools.request_pool(demo, depth=0)
 
 
-def test_participants_of_one_team_each_get_their_runs_into_the_pool(
-    demo: Dataset, api: Api, curator: User
-) -> None:
+def test_participants_of_one_team_each_get_their_runs_into_the_pool(demo: Dataset, api: Api, curator: User) -> None:
     for number in range(4):
         fields = {"system": f"Run {number}", "participant": "Waterloo" if number < 3 else "Glasgow"}
         assert api.submit(run_text(skip=number), **fields).status == 201
@@ -201,9 +194,7 @@ def test_a_file_with_problems_is_listed_whole_and_nothing_is_stored(
 CONFLICTING = "q1 0 d1 2\nq1 0 d3 0\nq2 0 d1 1\nq1 0 d2 1\nq11 0 d7 1\nq12 0 d8 -1\n"
 
 
-@pytest.mark.parametrize(
-    ("policy", "d1", "d3"), [(Policy.KEEP, 1, 2), (Policy.REPLACE, 2, 0), (Policy.HIGHEST, 2, 2)]
-)
+@pytest.mark.parametrize(("policy", "d1", "d3"), [(Policy.KEEP, 1, 2), (Policy.REPLACE, 2, 0), (Policy.HIGHEST, 2, 2)])
 def test_conflicts_are_listed_and_the_curator_says_which_grade_counts(
     demo: Dataset, curator: User, tmp_path: Path, policy: Policy, d1: int, d3: int
 ) -> None:
@@ -236,9 +227,7 @@ def test_conflicts_are_listed_and_the_curator_says_which_grade_counts(
     )  # fmt: skip
 
 
-def test_results_that_stand_on_judgements_are_rescored(
-    demo: Dataset, api: Api, curator: User, tmp_path: Path
-) -> None:
+def test_results_that_stand_on_judgements_are_rescored(demo: Dataset, api: Api, curator: User, tmp_path: Path) -> None:
     api.submit()
     work()
     brought = merged(bring(demo, curator, tmp_path, "q1 0 d2 1\n"), curator)

@@ -38,9 +38,7 @@ def scorer() -> None:
     drain_queue("score", "test-worker")
 
 
-def bring(
-    dataset: Dataset, judge: Judge, folder: Path, lines: list[str], pool: Pool | None = None
-) -> JudgementImport:
+def bring(dataset: Dataset, judge: Judge, folder: Path, lines: list[str], pool: Pool | None = None) -> JudgementImport:
     path = folder / "judged.qrels"
     path.write_text("".join(lines))
     brought = import_judgements(Dataset.objects.get(pk=dataset.pk), path, judge, pool=pool)

@@ -48,9 +48,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[ExecutionJob]:
 
 
 @pytest.fixture
-def small(
-    children: list[ExecutionJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
-) -> Dataset:
+def small(children: list[ExecutionJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Dataset:
     """A small published collection whose index is kept all the same, in a store of the test's own."""
     settings.VAR = tmp_path / "var"
     monkeypatch.setattr(own_engines, "MIN_DOCUMENTS", 1)
@@ -133,9 +131,7 @@ def spoil_the_note(place: Path) -> None:
 DAMAGES = (spoil_a_header, truncate, lose_a_file, lose_the_index, spoil_the_note, shutil.rmtree)
 
 
-@pytest.mark.parametrize(
-    "damages", [DAMAGES[:1], pytest.param(DAMAGES, marks=pytest.mark.long)], ids=["one", "all"]
-)
+@pytest.mark.parametrize("damages", [DAMAGES[:1], pytest.param(DAMAGES, marks=pytest.mark.long)], ids=["one", "all"])
 def test_what_is_damaged_or_missing_is_built_again_once(
     small: Dataset, children: list[ExecutionJob], damages: Sequence[Callable[[Path], object]]
 ) -> None:

@@ -178,9 +178,7 @@ def test_a_persons_results_for_several_teams_take_the_same_place(
 
 
 @pytest.mark.parametrize("way", ["private", "withdrawn", "left team", "another system"])
-def test_what_was_told_once_counts_whatever_became_of_it(
-    contest: Dataset, api: Api, alice: User, way: str
-) -> None:
+def test_what_was_told_once_counts_whatever_became_of_it(contest: Dataset, api: Api, alice: User, way: str) -> None:
     public = public_queries(contest)
     first = submit(api, public[:4], public="no" if way == "private" else "yes")
     system = "My system"
@@ -214,9 +212,7 @@ def test_a_private_result_that_is_told_can_be_shown_later(contest: Dataset, api:
     assert entry_of(kept).visibility == "public"
 
 
-def test_a_seed_set_is_held_by_its_mean_and_tells_no_seed(
-    contest: Dataset, api: Api, signed_in: Client
-) -> None:
+def test_a_seed_set_is_held_by_its_mean_and_tells_no_seed(contest: Dataset, api: Api, signed_in: Client) -> None:
     public = public_queries(contest)
     submit(api, public[:4])
     files = [

@@ -62,9 +62,7 @@ def test_a_curator_has_the_costs_of_a_result_and_its_variants_measured_again(sma
     assert (record.reason, record.entry_id) == ("the machine was busy", done.entry.pk)
 
 
-def test_a_scorer_records_the_costs_where_retrievers_have_no_judgements(
-    small: Dataset, settings: Any
-) -> None:
+def test_a_scorer_records_the_costs_where_retrievers_have_no_judgements(small: Dataset, settings: Any) -> None:
     done = finished(queue_model(small, make_submission()))
     assert done.entry is not None
     make_old(done.entry)

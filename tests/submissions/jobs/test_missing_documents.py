@@ -39,9 +39,7 @@ def write_collection(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_a_missing_document_counts_as_relevant_and_is_reported(
-    tmp_path: Path, api: Api, hidden: bool
-) -> None:
+def test_a_missing_document_counts_as_relevant_and_is_reported(tmp_path: Path, api: Api, hidden: bool) -> None:
     imported = import_dataset(write_collection(tmp_path), ImportOptions(slug="tiny", hidden=hidden))
     assert imported.remarks == (REMARK,)
     do_everything()

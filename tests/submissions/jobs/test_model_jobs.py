@@ -193,9 +193,7 @@ def test_a_model_that_takes_too_long_is_stopped(small: Dataset, settings: Any) -
     assert not children()
 
 
-@pytest.mark.parametrize(
-    ("wrong", "seconds", "told"), [("hang", 0.5, "timed_out"), ("memory", 60.0, "crashed")]
-)
+@pytest.mark.parametrize(("wrong", "seconds", "told"), [("hang", 0.5, "timed_out"), ("memory", 60.0, "crashed")])
 def test_a_run_is_published_whatever_becomes_of_measuring(
     small: Dataset, monkeypatch: pytest.MonkeyPatch, wrong: str, seconds: float, told: str
 ) -> None:
@@ -342,9 +340,7 @@ def test_a_lost_lease_ends_the_child_and_writes_nothing(hanging: tuple[Job, thre
     assert not children()
 
 
-def test_a_worker_asked_to_stop_takes_its_child_along(
-    small: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_asked_to_stop_takes_its_child_along(small: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     job = queue_model(small, make_submission(wrong="hang"))
 
     def stop(*_: Any) -> None:

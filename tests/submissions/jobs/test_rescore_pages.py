@@ -47,9 +47,7 @@ def test_the_comparison_shows_both_sides_and_is_sorted_by_links(desk: Client, re
     for words in ("3 of 3", "the pool of October", "Hole@10", "Switch the board", "baseline", "private"):
         assert words in text, words
     assert 'aria-sort="ascending"' in text
-    by_name = desk.get(
-        f"/admin/leaderboard/rescore/{rescore.pk}/change/?sort=-system&measure=RR@10"
-    ).content.decode()
+    by_name = desk.get(f"/admin/leaderboard/rescore/{rescore.pk}/change/?sort=-system&measure=RR@10").content.decode()
     assert by_name.index(">Third<") < by_name.index(">First<") < by_name.index(">BM25<")
     sheet = desk.get(f"/admin/leaderboard/rescore/{rescore.pk}/comparison.csv").content.decode().splitlines()
     assert len(sheet) == 1 + 3 * 3
@@ -134,9 +132,7 @@ def test_what_was_taken_off_since_leaves_no_gap_in_the_ranks_and_quarantine_is_n
         ]
         unpublish(first, "asked for by its owner")
     page = Client().get(address)
-    assert [(row.system, row.rank_before, row.rank_after) for row in page.context["table"].lines] == [
-        ("BM25", 1, 1)
-    ]
+    assert [(row.system, row.rank_before, row.rank_after) for row in page.context["table"].lines] == [("BM25", 1, 1)]
     assert "First" not in page.content.decode()
     with acting(curator, "looks copied"):
         first.refresh_from_db()

@@ -43,9 +43,7 @@ from tests.submissions.workers import work
 pytestmark = pytest.mark.django_db
 
 
-def test_one_rescore_at_a_time_and_each_act_is_recorded(
-    demo: Dataset, api: Api, curator: User, tmp_path: Path
-) -> None:
+def test_one_rescore_at_a_time_and_each_act_is_recorded(demo: Dataset, api: Api, curator: User, tmp_path: Path) -> None:
     api.submit()
     work()
     second, third = (more_judgements(demo, tmp_path, extra) for extra in ("d2", "d4"))
@@ -63,9 +61,7 @@ def test_one_rescore_at_a_time_and_each_act_is_recorded(
     assert demo.current_qrels is not None
     assert demo.current_qrels.number == 1
     asked = WorkRequest.objects.filter(kind=WorkRequest.Kind.RESCORE)
-    assert [request.payload for request in asked] == [
-        {"rescore": each.pk} for each in Rescore.objects.order_by("pk")
-    ]
+    assert [request.payload for request in asked] == [{"rescore": each.pk} for each in Rescore.objects.order_by("pk")]
     acts = AuditRecord.objects.filter(action__startswith="rescore").order_by("pk")
     assert list(acts.values_list("action", "actor_name")) == [
         ("rescore started", "Cora"),
@@ -83,9 +79,7 @@ def test_first_judgements_are_taken_at_once(demo: Dataset, curator: User, tmp_pa
     assert WorkRequest.objects.filter(kind=WorkRequest.Kind.BASELINE, dataset=demo).count() == 1
 
 
-def test_judgements_of_another_split_are_another_test(
-    demo: Dataset, api: Api, curator: User, tmp_path: Path
-) -> None:
+def test_judgements_of_another_split_are_another_test(demo: Dataset, api: Api, curator: User, tmp_path: Path) -> None:
     api.submit()
     work()
     qrels = more_judgements(demo, tmp_path)
@@ -236,9 +230,7 @@ def test_a_campaign_that_failed_goes_on_where_it_was(campaign: Rescore, curator:
     assert (campaign.state, campaign.done) == (Rescore.State.READY, 5)
 
 
-def test_what_people_wait_for_comes_between(
-    campaign: Rescore, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_people_wait_for_comes_between(campaign: Rescore, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_module, "SLICE", -1.0)
     job = claim(["score"], "a worker")
     assert job is not None

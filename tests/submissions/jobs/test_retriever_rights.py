@@ -62,9 +62,7 @@ def test_a_retriever_does_its_jobs_with_the_rights_it_has(tmp_path: Path, settin
 
 
 @pytest.mark.long
-def test_a_retriever_encodes_in_shards(
-    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_retriever_encodes_in_shards(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.SHARD_SIZE = 10
     dataset = import_small(tmp_path / "collection")
     job = queue_model(dataset, make_submission())

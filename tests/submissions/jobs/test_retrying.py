@@ -56,9 +56,7 @@ def test_a_lost_run_is_scored_without_another_upload_and_counts_once(
     assert "Try again" not in page
     assert [notice.subject.split(":")[0] for notice in Notice.objects.order_by("pk")] == ["Failed", "Scored"]
     assert QuotaUse.objects.get(submission=sent).refunded_at is None
-    assert (
-        "No jobs can be retried" in person.post(f"/submissions/{sent}/retry/", follow=True).content.decode()
-    )
+    assert "No jobs can be retried" in person.post(f"/submissions/{sent}/retry/", follow=True).content.decode()
 
 
 def test_a_unit_that_was_used_meanwhile_is_not_given_twice(
@@ -89,7 +87,4 @@ def test_others_and_what_is_no_fault_of_ours_are_not_tried_again(
     assert "Try again" not in person.get(f"/submissions/{sent.pk}/").content.decode()
     cancelled = api.submit(run_text(skip=3), dataset="secret", system="Cancelled").body["id"]
     api.post(f"submissions/{cancelled}/cancel/")
-    assert (
-        "No jobs can be retried"
-        in person.post(f"/submissions/{cancelled}/retry/", follow=True).content.decode()
-    )
+    assert "No jobs can be retried" in person.post(f"/submissions/{cancelled}/retry/", follow=True).content.decode()

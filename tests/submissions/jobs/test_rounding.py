@@ -65,9 +65,7 @@ def send(api: Api, *files: str, system: str, **fields: str) -> Submission:
 def digits_of(values: list[float]) -> Iterator[str]:
     """Each value, and each difference and ratio of two, as nobody may see it: with five digits."""
     pairs = list(permutations(values, 2))
-    derived = (
-        [abs(a - b) for a, b in pairs] + [a / b for a, b in pairs if b] + [stdev(pair) for pair in pairs]
-    )
+    derived = [abs(a - b) for a, b in pairs] + [a / b for a, b in pairs if b] + [stdev(pair) for pair in pairs]
     for value in [*values, *derived]:
         if abs(round(value, 3) - value) > 2e-5:
             yield f"{value:.6f}"[:7]
@@ -81,9 +79,7 @@ def unrounded() -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_no_number_on_any_page_is_finer_than_its_rounded_values(
-    dataset: Dataset, api: Api, alice: User
-) -> None:
+def test_no_number_on_any_page_is_finer_than_its_rounded_values(dataset: Dataset, api: Api, alice: User) -> None:
     house = Api(make_user("House"))
     base = send(house, uneven_run(4), system="Base")
     name_baseline(Entry.objects.get(submission_reference=base.pk))
@@ -116,14 +112,10 @@ def test_no_page_counts_judged_queries_or_says_anything_by_query(dataset: Datase
     job = api.get(f"submissions/{sent.pk}/").body["jobs"][0]
     assert job["missing_queries"] is None
     assert Entry.objects.get(submission_reference=sent.pk).missing_queries is None
-    assert [problem["code"] for problem in job["problems"]] == ["queries_missing"], (
-        "of all topics, judged or not"
-    )
+    assert [problem["code"] for problem in job["problems"]] == ["queries_missing"], "of all topics, judged or not"
     checked = api.check(few, dataset="contest").body
     assert not any(
-        "judged" in problem["code"]
-        for file in checked.get("files", [checked])
-        for problem in file["problems"]
+        "judged" in problem["code"] for file in checked.get("files", [checked]) for problem in file["problems"]
     )
     rows = api.get("datasets/contest/board/").body["rows"]
     row = next(row for row in rows if row["system"] == "Misses one")

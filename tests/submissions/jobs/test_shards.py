@@ -113,9 +113,7 @@ def test_a_killed_worker_changes_nothing(
     assert parent.entry is not None
     assert parent.entry.evaluation is not None
     with open_run(parent.entry.evaluation.run.sha256) as text:
-        assert text.read().decode() == by_one_process(
-            dataset, submission, tmp_path / "single.txt", SHARD_SIZE
-        )
+        assert text.read().decode() == by_one_process(dataset, submission, tmp_path / "single.txt", SHARD_SIZE)
     # All of one hardware class, so times are published; the rate of encoding is the shards' own.
     figures = parent.entry.measurements.get().figures
     seconds = sum(Shard.objects.values_list("seconds", flat=True))

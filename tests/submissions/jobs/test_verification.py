@@ -98,9 +98,7 @@ def test_a_baseline_whose_scores_are_wrong_publishes_no_dataset(tmp_path: Path) 
     assert not Evaluation.objects.exists()
 
 
-def test_what_is_right_is_verified_once_and_published(
-    demo: Dataset, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_right_is_verified_once_and_published(demo: Dataset, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: the same with right formulas; and every evaluation has gone through the verification."""
     seen = []
     real = score.verify

@@ -26,9 +26,7 @@ def test_a_withdrawn_result_leaves_the_board_and_a_tombstone_stays(
     identifier = api.submit().body["id"]
     work()
     revision = Dataset.objects.get(pk=demo.pk).board_revision
-    response = signed_in.post(
-        f"/submissions/{identifier}/withdraw/", {"reason": "wrong index used"}, follow=True
-    )
+    response = signed_in.post(f"/submissions/{identifier}/withdraw/", {"reason": "wrong index used"}, follow=True)
     assert "wrong index used" in response.content.decode()
     entry = Entry.objects.get(submission_reference=identifier)
     assert (entry.visibility, entry.withdrawal_reason) == ("withdrawn", "wrong index used")
@@ -63,9 +61,7 @@ def test_withdrawing_stops_waiting_and_running_jobs(demo: Dataset, api: Api) -> 
 def test_withdrawing_twice_changes_nothing(demo: Dataset, api: Api) -> None:
     identifier = api.submit().body["id"]
     api.post(f"submissions/{identifier}/withdraw/", reason="first")
-    assert (
-        api.post(f"submissions/{identifier}/withdraw/", reason="second").body["withdrawal_reason"] == "first"
-    )
+    assert api.post(f"submissions/{identifier}/withdraw/", reason="second").body["withdrawal_reason"] == "first"
 
 
 def test_cancelling_stops_what_waits(demo: Dataset, api: Api) -> None:
@@ -214,9 +210,7 @@ def test_a_withdrawn_submission_cannot_be_shown_again(public: str, demo: Dataset
         b"1",
     ],
 )
-def test_a_body_that_is_no_usable_json_is_the_senders_error(
-    demo: Dataset, api: Api, path: str, body: bytes
-) -> None:
+def test_a_body_that_is_no_usable_json_is_the_senders_error(demo: Dataset, api: Api, path: str, body: bytes) -> None:
     address = f"/api/v1/submissions/{api.submit().body['id']}/{path}/"
     answer = api.client.post(address, body, content_type="application/json", headers=api.headers)
     assert answer.status_code == 400

@@ -70,9 +70,7 @@ def told(api: Api, submission: str) -> dict[str, float]:
     return scores
 
 
-def test_beyond_a_days_budget_results_wait_and_are_told_the_next_day(
-    hidden: Dataset, clock: list[datetime]
-) -> None:
+def test_beyond_a_days_budget_results_wait_and_are_told_the_next_day(hidden: Dataset, clock: list[datetime]) -> None:
     alice, bob = member("Alice", clock), member("Bob", clock)
     assert told(alice, send(alice, JUDGED[:5])) == {"nDCG@10": 0.5}
     later = send(bob, JUDGED[:7])
@@ -99,8 +97,7 @@ def test_what_waits_is_not_compared_before_its_turn(hidden: Dataset, clock: list
     send(alice, JUDGED[:5])
     poor, good = send(alice, JUDGED[:1], "b"), send(bob, JUDGED[:7])
     waiting = [
-        api.get(f"submissions/{submission}/").body["jobs"][0]
-        for api, submission in ((alice, poor), (bob, good))
+        api.get(f"submissions/{submission}/").body["jobs"][0] for api, submission in ((alice, poor), (bob, good))
     ]
     assert waiting[0]["meaning"] == waiting[1]["meaning"]
     assert all(job["told_later"] for job in waiting)
@@ -143,9 +140,7 @@ def test_a_further_result_is_told_where_it_is_far_better_and_else_not_even_when_
     clock[0] += timedelta(days=89)
     assert publish_due() == 0
     assert Entry.objects.get(submission_reference=worse).scores == {}
-    again = alice.submit(
-        run_of(JUDGED[:1], "b"), dataset="contest", system=f"{alice.user} b", configuration="2"
-    )
+    again = alice.submit(run_of(JUDGED[:1], "b"), dataset="contest", system=f"{alice.user} b", configuration="2")
     work()
     assert told(alice, again.body["id"]) == {"nDCG@10": 0.1}
 

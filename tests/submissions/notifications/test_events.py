@@ -78,9 +78,7 @@ def test_a_rescore_tells_of_its_dataset_alone(
     work()
     notify_finished()
     qrels = secret.current_qrels
-    rescore = Rescore.objects.create(
-        dataset=secret, from_qrels=qrels, to_qrels=qrels, state=Rescore.State.SWITCHED
-    )
+    rescore = Rescore.objects.create(dataset=secret, from_qrels=qrels, to_qrels=qrels, state=Rescore.State.SWITCHED)
     request_notice("rescored", rescore=rescore.pk)
     send_notifications()
     text = Notice.objects.get(person=alice, kind=NoticeKind.RESCORED).text
@@ -133,9 +131,7 @@ def test_an_event_whose_rows_are_gone_is_taken_and_told_to_nobody(db: None) -> N
     assert not wake_notifier()
 
 
-def test_a_turn_that_took_too_long_leaves_the_next_ones_lock_alone(
-    db: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turn_that_took_too_long_leaves_the_next_ones_lock_alone(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[bool] = []
 
     def while_it_sends(deadline: float) -> int:

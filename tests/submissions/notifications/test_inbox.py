@@ -138,9 +138,7 @@ def test_an_empty_inbox_says_what_will_be_there(signed_in: Client) -> None:
     assert "Notices appear here" in signed_in.get("/inbox/").content.decode()
 
 
-def test_the_head_of_pages_counts_what_is_unread_with_one_query(
-    signed_in: Client, alice: User, client: Client
-) -> None:
+def test_the_head_of_pages_counts_what_is_unread_with_one_query(signed_in: Client, alice: User, client: Client) -> None:
     make_notice(alice)
     with CaptureQueriesContext(connection) as captured:
         page = one_line(signed_in.get("/measures/").content.decode())
@@ -172,9 +170,7 @@ def test_notices_by_the_api(api: Api, alice: User, nobody: Api) -> None:
     assert nobody.get("notices/").status == 401
 
 
-def test_curators_see_whether_it_arrived_and_nothing_of_what_was_said(
-    alice: User, admin_client: Client
-) -> None:
+def test_curators_see_whether_it_arrived_and_nothing_of_what_was_said(alice: User, admin_client: Client) -> None:
     notice = make_notice(alice, text="for Alice alone")
     webhook = Webhook.objects.create(
         team=personal_team(alice),
@@ -182,9 +178,7 @@ def test_curators_see_whether_it_arrived_and_nothing_of_what_was_said(
         secret="s3cret",
         created_by=alice,
     )
-    delivery = Delivery.objects.create(
-        webhook=webhook, event="test", key="1", body={"outcome": "in the body"}
-    )
+    delivery = Delivery.objects.create(webhook=webhook, event="test", key="1", body={"outcome": "in the body"})
     pages = "".join(
         admin_client.get(f"/admin/submissions/{path}", follow=True).content.decode()
         for row in (notice, webhook, delivery)

@@ -151,9 +151,7 @@ def test_a_fault_of_ours_is_told_with_its_id_and_the_quota(secret: Dataset, api:
 
 
 @pytest.mark.parametrize("state", [State.CANCELLED, State.WITHDRAWN])
-def test_what_people_ended_themselves_they_are_not_told(
-    demo: Dataset, api: Api, alice: User, state: State
-) -> None:
+def test_what_people_ended_themselves_they_are_not_told(demo: Dataset, api: Api, alice: User, state: State) -> None:
     scored(api)
     Job.objects.update(state=state)
     assert notify_finished() == 1
@@ -181,9 +179,7 @@ def test_a_held_result_is_told_without_its_score(secret: Dataset, api: Api, alic
 
 
 @pytest.mark.parametrize("kind", [Job.Kind.SCORE, Job.Kind.MODEL])
-def test_what_ran_too_long_is_told_as_the_ledger_has_it(
-    secret: Dataset, api: Api, alice: User, kind: str
-) -> None:
+def test_what_ran_too_long_is_told_as_the_ledger_has_it(secret: Dataset, api: Api, alice: User, kind: str) -> None:
     """A run that took the scorer too long costs nothing; a model's own time is its owner's affair."""
     identifier = str(api.submit(dataset="secret").body["id"])
     Job.objects.update(kind=kind, started_at=timezone.now())
@@ -232,9 +228,7 @@ def test_somebody_who_left_or_was_switched_off_is_told_nothing(demo: Dataset, ap
     assert notices_of(former) == notices_of(idle) == []
 
 
-def test_the_dispatcher_rings_only_where_there_is_something_to_tell(
-    demo: Dataset, api: Api, alice: User
-) -> None:
+def test_the_dispatcher_rings_only_where_there_is_something_to_tell(demo: Dataset, api: Api, alice: User) -> None:
     assert not wake_notifier()
     api.submit()
     assert not wake_notifier()

@@ -94,9 +94,7 @@ def test_such_an_address_is_refused_at_once(url: str) -> None:
         "5f00::1",
     ],
 )
-def test_a_name_of_such_an_address_is_refused(
-    address: str, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_of_such_an_address_is_refused(address: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.WEBHOOKS_LOOPBACK = True
     names = {"hook.example.org": ["93.184.216.34", address]}  # one good one does not help
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, **_: resolved(names[host], port))
@@ -147,9 +145,7 @@ def test_a_name_that_changes_its_address_gains_nothing(
     assert Delivery.objects.get().answer == "no connection (ConnectionRefusedError)"
 
 
-def test_an_address_that_turned_private_later_is_not_sent_to(
-    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_address_that_turned_private_later_is_not_sent_to(webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, **_: resolved(["10.0.0.7"], port))
     Webhook.objects.update(url="https://inner.example.org/")
     send_test(webhook)
@@ -157,9 +153,7 @@ def test_an_address_that_turned_private_later_is_not_sent_to(
     assert Delivery.objects.get().answer == "not sent: The host is unknown, or not on the internet."
 
 
-def test_the_log_does_not_tell_which_inner_names_there_are(
-    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_log_does_not_tell_which_inner_names_there_are(webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
     def look_up(host: str, port: int, **_: Any) -> list[Any]:
         if host == "postgres.example.org":
             return resolved(["10.0.0.7"], port)
@@ -237,7 +231,5 @@ def test_certificates_are_checked_against_the_name(
 
     monkeypatch.setattr(ssl, "create_default_context", with_ours)
     assert post(f"https://localhost:{port}/", b"{}", {}).text == "answered 204"
-    assert (
-        post(f"https://127.0.0.1:{port}/", b"{}", {}).text == "the TLS certificate is not valid"
-    )  # another name
+    assert post(f"https://127.0.0.1:{port}/", b"{}", {}).text == "the TLS certificate is not valid"  # another name
     assert len(receiver.received) == 1

@@ -56,9 +56,7 @@ def test_an_owner_adds_one_on_the_page_and_sees_the_secret_once(
     assert not Webhook.objects.exists()
 
 
-def test_a_bad_address_is_refused_on_the_page_with_what_would_be_right(
-    signed_in: Client, alice: User
-) -> None:
+def test_a_bad_address_is_refused_on_the_page_with_what_would_be_right(signed_in: Client, alice: User) -> None:
     answer = signed_in.post(page_of(personal_team(alice)), {"url": "http://example.org/"})
     assert answer.status_code == 400
     assert "Webhooks require https" in answer.content.decode()

@@ -211,9 +211,7 @@ def test_an_answer_that_never_ends_is_cut_off(
 
 def test_who_dies_while_sending_leaves_the_message_to_another(webhook: Webhook, receiver: Receiver) -> None:
     send_test(webhook)
-    Delivery.objects.update(
-        attempts=1, not_before=timezone.now() + timedelta(minutes=2)
-    )  # claimed, then killed
+    Delivery.objects.update(attempts=1, not_before=timezone.now() + timedelta(minutes=2))  # claimed, then killed
     assert send_deliveries(FOREVER) == 0
     due_now()
     assert send_deliveries(FOREVER) == 1

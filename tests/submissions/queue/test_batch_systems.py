@@ -57,9 +57,7 @@ def test_the_job_of_kubernetes_keeps_the_rules() -> None:
 @pytest.mark.long
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
 def test_kubectl_renders_the_base() -> None:
-    done = subprocess.run(
-        ["kubectl", "kustomize", KUBERNETES], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run(["kubectl", "kustomize", KUBERNETES], capture_output=True, text=True, check=True, timeout=60)
     job = rendered(list(yaml.safe_load_all(done.stdout)))
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "runboard-gpu:latest"
@@ -68,9 +66,7 @@ def test_kubectl_renders_the_base() -> None:
 @pytest.mark.long
 @pytest.mark.database
 @pytest.mark.django_db(transaction=True)
-def test_an_array_of_workers_does_what_waits_and_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_array_of_workers_does_what_waits_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in docs/scaling.md, by submitit's executor for this machine."""
     submitit = pytest.importorskip("submitit")
     dataset = make_dataset()

@@ -47,9 +47,7 @@ def send_wakeup(url: str, queue: str) -> None:
     """Put a message into the queue, as `leaderboard.core.wakeup` does."""
     with Celery(broker=url, set_as_current=False) as producer:
         producer.conf.update(own_settings() | {"broker_url": url})
-        producer.send_task(
-            WORK, kwargs={"queue": queue}, queue=queue, retry=False, ignore_result=True, declare=[]
-        )
+        producer.send_task(WORK, kwargs={"queue": queue}, queue=queue, retry=False, ignore_result=True, declare=[])
 
 
 def test_a_retriever_sends_wakeups_everywhere_and_receives_its_own_queues(
@@ -70,9 +68,7 @@ def test_a_retriever_sends_wakeups_everywhere_and_receives_its_own_queues(
         heard[0].ack()
         heard[1].requeue()
         channel.qos.restore_visible(interval=1)  # what a worker that died had taken, under a lock
-    assert (
-        retriever.llen("cpu") + retriever.llen("gpu") == 2
-    )  # the connection gave back what was not answered for
+    assert retriever.llen("cpu") + retriever.llen("gpu") == 2  # the connection gave back what was not answered for
     assert compose_broker.refusals() == []
 
 

@@ -195,9 +195,7 @@ def test_a_sandbox_that_stops_working_is_tried_anew(
     assert (first.state, first.attempts, second.attempts) == (State.QUEUED, 0, 0)
 
 
-def test_a_job_that_fills_its_own_disk_is_tried_three_times(
-    broken: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_fills_its_own_disk_is_tried_three_times(broken: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its folder is gone by then: the worker would take it again at once, and has nothing to wait for."""
     from submissions.jobs import runner
 

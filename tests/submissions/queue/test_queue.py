@@ -289,9 +289,7 @@ def test_every_bell_expires_and_outlives_a_clock_that_is_minutes_ahead(
     broker: redis.Redis, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
 ) -> None:
     rung: dict[str, float] = {}
-    monkeypatch.setattr(
-        wakeup.app, "send_task", lambda task, **told: rung.update({task: told["expires"] or 0})
-    )
+    monkeypatch.setattr(wakeup.app, "send_task", lambda task, **told: rung.update({task: told["expires"] or 0}))
     monkeypatch.setattr(sending, "has_notifications", lambda: True)
     with django_capture_on_commit_callbacks(execute=True):
         wakeup.wake_dispatcher()
@@ -301,9 +299,7 @@ def test_every_bell_expires_and_outlives_a_clock_that_is_minutes_ahead(
     assert [task for task, seconds in rung.items() if not 1800 <= seconds <= 7200] == []
 
 
-def test_bells_do_not_pile_up_without_a_notifier(
-    broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bells_do_not_pile_up_without_a_notifier(broker: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "has_notifications", lambda: True)
     for _ in range(3):
         tasks.dispatch()

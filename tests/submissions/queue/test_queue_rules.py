@@ -165,9 +165,7 @@ def test_a_process_that_does_not_hear_that_its_job_ended_is_ended(
     monkeypatch.setattr(os, "kill", lambda process, what: ended.append(process))
     settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, unheard=0.0, lease=0.0)
     before = claimed()
-    assert advance(
-        before.pk, State.CANCELLED, fence=before.fence
-    )  # by a worker of the same name, before this one
+    assert advance(before.pk, State.CANCELLED, fence=before.fence)  # by a worker of the same name, before this one
     hung = HungProcessMonitor("host:1")
     assert hung.end([2]) == []
     job = claimed()

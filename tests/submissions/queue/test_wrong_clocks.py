@@ -52,9 +52,7 @@ def test_it_sees_who_is_here_and_who_is_not(wrong_clock: None) -> None:
     assert Worker.objects.count() == 2
 
 
-def test_its_worker_is_seen_by_everybody_until_it_ends(
-    wrong_clock: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_worker_is_seen_by_everybody_until_it_ends(wrong_clock: None, monkeypatch: pytest.MonkeyPatch) -> None:
     before = Worker.objects.get(name="here").seen_at
     heartbeat = Heartbeat("wrong", ["score"], VERSION)
     heartbeat._write_row()
@@ -69,9 +67,7 @@ def test_its_worker_is_seen_by_everybody_until_it_ends(
     assert not dispatcher_is_late()
 
 
-@pytest.mark.parametrize(
-    ("up", "reaped"), [(-365 * 24 * 3600.0, 1), (-0.5, 1), (0.5, 0), (24 * 3600.0, 1)], ids=str
-)
+@pytest.mark.parametrize(("up", "reaped"), [(-365 * 24 * 3600.0, 1), (-0.5, 1), (0.5, 0), (24 * 3600.0, 1)], ids=str)
 def test_a_clock_set_back_past_the_databases_start_keeps_no_job(
     monkeypatch: pytest.MonkeyPatch, up: float, reaped: int
 ) -> None:

@@ -147,9 +147,7 @@ def test_a_person_of_several_teams_has_two(site: int, secret: Dataset) -> None:
     require_exactly_two(send_at_once(site, requests))
 
 
-def test_people_of_several_teams_at_once_wait_for_each_other_without_an_end(
-    site: int, secret: Dataset
-) -> None:
+def test_people_of_several_teams_at_once_wait_for_each_other_without_an_end(site: int, secret: Dataset) -> None:
     """Every person in every team, all systems: no deadlock, and nobody and no team has more than two."""
     people = [make_user(f"Person {number}") for number in range(3)]
     teams = [team_of(person) for person in people]

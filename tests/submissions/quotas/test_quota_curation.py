@@ -72,9 +72,7 @@ def test_a_unit_is_given_back_with_a_reason(
     assert "was refunded before" in again.content.decode()
 
 
-def test_a_team_gets_another_quota_with_a_history(
-    desk: Client, carol: User, alice: User, secret: Dataset
-) -> None:
+def test_a_team_gets_another_quota_with_a_history(desk: Client, carol: User, alice: User, secret: Dataset) -> None:
     address = reverse("admin:submissions_quotaexception_add")
     values = {"team": str(team_of(alice).pk), "dataset": str(secret.pk), "daily": "5", "monthly": ""}
     assert save(desk, address, why="a workshop", **values).status_code == 302
@@ -113,12 +111,8 @@ def test_a_flag_is_settled_with_a_note(
 def test_without_the_right_nothing_is_settled(secret: Dataset, sent: Submission) -> None:
     client = Client()
     client.force_login(make_user("Dan", is_staff=True))
-    assert (
-        act(client, "flag", "confirm", make_flag(sent, secret), confirmed="yes", why="x").status_code == 403
-    )
-    assert (
-        act(client, "quotause", "refund", QuotaUse.objects.get(), confirmed="yes", why="x").status_code == 403
-    )
+    assert act(client, "flag", "confirm", make_flag(sent, secret), confirmed="yes", why="x").status_code == 403
+    assert act(client, "quotause", "refund", QuotaUse.objects.get(), confirmed="yes", why="x").status_code == 403
     assert Flag.objects.get().state == "open"
 
 
@@ -132,9 +126,7 @@ def test_commands(
     assert used(alice, secret) == 0
     with pytest.raises(CommandError, match="no quota use left"):
         call_command("quota", "refund", sent.pk, *who)
-    call_command(
-        "quota", "except", team.slug, "--daily", "none", "--monthly", "40", "--until", "2999-01-01", *who
-    )
+    call_command("quota", "except", team.slug, "--daily", "none", "--monthly", "40", "--until", "2999-01-01", *who)
     assert limits(alice, secret) == (None, 40)
     assert "no limit per day, 40 per month until 2999-01-01" in capsys.readouterr().out
     call_command("quota", "end", team.slug, *who)

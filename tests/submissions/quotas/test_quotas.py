@@ -48,9 +48,7 @@ def used(api: Api, dataset: Dataset) -> tuple[int, int]:
     return quota.day.used, quota.month.used
 
 
-def test_the_third_submission_of_a_day_is_refused_until_midnight(
-    api: Api, secret: Dataset, noon: Any
-) -> None:
+def test_the_third_submission_of_a_day_is_refused_until_midnight(api: Api, secret: Dataset, noon: Any) -> None:
     assert [send(api, number).status for number in (1, 2)] == [201, 201]
     refused = send(api, 3)
     assert (refused.status, refused.body["code"]) == (400, "quota")
@@ -68,10 +66,7 @@ def test_the_month_counts_too(api: Api, secret: Dataset, noon: Any) -> None:
         assert send(api, 2 * day).status == send(api, 2 * day + 1).status == 201
     noon(6)
     refused = send(api, 20)
-    assert (
-        "used 10 of 10 submissions to the hidden dataset Secret this month"
-        in refused.problem("quota")["message"]
-    )
+    assert "used 10 of 10 submissions to the hidden dataset Secret this month" in refused.problem("quota")["message"]
     assert "at 00:00 UTC on 1 December" in refused.problem("quota")["hint"]
     noon(1, month=12)
     assert send(api, 20).status == 201
@@ -111,9 +106,7 @@ def test_another_team_does_not_give_a_person_more(api: Api, alice: User, secret:
 
 
 @pytest.mark.parametrize("end", ["failed", "worker_lost"])
-def test_our_own_fault_is_given_back(
-    end: str, api: Api, secret: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_our_own_fault_is_given_back(end: str, api: Api, secret: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     identifier = send(api, 1).body["id"]
     if end == "failed":
         monkeypatch.setattr("submissions.jobs.kinds.score.verify_scored", lambda *_: 1 / 0)
@@ -128,9 +121,7 @@ def test_our_own_fault_is_given_back(
     assert QuotaUse.objects.get(submission=identifier).refund_reason == "the fault was ours"
 
 
-def test_what_was_cancelled_before_a_worker_began_is_given_back_and_later_is_not(
-    api: Api, secret: Dataset
-) -> None:
+def test_what_was_cancelled_before_a_worker_began_is_given_back_and_later_is_not(api: Api, secret: Dataset) -> None:
     first = send(api, 1).body["id"]
     api.post(f"submissions/{first}/cancel/")
     assert used(api, secret) == (0, 0)
@@ -156,9 +147,7 @@ def test_withdrawing_gives_nothing_back(api: Api, secret: Dataset) -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 2])
-def test_a_set_of_which_a_run_is_lost_is_given_back_and_tells_nothing(
-    lost: int, api: Api, secret: Dataset
-) -> None:
+def test_a_set_of_which_a_run_is_lost_is_given_back_and_tells_nothing(lost: int, api: Api, secret: Dataset) -> None:
     files = [upload(run_text(skip=number), f"seed{number}.txt") for number in (1, 2)]
     identifier = api.submit(file=files, dataset=["secret"] * 2).body["id"]
     Job.objects.filter(pk__in=list(Job.objects.values_list("pk", flat=True)[:lost])).update(
@@ -328,9 +317,7 @@ def test_every_team_of_a_person_has_its_line(alice: User, secret: Dataset, signe
     assert "Other:" in text
 
 
-def test_a_refused_submission_says_when_on_the_page(
-    api: Api, secret: Dataset, signed_in: Client, noon: Any
-) -> None:
+def test_a_refused_submission_says_when_on_the_page(api: Api, secret: Dataset, signed_in: Client, noon: Any) -> None:
     for number in (1, 2):
         send(api, number)
     answer = signed_in.post(

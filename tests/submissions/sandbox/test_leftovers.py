@@ -99,9 +99,7 @@ def sleepers() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.wait()
 
 
-def test_only_what_the_dead_left_is_ended(
-    sleepers: list[subprocess.Popen[bytes]], bubblewrap: Backend
-) -> None:
+def test_only_what_the_dead_left_is_ended(sleepers: list[subprocess.Popen[bytes]], bubblewrap: Backend) -> None:
     """Not what somebody alive is starting, nor what another numbering's process of the same number is."""
     owner = subprocess.Popen(["sleep", "600"])
     numbering, moment = processes._namespace(), processes._start_time(owner.pid)

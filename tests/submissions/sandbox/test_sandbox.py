@@ -307,11 +307,7 @@ def test_fifty_gigabytes_are_not_written(stranger: Stranger, write: str) -> None
     assert outcome.kind in {"disk", "timed_out"}
     left = stranger.folder / f"out-{stranger.count}"
     assert sum(path.stat().st_blocks * 512 for path in left.rglob("*")) < 500 << 20
-    assert (
-        max(len(path.relative_to(left).parts) for path in left.rglob("*")) <= 15
-        if list(left.rglob("*"))
-        else True
-    )
+    assert max(len(path.relative_to(left).parts) for path in left.rglob("*")) <= 15 if list(left.rglob("*")) else True
 
 
 def test_nothing_outlives_the_program(stranger: Stranger) -> None:
@@ -369,14 +365,10 @@ def test_a_flood_of_words_is_not_kept(stranger: Stranger) -> None:
     assert {stage for stage, _, _ in told} <= {"loading", "encoding"}
 
 
-@pytest.mark.parametrize(
-    "failure", ['{"code": "made_up", "message": "x"}', "[" * 100_000, '{"code": 3}', "\xff"]
-)
+@pytest.mark.parametrize("failure", ['{"code": "made_up", "message": "x"}', "[" * 100_000, '{"code": 3}', "\xff"])
 def test_a_failure_in_strange_words_is_a_crash(stranger: Stranger, failure: str) -> None:
     """Only codes that exist are believed."""
-    outcome = stranger.run(
-        f"open(out + '/failure.json', 'w', encoding='latin-1').write({failure!r}); sys.exit(3)"
-    )
+    outcome = stranger.run(f"open(out + '/failure.json', 'w', encoding='latin-1').write({failure!r}); sys.exit(3)")
     assert (outcome.kind, outcome.failure_code) == ("crashed", "crashed")
 
 

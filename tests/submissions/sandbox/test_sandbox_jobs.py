@@ -141,9 +141,7 @@ def test_a_disk_that_fills_while_it_is_measured_leaves_the_run(
     bubblewrap: Backend, own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, payload: str
 ) -> None:
     monkeypatch.setattr(supervision, "_LOOK_AT_FILES", 0.1)
-    monkeypatch.setattr(
-        supervision, "free_bytes", lambda folder: 0 if (folder / "found.json").exists() else 2**40
-    )
+    monkeypatch.setattr(supervision, "free_bytes", lambda folder: 0 if (folder / "found.json").exists() else 2**40)
     stranger, limits = Stranger(bubblewrap, tmp_path, monkeypatch), replace(SMALL, reserve_bytes=1)
     outcome = stranger.run(RESULT + ASK + payload, limits, checkpoint=None, measure=True)
     assert (outcome.kind, outcome.result["figures"]) == ("done", None)
@@ -230,14 +228,10 @@ def test_a_worker_that_is_not_root_contains_too(bubblewrap: Backend, tmp_path: P
     python = shutil.which("python3.11", path="/usr/bin") or shutil.which("python3", path="/usr/bin")
     if python is None or not os.access(Path(running.__file__), os.R_OK):
         pytest.skip("there is no Python that another user can start")
-    version = subprocess.run(
-        [python, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True
-    )
+    version = subprocess.run([python, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True)
     if version.stdout.split() != [str(part) for part in sys.version_info[:2]]:
         pytest.skip("the system's Python is of another version, and cannot read our packages")
-    folder = Path(
-        tempfile.mkdtemp(prefix="runboard-nobody-")
-    )  # pytest's own folders are closed to other users
+    folder = Path(tempfile.mkdtemp(prefix="runboard-nobody-"))  # pytest's own folders are closed to other users
     payload = """
         import socket
         tell(user=os.getuid(), shadow=attempt(lambda: open("/etc/shadow").read()),

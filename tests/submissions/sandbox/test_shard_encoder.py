@@ -55,9 +55,7 @@ def ignore(stage: str, share: float, note: str) -> None:
 
 
 @pytest.fixture
-def stranger(
-    bubblewrap: Backend, own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Stranger:
+def stranger(bubblewrap: Backend, own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stranger:
     """Somebody with a program instead of a model."""
     return Stranger(bubblewrap, tmp_path, monkeypatch)
 
@@ -71,9 +69,7 @@ def started() -> Iterator[list[ShardEncoder]]:
         encoder.close()
 
 
-def encoder_of(
-    stranger: Stranger, started: list[ShardEncoder], payload: str, seconds: float = 20
-) -> ShardEncoder:
+def encoder_of(stranger: Stranger, started: list[ShardEncoder], payload: str, seconds: float = 20) -> ShardEncoder:
     """A child that runs the payload."""
     stranger.patch.setattr(running, "_BOOTSTRAP", _PRELUDE + payload)
     limits = replace(SMALL, wall_clock_seconds=seconds)
@@ -82,9 +78,7 @@ def encoder_of(
     return encoder
 
 
-def test_one_child_encodes_all_shards(
-    stranger: Stranger, started: list[ShardEncoder], tmp_path: Path
-) -> None:
+def test_one_child_encodes_all_shards(stranger: Stranger, started: list[ShardEncoder], tmp_path: Path) -> None:
     encoder = encoder_of(stranger, started, HONEST)
     writers = []
     for number in (3, 0, 7):
@@ -141,9 +135,7 @@ def test_a_child_that_does_wrong_is_gone(
     lock.close()
 
 
-def test_a_caller_that_gives_up_ends_the_child(
-    stranger: Stranger, started: list[ShardEncoder], tmp_path: Path
-) -> None:
+def test_a_caller_that_gives_up_ends_the_child(stranger: Stranger, started: list[ShardEncoder], tmp_path: Path) -> None:
     encoder = encoder_of(stranger, started, HONEST.replace("shard(int(line))", "time.sleep(60)"))
 
     def give_up(stage: str, share: float, note: str) -> None:

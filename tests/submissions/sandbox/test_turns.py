@@ -133,9 +133,7 @@ def test_whoever_has_itself_woken_while_it_waits_is_ended(
     bubblewrap: Backend, neighbour: MachineLock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By timers that say "go on" while nobody else would."""
-    outcome = Stranger(bubblewrap, tmp_path, monkeypatch).run(
-        WAKEFUL, replace(SMALL, waiting_seconds=8), measure=True
-    )
+    outcome = Stranger(bubblewrap, tmp_path, monkeypatch).run(WAKEFUL, replace(SMALL, waiting_seconds=8), measure=True)
     assert outcome.kind == "timed_out"
 
 

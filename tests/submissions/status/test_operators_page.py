@@ -39,9 +39,7 @@ def test_a_submitter_is_told_why_nobody_takes_the_job() -> None:
     announce("cpu", "cpu")
     announce("dead", "gpu", ago=3600)
     assert describe_job(job, complete=True).no_worker == "No GPU worker is alive"
-    old = announce(
-        "old", "gpu", refusal="The database has submissions.0099, which this version does not know."
-    )
+    old = announce("old", "gpu", refusal="The database has submissions.0099, which this version does not know.")
     status = describe_job(job, complete=True)
     assert (status.workers_alive, status.workers_refusing) == (0, 1)
     assert "another version" in status.no_worker
@@ -84,9 +82,7 @@ def test_operators_see_workers_queues_jobs_and_failures(staff: Client) -> None:
 def test_operators_see_mail_that_piles_up_and_which_service_is_which(staff: Client) -> None:
     AccountMail.objects.create(address="a@example.org", sender="b@example.org", subject="x", text="x")
     later = timezone.now() + timedelta(minutes=5)
-    AccountMail.objects.create(
-        address="a@example.org", sender="b@x.org", subject="x", text="x", not_before=later
-    )
+    AccountMail.objects.create(address="a@example.org", sender="b@x.org", subject="x", text="x", not_before=later)
     WorkRequest.objects.create(kind=WorkRequest.Kind.STATISTICS, dataset=make_dataset())
     announce("host:10", "score", "dispatch")
     announce("host:20", "notices", ago=3600)

@@ -18,9 +18,7 @@ def test_measures_that_read_deeper_than_the_run_are_remarked_and_marked(demo: Da
     shallow, deep = run_text(depth=50), run_text(depth=100)
     (problem,) = api.check(shallow).body["problems"]
     assert (problem["code"], problem["severity"], problem["count"]) == ("shallow", "warning", 1)
-    assert (
-        problem["message"] == "at most 50 documents for a query: R@100 may be lower than with more documents"
-    )
+    assert problem["message"] == "at most 50 documents for a query: R@100 may be lower than with more documents"
     assert api.check(deep).body["problems"] == []
     for text, marks in ((shallow, 1), (deep, 0)):
         identifier = api.submit(text, system=f"System {marks}").body["id"]

@@ -55,9 +55,7 @@ def test_what_came_before_the_connection_broke_is_kept(tus: Tus) -> None:
     assert content_of(address) == b"x" * 40 + b"y" * 60
 
 
-def test_a_sender_that_says_nothing_is_taken_to_be_gone(
-    rf: RequestFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sender_that_says_nothing_is_taken_to_be_gone(rf: RequestFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slow_requests, "SILENCE", 0.05)
     monkeypatch.setattr(slow_requests, "LOOK", 0.02)
     sender, ours = socket.socketpair()

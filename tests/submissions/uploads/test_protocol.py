@@ -234,9 +234,7 @@ def test_what_is_announced_has_its_room_before_it_comes(
     other.begin(400)
 
 
-def test_who_only_announces_takes_nobodys_room(
-    tus: Tus, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_only_announces_takes_nobodys_room(tus: Tus, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of an upload as much is kept free as came of it, and what the next sync may bring."""
     settings.DISK_RESERVE_BYTES = 100
     monkeypatch.setattr(storage, "SYNC_EVERY", 10)
@@ -277,9 +275,7 @@ def test_pieces_leave_the_reserve_alone(tus: Tus, settings: Any, monkeypatch: py
     assert tus.patch(address, b"x" * 20, 20).status_code == 204
 
 
-def test_a_person_sends_two_pieces_at_once_and_others_have_places_too(
-    alice: User, tus: Tus, settings: Any
-) -> None:
+def test_a_person_sends_two_pieces_at_once_and_others_have_places_too(alice: User, tus: Tus, settings: Any) -> None:
     settings.PIECES_AT_ONCE = 3
     address, bob = tus.begin(10), Tus(make_user("Bob"))
     with service.piece_slot(alice.pk), service.piece_slot(alice.pk):

@@ -65,9 +65,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def ask(
-    site: str, token: str, method: str, path: str, body: Any = None, **headers: str
-) -> http.client.HTTPResponse:
+def ask(site: str, token: str, method: str, path: str, body: Any = None, **headers: str) -> http.client.HTTPResponse:
     """A request, whose answer is read."""
     connection = http.client.HTTPConnection(site.removeprefix("http://"), timeout=60)
     told = {"Authorization": f"Bearer {token}", "Tus-Resumable": "1.0.0", "Content-Type": PIECE}
@@ -143,9 +141,7 @@ def test_of_two_that_write_at_once_one_is_locked_out(address: str, token: str, f
 
 
 @pytest.mark.long
-def test_a_killed_server_costs_nothing_that_was_counted(
-    site: tuple[str, Any], token: str, tmp_path: Path
-) -> None:
+def test_a_killed_server_costs_nothing_that_was_counted(site: tuple[str, Any], token: str, tmp_path: Path) -> None:
     address, process = site
     size = 24 * MB
     content = random.Random(2).randbytes(size)
@@ -171,9 +167,7 @@ def _reached(address: str, token: str, path: str) -> bool:
 
 
 @pytest.mark.parametrize("megabytes", [32, pytest.param(100, marks=pytest.mark.long)])
-def test_uploads_take_no_memory(
-    site: tuple[str, Any], token: str, megabytes: int, record_property: Any
-) -> None:
+def test_uploads_take_no_memory(site: tuple[str, Any], token: str, megabytes: int, record_property: Any) -> None:
     address, process = site
     size = megabytes * MB
     paths = [begin(address, token, size) for _ in range(2)]
@@ -188,9 +182,7 @@ def test_uploads_take_no_memory(
             yield block
 
     def send(path: str) -> int:
-        return ask(
-            address, token, "PATCH", path, blocks(), Upload_Offset="0", Content_Length=str(size)
-        ).status
+        return ask(address, token, "PATCH", path, blocks(), Upload_Offset="0", Content_Length=str(size)).status
 
     before, most = used(), 0
     with ThreadPoolExecutor(2) as pool:
@@ -220,14 +212,10 @@ def test_the_published_python_client_goes_on_after_a_break(address: str, token: 
 
 def test_the_published_javascript_client_goes_on_after_a_break(address: str, token: str, file: Path) -> None:
     if not (CLIENTS / "node_modules" / "tus-js-client").is_dir():
-        pytest.skip(
-            "the JavaScript client is not installed: `make test` installs it where npm's registry is reached"
-        )
+        pytest.skip("the JavaScript client is not installed: `make test` installs it where npm's registry is reached")
     words = [str(ROOT / "tests/clients/upload.mjs"), f"{address}/api/v1/uploads/", token, str(file), str(MB)]
     environment = {**os.environ, "CLIENT_MODULES": str(CLIENTS)}
-    done = node(
-        words, return_completed_process=True, capture_output=True, text=True, env=environment, timeout=60
-    )
+    done = node(words, return_completed_process=True, capture_output=True, text=True, env=environment, timeout=60)
     assert done.returncode == 0, done.stderr
     found = Upload.objects.get()
     assert found.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()

@@ -21,9 +21,7 @@ def half(alice: User) -> Upload:
     return service.receive_bytes(upload, 0, [b"0123"])
 
 
-def test_a_file_that_is_here_in_part_is_said_on_the_submit_page(
-    demo: Dataset, half: Upload, signed_in: Client
-) -> None:
+def test_a_file_that_is_here_in_part_is_said_on_the_submit_page(demo: Dataset, half: Upload, signed_in: Client) -> None:
     page = one_line(signed_in.get("/submit/").content.decode())
     assert "<b>night.txt</b>: 4 B of 10 B uploaded." in page
     assert "night.txt" not in signed_in.get("/submit/model/?engine=dense").content.decode()

@@ -152,9 +152,7 @@ def test_a_checkpoint_is_checked_and_offered_by_the_page(alice: User, demo: Data
     row = arrived(alice, b"no archive", "model", "model.zip")
     page = client.get("/submit/model/").content.decode()
     assert f'name="upload:checkpoint" value="{row.pk}"' in page
-    checked = client.post(
-        "/submit/model/", {"action": "check", "upload:checkpoint": row.pk, "engine": "dense"}
-    )
+    checked = client.post("/submit/model/", {"action": "check", "upload:checkpoint": row.pk, "engine": "dense"})
     assert "It cannot be run here" in checked.content.decode()
     assert f'value="{row.pk}" id="upload-{row.pk}" checked' in one_line(checked.content.decode())
     answer = Api(alice).post("check/", kind="model", upload=row.pk)

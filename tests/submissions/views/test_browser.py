@@ -97,9 +97,7 @@ def test_pages_are_accessible_and_fit_a_phone(
         violations = Axe().run(page).response["violations"]
         assert not violations, (path, [(each["id"], each["nodes"][0]["html"]) for each in violations])
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-    Notice.objects.create(
-        person=api.user, kind="finished", subject="Scored", text="Scored.", key="a submission"
-    )
+    Notice.objects.create(person=api.user, kind="finished", subject="Scored", text="Scored.", key="a submission")
     page.reload()
     expect(page.locator(".account .count").first).to_have_text("1")
     for width in (320, 342, 370, 400):

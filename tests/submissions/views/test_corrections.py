@@ -42,9 +42,7 @@ def edit(**fields: object) -> System:
     return update_system(system, SystemFields(**values))  # type: ignore[arg-type]
 
 
-def test_everyone_reads_what_a_team_corrected(
-    public: str, alice: User, signed_in: Client, nobody: Api
-) -> None:
+def test_everyone_reads_what_a_team_corrected(public: str, alice: User, signed_in: Client, nobody: Api) -> None:
     fields = {"name": "My system", "architecture": "dense", "training_datasets": "Demo", "licence": "MIT"}
     assert describe_anew(signed_in, **fields).status_code == 302
     page = " ".join(Client().get("/systems/my-system/").content.decode().split())
@@ -133,9 +131,7 @@ def test_what_nobody_sees_is_withdrawn_without_a_trace_for_others(
     assert "Ours was wrong" not in nobody.client.get("/datasets/demo/").content.decode()
 
 
-def test_embargo_and_quarantine_together_name_nobody(
-    demo: Dataset, api: Api, nobody: Api, curator: User
-) -> None:
+def test_embargo_and_quarantine_together_name_nobody(demo: Dataset, api: Api, nobody: Api, curator: User) -> None:
     day = (timezone.now() + timedelta(days=30)).date()
     api.submit(authors="Ada Zyxauthor", anonymous_until=day.isoformat())
     work()

@@ -98,9 +98,7 @@ def _serious(screen: Page, path: str) -> list[str]:
 
 
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)], ids=["a third", "all"])
-def test_every_page_is_accessible_and_fits_the_screen(
-    content: dict[str, str], screen: Page, every: int
-) -> None:
+def test_every_page_is_accessible_and_fits_the_screen(content: dict[str, str], screen: Page, every: int) -> None:
     faults: list[str] = []
     screen.on("pageerror", lambda error: faults.append(f"{screen.url}: {error}"))
     screen.on(

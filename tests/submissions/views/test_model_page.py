@@ -116,9 +116,7 @@ def test_an_archive_is_checked_and_nothing_is_stored(signed_in: Client) -> None:
     assert "<dt>Kind</dt><dd>static embeddings" in page
     assert "<dt>Weights</dt><dd>328</dd>" in page
     assert "<dt>Dimension</dt><dd>8</dd>" in page
-    assert "A single time is based on 3 or more finished jobs of this kind" in page, (
-        "what it is was found out"
-    )
+    assert "A single time is based on 3 or more finished jobs of this kind" in page, "what it is was found out"
     without = signed_in.post("/submit/model/", {**NEW, "action": "check"})
     assert "No checkpoint was sent" in without.content.decode()
     assert not Submission.objects.exists()
@@ -167,9 +165,7 @@ def test_a_job_that_no_worker_can_run_says_why_it_waits(signed_in: Client, api: 
     assert "You are next" not in page
     assert "bwrap is not installed" in api.get(f"submissions/{identifier}/").body["jobs"][0]["meaning"]
     announce(isolates=False)
-    assert (
-        "waits for a worker with a sandbox" in signed_in.get(f"/submissions/{identifier}/").content.decode()
-    )
+    assert "waits for a worker with a sandbox" in signed_in.get(f"/submissions/{identifier}/").content.decode()
     announce("another")
     assert "You are next" in signed_in.get(f"/submissions/{identifier}/").content.decode()
 
@@ -275,9 +271,7 @@ def test_sections_are_numbered_to_the_end(signed_in: Client) -> None:
         assert sections_of(page_of(signed_in, engine)) == [f"{n}. {name}" for n, name in enumerate(wanted, 1)]
 
 
-def test_the_kind_of_an_archive_chooses_the_engine_and_the_archive_is_kept(
-    signed_in: Client, corpus: Dataset
-) -> None:
+def test_the_kind_of_an_archive_chooses_the_engine_and_the_archive_is_kept(signed_in: Client, corpus: Dataset) -> None:
     before = page_of(signed_in, "cross-encoder")
     assert "Estimated time appears once the model is uploaded" in before
     sent = {

@@ -28,9 +28,7 @@ NEW = {
 }
 
 
-def test_a_new_system_is_submitted_and_followed_to_its_row(
-    demo: Dataset, baseline: None, signed_in: Client
-) -> None:
+def test_a_new_system_is_submitted_and_followed_to_its_row(demo: Dataset, baseline: None, signed_in: Client) -> None:
     response = signed_in.post("/submit/", {**NEW, "run:demo": upload(run_text())}, follow=True)
     page = response.content.decode()
     assert response.redirect_chain
@@ -96,9 +94,7 @@ def test_warnings_stay_on_the_status_page(demo: Dataset, api: Api, signed_in: Cl
 
 
 def test_values_are_kept_when_something_is_missing(demo: Dataset, signed_in: Client) -> None:
-    response = signed_in.post(
-        "/submit/", {**NEW, "new-name": "", "new-licence": "MIT", "run:demo": upload(run_text())}
-    )
+    response = signed_in.post("/submit/", {**NEW, "new-name": "", "new-licence": "MIT", "run:demo": upload(run_text())})
     page = response.content.decode()
     assert response.status_code == 400
     assert 'value="MIT"' in page
@@ -108,9 +104,7 @@ def test_values_are_kept_when_something_is_missing(demo: Dataset, signed_in: Cli
 
 
 def test_training_data_is_named_or_declared_none_not_both(demo: Dataset, signed_in: Client) -> None:
-    response = signed_in.post(
-        "/submit/", {**NEW, "new-training_datasets": "MS MARCO", "run:demo": upload(run_text())}
-    )
+    response = signed_in.post("/submit/", {**NEW, "new-training_datasets": "MS MARCO", "run:demo": upload(run_text())})
     assert "Either name the training datasets" in response.content.decode()
 
 
@@ -158,9 +152,7 @@ def test_several_files_named_after_their_datasets(demo: Dataset, secret: Dataset
     assert Job.objects.count() == 2
 
 
-def test_the_list_shows_state_scores_and_visibility(
-    demo: Dataset, api: Api, signed_in: Client, alice: User
-) -> None:
+def test_the_list_shows_state_scores_and_visibility(demo: Dataset, api: Api, signed_in: Client, alice: User) -> None:
     first = api.submit().body["id"]
     work()
     scores = api.get(f"submissions/{first}/").body["jobs"][0]["scores"]
@@ -201,9 +193,7 @@ def test_what_changes_a_submission_follows_its_end(demo: Dataset, api: Api, sign
     assert "hx-swap-oob" not in Client().get(f"/submissions/{identifier}/progress/").content.decode()
 
 
-def test_more_unjudged_documents_are_not_shown_as_better(
-    demo: Dataset, baseline: None, signed_in: Client
-) -> None:
+def test_more_unjudged_documents_are_not_shown_as_better(demo: Dataset, baseline: None, signed_in: Client) -> None:
     assert direction(0.25, "Hole@10") == "down"
     assert direction(-0.25, "Hole@10") == "up"
     assert direction(0.25, "nDCG@10") == "up"
@@ -222,9 +212,7 @@ def test_a_wrong_field_does_not_hide_what_is_wrong_with_a_file(demo: Dataset, si
     assert "<details open><summary>Links and license" in page
 
 
-def test_the_first_submission_asks_for_the_name_of_the_team(
-    demo: Dataset, alice: User, signed_in: Client
-) -> None:
+def test_the_first_submission_asks_for_the_name_of_the_team(demo: Dataset, alice: User, signed_in: Client) -> None:
     rename_team(personal_team(alice), automatic_name(alice))
     assert 'name="team_name"' in signed_in.get("/submit/").content.decode()
     sent = {**NEW, "team_name": "Careful Lab", "run:demo": upload(run_text())}
@@ -233,9 +221,7 @@ def test_the_first_submission_asks_for_the_name_of_the_team(
     assert 'name="team_name"' not in signed_in.get("/submit/").content.decode()
 
 
-def test_a_name_in_a_help_text_is_text(
-    signed_in: Client, alice: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_in_a_help_text_is_text(signed_in: Client, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "<b>x</b>"
     Team.objects.filter(pk=personal_team(alice).pk).update(name=name)
     monkeypatch.setattr("submissions.views.submit_page.automatic_name", lambda user: name)

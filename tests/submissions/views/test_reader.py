@@ -44,10 +44,7 @@ def found_out() -> None:
 
 def names(page: Page) -> list[str]:
     """The systems of the board, in its order."""
-    return [
-        cell.strip()
-        for cell in page.locator("table.board tbody th.name a[href^='/systems/']").all_inner_texts()
-    ]
+    return [cell.strip() for cell in page.locator("table.board tbody th.name a[href^='/systems/']").all_inner_texts()]
 
 
 def figures(page: Page) -> list[str]:
@@ -130,9 +127,7 @@ def check_latex(page: Page, folder: Path) -> None:
     if compiler:
         head = "\\documentclass{article}\n\\usepackage{array,booktabs,url}\n"
         (folder / "board.tex").write_text(f"{head}\\begin{{document}}\n{text}\n\\end{{document}}\n")
-        subprocess.run(
-            [compiler, "board.tex"], cwd=folder, check=True, capture_output=True, stdin=subprocess.DEVNULL
-        )
+        subprocess.run([compiler, "board.tex"], cwd=folder, check=True, capture_output=True, stdin=subprocess.DEVNULL)
     nodes, _, _ = LatexWalker(text, tolerant_parsing=False).get_latex_nodes()
     tables = [node for node in nodes if isinstance(node, LatexEnvironmentNode)]
     assert [table.environmentname for table in tables] in (["table"], ["table*"])

@@ -37,9 +37,7 @@ def test_a_queue_without_a_worker_is_reported(client: Client) -> None:
     assert '<td class="n down">0</td>' in page
 
 
-def test_a_full_disk_and_a_silent_broker_are_reported(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_and_a_silent_broker_are_reported(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "broker_answers", lambda: False)
     monkeypatch.setattr(status, "disk_state", lambda: "full")
     page = client.get("/status/").content.decode()

@@ -135,9 +135,7 @@ def test_what_a_system_cannot_say_is_refused(field: str, value: str, demo: Datas
     assert answer.problem(f"invalid_{field}")["message"]
 
 
-def test_what_nobody_said_stays_unsaid_when_a_system_is_edited(
-    demo: Dataset, api: Api, signed_in: Client
-) -> None:
+def test_what_nobody_said_stays_unsaid_when_a_system_is_edited(demo: Dataset, api: Api, signed_in: Client) -> None:
     api.submit()
     system = System.objects.get()
     page = signed_in.get(f"/systems/{system.slug}/edit/").content.decode()
@@ -169,9 +167,7 @@ def test_who_changes_much_in_a_short_time_is_slowed_down(
     identifier = api.submit().body["id"]
     work()
     monkeypatch.setattr(ChangeThrottle, "THROTTLE_RATES", {"change": "3/hour"})
-    shown = [
-        api.post(f"submissions/{identifier}/visibility/", public=public).status for public in ("no", "yes")
-    ]
+    shown = [api.post(f"submissions/{identifier}/visibility/", public=public).status for public in ("no", "yes")]
     assert shown == [200, 200]
     described = {"name": "My system", "architecture": "dense"}
     assert describe_anew(signed_in, **described).status_code == 302
