@@ -36,7 +36,7 @@ FROM_SOURCE = {"": {"jsonpath-rw"}, "Linux aarch64": {"pytrec-eval-terrier"}}
 
 
 def tags_of(platform: str, python: tuple[int, int]) -> set[Tag]:
-    """The tags of wheels that fit: glibc 2.28 (Debian 10) or later, macOS 14 or later, as torch asks for."""
+    """Return the tags of wheels that fit: glibc 2.28 (Debian 10) or later, macOS 14 or later, as torch asks for."""
     machine = PLATFORMS[platform]["platform_machine"]
     if platform.startswith("macOS"):
         names = list(mac_platforms((14, 0), machine))
@@ -50,7 +50,7 @@ def tags_of(platform: str, python: tuple[int, int]) -> set[Tag]:
 
 
 def asked_for(text: str, platform: str, python: tuple[int, int]) -> dict[str, set[str]]:
-    """The packages of a lock that such a machine installs (`name==version`), with their hashes."""
+    """Return the packages of a lock that a machine installs (`name==version`), with their hashes."""
     version = f"{python[0]}.{python[1]}"
     machine = {**PLATFORMS[platform], "python_version": version, "python_full_version": f"{version}.9"}
     found = {}
@@ -62,7 +62,7 @@ def asked_for(text: str, platform: str, python: tuple[int, int]) -> dict[str, se
 
 
 def offered(lock: str, index: str) -> dict[str, dict[str, Any]]:
-    """What the index has of each package of a lock: uv's entry of it, by `name==version`. Raises CalledProcessError."""
+    """Return uv's index entry of each package of a lock, by `name==version`. Raises CalledProcessError."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "pylock.toml")
         command = [
@@ -82,7 +82,7 @@ def offered(lock: str, index: str) -> dict[str, dict[str, Any]]:
 
 
 def problems(wanted: dict[str, set[str]], files: dict[str, dict[str, Any]], fitting: set[Tag]) -> Iterator[str]:
-    """The packages of which no wheel fits and has a locked hash, each with what there is."""
+    """Return the packages without a fitting wheel that has a locked hash, with their available wheels."""
     for package, hashes in wanted.items():
         wheels = {
             wheel["url"].rpartition("/")[2].replace("%2B", "+"): wheel["hashes"]["sha256"] in hashes

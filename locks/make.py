@@ -45,7 +45,7 @@ class Unlocked(Exception):
 
 
 def compiled(source: str, *options: str, text: str | None = None) -> str:
-    """What uv resolves `source` (or `text`, where it is "-") to. Raises Unlocked with uv's own words."""
+    """Resolve `source` (or `text`, if it is "-") with uv. Raises Unlocked with uv's message."""
     command = [str(Path(sys.executable).with_name("uv")), "pip", "compile", source]
     command += [
         "--universal",
@@ -71,12 +71,12 @@ def lock(name: str, source: str, *options: str, text: str | None = None) -> None
 
 
 def names(text: str) -> set[str]:
-    """The packages that a lock names."""
+    """Return the packages in a lock."""
     return set(re.findall(r"^([a-z0-9.-]+)==", text, re.MULTILINE))
 
 
 def wanted_torch(requirements: str) -> str:
-    """The version of torch that requirements.txt asks for. Raises Unlocked where it asks for none."""
+    """Return the version of torch in requirements.txt. Raises Unlocked if there is none."""
     found = re.search(r"^torch==([\w.]+)", requirements, re.MULTILINE)
     if found is None:
         raise Unlocked("requirements.txt has no line torch==VERSION.")
@@ -84,7 +84,7 @@ def wanted_torch(requirements: str) -> str:
 
 
 def hashes_of(page: str, version: str) -> dict[str, list[str]]:
-    """The SHA-256 of each wheel of torch that an index's page (PEP 503) lists, by version: `2.13.0+cpu`, `2.13.0`."""
+    """Return the SHA-256 of each torch wheel on an index page (PEP 503), by version: `2.13.0+cpu`, `2.13.0`."""
     found: dict[str, list[str]] = defaultdict(list)
     for address, name in re.findall(r'<a [^>]*?href="([^"]+)"[^>]*>\s*([^<]+?)\s*</a>', page):
         wheel = re.fullmatch(r"torch-([^-]+)-[^/]+\.whl", html.unescape(name))
@@ -95,7 +95,7 @@ def hashes_of(page: str, version: str) -> dict[str, list[str]]:
 
 
 def for_cpu(index: str, version: str) -> str:
-    """The lock of an index's builds for the CPU: `+cpu` on Linux, the plain one on macOS. Raises Unlocked."""
+    """Return the lock of an index's CPU builds: `+cpu` on Linux, the plain one on macOS. Raises Unlocked."""
     if not index.startswith(("http://", "https://")):
         raise Unlocked(f"TORCH_CPU_INDEX is to be the address of an index, not {index!r}.")
     with urllib.request.urlopen(f"{index.rstrip('/')}/torch/", timeout=60) as answer:  # noqa: S310 (looked at above)
@@ -111,7 +111,7 @@ def for_cpu(index: str, version: str) -> str:
 
 
 def entry(requirement: str, digests: Iterable[str]) -> str:
-    """A requirement with its hashes, as uv writes it."""
+    """Return a requirement with its hashes in uv's notation."""
     return " \\\n".join([requirement, *(f"    --hash=sha256:{digest}" for digest in sorted(digests))]) + "\n"
 
 

@@ -44,7 +44,7 @@ SubmissionKindEnum = Literal["run", "model"]
 
 
 class AwaitingRun(TypedDict):
-    """A public run that waits for first judgements."""
+    """A public run that will be scored once there are judgments."""
 
     system: str
     system_slug: str | None
@@ -82,7 +82,7 @@ class Board(TypedDict):
 
 
 class Certainty(TypedDict):
-    """What was found of a score: its interval and its tests, as the page on significance explains them."""
+    """Confidence interval and significance tests of a score, explained on the page about significance."""
 
     p_best_is_bound: bool
     p_baseline_is_bound: bool
@@ -104,7 +104,7 @@ class Certainty(TypedDict):
 
 
 class CertaintySettings(TypedDict):
-    """How the certainty of a board's rows was found."""
+    """Settings of the significance tests of a board's rows."""
 
     current: NotRequired[bool]
     interval: str
@@ -120,7 +120,7 @@ class CertaintySettings(TypedDict):
 
 
 class Charge(TypedDict):
-    """What a submission cost on a dataset whose judgements are hidden."""
+    """Quota use of a submission to a hidden dataset."""
 
     dataset: str
     counted: bool
@@ -159,7 +159,7 @@ class Column(TypedDict):
 
 
 class ContaminationGap(TypedDict):
-    """How much more a system gains over the baseline on public topics than on hidden ones, in the primary measure."""
+    """Difference between a system's gain over the baseline on public and on hidden topics, in the primary measure."""
 
     shown: bool
     value: float
@@ -170,7 +170,7 @@ class ContaminationGap(TypedDict):
 
 
 class Dataset(TypedDict):
-    """A dataset with everything that its page says beside its board."""
+    """A dataset with all details except its board."""
 
     slug: str
     name: str
@@ -220,13 +220,13 @@ class Dataset(TypedDict):
 
 
 class DatasetList(TypedDict):
-    """Every dataset."""
+    """All datasets."""
 
     datasets: list[DatasetSummary]
 
 
 class DatasetStatistics(TypedDict):
-    """What Table 1 of the BEIR paper says of a collection; null where it is not known."""
+    """Statistics of a collection as in Table 1 of the BEIR paper; null if unknown."""
 
     judgements: NotRequired[int | None]
     queries: int | None
@@ -239,7 +239,7 @@ class DatasetStatistics(TypedDict):
 
 
 class DatasetSummary(TypedDict):
-    """A dataset in the list of all."""
+    """A dataset in the list of datasets."""
 
     slug: str
     name: str
@@ -256,7 +256,7 @@ class DatasetSummary(TypedDict):
 
 
 class DatasetVersion(TypedDict):
-    """The content of a dataset."""
+    """A version of a dataset's content."""
 
     number: int
     label: str
@@ -265,7 +265,7 @@ class DatasetVersion(TypedDict):
 
 
 class Efficiency(TypedDict):
-    """What a model's job cost, as `/efficiency/` explains it."""
+    """Costs measured during a model's job, as documented on `/efficiency/`."""
 
     hardware: str
     protocol: str
@@ -278,7 +278,7 @@ class Efficiency(TypedDict):
 
 
 class Example(TypedDict):
-    """A query and a document, cut where they are long."""
+    """A query and a document, truncated if they are long."""
 
     query_id: str
     query: str
@@ -289,7 +289,7 @@ class Example(TypedDict):
 
 
 class File(TypedDict):
-    """One offered file."""
+    """A file of a dataset."""
 
     name: str
     kind: str
@@ -300,14 +300,14 @@ class File(TypedDict):
 
 
 class Interval(TypedDict):
-    """The ends of an interval."""
+    """Bounds of an interval."""
 
     low: float
     high: float
 
 
 class Job(TypedDict):
-    """One dataset's part of a submission; of a seed set one run."""
+    """A submission's job for one dataset, or for one run of a seed set."""
 
     dataset: str
     seed: str
@@ -341,7 +341,7 @@ class Job(TypedDict):
 
 
 class JudgedVersion(TypedDict):
-    """One version of the judgements, and what it changed, in words."""
+    """A version of the judgments and a description of its changes."""
 
     version: str
     split: str
@@ -361,7 +361,7 @@ class Machine(TypedDict):
 
 
 class Measured(TypedDict):
-    """What a result cost on one machine."""
+    """Cost of a result on one machine."""
 
     hardware: str
     protocol: str
@@ -373,7 +373,7 @@ class Measured(TypedDict):
 
 
 class Model(TypedDict):
-    """What a model is, as its files say."""
+    """A model as described by its files."""
 
     kind: str
     model_type: str
@@ -387,14 +387,14 @@ class Model(TypedDict):
 
 
 class Named(TypedDict):
-    """Something with a page."""
+    """An object with a page."""
 
     slug: str
     name: str
 
 
 class NamedResult(TypedDict):
-    """A result of a board, by its system."""
+    """A result of a board, identified by its system."""
 
     system: str
     slug: str
@@ -402,7 +402,7 @@ class NamedResult(TypedDict):
 
 
 class Neighbour(TypedDict):
-    """Another dataset; `overlap` of vocabularies is 0 to 1."""
+    """A similar dataset; `overlap` of the vocabularies is between 0 and 1."""
 
     slug: str
     name: str
@@ -410,7 +410,7 @@ class Neighbour(TypedDict):
 
 
 class Problem(TypedDict):
-    """One class of problem in a file."""
+    """A kind of problem in a file, with its occurrences."""
 
     severity: SeverityEnum
     code: str
@@ -421,7 +421,7 @@ class Problem(TypedDict):
 
 
 class Quarantined(TypedDict):
-    """A result that a curator took out of the ranking."""
+    """A result that a curator removed from the ranking."""
 
     system: str
     slug: str
@@ -429,7 +429,7 @@ class Quarantined(TypedDict):
 
 
 class Quota(TypedDict):
-    """What may still be submitted to a dataset whose judgements are hidden."""
+    """Remaining submissions to a hidden dataset."""
 
     dataset: str
     team: str | None
@@ -441,7 +441,7 @@ class Quota(TypedDict):
 
 
 class Recipe(TypedDict):
-    """How one result is made again; only `reason` where it cannot be."""
+    """How to reproduce a result, or only the `reason` why that is impossible."""
 
     dataset: str
     configuration: str
@@ -460,7 +460,7 @@ class Recipe(TypedDict):
 
 
 class Report(TypedDict):
-    """The verdict on a file."""
+    """Validation report of a file."""
 
     valid: bool
     problems: list[Problem]
@@ -470,7 +470,7 @@ class Report(TypedDict):
 
 
 class Result(TypedDict):
-    """Where a result stands on its dataset's board, by the primary measure; of hidden judgements what is published."""
+    """Rank of a result on its dataset's board by the primary measure; for hidden datasets, published values."""
 
     dataset: str
     sentence: str
@@ -515,7 +515,7 @@ class Row(TypedDict):
 
 
 class SeedSet(TypedDict):
-    """Several runs for one dataset: one result, published once all of them are scored."""
+    """Several runs for one dataset, published as one result once all are scored."""
 
     dataset: str
     seeds: list[str]
@@ -530,7 +530,7 @@ class SeedSet(TypedDict):
 
 
 class Shards(TypedDict):
-    """How far all workers are with the parts of a corpus."""
+    """Progress of all workers on the shards of a corpus."""
 
     done: int
     expected: int
@@ -541,7 +541,7 @@ class Shards(TypedDict):
 
 
 class Snippet(TypedDict):
-    """How to load a dataset with one tool."""
+    """Code that loads the dataset with one tool."""
 
     tool: str
     language: str
@@ -549,14 +549,14 @@ class Snippet(TypedDict):
 
 
 class Sort(TypedDict):
-    """A column that rows are sorted by."""
+    """A column by which rows are sorted."""
 
     key: str
     order: str
 
 
 class Statistics(TypedDict):
-    """What was read."""
+    """Statistics of a validated file."""
 
     lines: int
     queries: int
@@ -608,7 +608,7 @@ class SubmissionPage(TypedDict):
 
 
 class Summary(TypedDict):
-    """What a board says in words, above its table, and the facts that it says it of. No filter changes it."""
+    """Sentence above a board's table, and the facts that it states. Filters do not change it."""
 
     text: str
     best: str
@@ -625,7 +625,7 @@ class Summary(TypedDict):
 
 
 class Tombstone(TypedDict):
-    """What remains of a result that was withdrawn."""
+    """Public remainder of a withdrawn result."""
 
     system: str
     slug: str
@@ -634,7 +634,7 @@ class Tombstone(TypedDict):
 
 
 class Upload(TypedDict):
-    """A file that comes in pieces."""
+    """A resumable upload."""
 
     id: str
     kind: SubmissionKindEnum
@@ -649,7 +649,7 @@ class Upload(TypedDict):
 
 
 class Variant(TypedDict):
-    """A further result of the same job, such as a lesser depth."""
+    """An additional result of the same job, such as a smaller depth."""
 
     configuration: str
     scores: dict[str, float]
@@ -658,7 +658,7 @@ class Variant(TypedDict):
 
 
 class Verdict(TypedDict):
-    """What corrected tests say of the whole board, whichever rows the view has."""
+    """Result of the corrected tests for the whole board, independent of the view's rows."""
 
     best: NamedResult
     ties: list[NamedResult]
@@ -671,7 +671,7 @@ class Verdict(TypedDict):
 
 
 class Window(TypedDict):
-    """A day or a calendar month, UTC."""
+    """Usage within a day or calendar month (UTC)."""
 
     used: int
     by_person: int

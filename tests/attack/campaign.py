@@ -253,7 +253,7 @@ def _service(figures: Figures, splits: int, pool: ProcessPoolExecutor) -> None:
             shares = [f"{served[:, 0].mean():.1%}", f"{served[:, 1].mean():.0%}", f"{served[:, 2].max():.0f}"]
             rows.append([policy, *shares])
     figures.table(
-        ["70 honest teams", "see a score within 24 hours", "of their runs are told", "longest wait, days"],
+        ["70 honest teams", "see a score within 24 hours", "of their runs are reported", "longest wait, days"],
         rows,
     )
 

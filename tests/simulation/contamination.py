@@ -238,7 +238,8 @@ def _power(figures: Figures, given: World, values: Sequence[Values]) -> None:
                 figures.bound(f"shown without a gap, {size} topics", shown[0] / DRAWN, ALPHA)
         rows.append([f"{added:+.2f}", *cells])
     figures.say(
-        f"How often a gap is significant, of {DRAWN:,} draws of topics; in brackets by the hidden half's values by "
+        f"Share of significant gaps over {DRAWN:,} draws of topics; in brackets, the share by the hidden half's values "
+        "by "
         "topic, which are not read:"
     )
     figures.table(["true gap", *(f"{size:,} topics a half" for size in SIZES)], rows)

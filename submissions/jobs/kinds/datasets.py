@@ -300,7 +300,7 @@ def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
 
 
 def _find_parts(rescore: Rescore, lease: Lease) -> None:
-    """The means over a competition's parts, where they are not there yet, one evaluation after the other."""
+    """Compute the missing means over a competition's parts, one evaluation after the other."""
     evaluations = Evaluation.objects.filter(qrels=rescore.to_qrels).order_by("pk")
     for key in list(evaluations.values_list("pk", flat=True)):
         lease.check()
