@@ -55,6 +55,7 @@ class ComparedCell:
 
     @property
     def text(self) -> dict[str, Any]:
+        """Formatted values for the page and the exports."""
         return {
             "value": numbers.format_value(self.value, numbers.DECIMALS),
             "delta": numbers.signed(self.delta, numbers.DECIMALS),

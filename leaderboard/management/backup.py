@@ -167,6 +167,7 @@ def copy_database(stream: BinaryIO) -> dict[str, int]:
 
 
 def count_rows(database: BaseDatabaseWrapper = connection) -> dict[str, int]:
+    """Return the number of rows by table."""
     with database.cursor() as cursor:
         tables = database.introspection.get_table_list(cursor)
         counts = {}

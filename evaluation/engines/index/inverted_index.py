@@ -411,6 +411,7 @@ class SparseRows:
 
 
 def write_sparse_shard(folder: Path, ids: Sequence[str], rows: SparseRows) -> None:
+    """Write the ids and the weighted terms of consecutive documents as one shard."""
     with StringsWriter(folder, "ids") as writer:
         for identifier in ids:
             writer.write(identifier)

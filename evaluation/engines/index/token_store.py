@@ -220,6 +220,7 @@ class NearestTokens:
         store.write_owners(folder / _OWNERS)
 
     def open(self, folder: Path) -> None:
+        """Map the approximate index of a folder into memory and set the number of probed lists."""
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
@@ -322,6 +323,7 @@ class CompressedTokens:
         return np.asarray(np.memmap(path, np.uint8, "c")).reshape(-1, width)
 
     def open(self, folder: Path) -> None:
+        """Load the centroids and map the compressed token vectors of a folder into memory."""
         import faiss
 
         index: Any = faiss.read_index(str(folder / _LEARNED))
