@@ -14,7 +14,7 @@ from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, Run, WorkRequest
 from runboard import Client
 from runboard.cli import main
-from runboard.reproducing import _told_apart, reproduce, site_and_slug
+from runboard.reproducing import _describe_difference, reproduce, site_and_slug
 from submissions import sandbox
 from submissions.queue.queue import create_requested_jobs
 from tests.submissions.jobs.test_baseline import make_baseline
@@ -157,10 +157,10 @@ def test_a_page_or_a_name_names_a_system() -> None:
     assert site_and_slug("https://x.example/systems/bm25/?a=b") == ("https://x.example", "bm25")
     assert site_and_slug("https://x.example/below/systems/bm25") == ("https://x.example/below", "bm25")
     assert site_and_slug("bm25") == (None, "bm25")
-    with pytest.raises(ValueError, match="no system's page"):
+    with pytest.raises(ValueError, match="not a system's page"):
         site_and_slug("https://x.example/datasets/small/")
 
 
-def test_scores_are_told_apart() -> None:
-    assert _told_apart("AP", 0.25, 0.5) == "AP is 0.2500, there 0.5000"
-    assert _told_apart("AP", 0.2366, 0.23660002) == "AP is 0.23660000, there 0.23660002"
+def test_scores_are_describe_difference() -> None:
+    assert _describe_difference("AP", 0.25, 0.5) == "AP is 0.2500, there 0.5000"
+    assert _describe_difference("AP", 0.2366, 0.23660002) == "AP is 0.23660000, there 0.23660002"

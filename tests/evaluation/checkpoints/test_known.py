@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.kinds import known_for_dot
+from evaluation.checkpoints.kinds import find_dot_model
 from evaluation.checkpoints.rebuilding import rebuild, validate_folder
 from tests.evaluation.neural import DOCUMENTS, QUERIES, created, searched
 from tests.evaluation.tiny_families import byte_tokenizer, save_encoder
@@ -64,4 +64,4 @@ def test_another_model_or_unit_vectors_stay_as_the_files_say(
 
 def test_names_are_whole_words() -> None:
     names = ("msmarco-roberta-base-ance-firstp", "TAS_B", "balance", "nq-dpr", "contrievers")
-    assert [known_for_dot((), (), [name]) for name in names] == ["ANCE", "TAS-B", "", "DPR", ""]
+    assert [find_dot_model((), (), [name]) for name in names] == ["ANCE", "TAS-B", "", "DPR", ""]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.checkpoints.modules import CLASSES, NOT_RUN, role_of
+from evaluation.checkpoints.modules import CLASSES, NOT_RUN, get_role
 from evaluation.checkpoints.rebuilding import rebuild, validate_folder
 from evaluation.engines.neural.checking import check_checkpoint
 from tests.evaluation import tiny_models
@@ -57,7 +57,7 @@ def library_modules() -> set[type]:
 def test_every_module_of_the_library_is_known() -> None:
     names = {each.__name__: f"{each.__module__}.{each.__qualname__}" for each in library_modules()}
     assert len(names) > 18
-    roles = {name: role_of(full) for name, full in names.items()}
+    roles = {name: get_role(full) for name, full in names.items()}
     assert {name for name, role in roles.items() if not role} == set()
     assert {CLASSES[role] for role in roles.values() if role in CLASSES} == set(CLASSES.values())
     refused = {name for name, role in roles.items() if role in NOT_RUN}
@@ -66,7 +66,7 @@ def test_every_module_of_the_library_is_known() -> None:
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_spellings(spelling: str) -> None:
-    assert role_of(spelling) == SPELLINGS[spelling]
+    assert get_role(spelling) == SPELLINGS[spelling]
 
 
 def _dense_with(*names: str, folder: Path) -> Any:

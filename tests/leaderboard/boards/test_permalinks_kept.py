@@ -192,7 +192,7 @@ def test_the_generated_board_has_permalinks_and_another_view_of_one_is_made_of_w
     at = timezone.now().replace(microsecond=0)
     made = []
     monkeypatch.setattr(
-        "leaderboard.boards.benchmark.board.rows_of", lambda *given: made.append(1) or build_rows(*given)
+        "leaderboard.boards.benchmark.board.build_rows", lambda *given: made.append(1) or build_rows(*given)
     )
     for _ in range(2):
         assert benchmark_page("generated", BoardState(), at=at)
