@@ -58,7 +58,10 @@ def test_a_curator_imports_a_zip(tmp_path: Path, curator: Client) -> None:
     dataset = Dataset.objects.get(slug="tiny")
     assert (dataset.hidden, dataset.measures) == (False, ["nDCG@10", "P@5", "AP"])
     assert WorkRequest.objects.get(kind=WorkRequest.Kind.BASELINE).dataset == dataset
-    assert "Nothing changed" in send(curator, write_zip(tmp_path / "b.zip")).content.decode()
+    assert (
+        "No changes: Tiny version 1 has exactly this content"
+        in send(curator, write_zip(tmp_path / "b.zip")).content.decode()
+    )
 
 
 def test_every_problem_of_a_zip_is_listed_under_the_name_it_was_sent_with(tmp_path: Path, curator: Client) -> None:

@@ -87,7 +87,7 @@ def test_rows_edited_on_the_same_page_are_part_of_the_lock() -> None:
     member = BenchmarkMember.objects.create(benchmark=benchmark, dataset=scored_dataset())
     stale = {**filled(dan, change_page(benchmark)), "name": "Fewer", "why": "short"}
     assert save(carol, change_page(benchmark), **{"members-0-counted": None}).status_code == 302
-    assert "Not saved" in dan.post(change_page(benchmark), stale).content.decode()
+    assert "The form was not saved" in dan.post(change_page(benchmark), stale).content.decode()
     member.refresh_from_db()
     benchmark.refresh_from_db()
     assert (member.counted, benchmark.name) == (False, "Few")
@@ -97,7 +97,7 @@ def test_a_form_that_does_not_say_what_it_was_made_from_is_not_saved() -> None:
     carol, _ = signed_in("Carol")
     source = make_source("paper")
     answer = save(carol, change_page(source), rendered_from=None, title="Else")
-    assert "does not say what it was made from" in answer.content.decode()
+    assert "The form lacks its version" in answer.content.decode()
 
 
 def test_deleting_needs_a_reason() -> None:

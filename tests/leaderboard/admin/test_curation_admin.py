@@ -91,7 +91,7 @@ def test_systems_are_merged_on_a_page_that_lists_what_stands_against_it(curator:
     assert refused.status_code == 400
     assert "Both have a result" in refused.content.decode()
     assert (
-        "Owl v1 is Owl now"
+        "Owl v1 was merged into Owl"
         in curator.post(address, {"into": into.slug, "why": "the same"}, follow=True).content.decode()
     )
     assert not System.objects.filter(name="Owl v1").exists()
@@ -240,7 +240,7 @@ def test_no_list_is_filtered_by_a_column_that_it_does_not_offer(client: Client) 
     ("typed", "told"),
     [
         ("9" * 5_000, "a number has 5,000 digits; the maximum is 300"),
-        (r'["\ud800"]', "it has half of a surrogate pair"),
+        (r'["\ud800"]', "it has an unpaired surrogate"),
         ('["a"', "Expecting"),
     ],
 )

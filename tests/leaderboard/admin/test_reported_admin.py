@@ -75,9 +75,9 @@ def test_three_mistakes_of_a_table_are_told_in_one_answer_by_line(curator: Clien
     assert {tuple(each["lines"]) for each in answer.context["problems"]} == {(3,), (4,), (5,)}
     for words in (
         "There is no dataset bolts",
-        "51.5 is no share",
+        "51.5 is not a share",
         "Choose an architecture",
-        "an earlier line",
+        "An earlier line has the same figure",
     ):
         assert words in page
     assert not Source.objects.exists()

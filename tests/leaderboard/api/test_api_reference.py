@@ -115,7 +115,7 @@ def test_files_are_told_from_addresses(schema: dict[str, Any], pages: dict[str, 
     assert fields["checkpoint"]["format"] == "binary"
     assert fields["file"]["items"]["format"] == "binary"
     assert fields["paper"]["format"] == "uri"
-    assert "file, may repeat" in pages["/api/v1/docs/submissions/"]
+    assert "file, repeatable" in pages["/api/v1/docs/submissions/"]
 
 
 def test_it_has_no_script_but_those_of_every_page(client: Client, index: str, pages: dict[str, str]) -> None:

@@ -150,7 +150,7 @@ def test_a_server_starts_while_its_database_is_away(
 
     monkeypatch.setattr(BaseDatabaseWrapper, "cursor", fail)
     application.warm_up()
-    assert "could not be loaded" in caplog.text
+    assert "cannot preload pages" in caplog.text
 
 
 def test_views_with_free_numbers_leave_the_cache_alone(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ NAME = "0" * 64
 def test_private_content_is_refused_where_private_storage_is_off(area: Area, settings: Any) -> None:
     assert path_of(area, NAME).name == NAME
     settings.PRIVATE_STORAGE = False
-    with pytest.raises(PermissionError, match="not for this process"):
+    with pytest.raises(PermissionError, match=f"no access to {area.value}"):
         path_of(area, NAME)
     assert path_of(Area.RUNS, NAME).name == NAME
 

@@ -168,7 +168,7 @@ def test_another_database_is_refused_by_what_differs(
     if vendor not in ("any", connection.vendor):
         pytest.skip(f"a statement of {vendor}")
     execute(statement)
-    with pytest.raises(CommandError, match=f"Nothing was changed(.|\n)*{said}"):
+    with pytest.raises(CommandError, match=f"the database was not changed(.|\n)*{said}"):
         adopt()
     assert site_records() == EARLIER
 
@@ -215,7 +215,7 @@ def test_an_older_database_is_told_which_version_to_pass_through(
 ) -> None:
     line = describe_earlier_history(recorded, tables)
     assert (said in line) if said else (line == "")
-    assert ("let version 0.1.0 (commit 8b88ba7) migrate it first" in line) == ("lacks" in said)
+    assert ("Migrate it with version 0.1.0 (commit 8b88ba7) first" in line) == ("lacks" in said)
 
 
 @pytest.mark.parametrize("last", sorted(EARLIER_LAST))

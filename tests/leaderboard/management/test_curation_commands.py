@@ -39,7 +39,7 @@ def test_results_are_quarantined_restored_unpublished_and_named_by_commands() ->
     with pytest.raises(CommandError, match="Name another baseline first"):
         run("unpublish", named, by=carol.email)
     other = score(dataset, "Other", ndcg=0.5)
-    assert "Taken off" in run("unpublish", str(other.pk), by=carol.email, why="asked for by its university")
+    assert "Unpublished: Other" in run("unpublish", str(other.pk), by=carol.email, why="asked for by its university")
     lines = StringIO()
     call_command("audit", dataset="nuts", stdout=lines)
     text = lines.getvalue()
@@ -54,7 +54,7 @@ def test_commands_say_what_would_be_right() -> None:
     first, second = score(dataset, system, ndcg=0.5), score(dataset, system, ndcg=0.6)
     with pytest.raises(CommandError, match="no account"):
         run("quarantine", "1", by="nobody@example.org")
-    with pytest.raises(CommandError, match="Say why"):
+    with pytest.raises(CommandError, match="Give a reason with --why"):
         run("quarantine", str(first.pk), by=carol.email, why=" ")
     with pytest.raises(CommandError, match=f"{second.pk}: public"):
         run("quarantine", f"nuts/{system.slug}", by=carol.email)
@@ -94,7 +94,7 @@ def test_a_duplicate_goes_into_the_system_that_it_is(client: Client) -> None:
     sent = Submission.objects.create(
         pk="abc", submitter=carol, team=duplicate.team, system=duplicate, kind=Submission.Kind.RUN
     )
-    assert f"Owl v1 is Owl ({into.slug}) now" in run("merge_systems", old, into.slug, by=carol.email)
+    assert f"Owl v1 was merged into Owl ({into.slug})" in run("merge_systems", old, into.slug, by=carol.email)
     sent.refresh_from_db()
     assert sent.system == into
     assert not System.objects.filter(slug=old).exists()
@@ -127,7 +127,7 @@ def test_what_cannot_be_merged_is_listed_and_nothing_changes() -> None:
     Entry.objects.filter(pk=twin.pk).update(visibility="public")
     elsewhere = make_system("Owl of theirs")
     score(dataset, elsewhere, ndcg=0.55)
-    with pytest.raises(CommandError, match="would change hands"):
+    with pytest.raises(CommandError, match="would change their owner"):
         run("merge_systems", elsewhere.slug, into.slug, by=carol.email)
     with pytest.raises(CommandError, match=f"Both have a result on {dataset}"):
         run("merge_systems", duplicate.slug, into.slug, by=carol.email)
@@ -137,7 +137,7 @@ def test_what_cannot_be_merged_is_listed_and_nothing_changes() -> None:
         run("merge_systems", printed.slug, into.slug, by=carol.email)
     with pytest.raises(CommandError, match="into itself"):
         run("merge_systems", into.slug, into.slug, by=carol.email)
-    with pytest.raises(CommandError, match="would change hands"):
+    with pytest.raises(CommandError, match="would change their owner"):
         run("merge_systems", duplicate.slug, printed.slug, by=carol.email)
     assert System.objects.filter(pk=duplicate.pk).exists()
 
@@ -151,7 +151,7 @@ def test_what_a_challenge_corrected_is_not_merged_away() -> None:
     with acting(None, "read it"):
         settle_challenge(doubt, upheld=True, decision="It does.", correction=TrainingCorrection(True, ["nuts"], []))
     duplicate.refresh_from_db()
-    assert any("Correct that first" in conflict for conflict in merge_conflicts(duplicate, into))
+    assert any("Correct them first" in conflict for conflict in merge_conflicts(duplicate, into))
     System.objects.filter(pk=into.pk).update(training_declared=True, training_datasets=["nuts"])
     into.refresh_from_db()
     assert not merge_conflicts(duplicate, into)
@@ -159,7 +159,7 @@ def test_what_a_challenge_corrected_is_not_merged_away() -> None:
 
 def test_a_curator_may_curate_but_not_read_hidden_judgements() -> None:
     root, dan = make_user("Root"), make_user("Dan")
-    assert "is a curator now." in run("make_curator", dan.email, by=root.email)
+    assert "is now a curator." in run("make_curator", dan.email, by=root.email)
     dan = type(dan).objects.get(pk=dan.pk)
     assert dan.is_staff
     assert dan.has_perms(

@@ -111,7 +111,7 @@ def test_a_name_that_is_not_one_line_is_refused(settings: Any, name: str) -> Non
 def test_a_logo_that_is_none_is_named(settings: Any, tmp_path: Path) -> None:
     settings.ACCENT = None
     for name, content, said in (
-        ("missing.svg", None, "no file"),
+        ("missing.svg", None, "not a file"),
         ("logo.gif", b"GIF89a", "neither .svg nor .png"),
         ("logo.png", b"<svg/>", "not PNG"),
         ("broken.png", b"\x89PNG\r\n\x1a\nnonsense", "not PNG"),
