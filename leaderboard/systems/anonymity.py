@@ -96,7 +96,7 @@ def end_due_anonymity(now: datetime.datetime) -> int:
         try:
             end_anonymity(system)
         except Exception:
-            logger.exception("error %s: system %s is still anonymous", secrets.token_hex(4), system.pk)
+            logger.exception("fault %s: system %s is still anonymous", secrets.token_hex(4), system.pk)
         else:
             ended_count += 1
     return ended_count

@@ -79,7 +79,7 @@ def test_what_can_be_had_is_imported_and_the_rest_is_a_line_each(mirror: FakeHub
     assert re.search(r"toy-two +failed +— +hf:mteb/gone: the hub has no public repository mteb/gone", told), told
     assert re.search(r"toy-whole +consists of its parts", told), told
     assert re.search(r"toy-three +not available +nDCG@10 0.250 +It takes an agreement.", told), told
-    assert "takes runs for 0 of 4 datasets" in told
+    assert "accepts runs for 0 of 4 datasets" in told
     assert "1 dataset was not imported. Run the same command again to retry." in told
     assert not Dataset.objects.filter(slug="toy-two").exists()
     one, whole = Dataset.objects.get(slug="toy-one"), Dataset.objects.get(slug="toy-whole")

@@ -207,7 +207,7 @@ def test_the_command_prints_every_problem_with_lines_and_hints(tmp_path: Path) -
     with pytest.raises(CommandError) as refused:
         call_command("import_dataset", str(write_folder(tmp_path, changes)), slug="tiny")
     text = str(refused.value)
-    assert text.startswith("Nothing was imported: 2 problems.")
+    assert text.startswith("The import was rejected: 2 problems.")
     assert "not a JSON object (line 6)\n  Write one object per line" in text
     assert "- queries.jsonl is missing" in text
 
@@ -217,7 +217,7 @@ def test_a_split_that_repeats_hidden_judgements_is_refused(tmp_path: Path, split
     copied = HEADER + "q1\td2\t0\nq2\td3\t1\nq2\td1\t1\n"
     problem = only_problem(tmp_path, {f"qrels/{split}.tsv": copied})
     assert (problem.code, problem.count) == ("split_overlaps", 2)
-    assert problem.message.startswith(f"{split} qrels: 2 of the hidden test judgements are there too")
+    assert problem.message.startswith(f"{split} qrels: 2 of the hidden test judgements are also there")
     assert f"Omit qrels/{split}.tsv" in problem.hint
     import_dataset(tmp_path, ImportOptions(slug="open", hidden=False))
 
@@ -288,7 +288,7 @@ def test_the_command_compares_in_the_name_of_somebody_who_may_read_judgements(
             call_command("import_dataset", str(beside_hidden(lines)), slug="tiny", collecting=True)
     reader = make_user("Rita", is_superuser=True)
     said = {"slug": "tiny", "collecting": True, "by": reader.email, "why": "the dev split"}
-    with pytest.raises(CommandError, match="1 of the hidden test judgements is there too"):
+    with pytest.raises(CommandError, match="1 of the hidden test judgements is also there"):
         call_command("import_dataset", str(beside_hidden(JUDGED)), **said)
     assert AuditRecord.objects.get(action=COMPARED).actor == reader
 
@@ -321,7 +321,7 @@ def test_another_split_would_give_hidden_judgements_away(tmp_path: Path) -> None
     import_dataset(folder, ImportOptions(slug="tiny"))
     (problem,) = problems_of(folder, split="train")
     assert problem.code == "split_changed"
-    assert "offered to everyone" in problem.message
+    assert "with --split train those would become public" in problem.message
 
 
 @pytest.mark.parametrize("zipped", [False, True], ids=["folder", "zip"])
@@ -345,7 +345,7 @@ def test_a_baseline_that_is_no_file_is_one_line(tmp_path: Path) -> None:
         )
     assert (
         str(refused.value)
-        == f"Nothing was imported: 1 problem.\n- the file {missing} does not exist\n  Enter the path of a run file."
+        == f"The import was rejected: 1 problem.\n- the file {missing} does not exist\n  Enter the path of a run file."
     )
     assert not Dataset.objects.exists()
 
@@ -370,6 +370,6 @@ def test_a_judged_query_without_an_answer_and_answers_that_never_end_are_one_lin
     assert problem.message == "answers.jsonl: 1 judged query has no answer: q2"
     endless = answers_of({"_id": "q1", "answers": [""]}, {"_id": "q2", "patterns": ["(a|a)+$"]})
     empty, slow = problems_of(write_folder(tmp_path, endless), primary="Answer@20")
-    assert empty.message.startswith("answers.jsonl: 1 line with no answer")
+    assert empty.message.startswith("answers.jsonl: 1 line without an answer")
     assert slow.message.startswith("answers.jsonl: 1 line with a pattern that takes more than 0.2 s")
     assert (empty.lines, slow.lines) == ((1,), (2,))

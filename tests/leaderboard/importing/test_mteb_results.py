@@ -164,13 +164,13 @@ def test_everything_that_is_wrong_is_told_in_one_answer(tmp_path: Path, capsys: 
         "FiQA2018.json: scores.test[0].ndcg_at_10 is 36.9, and should be a number between 0 and 1",
         "TRECCOVID.json: scores.test[0].ndcg_at_10 is NaN",
         "NFCorpus.json: scores.test has the subset default 2 times",
-        "NQ.json: scores has dev, and nq is judged on test",
+        "NQ.json: scores has dev, but nq is judged on test",
         "FEVER.json: scores.test has the subsets de, and not default or en",
         'QuoraRetrieval.json: task_name is "Quora"',
         "HotpotQA.json: scores.test[0] has none of the measures of hotpotqa, ndcg_at_10",
         'DBPedia.json: "task_name" is there twice',
         "Touche2020.json: dataset_revision and mteb_version should be text",
-        "other/1/model_meta.json: it is missing",
+        "other/1/model_meta.json: the file is missing",
     )
     for each in expected:
         assert any(each in line for line in lines), each

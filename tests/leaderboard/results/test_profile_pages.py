@@ -194,8 +194,8 @@ def test_versions_of_the_judgements_say_what_changed_where_they_are_open(
     if hidden:
         assert (newest["changes"], oldest["changes"]) == ("Judgments changed.", "")
     else:
-        assert newest["changes"] == "+1 judgements, +1 queries, +1 relevant."
-        assert oldest["changes"] == "4 judgements of 2 queries, 3 relevant."
+        assert newest["changes"] == "+1 judgments, +1 queries, +1 relevant."
+        assert oldest["changes"] == "4 judgments of 2 queries, 3 relevant."
     assert newest["changes"] in page_of(client)
 
 
@@ -217,7 +217,7 @@ def test_collections_are_compared_where_their_documents_are_public(client: Clien
     plot = drawn("overlap")
     assert set(column(plot, "Dataset")) == {"Hidden", "One", "Two"}
     assert column(plot, "One")[list(column(plot, "Dataset")).index("Two")] == pytest.approx(1)
-    assert any("Only collections whose documents are here" in note for note in plot.notes)
+    assert any("Only collections with public documents on this site" in note for note in plot.notes)
     assert 'id="overlap"' in client.get("/datasets/").content.decode()
     assert 'id="near"' in page_of(client, "one")
     assert 'id="near"' not in page_of(client, "kept")

@@ -306,7 +306,7 @@ def test_the_commands_ask_for_a_person_with_the_permission_and_a_reason(hidden: 
     }
     with pytest.raises(CommandError, match="no private part"):
         call_command("reveal", "secret", "--by", person.email, "--why", "the end")
-    with pytest.raises(CommandError, match="no dataset nowhere"):
+    with pytest.raises(CommandError, match="no dataset with the slug nowhere"):
         call_command("reveal", "nowhere", "--by", person.email, "--why", "the end")
 
 

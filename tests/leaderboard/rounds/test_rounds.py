@@ -118,8 +118,8 @@ def test_rounds_that_cannot_be_are_refused_with_what_would_be_right() -> None:
     benchmark = Benchmark.objects.create(slug="both", name="Both")
     benchmark.members.create(dataset=dataset, position=0)
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"closes_at": OPENS}, "Give a time after 1 September 2026, 12:00 UTC"),
-        ({"reveals_at": OPENS}, "Give 1 October 2026, 12:00 UTC or later"),
+        ({"closes_at": OPENS}, "Enter a time after 1 September 2026, 12:00 UTC"),
+        ({"reveals_at": OPENS}, "Enter 1 October 2026, 12:00 UTC or later"),
         ({"dataset": None}, "Choose either a dataset or a benchmark"),
         ({"runs_per_team": 0}, "1"),
         ({}, "Autumn 2026 is open from 1 September 2026, 12:00 UTC"),
@@ -158,20 +158,20 @@ def test_a_round_is_made_and_revealed_from_a_terminal() -> None:
     row = Round.objects.get()
     assert (row.opens_at, row.runs_per_team) == (datetime(2026, 1, 1, 12, tzinfo=UTC), 9)
     call_command("round", "reveal", "r", **who)
-    with pytest.raises(CommandError, match="revealed already"):
+    with pytest.raises(CommandError, match="r was already revealed at"):
         call_command("round", "reveal", "r", **who)
 
 
 def test_revealing_has_its_time_its_right_and_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
     row = make_round(make_dataset())
-    with pytest.raises(RevealTooEarly, match="from 15 October 2026, 12:00 UTC on"):
+    with pytest.raises(RevealTooEarly, match="cannot be revealed before 15 October 2026, 12:00 UTC"):
         reveal(row, CLOSES)
     at(monkeypatch, REVEALS)
     chosen = {"action": "reveal_round", "_selected_action": row.pk}
     curator().post("/admin/leaderboard/round/", {**chosen, "confirmed": "yes", "why": "over"})
     assert Round.objects.get().revealed_at is None  # without the right
     client = curator("reveal_dataset")
-    assert b"It cannot be taken back" in client.post("/admin/leaderboard/round/", chosen).content
+    assert b"You cannot undo this." in client.post("/admin/leaderboard/round/", chosen).content
     client.post("/admin/leaderboard/round/", {**chosen, "confirmed": "yes", "why": "over"})
     row.refresh_from_db()
     assert row.revealed_at == REVEALS
