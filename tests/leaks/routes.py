@@ -165,6 +165,7 @@ _BY_PLACE: dict[tuple[str, str], Callable[[], Iterable[Any]]] = {
     ("teams", "slug"): lambda: Team.objects.values_list("slug", flat=True),
     ("figures", "slug"): lambda: FIGURES,
     ("docs", "name"): lambda: ["glossary", "nothing"],
+    ("docs", "section"): lambda: ["datasets", "submissions", "nothing"],
     ("rounds", "slug"): lambda: Round.objects.values_list("slug", flat=True),
     ("quotas", "slug"): lambda: Dataset.objects.values_list("slug", flat=True),
 }
