@@ -132,7 +132,9 @@ def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
         half_widths = [float(density[bin_]) / highest * _WIDEST for bin_ in bins for _ in range(2)]
         xs = [round(value, 3) for value in (*edge_positions, *reversed(edge_positions))]
         ys = [round(number + y, 4) for y in (*(-y for y in half_widths), *reversed(half_widths))]
-        traces.append(area_trace(lane.name, list(zip(xs, ys, strict=True)), lane.color, 0.45, line_width=1, showlegend=False))
+        traces.append(
+            area_trace(lane.name, list(zip(xs, ys, strict=True)), lane.color, 0.45, line_width=1, showlegend=False)
+        )
     return traces
 
 

@@ -74,7 +74,7 @@ def test_parts_are_read_as_they_were_written_and_tell_nothing_of_themselves(tmp_
     assert read_parts(path) == parts
     assert repr(parts) == "Parts(20 queries)"
     path.write_text("something else\n")
-    with pytest.raises(ValueError, match="not a file of parts"):
+    with pytest.raises(ValueError, match="not a file of query parts"):
         read_parts(path)
 
 
@@ -91,5 +91,5 @@ def test_part_means_are_the_means_of_their_queries_and_weigh_up_to_the_whole() -
     assert first == {"nDCG@10": pytest.approx(0.35), "R@100": 0.75}
     assert second == {"nDCG@10": 0.2, "R@100": 0.0}
     assert (2 * first["nDCG@10"] + second["nDCG@10"]) / 3 == pytest.approx(values[:, 0].mean())
-    with pytest.raises(ValueError, match="a query at least"):
+    with pytest.raises(ValueError, match="each part needs at least one query"):
         part_means(values, ["nDCG@10", "R@100"], np.ones(3, np.bool_))

@@ -70,7 +70,7 @@ def test_judgements_are_recognised(tmp_path: Path, content: str) -> None:
     problem = only(check(tmp_path, content))
     assert problem.code == "fields"
     assert "looks like relevance judgments (qrels)" in problem.message
-    assert "Send the ranking of a system." in problem.hint
+    assert "Send a system's ranking instead." in problem.hint
     assert "qrels" not in only(check(tmp_path, GOOD + "1 0 a 1\n")).message
 
 

@@ -99,7 +99,7 @@ def test_a_pool_that_nobody_could_judge_is_refused(tmp_path: Path, monkeypatch: 
     run = write(tmp_path / "run", {"q1": dict.fromkeys("abcd", 1.0)})
     with pytest.raises(PoolTooLarge, match="more than 3 pairs at depth 10"):
         draw_pool([run], ScoringTarget(), depth=10, seed=1)
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="depth of a pool must be at least 1"):
         draw_pool([run], ScoringTarget(), depth=0, seed=1)
 
 

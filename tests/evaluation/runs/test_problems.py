@@ -112,7 +112,7 @@ def test_nothing_is_said_of_queries_that_no_readable_line_names(tmp_path: Path) 
     assert only(check(tmp_path, "1 Q0 a 1 nan tag\n2 Q0 a 1 x tag\n")).code == "score"
     errors = check(tmp_path, "9 Q0 a 1 1 tag\n8 Q0 a 1 x tag\n").errors
     assert sorted(problem.code for problem in errors) == ["no_known_query", "score"]
-    assert any("lines that can be read" in problem.message for problem in errors)
+    assert any("queries in the readable lines" in problem.message for problem in errors)
 
 
 def test_unknown_documents_are_an_error_only_in_numbers(tmp_path: Path) -> None:

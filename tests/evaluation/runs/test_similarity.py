@@ -100,11 +100,11 @@ def test_queries_that_only_one_run_answers_are_not_compared(tmp_path: Path) -> N
 def test_how_much_a_run_has(tmp_path: Path) -> None:
     few = {topic: documents[:3] for topic, documents in list(honest(1).items())[:15]}
     signed = sign(tmp_path, few)
-    assert (signed.answered, signed.usual_documents) == (0.25, 3)
+    assert (signed.answered_share, signed.median_documents) == (0.25, 3)
     # A long list for a few queries does not hide short ones for the others.
     padded = {**few, "q0": honest(1)["q0"]}
-    assert sign(tmp_path, padded).usual_documents == 3
-    assert sign(tmp_path, honest(1)).usual_documents == DEPTH
+    assert sign(tmp_path, padded).median_documents == 3
+    assert sign(tmp_path, honest(1)).median_documents == DEPTH
 
 
 def test_a_document_that_is_its_query_is_none_of_the_first_where_such_are_dropped(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_runs_that_groups_sent_to_trec_covid_are_nowhere_near_each_other(shared_
     topics = [query.id for query in read_queries(folder / "queries.jsonl")]
     signed = [fingerprint_run(path, ScoringTarget(query_ids=topics)) for path in sorted((folder / "runs").iterdir())]
     assert len(signed) == 18
-    assert all(each.answered == 1 and each.usual_documents == DEPTH for each in signed)
+    assert all(each.answered_share == 1 and each.median_documents == DEPTH for each in signed)
     shares = [compare(one.signature, other.signature).share for one, other in combinations(signed, 2)]
     assert max(shares) < 0.2
 

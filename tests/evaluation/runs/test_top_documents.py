@@ -112,5 +112,5 @@ def test_an_empty_corpus_and_another_file(tmp_path: Path) -> None:
     write_document_texts(corpus, target)
     assert DocumentTexts(target).find(["d1"]) == {}
     target.write_bytes(b"x" * 100)
-    with pytest.raises(ValueError, match="no excerpts"):
+    with pytest.raises(ValueError, match="not a file of document excerpts"):
         DocumentTexts(target)
