@@ -85,7 +85,9 @@ def test_an_agreement_is_named_with_its_address_until_it_is_accepted(
         lambda: client.download("small", tmp_path / "data"),
         lambda: client.submit(["small"], [run], system="Mine", architecture="dense"),
     ):
-        with pytest.raises(Refused, match=r"small.* asks you to accept .*/datasets/small/agreement/"):
+        with pytest.raises(
+            Refused, match=r"small.* requires you to accept its agreement first, at .*/datasets/small/agreement/"
+        ):
             refused()
     accept_agreement(alice, agreement, 1)
     assert "corpus.jsonl.gz" in {path.name for path in client.download("small", tmp_path / "data")}
@@ -282,7 +284,7 @@ def test_a_login_is_kept_for_nobody_else(
     with token.open() as given:
         monkeypatch.setattr("sys.stdin", given)
         assert main(["login", site]) == 1
-    assert "no such token" in capsys.readouterr().err
+    assert "Unknown token" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

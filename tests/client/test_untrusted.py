@@ -328,7 +328,7 @@ def test_an_address_with_a_password_is_refused(
     assert main(["login", address]) == 2
     assert main(["--url", address, "datasets"]) == 2
     said = capsys.readouterr().err
-    assert said.count("no password") == said.count("\n") == 2
+    assert said.count("without a user, a password") == said.count("\n") == 2
     assert "pw9" not in said
     assert not config_path().exists()
     assert not server.asked

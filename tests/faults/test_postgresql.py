@@ -141,7 +141,7 @@ def test_every_page_says_that_we_are_away_and_comes_back(killable: Site, work: W
             if path.startswith("/api/"):
                 assert (answer.json["code"], len(answer.json["fault"])) == ("unavailable", 8)
             else:
-                assert b"We are briefly away" in answer.body
+                assert b"We are briefly unavailable" in answer.body
                 assert b"Fault <code>" in answer.body
         assert ask(site.address, "/healthz").json["database"] == "unavailable"
     for path, headers in asked:

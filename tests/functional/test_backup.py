@@ -332,7 +332,7 @@ def test_a_backup_that_is_too_old_is_refused_before_anything_is_written(full_sit
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["migrations"]["leaderboard"] = ["0001_initial", "0002_model_results"]
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(CommandError, match=r"cannot restore the backup\. .* let version .* migrate it first"):
+    with pytest.raises(CommandError, match=r"cannot restore the backup\. .* Migrate it with version .* first"):
         call_command("restore_backup", str(folder))
 
 

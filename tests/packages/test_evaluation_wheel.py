@@ -120,5 +120,5 @@ def test_without_torch_a_line_names_the_extra(command: str, run: Callable[..., R
     files = ["--corpus", "corpus.jsonl", "--queries", "queries.jsonl"] if "retrieve" in command else []
     done = run(*command.split(), *files, "--out", "out", before=tmp_path)
     assert done.returncode == 2
-    assert "the extra [neural] of this package's wheel" in done.stderr
+    assert "Install this package's wheel with the extra [neural]" in done.stderr
     assert done.stderr.count("\n") == 1
