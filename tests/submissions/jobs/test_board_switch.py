@@ -163,7 +163,7 @@ def test_what_changed_meanwhile_is_looked_at_again(demo: Dataset, api: Api, cura
     seen = digest(get_comparison(rescore))
     api.submit(run_text(skip=1), system="Late")
     work()
-    with pytest.raises(CannotSwitch, match="it is: evaluating"):
+    with pytest.raises(CannotSwitch, match="because it is evaluating"):
         switched(rescore, curator)
     create_requested_jobs()
     work()
@@ -191,7 +191,7 @@ def test_the_second_curator_sees_what_the_first_decided(
     rescore = rescored(demo, more_judgements(demo, tmp_path), curator)
     stale = Rescore.objects.get(pk=rescore.pk)
     switched(rescore, curator)
-    with pytest.raises(CannotSwitch, match="it is: on the board by Cora"):
+    with pytest.raises(CannotSwitch, match="because it is on the board by Cora"):
         switched(stale, alice)
     with acting(alice, "no"), pytest.raises(CannotRescore, match="on the board by Cora"):
         discard_rescore(stale)
@@ -308,7 +308,7 @@ def test_a_result_that_is_being_published_comes_before_the_switch(
     thread = Thread(target=publish)
     thread.start()
     assert inside.wait(120)
-    with pytest.raises(CannotSwitch, match="it is: evaluating"):
+    with pytest.raises(CannotSwitch, match="because it is evaluating"):
         switched(rescore, curator)
     thread.join()
     slow = Entry.objects.get(system__name="Slow")

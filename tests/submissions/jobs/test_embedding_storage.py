@@ -471,6 +471,6 @@ def test_a_folder_on_another_disk_is_moved_whole(tmp_path: Path, settings: Any) 
     [f"s3://id:{SECRET}@bucket/prefix", f"https://bucket/?key={SECRET}", "s3://", "bucket", "s3://b?x=1"],
 )
 def test_an_address_that_is_no_bucket_says_what_would_be_right(url: str) -> None:
-    with pytest.raises(ImproperlyConfigured, match="STORE_STORAGE is to be s3://BUCKET or") as refusal:
+    with pytest.raises(ImproperlyConfigured, match="STORE_STORAGE must be s3://BUCKET or") as refusal:
         bucket(url, "STORE_STORAGE")
     assert SECRET not in str(refusal.value)

@@ -226,7 +226,7 @@ def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, judge: Client
     with pytest.raises(CommandError, match="is already being rescored"):
         run("import_judgements", "demo", str(judged), conflicts="replace", **by)
     judged.write_text("q1 0 nowhere 2\n")
-    with pytest.raises(CommandError, match="a document that the dataset does not have"):
+    with pytest.raises(CommandError, match="a document that is not in the dataset"):
         run("import_judgements", "demo", str(judged), **by)
     assert set(JudgementImport.objects.values_list("state", flat=True)) == {"merged", "discarded"}
     scorer()  # what was asked for is done already
@@ -289,12 +289,12 @@ def test_commands_tell_hidden_judgements_to_readers_alone(secret: Dataset, tmp_p
         run("import_judgements", "secret", str(judged), **by)
     assert not JudgementImport.objects.exists()
     said = run("import_judgements", "secret", str(judged), conflicts="keep", **by)
-    assert "10 judgements. What is new" in said
+    assert "10 judgements. Only users who may read hidden judgments learn what is new" in said
     assert "conflicts" not in said
     by["by"] = with_rights("judge_dataset", "read_qrels").email
     judged.write_text("q1 0 d3 2\n")
     assert run("import_judgements", "secret", str(judged), dry_run=True, **by).startswith("0 new, 1 the same")
-    assert "Nothing changes" in run("import_judgements", "secret", str(judged), **by)
+    assert "No changes: all judgments exist already" in run("import_judgements", "secret", str(judged), **by)
     assert readings("judged.qrels") == 2
 
 

@@ -155,7 +155,7 @@ def test_runs_are_chosen_by_team_and_priority_and_none_that_was_taken_off(
     with acting(curator):
         pool = pools.request_pool(demo, runs_per_team=2)
     assert set(pool.runs.values_list("system__name", flat=True)) == {"Mine 2", "Mine 1", "Theirs"}
-    with acting(curator), pytest.raises(JudgingRefused, match=r"taken off the board.*Gone"):
+    with acting(curator), pytest.raises(JudgingRefused, match=r"removed from the board.*: Gone"):
         pools.request_pool(demo, runs=Run.objects.all())
     with acting(curator), pytest.raises(JudgingRefused, match="from 1 to 1,000 documents"):
         pools.request_pool(demo, depth=0)

@@ -185,7 +185,7 @@ def test_a_pool_whose_runs_are_gone_is_one_clear_line(
         (Judge("model", "Umbrela", "", "3f" * 32), "Enter the version of Umbrela and the SHA-256"),
         (Judge("model", "Umbrela", "1", "my prompt"), "64 hexadecimal digits"),
         (Judge("people", "NIST assessors", "1"), "Only a model has a version and a prompt"),
-        (Judge("people", "srossessa TSIN\u202e"), r"The judge’s name: U\+202E cannot be part of it"),
+        (Judge("people", "srossessa TSIN\u202e"), r"The judge’s name: U\+202E is an invisible character"),
         (Judge("model", "Umbrela", "1\u200b", "3f" * 32), r"The model’s version: U\+200B"),
     ],
 )
@@ -208,7 +208,7 @@ def test_bounds_are_columns_of_the_board_and_say_how_sure_its_order_is(
     assert (column["label"], column["group_slug"]) == ("Upper bound", "judged")
     values = [row["values"] for row in answer["rows"]]
     assert all(row["Upper(nDCG)@10"] > row["nDCG@10"] for row in values)
-    assert any(each.startswith("Upper bound: the maximum of nDCG@10 could be") for each in answer["notes"])
+    assert any(each.startswith("Upper bound: the maximum of nDCG@10 for any grades") for each in answer["notes"])
     assert Entry.objects.filter(scores__has_key="Upper(nDCG)@10").count() == 3
     assert "Upper bound" in client.get("/datasets/demo/?columns=effectiveness").content.decode()
     heads = client.get("/datasets/demo/").content.decode()

@@ -85,7 +85,7 @@ def test_growing_judgements_may_name_missing_documents(tmp_path: Path) -> None:
     path = tmp_path / "more.qrels"
     path.write_text("q1 0 d1 1\nq1 0 d98 0\nq1 0 d99 2\nq2 0 d4 1\n")
     with acting(make_a_curator()):
-        with pytest.raises(InvalidContent, match="a document that the dataset does not have: 2 lines"):
+        with pytest.raises(InvalidContent, match="a document that is not in the dataset: 2 lines"):
             import_judgements(dataset, path, Judge("people", "Assessors"), strict=True)
         brought = import_judgements(dataset, path, Judge("people", "Assessors"))
         assert brought.counts["missing"] == 2

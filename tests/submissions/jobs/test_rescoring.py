@@ -50,7 +50,7 @@ def test_one_rescore_at_a_time_and_each_act_is_recorded(demo: Dataset, api: Api,
     with acting(curator, "pool of October"):
         rescore = adopt_qrels(demo, second, "pool of October")
         assert rescore is not None
-        with pytest.raises(RescoreUnderWay, match="on qrels v2 already"):
+        with pytest.raises(RescoreUnderWay, match="already being rescored on qrels v2"):
             adopt_qrels(demo, third, "another pool")
         discard_rescore(rescore)
         assert rescore.state == Rescore.State.DISCARDED

@@ -69,7 +69,7 @@ def test_a_unit_that_was_used_meanwhile_is_not_given_twice(
     person = Client()
     person.force_login(alice)
     answer = person.post(f"/submissions/{sent}/retry/", follow=True).content.decode()
-    assert "used 1 of 1 submissions to Secret today" in answer
+    assert "used 1 of 1 submissions to the hidden dataset Secret today" in answer
     assert Job.objects.get(submission=sent).state == State.FAILED
 
 
