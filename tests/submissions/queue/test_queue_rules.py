@@ -67,7 +67,7 @@ def test_the_announced_version_is_the_packages() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("forget", "The database lacks submissions.0001_initial: manage.py migrate"),
+        ("forget", "The database lacks submissions.0001_initial: run manage.py migrate"),
         ("add", "The database has submissions.9999_of_tomorrow, which this version does not know"),
     ],
 )
