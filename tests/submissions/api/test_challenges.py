@@ -233,7 +233,7 @@ def test_who_raised_it_takes_it_back_and_nobody_else(challenge: Challenge, bob: 
     client.force_login(bob)
     assert client.post(path).status_code == 302
     assert Challenge.objects.get().state == "retracted"
-    assert "Taken back on" in page_of()
+    assert "Retracted on" in page_of()
     # It may be raised again.
     raise_challenge(challenge.system, bob, "training", WHY)
 

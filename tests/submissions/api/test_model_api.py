@@ -72,7 +72,7 @@ def test_parameters_are_completed_with_defaults(api: Api) -> None:
 @pytest.mark.parametrize(
     ("fields", "code", "said"),
     [
-        ({"engine": "none-such"}, "unknown_engine", "there are bm25"),
+        ({"engine": "none-such"}, "unknown_engine", "Available: bm25"),
         ({"engine": None}, "no_engine", "No engine was named"),
         ({"parameters": "k9=1"}, "invalid_parameters", "has no parameter k9"),
         (

@@ -85,11 +85,11 @@ def test_the_api_takes_a_model_for_it(dataset: Dataset, api: Api) -> None:
         ({"architecture": "a" * 25}, "its architecture has more than 24 characters", "System.architecture"),
         (
             {"architecture": "Two words"},
-            "its architecture 'Two words' is not",
+            "its architecture 'Two words' must consist of lower-case words",
             "tests.submissions.toy_engine",
         ),
-        ({"encoding_parameters": ("pace",)}, "encoding_parameters names 'pace'", "EngineDescription"),
-        ({"checkpoints": ("sums",)}, "its checkpoints name 'sums'", "EngineDescription"),
+        ({"encoding_parameters": ("pace",)}, "encoding_parameters contains 'pace'", "EngineDescription"),
+        ({"checkpoints": ("sums",)}, "its checkpoints contain 'sums'", "EngineDescription"),
     ],
 )
 def test_a_check_names_what_it_lacks(

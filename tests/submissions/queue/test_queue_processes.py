@@ -182,9 +182,9 @@ def test_a_worker_that_is_to_end_when_idle_does_its_work_first(start: Start) -> 
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--queue", "gpu", "--device", "cpu:1"], "give cuda:N for --queue gpu"),
+        (["--queue", "gpu", "--device", "cpu:1"], "Give cuda:N for --queue gpu"),
         (["--queue", "cpu", "--device", "cuda:0"], "cpu:N for the others"),
-        (["--queue", "gpu", "--device", "3"], "does not fit"),
+        (["--queue", "gpu", "--device", "3"], "does not match --queue gpu"),
         (["--queue", "cpu", "--until-idle", "0"], "at least one second"),
     ],
 )

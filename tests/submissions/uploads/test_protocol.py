@@ -168,7 +168,7 @@ def test_what_a_backup_keeps_counts_still(tus: Tus, alice: User, monkeypatch: py
         client = Client()
         client.force_login(alice)
         page = client.post("/account/uploads/delete/", {"upload": Upload.objects.get().pk}, follow=True)
-        assert "a submission or backup" in page.content.decode()
+        assert "in use by a submission or a backup" in page.content.decode()
         assert tus.ask("POST", UPLOADS, Upload_Length="5").status_code == 429
         assert [path.name for path in storage.folder().glob("*")] == [Upload.objects.get().pk]
     assert tus.ask("DELETE", address).status_code == 204

@@ -308,7 +308,7 @@ def test_the_site_leads_to_the_page_where_documents_are_kept(client: Client, tmp
 
 def test_help_texts_are_sentences(signed_in: Client) -> None:
     page = page_of(signed_in, "bm25")
-    assert "How slowly repetitions of a term stop adding to the score. Default: 0.9." in page
+    assert "Saturation of term frequencies; 0 ignores repetitions. Default: 0.9." in page
 
 
 @pytest.mark.browser
@@ -321,7 +321,7 @@ def test_a_model_is_submitted_without_javascript(
     page = context.new_page()
     page.goto("/submit/")
     page.get_by_role("link", name="A model").click()
-    page.get_by_role("link", name="Learned sparse A model weighs").click()
+    page.get_by_role("link", name="Learned sparse A model weights terms").click()
     expect(page.get_by_text("Needs: a sparse encoder")).to_be_visible()
     page.get_by_role("link", name="Dense dense").click()
     path = tmp_path / "static.zip"
