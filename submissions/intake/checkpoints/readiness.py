@@ -116,7 +116,7 @@ def refuse_beyond_quota(team: Team, dataset_count: int) -> None:
     if rejected_count >= REFUSED_CHECKPOINTS_PER_HOUR:
         raise Refused.of(
             QUOTA,
-            f"The library rejected all {rejected_count} checkpoints that your team sent within the last hour.",
+            f"The library rejected {rejected_count} checkpoints of your team within the last hour, which is the limit.",
             "Check them on your machine with `python -m evaluation pack`, and send the next one in an hour.",
         )
     if dataset_count > quota.left:

@@ -75,7 +75,7 @@ def test_what_the_library_does_not_take_ends_all_jobs_of_the_submission_and_cost
     assert submission.team is not None
     assert count_model_runs(submission.team).used == 0
     monkeypatch.setattr(readiness, "REFUSED_CHECKPOINTS_PER_HOUR", 1)
-    with pytest.raises(Refused, match="rejected all 1 checkpoints"):
+    with pytest.raises(Refused, match="rejected 1 checkpoints of your team"):
         refuse_beyond_quota(submission.team, 1)
 
 
