@@ -183,8 +183,8 @@ def test_a_member_may_not_reach_into_the_list_of_members(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("place", "value", "what"), [
-    (8, 8, "a different method or encryption"), (14, 7, "size or checksum"), (18, 2, "size or checksum"), (22, 9, "size or checksum"),
-    (30, ord("b"), "a different name"), (0, 0, "no header"),
+    (8, 8, "a different method or encryption"), (14, 7, "size or checksum"), (18, 2, "size or checksum"),
+    (22, 9, "size or checksum"), (30, ord("b"), "a different name"), (0, 0, "no header"),
 ])  # fmt: skip
 def test_a_member_whose_two_headers_differ_is_refused(tmp_path: Path, place: int, value: int, what: str) -> None:
     path = packed(tmp_path / "a.zip", ("c.txt", "x"), ("a.txt", "x"), method=zipfile.ZIP_STORED)
