@@ -80,7 +80,7 @@ def test_the_documentation_says_what_the_judging_of_trec_covid_makes_of_its_runs
         target = ScoringTarget(qrels.without_pairs(found.get(team, {})))
         rows.append([*means.values(), *score_run(path, target, ["nDCG@10"]).means.values()])
         told += f"| {path.name.removesuffix('.txt.gz')} | {' | '.join(f'{each:.3f}' for each in rows[-1])} |" in text
-    assert told == 6
+    assert told == 4
     shown, upper, _, without = zip(*rows, strict=True)
     taus = kendall_tau(shown, upper), kendall_tau(shown, without)
-    assert f"of the 18 scores is {taus[0]:.2f} with their upper bounds, and {taus[1]:.2f} with the scores" in text
+    assert f"τ of scores is {taus[0]:.2f} with upper bounds, and {taus[1]:.2f} with scores without the own team" in text
