@@ -140,7 +140,7 @@ def test_the_maximum_length_counts(checkpoint: Path, run: Path, tmp_path: Path) 
 def test_a_run_over_another_corpus_is_refused(checkpoint: Path, run: Path, tmp_path: Path) -> None:
     engine = created("cross-encoder", checkpoint, (run,))
     engine.build(DOCUMENTS[:3], tmp_path)
-    with pytest.raises(InvalidContent, match="names the document 'd10' for query 'q1'"):
+    with pytest.raises(InvalidContent, match="contains the unknown document 'd10' for query 'q1'"):
         list(engine.search(QUERIES, 10))
 
 
@@ -168,7 +168,7 @@ def test_one_job_ranks_to_at_most_five_depths() -> None:
     assert engine.complete({"reranking_depths": "10,20,50,100"})["reranking_depths"] == "10,20,50,100"
     with pytest.raises(InvalidParameter, match="lists 119 depths; it accepts at most 4 besides reranking_depth"):
         engine.complete({"reranking_depths": ",".join(map(str, range(1, 120)))})
-    with pytest.raises(InvalidParameter, match="names 5 depths"):
+    with pytest.raises(InvalidParameter, match="lists 5 depths"):
         parse_depths("1,2,3,4,5", 4)
 
 

@@ -382,7 +382,7 @@ def test_the_command_takes_folders_as_people_have_them(
     assert "Similarity: dot" in said
     assert main(["retrieve", *options, "--shards", str(tmp_path / "shards")]) == 0
     assert main(["retrieve", *options, "--shards", str(tmp_path / "shards"), "--fields", "text"]) == 2
-    assert "are of another fields" in capsys.readouterr().err
+    assert "were made with another fields" in capsys.readouterr().err
     model = library(folder)
     texts = [f"{title} {text}".strip() for title, text in DOCUMENTS]
     scores = model.encode_query(QUERIES) @ model.encode_document(texts).T

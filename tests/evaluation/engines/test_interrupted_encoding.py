@@ -179,7 +179,7 @@ def test_the_command_line_says_that_the_disk_is_full(
     assert main(["encode", *given, "--shards", str(shards)]) == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith("error: The disk is full: ")
-    assert "/embeddings.npy'. Make room" in said
+    assert "/embeddings.npy'. Free some space" in said
     assert names(shards) == []
 
 

@@ -206,7 +206,7 @@ def test_the_command_line_encodes_searches_and_merges(
     assert main(["merge", out, "--queries", queries, "--out", str(tmp_path / "merged.txt")]) == 0
     assert "440 lines of 1 parts" in capsys.readouterr().err
     for part, said in (
-        ("0/2", "no part '0/2'"),
+        ("0/2", "The part '0/2' is not valid"),
         ("x", "no part 'x'"),
         ("1/2", "1 shards are too few for 2 parts"),
     ):
@@ -253,7 +253,7 @@ def test_an_index_learned_from_all_shards_waits_for_them(
 ) -> None:
     given: dict[str, Any] = {"resources": Resources(checkpoints["dense"]), "shard_size": 9}
     parameters = {"search": "ivf"}
-    with pytest.raises(InvalidParameter, match=r"3 are not in .* yet, the first is 00002"):
+    with pytest.raises(InvalidParameter, match=r"3 of 5 shards are not in .* yet, the first is 00002"):
         retrieve(
             RetrievalTask(
                 "dense",

@@ -149,7 +149,7 @@ def test_a_stride_beyond_the_passage_is_refused(name: str, encoder: Path) -> Non
 
     description = describe(name)
     check: Callable[..., None] = description.check_parameters
-    with pytest.raises(InvalidParameter, match=r"passage_stride = 12 .* takes 0 to 10"):
+    with pytest.raises(InvalidParameter, match=r"passage_stride = 12 is not valid: .* enter 0 to 10"):
         check(description.complete({"passage_words": 10, "passage_stride": 12}), None)
     with pytest.raises(InvalidParameter, match="passage_stride"):
         created(name, encoder, passage_stride=3)

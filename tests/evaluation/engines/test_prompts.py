@@ -74,7 +74,7 @@ def test_prompts_named_otherwise_are_remarked_on() -> None:
     assert "query_prompt=auto:web_search_query" in names.hint
     assert template.code == "prompt_template"
     assert r"“Instruct: {task}\nQuery: ” before queries and nothing before documents" in template.message
-    assert "its files put nothing and nothing" in template.message
+    assert "its files specify nothing and nothing" in template.message
     assert "https://huggingface.co/intfloat/e5-mistral-7b-instruct" in template.hint
     assert {names.severity, template.severity} == {"warning"}
     assert prompt_remarks(kind, QWEN3, "qwen3", "qwen3-embedding.zip") == []

@@ -247,7 +247,7 @@ def test_a_chat_template_is_recognised_by_what_it_says_and_else_asked_for(tmp_pa
     checkpoint = rebuilt(
         tmp_path, lambda folder: save_generative(folder, "qwen3", words, [4, 5]), CheckpointKind.CROSS_ENCODER
     )
-    with pytest.raises(InvalidParameter, match="template = qwen3-reranker, mxbai-rerank-v2"):
+    with pytest.raises(InvalidParameter, match=r"Set template to .*: qwen3-reranker, mxbai-rerank-v2"):
         created("cross-encoder", checkpoint)
     chosen = created("cross-encoder", checkpoint, template="bge-reranker-v2-gemma").scorer._model[-1]
     assert (chosen.true_token_id, chosen.false_token_id) == (words.convert_tokens_to_ids("Yes"), None)

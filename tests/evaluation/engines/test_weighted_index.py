@@ -97,5 +97,5 @@ def test_a_query_without_terms_finds_nothing(tmp_path: Path) -> None:
 
 
 def test_documents_need_ids_of_their_own(tmp_path: Path) -> None:
-    with pytest.raises(InvalidContent, match="again"):
+    with pytest.raises(InvalidContent, match="1 duplicate document identifiers"):
         indexed(tmp_path, np.ones((2, DIMENSION), np.float32), ["a", "a"], 10)
