@@ -314,7 +314,7 @@ def test_weights_of_a_type_that_is_not_read_are_named(dtype: str, tmp_path: Path
     report = validate_archive(zipped(content, tmp_path / "small.zip"), tmp_path / "scratch").report
     (problem,) = (each for each in report.errors if each.code == "weights_type")
     assert problem.message == f"model.safetensors: embeddings.word_embeddings.weight is {dtype}"
-    assert "float32, float16 or bfloat16" in problem.hint
+    assert "float32, float16, or bfloat16" in problem.hint
 
 
 def test_headers_that_claim_more_weights_than_are_taken_are_refused(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ architectures auto_map chunk_size_feed_forward dtype early_stopping encoder_no_r
 length_penalty max_length num_beams problem_type return_dict temperature transformers_version use_cache
 """
 LEFT_OUT = frozenset(_LEFT_OUT_TEXT.split())
-dense = partial(validate_folder, wanted=CheckpointKind.SENTENCE_ENCODER, pooling="mean")
+dense = partial(validate_folder, acceptable_kinds=CheckpointKind.SENTENCE_ENCODER, pooling="mean")
 
 
 def change(folder: Path, name: str = "config.json", **values: Any) -> Path:

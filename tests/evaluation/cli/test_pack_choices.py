@@ -97,7 +97,7 @@ def test_a_template_for_a_model_that_takes_none_is_refused(
     make(tmp_path / "model")
     assert main(["pack", "model", "--template", "monot5", "--no-trial"]) == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"error: invalid_parameter: --template is for cross-encoder and seq2seq models, and this is a {kind}; pack it "
+        f"error: invalid_parameter: --template is for cross-encoder and seq2seq models, but this is a {kind}; pack it "
         "without --template"
     )
     assert not (tmp_path / "model.tar.zst").exists()

@@ -99,7 +99,7 @@ def test_a_broken_corpus_is_told_by_line(
 ) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"_id": "d1", "text": ""}\nbroken\n')
     assert run_command("retrieve", *files) == 1
-    assert "corpus.jsonl: 1 line does not hold one JSON object (line 2)" in capsys.readouterr().err
+    assert "corpus.jsonl: 1 line is not a JSON object (line 2)" in capsys.readouterr().err
 
 
 def test_engines_lists_parameters_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:

@@ -207,7 +207,7 @@ def test_the_command_line_encodes_searches_and_merges(
     assert "440 lines of 1 parts" in capsys.readouterr().err
     for part, said in (
         ("0/2", "The part '0/2' is not valid"),
-        ("x", "no part 'x'"),
+        ("x", "The part 'x' is not valid"),
         ("1/2", "1 shards are too few for 2 parts"),
     ):
         assert main(["retrieve", *given, "--queries", queries, "--out", out, "--part", part]) == 2

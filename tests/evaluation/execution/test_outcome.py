@@ -105,7 +105,7 @@ def test_a_result_over_other_documents_than_the_corpus_has_is_none(job: Executio
     """A corpus that was cut, or a child that tells of a better rate than it had."""
     left(job.out)
     read_result(job.out, replace(job, documents=3), seconds=60)
-    with pytest.raises(InvalidOutcome, match="other documents"):
+    with pytest.raises(InvalidOutcome, match="the number of documents is wrong"):
         read_result(job.out, replace(job, documents=documents), seconds=60)
 
 
@@ -119,7 +119,7 @@ def test_a_shard_has_all_of_its_documents(job: ExecutionJob, number: int, docume
         if told == documents:
             assert read_result(job.out, work, seconds=60)["shard"]["documents"] == told
         else:
-            with pytest.raises(InvalidOutcome, match="other documents"):
+            with pytest.raises(InvalidOutcome, match="the shard has another number of documents"):
                 read_result(job.out, work, seconds=60)
 
 
@@ -344,7 +344,7 @@ def test_a_number_of_any_length_is_read(job: ExecutionJob) -> None:
     assert read_failure(job.out, job) is None
     with pytest.raises(ValueError, match="depth"):
         EfficiencyFigures.from_data({**FIGURES, "depth": 10**400})
-    with pytest.raises(InvalidParameter, match="takes a number"):
+    with pytest.raises(InvalidParameter, match="is not valid; expected a number"):
         describe("bm25").complete({"k1": number})
 
 
