@@ -441,7 +441,7 @@ class Quota(TypedDict):
 
 
 class Recipe(TypedDict):
-    """How to reproduce a result, or only the `reason` why that is impossible."""
+    """Recipe for reproducing a result, or only the `reason` why that is impossible."""
 
     dataset: str
     configuration: str

@@ -61,7 +61,7 @@ class Endpoint:
         return Refused(0, "endpoint", f"{self.url} {problem}.", [])
 
     def _ask(self, body: dict[str, Any]) -> tuple[Any, float]:
-        """Return the answer and the seconds that all attempts took, without the pauses between them."""
+        """Return the answer and the seconds of all attempts that got a response, without the pauses between them."""
         failure, seconds = "", 0.0
         limit = len(body["input"]) * _MOST_PER_TEXT
         for pause in (*_WAITS, 0):

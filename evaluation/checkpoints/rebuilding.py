@@ -233,10 +233,10 @@ def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
     """
     scratch.mkdir(exist_ok=True)
     file = findings.at(path.name)
-    stored: dict[str, Path] = {}
+    extracted_paths: dict[str, Path] = {}
     try:
-        stored = (_extract_zip if is_zip(path) else _extract_tar)(path, scratch, file)
-        if not stored and not findings.refused:
+        extracted_paths = (_extract_zip if is_zip(path) else _extract_tar)(path, scratch, file)
+        if not extracted_paths and not findings.refused:
             file.refuse("empty_folder", "there are no files of a model")
     except InvalidContent as error:
         for problem in error.report.problems:
@@ -244,7 +244,7 @@ def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
             file.refuse(code, quote(problem.message, 200))
     except NotTar as error:
         file.refuse(error.code, quote(error, 200))
-    return stored
+    return extracted_paths
 
 
 def _extract_zip(path: Path, scratch: Path, file: FileFindings) -> dict[str, Path]:

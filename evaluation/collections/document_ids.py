@@ -148,11 +148,11 @@ def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: Bi
                 mapped.write(block)
             words = np.frombuffer(mapped, np.uint64, 2 * slots, _HEADER_BYTES)
             text = np.frombuffer(mapped, np.uint8, offset=_HEADER_BYTES + 16 * slots)
-            distinct = 0
+            distinct_count = 0
             keys.seek(0)
             while batch := keys.read(24 * _BATCH):
                 packed = np.frombuffer(bytearray(batch), np.uint64).reshape(-1, 3)
-                distinct += insert_ids(Ids(words, text), packed)
+                distinct_count += insert_ids(Ids(words, text), packed)
             del words, text  # The map cannot be closed while arrays refer to it.
-            mapped[: _HEADER.size] = _HEADER.pack(_MAGIC, seed, distinct, slots)
+            mapped[: _HEADER.size] = _HEADER.pack(_MAGIC, seed, distinct_count, slots)
             mapped.flush()

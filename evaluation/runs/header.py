@@ -149,7 +149,7 @@ class _MetadataBudget:
         return True
 
     def value(self, value: Any, depth: int) -> Any:
-        """Return the value, shortened if necessary, or `_LEFT_OUT` if it does not fit."""
+        """Return the value, shortened if necessary, or `_OMITTED` if it does not fit."""
         if isinstance(value, str):
             value = value[: LONGEST_TEXT - 1] + "…" if len(value) > LONGEST_TEXT else value
             value = value.replace("\0", "\ufffd")

@@ -244,7 +244,7 @@ ChallengeSerializer = shape(
 
 
 class RecipeSerializer(serializers.Serializer[Any]):
-    """How to reproduce a result, or only the `reason` why that is impossible."""
+    """Recipe for reproducing a result, or only the `reason` why that is impossible."""
 
     dataset = text_field()
     configuration = text_field()

@@ -1,4 +1,4 @@
-"""Small files derived once from runs and corpora for fast pages; the only writer of both kinds.
+"""Small files derived from runs and corpora to speed up pages. Only this module writes them.
 
 The worker creates them after it has scored a run with open judgments. If they are missing (the dataset was opened
 later, or comes from an older release), a page creates those that are quick to compute, and omits the others until

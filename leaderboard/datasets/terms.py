@@ -41,12 +41,12 @@ def near_duplicates(row: Model, fields: Collection[str] | None = None) -> list[s
 
 
 def _is_similar(value: str, other_value: str) -> bool:
-    first, second = _normalized(value), _normalized(other_value)
+    first, second = _normalize(value), _normalize(other_value)
     if first == second or any(character.isdigit() for character in first + second):
         return first == second  # CC BY 4.0 and CC BY-SA 4.0 are different licences
     return SequenceMatcher(None, first, second).ratio() >= SIMILAR
 
 
-def _normalized(text: str) -> str:
+def _normalize(text: str) -> str:
     words = re.findall(r"\w+", text.casefold())
     return "".join(_ABBREVIATIONS.get(word, word) for word in words)

@@ -25,7 +25,7 @@ MAX_SYSTEMS = 8
 
 
 class _Size(NamedTuple):
-    """Size of a dataset according to its version, or to its source."""
+    """Size of a dataset, counted at import or as stated by its source."""
 
     name: str
     task: str

@@ -281,9 +281,9 @@ def describe_kind(kind: str) -> str:
 
 
 def distinct_names(rows: Sequence[Row]) -> list[str]:
-    """Return distinct names of the rows, with configuration or number if a system has several.
+    """Return distinct names of the rows, with the configuration or a number if a system has several rows.
 
-    If the rows are of both kinds, (r) marks reported ones.
+    If there are reported and scored rows, (r) marks the reported ones.
     """
     mixed = len({row.ranked_in for row in rows}) > 1
     row_counts = Counter(row.entry.system for row in rows)

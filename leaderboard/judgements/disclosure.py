@@ -93,7 +93,7 @@ def is_secret_preview(rescore: Rescore) -> bool:
 
 
 def record_pool_read(pool: Pool, form: str) -> None:
-    """Record a download of the pool."""
+    """Record which hidden judgments or hidden queries a download of the pool reveals, if any."""
     if reveals_judged(pool):
         record_reading(pool, pool.dataset_id, what="which pairs are judged", qrels=_number(pool.qrels))
     if form == "csv" and seals_queries(pool.dataset):

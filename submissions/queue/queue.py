@@ -282,7 +282,8 @@ def end_cancelled(job: Job, line: str = "") -> bool:
 def release(job: Job) -> None:
     """Clear the job's worker once its process has stopped.
 
-    For a job that another process ended or requeued, only this tells that its former process has noticed.
+    If another process has ended or requeued the job, the cleared name is the only sign that the former process has
+    stopped working on it.
     """
     completed_states = (State.DONE, State.REJECTED, State.FAILED)
     released_jobs = Job.objects.filter(pk=job.pk, worker=job.worker, lease_expires_at=None)

@@ -148,14 +148,14 @@ def get_quotas(person: User, teams: Sequence[Team | None], datasets: Iterable[Da
     quotas = []
     for dataset in datasets:
         for team in teams:
-            today, month = by_person.get((dataset.pk,), (0, 0))
+            used_today, used_this_month = by_person.get((dataset.pk,), (0, 0))
             team_today, team_month = by_team.get((dataset.pk, team.pk), (0, 0)) if team else (0, 0)
             daily, monthly = (dataset.daily_quota, dataset.monthly_quota) if dataset.hidden else (None, None)
             if dataset.hidden and team and (exception := exceptions.get((dataset.pk, team.pk))):
                 daily, monthly = exception.daily, exception.monthly
             windows = (
-                Window(today, team_today, daily, tomorrow),
-                Window(month, team_month, monthly, next_month),
+                Window(used_today, team_today, daily, tomorrow),
+                Window(used_this_month, team_month, monthly, next_month),
             )
             quotas.append(Quota(dataset, team, *windows))
     return quotas

@@ -152,7 +152,10 @@ class SubmissionPage:
         return entered
 
     def _team_form(self, data: QueryDict | None) -> TeamChoiceForm | None:
-        """Return a form for the team's name, if it still has its automatic name and the user may change it."""
+        """Return a form that names the team, or None if it has a chosen name or belongs to another owner.
+
+        Users without a team get the form if they have no name that their team would get.
+        """
         team = get_teams(self.person).first()
         if team is not None and (team.name != automatic_name(self.person) or not is_owner(self.person, team)):
             return None

@@ -52,8 +52,8 @@ _FILE, _SETTINGS = "tokenizer.json", "tokenizer_config.json"
 def load_tokenizer(folder: Path) -> Any:
     """Return the `tokenizers.Tokenizer` of a rebuilt folder, as created by its class in transformers.
 
-    A folder without settings, as of static embeddings, has only a tokenizer.json. Raises the exceptions of the
-    libraries, and ValueError for classes implemented in Python, which ignore tokenizer.json.
+    A folder without tokenizer settings, such as that of static embeddings, has only a tokenizer.json. Raises the
+    exceptions of the libraries, and ValueError for classes implemented in Python, which ignore tokenizer.json.
     """
     if not (folder / _SETTINGS).is_file():
         from tokenizers import Tokenizer

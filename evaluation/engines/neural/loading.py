@@ -1,4 +1,4 @@
-"""Loading of rebuilt checkpoints without network, remote code, pickles, or random weights, and batched inference.
+"""Batched inference, and loading of checkpoints without network, remote code, pickles, or random weights.
 
 Safety options are passed explicitly, because files in a model's folder can override defaults of the libraries. They are
 the second line of defense, after `evaluation.checkpoints`, which rebuilds the folder, and before the sandbox of this
@@ -195,15 +195,15 @@ def readable_part(text: str, tokens: int | None) -> str:
     return words.group() if words else ""
 
 
-def positions(model: Any, requested: int) -> int:
-    """Return `requested` tokens, or the number of positions of a transformers model if that is smaller.
+def positions(model: Any, requested_tokens: int) -> int:
+    """Return `requested_tokens` tokens, or the number of positions of a transformers model if that is smaller.
 
     Tables with a row for padding, as in RoBERTa, start after that row.
     """
-    limit = getattr(model.config, "max_position_embeddings", None) or requested
+    limit = getattr(model.config, "max_position_embeddings", None) or requested_tokens
     tables = (getattr(module, "position_embeddings", None) for module in model.modules())
     padding_rows = (table.padding_idx for table in tables if isinstance(table, Embedding))
-    return int(min(requested, limit - next((index + 1 for index in padding_rows if index is not None), 0)))
+    return int(min(requested_tokens, limit - next((index + 1 for index in padding_rows if index is not None), 0)))
 
 
 def maximum_length(model: Any, tokenizer: Any, requested: int) -> int:

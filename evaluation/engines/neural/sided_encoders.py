@@ -266,7 +266,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
         )
 
     def _get_batch_tokens(self) -> int:
-        """Return the number of tokens that fit into memory, each with a float32 and a copy of it for each term."""
+        """Return the tokens per batch: as many as fit with two float32 values per token and term, up to a limit."""
         memory, most_tokens = (_CPU_BYTES, CPU_TOKENS) if self._device == "cpu" else (_CUDA_BYTES, CUDA_TOKENS)
         return min(memory // (8 * self.dimension), most_tokens)
 

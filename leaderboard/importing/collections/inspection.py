@@ -70,7 +70,7 @@ class InspectedCollection:
 
     @property
     def content_sha256(self) -> str:
-        """Checksum over those of the uncompressed files, independent of compression."""
+        """Return the SHA-256 that identifies documents, queries, and exclusions, independent of compression."""
         documents = self.corpus.sha256 if self.corpus else sha256_of(self.id_list) if self.id_list else "none"
         text = f"documents {documents}\nqueries {self.queries.sha256}\n"
         if self.excluded is not None:

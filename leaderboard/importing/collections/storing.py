@@ -81,7 +81,10 @@ def store_content(
 
 
 def _store_candidates(inspected: InspectedCollection, split: str, work: Path) -> files.StoredFile | None:
-    """Return the judged documents of each query as a run, in an order that does not depend on grades."""
+    """Store the judged documents of each query as a run, in an order that does not depend on grades.
+
+    Documents that are not in the corpus are omitted. Returns None if the split has no judgments.
+    """
     if split not in inspected.judgements:
         return None
     judgements = inspected.judgements[split]

@@ -237,7 +237,7 @@ def test_pages_offer_to_submit_exactly_when_the_api_takes_a_run(
     page = signed_in.get(demo.get_absolute_url()).content.decode()
     offered = [f'href="/submit/{kind}?dataset={demo.slug}"' in page for kind in ("", "model/")]
     assert offered == [not code] * 2
-    assert (f"No runs are taken now: {reason}" in page) == bool(code)
+    assert (f"Runs are not accepted at present: {reason}" in page) == bool(code)
     for address, field in (
         (f"/submit/?dataset={demo.slug}", f'option value="{demo.slug}"'),
         (f"/submit/model/?engine=bm25&dataset={demo.slug}", f'value="{demo.slug}" id="dataset-'),
@@ -246,7 +246,7 @@ def test_pages_offer_to_submit_exactly_when_the_api_takes_a_run(
         inputs = [tag for tag in re.findall(r"<(?:input|option)[^>]*>", form) if field in tag]
         assert [" disabled" in tag for tag in inputs] == [bool(code)]
         assert [" checked" in tag or " selected" in tag for tag in inputs] == [not code]
-        assert not code or f"<b>No runs are taken now:</b> {reason}" in form
+        assert not code or f"<b>Runs are not accepted at present:</b> {reason}" in form
     answer = send(api)
     assert answer.status == (400 if code else 201), answer.body
     assert not code or answer.problem(code)["message"].startswith(reason)
