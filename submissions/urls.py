@@ -33,12 +33,7 @@ _LIMITED = {"account_reset_password_from_key": "open_reset_link"}
 
 
 #: Prefixes of the names of allauth's password pages, sign-up included.
-_PASSWORD_PAGE_PREFIXES = (
-    "account_signup",
-    "account_reset_password",
-    "account_change_password",
-    "account_set_password",
-)
+_PASSWORD_PAGES = ("account_signup", "account_reset_password", "account_change_password", "account_set_password")
 
 
 def _limited(pattern: URLPattern) -> Callable[..., HttpResponseBase]:
@@ -49,7 +44,7 @@ def _limited(pattern: URLPattern) -> Callable[..., HttpResponseBase]:
         view = rate_limit(action=action, limit_get=True)(view)
     if name == "account_login":
         return hide_unless(lambda request: request.method != "POST" or has_passwords(request), view)
-    return hide_unless(has_passwords, view) if name.startswith(_PASSWORD_PAGE_PREFIXES) else view
+    return hide_unless(has_passwords, view) if name.startswith(_PASSWORD_PAGES) else view
 
 
 def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:

@@ -22,7 +22,7 @@ KEY = "OPENAI_API_KEY"
 _WAITS = (1, 2, 4, 8, 16, 30, 60)
 _TIMEOUT = (10.0, 300.0)
 #: Maximum bytes of an answer per text (a vector of some 40,000 dimensions), and of an error that are read.
-_MOST_PER_TEXT, _MOST_OF_ERROR = 1 << 20, 4096
+_MAX_PER_TEXT, _MAX_OF_ERROR = 1 << 20, 4096
 _ADDRESS = (
     "Give --endpoint as the address before /v1/embeddings, such as https://api.example.org, without a query string. "
     f"The key is read from {KEY}."
@@ -63,13 +63,13 @@ class Endpoint:
     def _ask(self, body: dict[str, Any]) -> tuple[Any, float]:
         """Return the answer and the seconds of all attempts that got a response, without the pauses between them."""
         failure, seconds = "", 0.0
-        limit = len(body["input"]) * _MOST_PER_TEXT
+        limit = len(body["input"]) * _MAX_PER_TEXT
         for pause in (*_WAITS, 0):
             wait: float = pause
             start = time.monotonic()
             try:
                 answer = self._session.post(self.url, json=body, timeout=_TIMEOUT, stream=True)
-                content = read_beginning(answer, limit + 1 if answer.ok else _MOST_OF_ERROR)
+                content = read_beginning(answer, limit + 1 if answer.ok else _MAX_OF_ERROR)
             except requests.RequestException as error:
                 failure = type(error).__name__
             else:

@@ -24,7 +24,7 @@ from runboard.errors import SiteUnavailable, get_cause
 
 T = TypeVar("T")
 #: Maximum bytes of an answer, downloads excepted. The largest boards have a few million.
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 _BLOCK = 1 << 16
 #: JSON's names of types.
 _JSON = {
@@ -35,13 +35,13 @@ _PLAIN_NAME = re.compile(r"\w[\w.+@=() -]{0,199}")
 
 
 def read_content(answer: requests.Response) -> bytes:
-    """Return the body of an answer. Raises SiteUnavailable if it is interrupted or has more than MOST_BYTES."""
+    """Return the body of an answer. Raises SiteUnavailable if it is interrupted or has more than MAX_BYTES."""
     try:
-        content = read_beginning(answer, MOST_BYTES + 1)
+        content = read_beginning(answer, MAX_BYTES + 1)
     except requests.RequestException as error:
         raise SiteUnavailable(f"The answer of {answer.url} was interrupted: {get_cause(error)}.") from error
-    if len(content) > MOST_BYTES:
-        raise SiteUnavailable(f"{answer.url} answered more than {MOST_BYTES:,} bytes.")
+    if len(content) > MAX_BYTES:
+        raise SiteUnavailable(f"{answer.url} answered more than {MAX_BYTES:,} bytes.")
     return content
 
 

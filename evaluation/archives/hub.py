@@ -28,10 +28,10 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 #: Seconds without data after which a connection is given up.
 TIMEOUT = 60
 #: Minimum bytes per second of a download, after the first TIMEOUT seconds.
-LEAST_RATE = 10_000
+MIN_RATE = 10_000
 
 _ENDPOINT = "https://huggingface.co"
-_MOST_LISTING = 8 * MIB
+_MAX_LISTING = 8 * MIB
 _BLOCK = MIB
 
 
@@ -64,8 +64,8 @@ class Repository:
         url = f"{self._endpoint}/api/{kind}/{name}/revision/{quote(revision, safe='')}?blobs=true"
         try:
             with _open(url) as answer:
-                data = b"".join(_read_blocks(answer, _MOST_LISTING, "the hub's listing"))
-            listing = json.loads(data) if len(data) <= _MOST_LISTING else None
+                data = b"".join(_read_blocks(answer, _MAX_LISTING, "the hub's listing"))
+            listing = json.loads(data) if len(data) <= _MAX_LISTING else None
         except urllib.error.HTTPError as error:
             if error.code in (401, 403, 404):
                 message = f"the hub has no public repository {name} at {revision}"
@@ -115,7 +115,7 @@ def _read_blocks(answer: Any, limit: int, name: str) -> Iterator[bytes]:
     start, read = time.monotonic(), 0
     while read <= limit and (block := answer.read1(min(_BLOCK, limit + 1 - read))):
         read += len(block)
-        if time.monotonic() - start > TIMEOUT + read / LEAST_RATE:
+        if time.monotonic() - start > TIMEOUT + read / MIN_RATE:
             raise NotFetched("hub_unreachable", f"{name} arrives too slowly")
         yield block
 

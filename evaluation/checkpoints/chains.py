@@ -12,7 +12,7 @@ from evaluation.checkpoints import modules as m
 from evaluation.checkpoints.configuration import Configuration, read_configuration
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind, ModelPart, Plan
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import MOST_LABELS, FileFindings, Refused, attempt
+from evaluation.checkpoints.findings import MAX_LABELS, FileFindings, Refused, attempt
 from evaluation.checkpoints.modules import Listed, Module, check_dimensions, read_module
 from evaluation.checkpoints.settings import (
     LATE_LENGTHS,
@@ -83,7 +83,7 @@ def read_transformer(source: ModelFiles, head: Head, excluded: Collection[str] =
     tensors = attempt(lambda: weights.read_weights(source))
     config = attempt(lambda: read_configuration(source, tensors))
     if config is not None and head in ("sequence", "token"):
-        max_labels = MOST_LABELS if head == "sequence" else 1
+        max_labels = MAX_LABELS if head == "sequence" else 1
         if not 1 <= config.labels <= max_labels:
             message = f"the model has {config.labels} labels; at most {max_labels} are possible"
             source.at(configuration.NAME).refuse("labels", message, "id2label")

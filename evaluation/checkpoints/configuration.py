@@ -18,7 +18,7 @@ from typing import Any
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import MOST_EXPERTS_IN_ALL, FileFindings, quoted, summarize_names
+from evaluation.checkpoints.findings import MAX_EXPERTS_IN_ALL, FileFindings, quoted, summarize_names
 from evaluation.checkpoints.values import exactly, read_values, refuse_forbidden_keys, typed_values
 from evaluation.checkpoints.weights import Tensor
 
@@ -240,8 +240,8 @@ def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file
             message = f"it claims {claimed_size:,}, but the weights are {count:,} tensors of at most {largest:,} rows"
             file.refuse("weights_shape", message, key)
     layers = _product(values, r"(num|n)_hidden_layers|n_layers?|num_layers")
-    if layers * _product(values, r"(num|n)_.*experts") > MOST_EXPERTS_IN_ALL:
-        file.refuse("dimension_cap", f"its layers have more than {MOST_EXPERTS_IN_ALL:,} experts together")
+    if layers * _product(values, r"(num|n)_.*experts") > MAX_EXPERTS_IN_ALL:
+        file.refuse("dimension_cap", f"its layers have more than {MAX_EXPERTS_IN_ALL:,} experts together")
     if _product(values, r"num_hidden_groups|inner_group_num") > count:
         file.refuse("weights_shape", "its groups have more layers than there are tensors")
 

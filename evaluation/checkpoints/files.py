@@ -18,8 +18,8 @@ from typing import Any
 from evaluation.archives.compression import describe_bytes
 from evaluation.archives.zip import is_clutter
 from evaluation.checkpoints.findings import (
-    MOST_JSON_FILE,
-    MOST_WEIGHTS,
+    MAX_JSON_FILE,
+    MAX_WEIGHTS,
     AllowanceSpent,
     CheckpointAllowance,
     FileFindings,
@@ -29,8 +29,8 @@ from evaluation.checkpoints.findings import (
 )
 from evaluation.core.files import open_regular
 
-_MOST_FILES = 1000
-_MOST_DEPTH = 4
+_MAX_FILES = 1000
+_MAX_DEPTH = 4
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.@+=() -]{0,120}", re.ASCII)
 
 #: Refused file name extensions, by problem code, with the message.
@@ -99,7 +99,7 @@ class ModelFiles:
         """Return the findings about a file, or about the folder."""
         return self.findings.at(self.prefix + name)
 
-    def read_json(self, name: str, max_bytes: int = MOST_JSON_FILE) -> Any:
+    def read_json(self, name: str, max_bytes: int = MAX_JSON_FILE) -> Any:
         """Return the value in a JSON file. Raises Refused."""
         try:
             data = read_file(self.path(name), max_bytes)
@@ -113,7 +113,7 @@ class ModelFiles:
             self.at(name).stop("json_damaged", "it contains only null")
         return value
 
-    def read_object(self, name: str, max_bytes: int = MOST_JSON_FILE) -> dict[str, Any]:
+    def read_object(self, name: str, max_bytes: int = MAX_JSON_FILE) -> dict[str, Any]:
         """Return the object in a JSON file. Raises Refused."""
         value = self.read_json(name, max_bytes)
         if not isinstance(value, dict):
@@ -134,7 +134,7 @@ def check_file_name(name: str, findings: Findings) -> bool:
     is_unsafe = any(not _NAME.fullmatch(part) or part in (".", "..") for part in path.parts)
     if str(path) != name:
         file.refuse("member_name", f"the plain form of this name is {quoted(path)}")
-    elif is_unsafe or len(path.parts) > _MOST_DEPTH:
+    elif is_unsafe or len(path.parts) > _MAX_DEPTH:
         file.refuse("member_name", "the name has unsupported characters or too many folders")
     elif _ADAPTER_FOLDERS.intersection(path.parts[:-1]):
         findings.at(path.parts[0]).remark("left_out", "an adapter next to complete weights is not used")
@@ -158,8 +158,8 @@ def walk(root: Path, findings: Findings) -> ModelFiles:
     folded: dict[str, str] = {}
     weights = 0
     for number, (name, facts) in enumerate(_iterate_entries(root, findings)):
-        if number >= _MOST_FILES:
-            message = f"the folder has more than {_MOST_FILES:,} files"
+        if number >= _MAX_FILES:
+            message = f"the folder has more than {_MAX_FILES:,} files"
             findings.at("").refuse("too_many_files", message)
             break
         if not stat.S_ISREG(facts.st_mode):
@@ -174,8 +174,8 @@ def walk(root: Path, findings: Findings) -> ModelFiles:
             names.add(name)
             weights += facts.st_size if name.endswith(".safetensors") else 0
         folded[name.casefold()] = name
-    if weights > MOST_WEIGHTS:
-        limit = describe_bytes(MOST_WEIGHTS)
+    if weights > MAX_WEIGHTS:
+        limit = describe_bytes(MAX_WEIGHTS)
         message = f"all weights have {describe_bytes(weights)}, over the limit of {limit}"
         findings.at("").refuse("file_too_large", message)
     if not names and not findings.refused:
@@ -197,15 +197,15 @@ def _iterate_entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.s
                 yield name, facts
             elif entry.name in (".git", "__pycache__", ".cache", "__MACOSX"):
                 continue
-            elif name.count("/") >= _MOST_DEPTH or len(pending) > _MOST_FILES:
+            elif name.count("/") >= _MAX_DEPTH or len(pending) > _MAX_FILES:
                 findings.at(name).refuse("too_many_files", "there are too many folders, or they are nested too deeply")
             else:
                 pending.append(name)
 
 
 #: Maximum number of brackets and commas. Each may become an object in memory; this many take up to 300 MB.
-_MOST_VALUES = 3_000_000
-_MOST_DIGITS = 18
+_MAX_VALUES = 3_000_000
+_MAX_DIGITS = 18
 
 
 class NotJson(ValueError):
@@ -227,8 +227,8 @@ def read_file(path: Path, max_bytes: int) -> bytes:
 
 def parse(data: bytes) -> Any:
     """Parse a JSON text strictly. Raises NotJson."""
-    if sum(data.count(mark) for mark in (b"[", b"{", b",")) > _MOST_VALUES:
-        raise NotJson(f"it has more than {_MOST_VALUES:,} values")
+    if sum(data.count(mark) for mark in (b"[", b"{", b",")) > _MAX_VALUES:
+        raise NotJson(f"it has more than {_MAX_VALUES:,} values")
     try:
         text = data.decode("utf-8")
         value = json.loads(
@@ -257,7 +257,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
+    if len(digits) > _MAX_DIGITS:
         raise NotJson("it has a number with too many digits")
     return int(digits)
 

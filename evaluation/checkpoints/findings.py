@@ -17,36 +17,36 @@ from evaluation.archives.compression import MIB, describe_bytes
 from evaluation.core.problems import Problem, Report, Severity
 
 #: Maximum bytes of all weights: CHECKPOINT_WEIGHTS_BYTES.
-MOST_WEIGHTS = int(os.environ.get("CHECKPOINT_WEIGHTS_BYTES", 32 * 1024 * MIB))
+MAX_WEIGHTS = int(os.environ.get("CHECKPOINT_WEIGHTS_BYTES", 32 * 1024 * MIB))
 #: Maximum expanded bytes of an archive: its weights, and one GiB for all other files.
-MOST_EXPANDED = MOST_WEIGHTS + 1024 * MIB
-MOST_FILES_IN_ARCHIVE = 64
-MOST_SHARDS = 64
-MOST_TENSORS = 10_000
-MOST_HEADERS = 4 * MIB
-MOST_JSON = 80 * MIB
-MOST_JSON_FILE = 4 * MIB
-MOST_TOKENIZER = 32 * MIB
+MAX_EXPANDED = MAX_WEIGHTS + 1024 * MIB
+MAX_FILES_IN_ARCHIVE = 64
+MAX_SHARDS = 64
+MAX_TENSORS = 10_000
+MAX_HEADERS = 4 * MIB
+MAX_JSON = 80 * MIB
+MAX_JSON_FILE = 4 * MIB
+MAX_TOKENIZER = 32 * MIB
 
 #: Maximum numbers in configurations.
-MOST_LAYERS = 256
-MOST_HEADS = 512
-MOST_EXPERTS = 1024
+MAX_LAYERS = 256
+MAX_HEADS = 512
+MAX_EXPERTS = 1024
 #: Maximum number of experts in all layers.
-MOST_EXPERTS_IN_ALL = 8_192
-MOST_WIDTH = 16_384
-MOST_INNER_WIDTH = 131_072
-MOST_VOCABULARY = 1_048_576
+MAX_EXPERTS_IN_ALL = 8_192
+MAX_WIDTH = 16_384
+MAX_INNER_WIDTH = 131_072
+MAX_VOCABULARY = 1_048_576
 #: Maximum characters of a token.
-MOST_TOKEN = 2_000
-MOST_POSITIONS = 262_144
-MOST_ROPE_THETA = 1e9
-LEAST_ROPE_FACTOR, MOST_ROPE_FACTOR = 0.01, 128.0
-MOST_LIST = 512
-MOST_LABELS = 2
+MAX_TOKEN = 2_000
+MAX_POSITIONS = 262_144
+MAX_ROPE_THETA = 1e9
+MIN_ROPE_FACTOR, MAX_ROPE_FACTOR = 0.01, 128.0
+MAX_LIST = 512
+MAX_LABELS = 2
 #: Maximum rows of a static embedding table, and maximum dimension of the vectors between modules.
-MOST_STATIC_ROWS = 2_000_000
-MOST_DIMENSION = 1_048_576
+MAX_STATIC_ROWS = 2_000_000
+MAX_DIMENSION = 1_048_576
 
 
 class AllowanceSpent(ValueError):
@@ -72,25 +72,25 @@ class CheckpointAllowance:
     def take(self, size: int, files: Literal["JSON files", "headers of weights"] = "JSON files") -> None:
         """Count the bytes of a JSON file, or of the header of a file of weights."""
         self._parsed[files] += size
-        limit = MOST_JSON if files == "JSON files" else MOST_HEADERS
+        limit = MAX_JSON if files == "JSON files" else MAX_HEADERS
         if self._parsed[files] > limit:
             raise AllowanceSpent(f"all {files} together have over {describe_bytes(limit)}")
 
     def take_tensors(self, path: Path, count: int, size: int) -> None:
         """Count the tensors in a header, and their bytes, which count once even if the file is read again."""
         self._tensors += count
-        if self._tensors > MOST_TENSORS:
-            raise AllowanceSpent(f"all files of weights together have over {MOST_TENSORS:,} tensors")
+        if self._tensors > MAX_TENSORS:
+            raise AllowanceSpent(f"all files of weights together have over {MAX_TENSORS:,} tensors")
         self._weights[path] = size
-        if sum(self._weights.values()) > MOST_WEIGHTS:
-            raise WeightsTooLarge(f"all weights together have over {describe_bytes(MOST_WEIGHTS)}")
+        if sum(self._weights.values()) > MAX_WEIGHTS:
+            raise WeightsTooLarge(f"all weights together have over {describe_bytes(MAX_WEIGHTS)}")
 
 
 T = TypeVar("T")
 #: Maximum number of problems and of remarks in a report, because a hostile file could cause one per tensor.
-_MOST_PROBLEMS = 100
+_MAX_PROBLEMS = 100
 #: Maximum number of names in a message.
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 
 
 class Refused(Exception):
@@ -118,7 +118,7 @@ class Findings:
     def add(self, severity: Severity, code: str, message: str) -> None:
         """Count a problem; further problems of a severity are dropped after the first hundred."""
         entry = (severity, code, message)
-        if entry in self._counts or sum(severity == each for each, *_ in self._counts) < _MOST_PROBLEMS:
+        if entry in self._counts or sum(severity == each for each, *_ in self._counts) < _MAX_PROBLEMS:
             self._counts[entry] += 1
 
     @property
@@ -178,8 +178,8 @@ def quoted(value: object) -> str:
 
 def summarize_names(names: Sequence[str]) -> str:
     """Return the first few names and the number of further ones."""
-    further_count = len(names) - _MOST_NAMES
-    return ", ".join(quote(name) for name in names[:_MOST_NAMES]) + (
+    further_count = len(names) - _MAX_NAMES
+    return ", ".join(quote(name) for name in names[:_MAX_NAMES]) + (
         f" and {further_count:,} more" if further_count > 0 else ""
     )
 
@@ -204,7 +204,7 @@ CODES: Mapping[str, str] = {
     "adapter": "Send complete weights: `python -m evaluation pack FOLDER --base BASE` merges an adapter into its base.",
     "file_kind": f"Send only regular files: no links, no devices. {_PACK}",
     "file_too_large": "JSON files have at most 4 MiB, tokenizer.json 32 MiB, all JSON together 80 MiB, all "
-    f"weights together {describe_bytes(MOST_WEIGHTS)}.",
+    f"weights together {describe_bytes(MAX_WEIGHTS)}.",
     "empty_folder": "Send the folder that the model is loaded from, with config.json, safetensors and tokenizer.json.",
     # JSON
     "json_damaged": "Write JSON as UTF-8 text with one value, no repeated keys, no NaN, and few levels of nesting.",

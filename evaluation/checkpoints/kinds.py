@@ -29,7 +29,7 @@ from evaluation.checkpoints.description import (
     Plan,
 )
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import MOST_POSITIONS, Refused, attempt, summarize_names
+from evaluation.checkpoints.findings import MAX_POSITIONS, Refused, attempt, summarize_names
 from evaluation.checkpoints.modules import MODULES, Listed, Module, read_module_list, read_routes
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import POOLING as STORED_POOLING
@@ -42,7 +42,7 @@ AUGMENTATION = "augmentation.safetensors"
 STANFORD = "artifact.metadata"
 _STANFORD_RULES = {
     "query_token_id": text(32), "doc_token_id": text(32), "query_maxlen": whole(1, 512),
-    "doc_maxlen": whole(1, MOST_POSITIONS),
+    "doc_maxlen": whole(1, MAX_POSITIONS),
     "mask_punctuation": TRUTH, "attend_to_mask_tokens": TRUTH,
 }  # fmt: skip
 _PROJECTION = ("linear.weight", "linear.bias")

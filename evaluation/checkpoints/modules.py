@@ -13,7 +13,7 @@ from evaluation.checkpoints import tokenizer, weights
 from evaluation.checkpoints.configuration import ACTIVATIONS, refuse_activation
 from evaluation.checkpoints.description import ModelPart
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import MOST_STATIC_ROWS, FileFindings, Refused, quoted
+from evaluation.checkpoints.findings import MAX_STATIC_ROWS, FileFindings, Refused, quoted
 from evaluation.checkpoints.settings import WORDS
 from evaluation.checkpoints.tokenizer import read_tokenizer
 from evaluation.checkpoints.values import read_values, refuse_forbidden_keys, refuse_unknown, typed_values
@@ -93,7 +93,7 @@ _OLD_POOLING = {
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }  # fmt: skip
-_MOST_MODULES = 12
+_MAX_MODULES = 12
 _ROUTES = {"query", "document"}
 _FOLDER = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 
@@ -127,8 +127,8 @@ def read_module_list(source: ModelFiles) -> list[Listed]:
     """Return the entries of modules.json. Raises Refused."""
     entries = source.read_json(MODULES)
     file = source.at(MODULES)
-    if not isinstance(entries, list) or not 0 < len(entries) <= _MOST_MODULES:
-        file.stop("json_damaged", f"it is not a list of 1 to {_MOST_MODULES} modules")
+    if not isinstance(entries, list) or not 0 < len(entries) <= _MAX_MODULES:
+        file.stop("json_damaged", f"it is not a list of 1 to {_MAX_MODULES} modules")
     for number, entry in enumerate(entries):
         if not isinstance(entry, dict):
             file.stop("json_damaged", "a module is not an object { … }", f"[{number}]")
@@ -199,7 +199,7 @@ def read_routes(source: ModelFiles) -> dict[str, list[Listed]]:
         file.refuse("value", "only an empty object is accepted", "parameters.route_mappings")
     routes: dict[str, list[Listed]] = {}
     for route, names in structure.items():
-        if not isinstance(names, list) or not 0 < len(names) <= _MOST_MODULES:
+        if not isinstance(names, list) or not 0 < len(names) <= _MAX_MODULES:
             file.stop("value", "it is not a list of modules", f"structure.{route}")
         types_of_route = [types.get(each) if isinstance(each, str) else None for each in names]
         route_modules = [
@@ -228,8 +228,8 @@ def read_module(entry: Listed) -> Module:
                 None,
             )
             dimensions = 1 if role == SPARSE_STATIC else 2
-            if table is None or len(table.shape) != dimensions or table.shape[0] > MOST_STATIC_ROWS:
-                message = f"there is no table of at most {MOST_STATIC_ROWS:,} rows, one per token"
+            if table is None or len(table.shape) != dimensions or table.shape[0] > MAX_STATIC_ROWS:
+                message = f"there is no table of at most {MAX_STATIC_ROWS:,} rows, one per token"
                 file.stop("missing_weights" if table is None else "weights_shape", message)
             rows = tensors.get("mapping", table).shape[0]
             words = read_tokenizer(source, rows, keep_truncation=role == STATIC)

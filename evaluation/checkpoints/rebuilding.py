@@ -24,8 +24,8 @@ from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription,
 from evaluation.checkpoints.files import ModelFiles, check_file_name, walk
 from evaluation.checkpoints.findings import (
     CODES,
-    MOST_EXPANDED,
-    MOST_FILES_IN_ARCHIVE,
+    MAX_EXPANDED,
+    MAX_FILES_IN_ARCHIVE,
     CheckpointAllowance,
     FileFindings,
     Findings,
@@ -216,10 +216,10 @@ _BLOCK = MIB
 _FREE_INTERVAL = 64 * MIB
 #: Limits of archives; `free_bytes` of the disk must remain free.
 POLICY = ZipPolicy(
-    max_members=MOST_FILES_IN_ARCHIVE,
+    max_members=MAX_FILES_IN_ARCHIVE,
     members_hint=CODES["too_many_files"],
     expansion_hint=CODES["expansion"],
-    max_expanded_bytes=MOST_EXPANDED,
+    max_expanded_bytes=MAX_EXPANDED,
     free_bytes=512 * MIB,
 )
 
@@ -359,8 +359,8 @@ def _write(target: Path, blocks: Iterable[bytes]) -> None:
 
 
 _TAR_BLOCK = 512
-_MOST_PAX = 64 * 1024
-_MOST_MEMBERS = 256
+_MAX_PAX = 64 * 1024
+_MAX_MEMBERS = 256
 _PAX = re.compile(rb"(\d{1,6}) ([^=]{1,256})=")
 #: Keys of extended headers that are ignored: times, owners, and attributes, but never names and sizes.
 _HARMLESS = re.compile(rb"mtime|atime|ctime|uid|gid|uname|gname|comment|(SCHILY|LIBARCHIVE)\..*", re.DOTALL)
@@ -380,7 +380,7 @@ def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterat
     The caller must read or skip the `size` bytes of each member before requesting the next one; the padding is skipped
     here. Only zeros may follow the last member. Raises NotTar.
     """
-    for _ in range(_MOST_MEMBERS):
+    for _ in range(_MAX_MEMBERS):
         header = read(_TAR_BLOCK)
         if header == bytes(_TAR_BLOCK):
             remaining_zeros = 1024 * 1024  # Programs add zeros after the last member.
@@ -402,7 +402,7 @@ def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterat
         info.name = info.name.removeprefix("./")
         name, size = info.name, info.size
         if info.type in (XHDTYPE, XGLTYPE):
-            if size > _MOST_PAX:
+            if size > _MAX_PAX:
                 raise NotTar("member_kind", f"the extended header {name!r} is too long")
             data = read(size + -size % _TAR_BLOCK)[:size]
             position = 0
@@ -426,4 +426,4 @@ def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterat
         else:
             yield info
             skip(-size % _TAR_BLOCK)
-    raise NotTar("too_many_files", f"the archive has more than {_MOST_MEMBERS} members")
+    raise NotTar("too_many_files", f"the archive has more than {_MAX_MEMBERS} members")

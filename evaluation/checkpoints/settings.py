@@ -12,7 +12,7 @@ from typing import Any, Literal
 from evaluation.checkpoints.configuration import SCORE_ACTIVATIONS, refuse_activation
 from evaluation.checkpoints.description import SPARTA
 from evaluation.checkpoints.files import ModelFiles
-from evaluation.checkpoints.findings import MOST_DIMENSION, MOST_POSITIONS, MOST_VOCABULARY
+from evaluation.checkpoints.findings import MAX_DIMENSION, MAX_POSITIONS, MAX_VOCABULARY
 from evaluation.checkpoints.values import (
     TRUTH,
     Rule,
@@ -123,10 +123,10 @@ TASKS: Mapping[Head, tuple[str, str, str]] = {
     "sequence": ("sequence-classification", "logits", "scores"),
     "causal": ("text-generation", "logits", "causal_logits"),
 }
-_MOST_PROMPTS, _MOST_PROMPT = 32, 2000
+_MAX_PROMPTS, _MAX_PROMPT = 32, 2000
 #: Prompt names that `encode_query` and `encode_document` look up, in order.
 _ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
-_LENGTH = whole(1, MOST_POSITIONS)
+_LENGTH = whole(1, MAX_POSITIONS)
 WORDS = texts(2000, 64)
 _EXPANSION = object_with(
     {"strategy": choice("fixed", "min"), "attend": TRUTH, "length": whole(1, 512), "token": text(64)},
@@ -135,10 +135,10 @@ _EXPANSION = object_with(
 _PROMPTS = Rule(
     lambda value: (
         isinstance(value, dict)
-        and len(value) <= _MOST_PROMPTS
-        and all(prompt is None or text(_MOST_PROMPT).accepts(prompt) for prompt in value.values())
+        and len(value) <= _MAX_PROMPTS
+        and all(prompt is None or text(_MAX_PROMPT).accepts(prompt) for prompt in value.values())
     ),
-    f"an object of at most {_MOST_PROMPTS} prompts of at most {_MOST_PROMPT:,} characters",
+    f"an object of at most {_MAX_PROMPTS} prompts of at most {_MAX_PROMPT:,} characters",
 )
 #: Settings of late interaction in PyLate's models.
 LATE: Mapping[str, Rule] = {
@@ -153,8 +153,8 @@ POOLING, TEMPLATE = "runboard_pooling", "runboard_template"
 CUTS = {"SentenceTransformer": "truncate_dim", "SparseEncoder": "max_active_dims"}
 _RULES: Mapping[str, Rule] = {
     **LATE,
-    "truncate_dim": whole(1, MOST_DIMENSION),
-    "max_active_dims": whole(1, MOST_VOCABULARY),
+    "truncate_dim": whole(1, MAX_DIMENSION),
+    "max_active_dims": whole(1, MAX_VOCABULARY),
     # The library computes these layers in float32, whatever the type of the rest of the model.
     "keep_in_fp32_modules": exactly([]),
     "prompts": _PROMPTS,

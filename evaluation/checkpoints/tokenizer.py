@@ -16,10 +16,10 @@ from typing import Any
 from evaluation.checkpoints.configuration import refuse_code, stated_configuration
 from evaluation.checkpoints.files import CHAT_TEMPLATE, ModelFiles, read_file
 from evaluation.checkpoints.findings import (
-    MOST_POSITIONS,
-    MOST_TOKEN,
-    MOST_TOKENIZER,
-    MOST_VOCABULARY,
+    MAX_POSITIONS,
+    MAX_TOKEN,
+    MAX_TOKENIZER,
+    MAX_VOCABULARY,
     FileFindings,
     Refused,
     attempt,
@@ -38,13 +38,13 @@ from evaluation.checkpoints.values import (
 )
 
 NAME = "tokenizer.json"
-_MOST_TEMPLATE = 64 * 1024
+_MAX_TEMPLATE = 64 * 1024
 _PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model")
 _KEYS = frozenset({"version", "truncation", "padding", "added_tokens", *_PARTS})
-_MOST_MERGES = 1_000_000
-_MOST_WORD = 1000
+_MAX_MERGES = 1_000_000
+_MAX_WORD = 1000
 #: Maximum depth of nested settings, number of settings in one object, and characters of a character map.
-_MOST_DEPTH, _MOST_SETTINGS, _MOST_TEXT = 10, 64, 4 * 1024 * 1024
+_MAX_DEPTH, _MAX_SETTINGS, _MAX_TEXT = 10, 64, 4 * 1024 * 1024
 
 _LETTERS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*"
@@ -112,7 +112,7 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     file = source.at(NAME)
     if not source.has(NAME):
         file.stop("missing_tokenizer", "the file is missing")
-    content = source.read_object(NAME, MOST_TOKENIZER)
+    content = source.read_object(NAME, MAX_TOKENIZER)
     if unknown_keys := sorted(key for key in content if key not in _KEYS):
         file.refuse("tokenizer_value", f"the keys {summarize_names(unknown_keys)} are not supported")
     ids = attempt(lambda: _check_parts(content, file))
@@ -130,12 +130,12 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     template = settings.get("chat_template")
     if source.has(CHAT_TEMPLATE):
         try:
-            data = read_file(source.path(CHAT_TEMPLATE), _MOST_TEMPLATE)
+            data = read_file(source.path(CHAT_TEMPLATE), _MAX_TEMPLATE)
             source.allowance.take(len(data))
             template = data.decode("utf-8")
         except ValueError:
             template = None
-    if not isinstance(template, str) or len(template) > _MOST_TEMPLATE:
+    if not isinstance(template, str) or len(template) > _MAX_TEMPLATE:
         template = ""
     if template:
         remark = "a chat template is a program and is never run"
@@ -150,7 +150,7 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
             **{key: content.get(key) for key in _PARTS},
         },
         honored_settings(settings, content, ids, source.at(SETTINGS_NAME)),
-        min(int(longest), MOST_POSITIONS) if type(longest) in (int, float) and longest >= 1 else None,
+        min(int(longest), MAX_POSITIONS) if type(longest) in (int, float) and longest >= 1 else None,
         template,
     )
 
@@ -167,28 +167,28 @@ def _check_parts(content: Mapping[str, Any], file: FileFindings) -> dict[str, in
         file.stop("tokenizer_value", "it is not an object { … }", "model")
     _check_setting({key: model[key] for key in model if key not in ("vocab", "merges")}, "model", file)
     merges, longest = model.get("merges"), model.get("max_input_chars_per_word")
-    if isinstance(merges, list) and len(merges) > _MOST_MERGES:
-        file.refuse("tokenizer_value", f"it has over {_MOST_MERGES:,} pairs", "model.merges")
-    if model.get("dropout") or (longest is not None and longest not in range(_MOST_WORD + 1)):
-        longer = f"takes words of over {_MOST_WORD:,} characters"
+    if isinstance(merges, list) and len(merges) > _MAX_MERGES:
+        file.refuse("tokenizer_value", f"it has over {_MAX_MERGES:,} pairs", "model.merges")
+    if model.get("dropout") or (longest is not None and longest not in range(_MAX_WORD + 1)):
+        longer = f"takes words of over {_MAX_WORD:,} characters"
         message = f"it has dropout, which splits words at random, or {longer}"
         file.refuse("tokenizer_value", message, "model")
     vocab = model.get("vocab")
     ids: dict[str, int] = {}
     if isinstance(vocab, dict):
-        if all(type(number) is int and 0 <= number < MOST_VOCABULARY for number in vocab.values()):
+        if all(type(number) is int and 0 <= number < MAX_VOCABULARY for number in vocab.values()):
             ids = dict(vocab)
     elif (
         isinstance(vocab, list)
-        and len(vocab) <= MOST_VOCABULARY
+        and len(vocab) <= MAX_VOCABULARY
         and all(isinstance(entry, list) and entry and isinstance(entry[0], str) for entry in vocab)
     ):
         ids = {entry[0]: place for place, entry in enumerate(vocab)}
     unique = isinstance(vocab, dict | list) and len(set(ids.values())) == len(vocab)
-    if not unique or any(len(token) > MOST_TOKEN for token in ids):
+    if not unique or any(len(token) > MAX_TOKEN for token in ids):
         message = (
-            f"it is not an object of at most {MOST_VOCABULARY:,} tokens and ids, or a list of tokens with scores, "
-            f"without repetitions and with at most {MOST_TOKEN:,} characters per token"
+            f"it is not an object of at most {MAX_VOCABULARY:,} tokens and ids, or a list of tokens with scores, "
+            f"without repetitions and with at most {MAX_TOKEN:,} characters per token"
         )
         file.stop("tokenizer_vocabulary", message, "model.vocab")
     return ids
@@ -197,7 +197,7 @@ def _check_parts(content: Mapping[str, Any], file: FileFindings) -> dict[str, in
 def _check_setting(value: Any, path: str, file: FileFindings, depth: int = 0) -> None:
     """Refuse deep nesting, large objects, and regular expressions that may be slow."""
     if isinstance(value, dict | list):
-        if depth > _MOST_DEPTH or len(value) > _MOST_SETTINGS:
+        if depth > _MAX_DEPTH or len(value) > _MAX_SETTINGS:
             file.refuse("tokenizer_value", "it is nested too deeply or has too many parts", path)
             return
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
@@ -208,7 +208,7 @@ def _check_setting(value: Any, path: str, file: FileFindings, depth: int = 0) ->
                 inner_path = f"{path}.{key}" if isinstance(value, dict) else f"{path}[{key}]"
                 _check_setting(inner, inner_path, file, depth + 1)
     elif isinstance(value, str):
-        limit = _MOST_TEXT if path.endswith(".precompiled_charsmap") else 64
+        limit = _MAX_TEXT if path.endswith(".precompiled_charsmap") else 64
         if len(value) > limit:
             file.refuse("tokenizer_value", "the text is too long", path)
 
@@ -221,8 +221,8 @@ def is_harmless(expression: str) -> bool:
 def _read_added_tokens(content: object, file: FileFindings) -> list[dict[str, Any]]:
     if content is None:
         return []
-    if not isinstance(content, list) or len(content) > MOST_ADDED:
-        file.stop("tokenizer_value", f"it is not a list of at most {MOST_ADDED:,} tokens", "added_tokens")
+    if not isinstance(content, list) or len(content) > MAX_ADDED:
+        file.stop("tokenizer_value", f"it is not a list of at most {MAX_ADDED:,} tokens", "added_tokens")
     added_tokens = []
     for number, entry in enumerate(content):
         path = f"added_tokens[{number}]"
@@ -242,10 +242,10 @@ SETTINGS_NAME, SPECIAL_NAME, ADDED_NAME = (
     "added_tokens.json",
 )
 SPECIAL_TOKENS = tuple(f"{role}_token" for role in ("unk", "sep", "pad", "cls", "mask", "bos", "eos"))
-MOST_ADDED = 20_000
+MAX_ADDED = 20_000
 ADDED_RULES = {
-    "id": whole(0, MOST_VOCABULARY),
-    "content": text(MOST_TOKEN),
+    "id": whole(0, MAX_VOCABULARY),
+    "content": text(MAX_TOKEN),
     **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), TRUTH),
 }
 #: Pattern of tokenizer class names. The library replaces unknown ones by the generic class.
@@ -262,7 +262,7 @@ _SIDE = choice("left", "right")
 #: Settings that change tokens in at least one class.
 HONORED: Mapping[str, Rule] = {
     **dict.fromkeys(_FLAGS, TRUTH),
-    **dict.fromkeys(("extra_ids", "offset", "unk_id"), whole(0, MOST_ADDED)),
+    **dict.fromkeys(("extra_ids", "offset", "unk_id"), whole(0, MAX_ADDED)),
     **dict.fromkeys(("src_lang", "tgt_lang", "language", "task", "wordpieces_prefix", "mask_token_sent"), text(64)),
     "padding_side": _SIDE,
     "truncation_side": _SIDE,
@@ -389,8 +389,8 @@ def _special_tokens(settings: Mapping[str, Any], ids: Mapping[str, int], file: F
     for key in _LISTS:
         value = settings.get(key) or []
         values = list(value.values()) if isinstance(value, dict) else value
-        if not isinstance(values, list) or len(values) > MOST_ADDED:
-            file.refuse("tokenizer_value", f"it is not a list of at most {MOST_ADDED:,} tokens", key)
+        if not isinstance(values, list) or len(values) > MAX_ADDED:
+            file.refuse("tokenizer_value", f"it is not a list of at most {MAX_ADDED:,} tokens", key)
         elif parsed_tokens := [token for each in values if (token := _token(each, file, key)) is not None]:
             tokens[key] = parsed_tokens
     return tokens
@@ -407,7 +407,7 @@ def _token(value: object, file: FileFindings, key: str) -> str | dict[str, Any] 
         token.pop("id", None)
         if token.get("content"):
             return {"__type": "AddedToken", **token}
-    elif value is None or (isinstance(value, str) and 0 < len(value) <= MOST_TOKEN):
+    elif value is None or (isinstance(value, str) and 0 < len(value) <= MAX_TOKEN):
         return value
     file.refuse("tokenizer_value", f"{quoted(value)} is not a token", key)
     return None
@@ -416,8 +416,8 @@ def _token(value: object, file: FileFindings, key: str) -> str | dict[str, Any] 
 def _added_tokens(decoder: object, ids: Mapping[str, int], file: FileFindings) -> dict[str, dict[str, Any]]:
     """Return `added_tokens_decoder`, tokens by id. Refuse tokens that contradict tokenizer.json."""
     key = "added_tokens_decoder"
-    if not isinstance(decoder, dict) or len(decoder) > MOST_ADDED:
-        file.refuse("tokenizer_value", f"it is not an object of at most {MOST_ADDED:,} tokens", key)
+    if not isinstance(decoder, dict) or len(decoder) > MAX_ADDED:
+        file.refuse("tokenizer_value", f"it is not an object of at most {MAX_ADDED:,} tokens", key)
         return {}
     tokens = {}
     for number, entry in decoder.items():

@@ -93,26 +93,26 @@ TRUTH = Rule(lambda value: isinstance(value, bool), "true or false")
 #: Bounds of numbers by the pattern of their key or dotted path; the first match counts. The library's classes
 #: check types but have no such bounds.
 _BOUNDS: Mapping[str, Rule] = {
-    r".*rotary.*factor|rope_.*\.[a-z_]*mscale[a-z_]*": number(0, limits.MOST_ROPE_FACTOR),
+    r".*rotary.*factor|rope_.*\.[a-z_]*mscale[a-z_]*": number(0, limits.MAX_ROPE_FACTOR),
     # Divisors of angles: one number, or one per angle.
     r"rope.*factor(\[\])?|rope_.*\.[a-z_]*(factor|beta)[a-z_]*(\[\])?": number(
-        limits.LEAST_ROPE_FACTOR, limits.MOST_ROPE_FACTOR
+        limits.MIN_ROPE_FACTOR, limits.MAX_ROPE_FACTOR
     ),
-    r".*_id|.*_token_ids?": whole(-1, limits.MOST_VOCABULARY),
+    r".*_id|.*_token_ids?": whole(-1, limits.MAX_VOCABULARY),
     r".*(dropout|_prob|pdrop|_drop|_eps|epsilon|probability)": number(0, 1),
     r"type_vocab_size": whole(0, 16),
-    r".*vocab.*size.*": whole(1, limits.MOST_VOCABULARY),
-    r".*(layers?|blocks?|groups?|networks|block_sizes|block_repeats)|depth|.*_num": whole(0, limits.MOST_LAYERS),
-    r".*experts?.*": number(0, limits.MOST_EXPERTS),
-    r".*heads?": whole(0, limits.MOST_HEADS),
-    r".*(intermediate_size|n_inner|d_ff|ffn_dim|ff_dim|hidden_dim)": whole(1, limits.MOST_INNER_WIDTH),
-    r"projection_dim": whole(0, limits.MOST_WIDTH),  # 0 means none, as in DPR.
-    r"d_model|d_kv|dim|n_embd|.*(hidden|embedding)_size|.*_dim": whole(1, limits.MOST_WIDTH),
-    r".*(_features|dimension)|k|k_aux": whole(0, limits.MOST_DIMENSION),
-    r".*(position|window|seq_len|max_len|context|length|distance|local_attention).*": whole(-1, limits.MOST_POSITIONS),
-    r".*(theta|rope.*base|rotary.*base|local_base_freq)": number(1, limits.MOST_ROPE_THETA),
+    r".*vocab.*size.*": whole(1, limits.MAX_VOCABULARY),
+    r".*(layers?|blocks?|groups?|networks|block_sizes|block_repeats)|depth|.*_num": whole(0, limits.MAX_LAYERS),
+    r".*experts?.*": number(0, limits.MAX_EXPERTS),
+    r".*heads?": whole(0, limits.MAX_HEADS),
+    r".*(intermediate_size|n_inner|d_ff|ffn_dim|ff_dim|hidden_dim)": whole(1, limits.MAX_INNER_WIDTH),
+    r"projection_dim": whole(0, limits.MAX_WIDTH),  # 0 means none, as in DPR.
+    r"d_model|d_kv|dim|n_embd|.*(hidden|embedding)_size|.*_dim": whole(1, limits.MAX_WIDTH),
+    r".*(_features|dimension)|k|k_aux": whole(0, limits.MAX_DIMENSION),
+    r".*(position|window|seq_len|max_len|context|length|distance|local_attention).*": whole(-1, limits.MAX_POSITIONS),
+    r".*(theta|rope.*base|rotary.*base|local_base_freq)": number(1, limits.MAX_ROPE_THETA),
 }
-_ANY_NUMBER = number(-limits.MOST_VOCABULARY, limits.MOST_VOCABULARY)
+_ANY_NUMBER = number(-limits.MAX_VOCABULARY, limits.MAX_VOCABULARY)
 
 
 def refuse_forbidden_keys(value: object, file: FileFindings, path: str = "", depth: int = 0) -> None:
@@ -151,9 +151,9 @@ def _is_typed(value: Any, depth: int = 0) -> bool:
     if isinstance(value, str):
         return _WORD.fullmatch(value) is not None
     if isinstance(value, list):
-        return depth < 3 and len(value) <= limits.MOST_LIST and all(_is_typed(each, depth + 2) for each in value)
+        return depth < 3 and len(value) <= limits.MAX_LIST and all(_is_typed(each, depth + 2) for each in value)
     if isinstance(value, dict):
-        return depth < 2 and len(value) <= limits.MOST_LIST and all(
+        return depth < 2 and len(value) <= limits.MAX_LIST and all(
             _KEY.fullmatch(key) is not None and _is_typed(each, depth + 1) for key, each in value.items()
         )  # fmt: skip
     return value is None or type(value) in (bool, int) or (type(value) is float and math.isfinite(value))

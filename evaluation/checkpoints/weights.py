@@ -19,7 +19,7 @@ import numpy as np
 from evaluation.archives.compression import MIB
 from evaluation.checkpoints.files import ModelFiles, NotJson, parse
 from evaluation.checkpoints.findings import (
-    MOST_SHARDS,
+    MAX_SHARDS,
     AllowanceSpent,
     CheckpointAllowance,
     FileFindings,
@@ -29,8 +29,8 @@ from evaluation.checkpoints.findings import (
 )
 from evaluation.core.files import open_regular
 
-_MOST_DIMENSIONS = 8
-_MOST_NAME = 256
+_MAX_DIMENSIONS = 8
+_MAX_NAME = 256
 _BLOCK = 8 * MIB
 #: Bytes per value of each type.
 _BYTES = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
@@ -65,7 +65,7 @@ class Tensor:
     @classmethod
     def parse(cls, name: str, entry: object, path: Path, offset: int) -> Self:
         """Parse an entry of a header that ends at `offset`. Raises NotSafetensors."""
-        if not name or len(name) > _MOST_NAME or not name.isprintable():
+        if not name or len(name) > _MAX_NAME or not name.isprintable():
             raise NotSafetensors("a tensor's name is empty, too long, or not printable")
         if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
             raise NotSafetensors(f"{name} must have exactly dtype, shape, and data_offsets")
@@ -74,7 +74,7 @@ class Tensor:
             if isinstance(dtype, str) and _TYPE_NAME.fullmatch(dtype):
                 raise UnreadType(f"{name} is {dtype}")
             raise NotSafetensors(f"{name} has a type that is not in safetensors")
-        if not _are_sizes(shape) or len(shape) > _MOST_DIMENSIONS:
+        if not _are_sizes(shape) or len(shape) > _MAX_DIMENSIONS:
             raise NotSafetensors(f"{name} has a shape that is not a short list of sizes")
         if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
             raise NotSafetensors(f"{name} has data_offsets that are not two ascending positions")
@@ -245,8 +245,8 @@ def _read_shards(source: ModelFiles) -> Tensors:
     if invalid_names:
         index.stop("weights_index", f"{quoted(invalid_names[0])} is not a file next to it", "weight_map")
     names = sorted(set(shard_by_tensor.values()))
-    if len(names) > MOST_SHARDS:
-        index.stop("weights_index", f"it has {len(names):,} files; at most {MOST_SHARDS} are possible", "weight_map")
+    if len(names) > MAX_SHARDS:
+        index.stop("weights_index", f"it has {len(names):,} files; at most {MAX_SHARDS} are possible", "weight_map")
     tensors: Tensors = {}
     for name in names:
         if not source.has(name):

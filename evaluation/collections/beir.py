@@ -44,7 +44,7 @@ Progress = Callable[[float], None]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 #: Maximum ratio of expanded to stored bytes, and the expanded size from which it is checked.
-_MOST_RATIO, _RATIO_FLOOR = 50, 64 * 2**20
+_MAX_RATIO, _RATIO_FLOOR = 50, 64 * 2**20
 _open_gzip: Callable[..., io.RawIOBase] = igzip.open
 _DAMAGED_GZIP: tuple[type[Exception], ...] = (EOFError, BadGzipFile, cast("type[Exception]", IsalError))
 #: Bytes that some programs write before UTF-8 text. They are not part of the text.
@@ -302,8 +302,8 @@ def iterate_lines(
             expanded += len(line)
             if expanded > next_check:
                 next_check += 2**20
-                if expanded > _MOST_RATIO * stored.tell():
-                    message = f"{path.name} expands to more than {_MOST_RATIO} times its size"
+                if expanded > _MAX_RATIO * stored.tell():
+                    message = f"{path.name} expands to more than {_MAX_RATIO} times its size"
                     hint = "Text usually compresses three- to tenfold. Send the file uncompressed."
                     findings.add_problem(Problem("error", "expansion", 1, message, hint))
                     break

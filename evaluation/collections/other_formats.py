@@ -23,7 +23,7 @@ from evaluation.core.problems import LINES_NAMED, InvalidContent, Problem
 EXCLUDED_HEADER = "query-id\tcorpus-id"
 #: Maximum size of topics and SMART collections, which are read into memory. Published ones have a few
 #: megabytes.
-MOST_BYTES = 16 * 2**20
+MAX_BYTES = 16 * 2**20
 
 
 class Record(NamedTuple):
@@ -45,9 +45,9 @@ def format_error(path: Path, lines: Sequence[int], message_text: str, hint: str)
 def read_text(path: Path) -> str:
     """Return the content of a text file, plain or compressed. Raises InvalidContent if it is not UTF-8 or too large."""
     try:
-        data = b"".join(open_blocks(path, FileLimits(max_expanded_bytes=MOST_BYTES)))
+        data = b"".join(open_blocks(path, FileLimits(max_expanded_bytes=MAX_BYTES)))
     except InvalidContent as error:
-        hint = f"Use BEIR's layout or CSV: in this format, at most {describe_bytes(MOST_BYTES)} are read."
+        hint = f"Use BEIR's layout or CSV: in this format, at most {describe_bytes(MAX_BYTES)} are read."
         raise format_error(path, [], str(error), hint) from error
     try:
         return data.decode("utf-8-sig")

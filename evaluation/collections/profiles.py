@@ -32,7 +32,7 @@ _COMPRESSION_LEVEL = 3
 #: Description of the words for captions.
 TOKENISATION = "words by UAX #29 in lower case, unstemmed, stop words kept"
 #: Maximum number of different words stored for a corpus, the most frequent ones.
-MOST_WORDS = 2**20
+MAX_WORDS = 2**20
 _HASH_BYTES = 8
 
 
@@ -72,7 +72,7 @@ class UnigramCounter:
     frequent ones all or none), and their occurrences are counted as dropped. `weighted_jaccard` describes the effect.
     """
 
-    def __init__(self, max_words: int = MOST_WORDS) -> None:
+    def __init__(self, max_words: int = MAX_WORDS) -> None:
         self._most = max_words
         self._spellings: Counter[str] = Counter()
         self._dropped = 0
@@ -294,7 +294,7 @@ class CorpusProfile:
 def profile_corpus(path: Path, progress: Progress | None = None, *, examples: Iterable[str] = ()) -> CorpusProfile:
     """Compute the profile of a corpus in one pass.
 
-    Memory is bounded by twice `MOST_WORDS` words and 12 bytes per document. `examples` are ids of documents to include;
+    Memory is bounded by twice `MAX_WORDS` words and 12 bytes per document. `examples` are ids of documents to include;
     by default, the first document with a text is included. Lines that are not documents are skipped.
     """
     counter, keys, lengths = UnigramCounter(), array("Q"), array("I")

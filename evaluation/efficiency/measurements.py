@@ -15,10 +15,10 @@ from evaluation.engines.base import SearchPart
 
 #: Number of queries in a batch when throughput is measured.
 BATCH = 64
-#: Measuring may take this share of the time for building and searching, or `LEAST_SECONDS` if that is more.
-SHARE_OF_JOB, LEAST_SECONDS = 0.1, 60.0
+#: Measuring may take this share of the time for building and searching, or `MIN_SECONDS` if that is more.
+SHARE_OF_JOB, MIN_SECONDS = 0.1, 60.0
 #: Share of the measuring time for warming up, and minimum number of timed queries (or all, if there are fewer).
-SHARE_OF_WARM_UP, LEAST_QUERIES = 0.1, 2
+SHARE_OF_WARM_UP, MIN_QUERIES = 0.1, 2
 
 
 class TooSlow(Exception):
@@ -52,12 +52,12 @@ class Effort:
             queries: Number of queries of the dataset.
 
         Raises:
-            TooSlow: Fewer than two searches of `LEAST_QUERIES` queries fit.
+            TooSlow: Fewer than two searches of `MIN_QUERIES` queries fit.
         """
         target = max(self.searches, 2 * min(self.queries, queries))
         searches = affordable(target, seconds, search)
         timed = min(self.queries, queries, searches // 2)
-        if timed < min(LEAST_QUERIES, queries):
+        if timed < min(MIN_QUERIES, queries):
             raise TooSlow
         searches_kept = self.searches if searches == target else searches // timed * timed
         return replace(
@@ -99,7 +99,7 @@ def plan_efforts(results: int) -> tuple[Effort, ...]:
 
 def measuring_seconds(retrieval: Retrieval) -> float:
     """Return the budget in seconds for measuring all results of a retrieval."""
-    return max(LEAST_SECONDS, SHARE_OF_JOB * (retrieval.build_seconds + retrieval.search_seconds))
+    return max(MIN_SECONDS, SHARE_OF_JOB * (retrieval.build_seconds + retrieval.search_seconds))
 
 
 def affordable(target: int, seconds: float, unit_seconds: float) -> int:
@@ -109,7 +109,7 @@ def affordable(target: int, seconds: float, unit_seconds: float) -> int:
 _LONGEST_TEXT = 40
 #: Limits above which a measurement is noisy: share of unsettled queries, spread relative to the mean, and share of the
 #: machine's processors used by other processes.
-MOST_UNSETTLED, MOST_SPREAD, MOST_OTHER_WORK = 0.1, 0.1, 0.25
+MAX_UNSETTLED, MAX_SPREAD, MAX_OTHER_WORK = 0.1, 0.1, 0.25
 _TOO_LARGE = 2**63
 
 
@@ -220,11 +220,11 @@ def noise_reasons(figures: Mapping[str, Any]) -> list[str]:
     unsettled, queries = figures.get("unsettled", 0), figures["queries"]
     spread, mean = figures.get("spread_ms") or 0.0, figures["latency_ms"]["mean"]
     other_work = figures.get("other_work") or 0.0
-    if unsettled > MOST_UNSETTLED * queries:
+    if unsettled > MAX_UNSETTLED * queries:
         reasons.append(f"{unsettled} of {queries} queries had no stable time")
-    if spread > MOST_SPREAD * mean:
+    if spread > MAX_SPREAD * mean:
         reasons.append(f"the mean is uncertain by {100 * spread / mean:.0f}%")
-    if other_work > MOST_OTHER_WORK:
+    if other_work > MAX_OTHER_WORK:
         reasons.append(f"other work used {100 * other_work:.0f}% of the processors")
     return reasons
 

@@ -27,7 +27,7 @@ from evaluation.efficiency.hardware import list_gpu_files, own_gpu
 THREADS = 1
 #: Minimum size of the array that evicts the caches.
 EVICTED_BYTES = 64 * MIB
-_MOST_EVICTED_BYTES = 512 * MIB
+_MAX_EVICTED_BYTES = 512 * MIB
 #: Folder of the first processor's caches, whose `size` files contain values such as 32768K.
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 #: System-wide counters of processor time.
@@ -94,7 +94,7 @@ def _filler() -> npt.NDArray[np.float64]:
     texts = (path.read_text(encoding="ascii").strip() for path in _CACHES.glob("index*/size"))
     sizes = [int(text[:-1]) * 1024 for text in texts if text.endswith("K") and text[:-1].isdigit()]
     size = max(EVICTED_BYTES, 2 * max(sizes, default=0))
-    return np.ones(min(size, _MOST_EVICTED_BYTES) // 8)
+    return np.ones(min(size, _MAX_EVICTED_BYTES) // 8)
 
 
 class SearchTime(NamedTuple):

@@ -54,7 +54,7 @@ from evaluation.collections.beir import Document, Query, count_documents, read_c
 from evaluation.efficiency.measurements import (
     BATCH,
     FULL_EFFORT,
-    MOST_UNSETTLED,
+    MAX_UNSETTLED,
     SHARE_OF_WARM_UP,
     EfficiencyFigures,
     Effort,
@@ -88,7 +88,7 @@ SETTLED = 0.1
 #: Spread relative to the mean at which rounds may end.
 NARROW = 0.03
 #: Bounds of the number of documents that are encoded again to count operations, one in 200.
-_LEAST_DOCUMENTS, _MOST_DOCUMENTS = 4, 64
+_MIN_DOCUMENTS, _MAX_DOCUMENTS = 4, 64
 
 #: Seconds of searches, shape (rounds, queries).
 Times = npt.NDArray[np.float64]
@@ -276,7 +276,7 @@ def flops_per_document(engine: Engine, corpus: Path, folder: Path) -> float | No
 
 def _sample_documents(corpus: Path) -> list[Document]:
     total = count_documents(corpus)
-    sample_size = min(max(total // 200, _LEAST_DOCUMENTS), _MOST_DOCUMENTS, total)
+    sample_size = min(max(total // 200, _MIN_DOCUMENTS), _MAX_DOCUMENTS, total)
     positions = [number * total // sample_size for number in range(sample_size)]
     if read_table(corpus) is not None:
         return [next(read_corpus(corpus, first=position)) for position in positions]
@@ -345,7 +345,7 @@ class _TimedRounds:
         if rounds < effort.rounds and seconds < effort.seconds:
             return False
         mean = 1000 * float(self.times().min(axis=0).mean())
-        settled = self.unsettled() <= MOST_UNSETTLED * len(self._timed)
+        settled = self.unsettled() <= MAX_UNSETTLED * len(self._timed)
         return settled and mean_spread(self.times()) <= NARROW * mean
 
     def _round(self, report: MeasureProgress, meter: EnergyMeter) -> None:

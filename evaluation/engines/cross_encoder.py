@@ -37,8 +37,8 @@ from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
 _MOST = 1000
 #: Maximum number of depths for which one job produces rankings, including the main one.
-MOST_DEPTHS = 5
-_NAMED_DEPTHS = NumberList("reranking_depths", _MOST, MOST_DEPTHS - 1, "reranking_depth")
+MAX_DEPTHS = 5
+_NAMED_DEPTHS = NumberList("reranking_depths", _MOST, MAX_DEPTHS - 1, "reranking_depth")
 
 
 class CrossEncoderReRanking(VariantEngine[int]):
@@ -152,7 +152,7 @@ PARAMETERS = (
     Parameter(
         "reranking_depths",
         "10,50,100,200",
-        f"smaller depths to report from the same scores, at most {MOST_DEPTHS - 1}; empty for none",
+        f"smaller depths to report from the same scores, at most {MAX_DEPTHS - 1}; empty for none",
         check=_NAMED_DEPTHS,
     ),
     FIELDS_PARAMETER,

@@ -70,10 +70,10 @@ IDS = "ids"
 _DOCUMENT_COUNT_FILE = "documents.json"
 #: Number of queries whose results are compared with those of exact search.
 _SAMPLE = 100
-_MOST_DIMENSIONS = 65_536
+_MAX_DIMENSIONS = 65_536
 #: Maximum number of smaller dimensions that are searched in addition to the main one.
-MOST_SMALLER = 6
-_NAMED_DIMENSIONS = NumberList("dimensions", _MOST_DIMENSIONS, MOST_SMALLER, "all dimensions")
+MAX_SMALLER = 6
+_NAMED_DIMENSIONS = NumberList("dimensions", _MAX_DIMENSIONS, MAX_SMALLER, "all dimensions")
 
 
 class DenseRetrieval(VariantEngine[int], DividedEngine):
@@ -267,7 +267,7 @@ def check_parameters(values: Mapping[str, Any], checkpoint: CheckpointDescriptio
     check_passages(values)
     check_prompts(values, checkpoint)
     dimension = checkpoint.dimension if checkpoint and values["truncate_dimension"] == AUTO else None
-    _dimensions(values, _truncation(values) or dimension or _MOST_DIMENSIONS + 1)
+    _dimensions(values, _truncation(values) or dimension or _MAX_DIMENSIONS + 1)
     static = checkpoint is not None and checkpoint.kind == CheckpointKind.STATIC_EMBEDDINGS
     if static and values["pooling"] not in (AUTO, "mean"):
         raise InvalidParameter("Static embeddings are always pooled by their mean; set pooling to auto.")
@@ -296,13 +296,13 @@ PARAMETERS = (
         AUTO,
         "number of leading dimensions to keep; auto uses the checkpoint's truncate_dim; 0 keeps all",
         least=0,
-        most=_MOST_DIMENSIONS,
+        most=_MAX_DIMENSIONS,
     ),
     Parameter(
         "dimensions",
         "",
         "smaller numbers of leading dimensions to search with the same encoding (Matryoshka), such as 64,128,256; at "
-        f"most {MOST_SMALLER}; empty for none",
+        f"most {MAX_SMALLER}; empty for none",
         check=_NAMED_DIMENSIONS,
     ),
     *PASSAGE_PARAMETERS,
@@ -337,7 +337,7 @@ DESCRIPTIONS = (
             "truncate_dimension",
         ),
         main_alone={"dimensions": ""},
-        variants=lambda parameters: labels(_dimensions(parameters, _MOST_DIMENSIONS + 1)),
+        variants=lambda parameters: labels(_dimensions(parameters, _MAX_DIMENSIONS + 1)),
         check_parameters=check_parameters,
     ),
 )

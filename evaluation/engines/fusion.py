@@ -29,7 +29,7 @@ from evaluation.engines.base import (
 )
 from evaluation.runs.stored import IndexedRun
 
-LEAST_RUNS, MOST_RUNS = 2, 16
+MIN_RUNS, MAX_RUNS = 2, 16
 #: Function that maps the descending scores of a run's documents to their contributions.
 Contribution = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
@@ -138,7 +138,7 @@ DESCRIPTIONS = (
             Parameter("weights", "", "weight of each run, such as 1,0.5; empty for equal weights"),
         ),
         create=Fusion,
-        runs=(LEAST_RUNS, MOST_RUNS),
+        runs=(MIN_RUNS, MAX_RUNS),
         reads_corpus=False,
     ),
 )

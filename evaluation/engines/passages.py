@@ -17,7 +17,7 @@ from evaluation.engines.base import Floats, InvalidParameter, Parameter
 from evaluation.engines.index.vector_index import VectorIndex
 
 _MARK = "\0"
-_MOST_WORDS = 8_192
+_MAX_WORDS = 8_192
 
 PASSAGE_PARAMETERS = (
     Parameter(
@@ -25,14 +25,14 @@ PASSAGE_PARAMETERS = (
         0,
         "words per passage; documents are scored by their best passage (MaxP); 0 does not divide documents",
         least=0,
-        most=_MOST_WORDS,
+        most=_MAX_WORDS,
     ),
     Parameter(
         "passage_stride",
         0,
         "words between the starts of two passages; 0 is half a passage",
         least=0,
-        most=_MOST_WORDS,
+        most=_MAX_WORDS,
     ),
 )
 

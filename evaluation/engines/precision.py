@@ -15,7 +15,7 @@ from evaluation.engines.run_writing import SAMPLED_DOCUMENTS, SAMPLED_QUERIES, r
 #: Number of top documents that are compared.
 _BEST = 10
 #: Maximum characters of all compared documents. About a million word pieces take minutes even on a CPU.
-_MOST_CHARACTERS = 4_000_000
+_MAX_CHARACTERS = 4_000_000
 _REFERENCE = "float32"
 
 
@@ -94,14 +94,14 @@ def _rank(
 
 
 def _limit_characters(candidates: Mapping[str, list[str]], documents: Sequence[Document]) -> dict[str, list[str]]:
-    """Return the first queries whose documents have at most _MOST_CHARACTERS in total, but at least one query."""
+    """Return the first queries whose documents have at most _MAX_CHARACTERS in total, but at least one query."""
     sizes = {document.id: len(document.text) for document in documents}
     selection: dict[str, list[str]] = {}
     seen: set[str] = set()
     characters = 0
     for query, identifiers in candidates.items():
         characters += sum(sizes.get(identifier, 0) for identifier in {*identifiers} - seen)
-        if selection and characters > _MOST_CHARACTERS:
+        if selection and characters > _MAX_CHARACTERS:
             break
         seen.update(identifiers)
         selection[query] = identifiers

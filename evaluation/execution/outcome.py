@@ -18,7 +18,7 @@ from evaluation.core.problems import ModelFailure, Problem
 from evaluation.efficiency.hardware import describe as describe_hardware
 from evaluation.efficiency.measurements import (
     BATCH,
-    LEAST_QUERIES,
+    MIN_QUERIES,
     EfficiencyFigures,
     Effort,
     measuring_seconds,
@@ -43,13 +43,13 @@ from evaluation.execution.job import (
 STAGES = ("loading", "encoding", "indexing", "searching", "measuring")
 _LARGEST_FILE = 1 << 20
 _LONGEST_TEXT = 2_000
-MOST_PROBLEMS = 1_000
+MAX_PROBLEMS = 1_000
 _MAX_NESTING = 7
 #: Decimals of shares, and significant digits of times, rates, and sizes. Pages do not show more.
 _SHARE_DECIMALS, _DIGITS = 2, 4
 #: Pattern of numbers in messages about parameters, and their maximum count.
 _NUMBER = re.compile(r"(?<![\w.])[0-9]{1,7}(?![\w.])", re.ASCII)
-_MOST_NUMBERS = 3
+_MAX_NUMBERS = 3
 _COUNTS = ("documents", "queries", "queries_without_results", "lines", "index_bytes")
 _SECONDS = ("build_seconds", "search_seconds", "encoding_seconds")
 #: Values of `EnergyMeter.source`.
@@ -57,9 +57,9 @@ _ENERGY_SOURCES = ("", "CPU", "GPU", "CPU and GPU")
 #: Minimum milliseconds of a search, the time of a function call.
 _FASTEST_MS = 0.0005
 #: Maximum speedup of batches. A batch takes at least as long as one search, up to variations of clocks and caches.
-_MOST_GAIN = 10 * BATCH
+_MAX_GAIN = 10 * BATCH
 #: Maximum watts of a machine, and maximum error of its counters in joules.
-_MOST_WATTS, _COUNTER_STEP = 20_000.0, 1.0
+_MAX_WATTS, _COUNTER_STEP = 20_000.0, 1.0
 _ROUNDING = 1.01
 #: Minimum share of the budget that searches must take if fewer are timed than required.
 _LEAST_USED = 0.1
@@ -118,7 +118,7 @@ def read_failure(folder: Path, job: ExecutionJob) -> ModelFailure | None:
         return None
     words = set(re.findall(r"\w+", message)) if code == "invalid_parameter" else set()
     names = ", ".join(parameter.name for parameter in describe(job.engine).parameters if parameter.name in words)
-    numbers = ", ".join(_NUMBER.findall(message)[:_MOST_NUMBERS])
+    numbers = ", ".join(_NUMBER.findall(message)[:_MAX_NUMBERS])
     parameter_message = f"{names} ({numbers})" if names and numbers else names
     return ModelFailure(code, parameter_message or MODEL_FAILURES[code].meaning)
 
@@ -176,7 +176,7 @@ def _validate_problems(entries: object) -> list[Problem]:
     """Return the problems of a checkpoint with the library's messages, since the child has not read hidden data."""
     if not isinstance(entries, list):
         raise InvalidOutcome("problems is not a list")
-    _require(len(entries) <= MOST_PROBLEMS, "there are too many problems")
+    _require(len(entries) <= MAX_PROBLEMS, "there are too many problems")
     problems = []
     for entry in entries:
         is_known = isinstance(entry, dict) and entry.get("code") in CODES
@@ -332,7 +332,7 @@ def _check_clock(figures: Sequence[EfficiencyFigures], facts: JobFacts, retrieva
 def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> None:
     """Reject more work than the effort allows for the number of queries. Slow systems do less."""
     timed, rounds, searches = figures.queries, figures.rounds, figures.searches
-    is_query_count_valid = timed > 0 and min(LEAST_QUERIES, queries) <= timed <= min(queries, effort.queries)
+    is_query_count_valid = timed > 0 and min(MIN_QUERIES, queries) <= timed <= min(queries, effort.queries)
     _require(is_query_count_valid, f"{timed} of {queries} queries were timed")
     most_rounds = max(2, -(-effort.searches // timed), effort.most_rounds)
     _require(2 <= rounds <= most_rounds, f"{rounds} rounds are not between 2 and {most_rounds}")
@@ -355,7 +355,7 @@ def _check_times(figures: EfficiencyFigures) -> None:
     _require(is_plausible, "the mean latency is below what its percentiles allow")
     are_parts_valid = all(part <= largest for part in figures.parts_ms.values())
     _require(are_parts_valid, "a part of a search takes longer than the search")
-    rate, highest_rate = figures.queries_per_second, _MOST_GAIN * 1000 / latency.p50
+    rate, highest_rate = figures.queries_per_second, _MAX_GAIN * 1000 / latency.p50
     _require(
         rate is None or 0 < rate <= highest_rate,
         f"{rate or 0:.3g} queries a second are more than batches give",
@@ -369,7 +369,7 @@ def _check_resources(figures: EfficiencyFigures) -> None:
     _require(is_consistent, "the reported memory does not fit the device")
     joules, source = figures.energy_joules_per_query, figures.energy_source
     _require(source in _ENERGY_SOURCES and (joules is None) == (source == ""), "the energy has no valid source")
-    highest_energy = _MOST_WATTS * figures.latency_ms.mean / 1000 + _COUNTER_STEP
+    highest_energy = _MAX_WATTS * figures.latency_ms.mean / 1000 + _COUNTER_STEP
     _require(joules is None or joules <= highest_energy, "the reported power is implausibly large")
 
 

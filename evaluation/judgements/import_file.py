@@ -24,9 +24,9 @@ FORMULA_STARTS, GUARD = ("=", "+", "-", "@", "\t", "\r"), "'"
 LIMITS = FileLimits(max_stored_bytes=128 * 2**20, max_expanded_bytes=512 * 2**20, ratio_floor_bytes=2 * 2**20)
 #: Maximum number of judgments in a file, twice the maximum of pairs in a pool. Each takes about 200 bytes of
 #: memory.
-MOST_JUDGEMENTS = 1_000_000
+MAX_JUDGEMENTS = 1_000_000
 #: Maximum number of lines, which is higher because texts in cells may span several lines.
-MOST_LINES = 5_000_000
+MAX_LINES = 5_000_000
 #: Maximum length of a line: cells of a pool with a query, a title, and a text of 30,000 characters of 4 bytes
 #: each.
 LONGEST_LINE = 2**20
@@ -89,8 +89,8 @@ class _JudgementCollector:
     def add_lines(self, lines: list[JudgementLine]) -> None:
         """Grade more lines. Raises InvalidContent if there are too many."""
         self.lines += len(lines)
-        if self.lines > MOST_JUDGEMENTS:
-            raise InvalidContent.of_text(_PROBLEMS, "too_many", most=MOST_JUDGEMENTS)
+        if self.lines > MAX_JUDGEMENTS:
+            raise InvalidContent.of_text(_PROBLEMS, "too_many", most=MAX_JUDGEMENTS)
         for line in lines:
             self._grade(line)
 
@@ -142,7 +142,7 @@ def read_judgements(
 
     Raises:
         InvalidContent: With every class of problem in the file and its first five lines; immediately for more than
-            MOST_JUDGEMENTS judgments, a line over LONGEST_LINE bytes, or other limits.
+            MAX_JUDGEMENTS judgments, a line over LONGEST_LINE bytes, or other limits.
     """
     findings = LineProblems()
     collector = _JudgementCollector(findings, max(highest, HIGHEST_GRADE), scale)
@@ -189,6 +189,6 @@ def unguard_cell(cell: str) -> str:
 def _limit_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the lines. Raises InvalidContent if there are too many."""
     for number, line in enumerate(lines, 1):
-        if number > MOST_LINES:
-            raise InvalidContent.of_text(_PROBLEMS, "too_many", most=MOST_LINES)
+        if number > MAX_LINES:
+            raise InvalidContent.of_text(_PROBLEMS, "too_many", most=MAX_LINES)
         yield line

@@ -25,7 +25,7 @@ TRIED, TRIAL = 0.2, 1_000
 #: together.
 PATTERN_SECONDS, ALTOGETHER, MEMORY = 2.0, 30.0, 1 << 29
 #: Strings to repeat in test texts, in addition to those of the pattern, and the maximum number of texts.
-_REPEATED, _MOST_TRIALS = ("a", "1", " ", "ab ", "1,"), 60
+_REPEATED, _MAX_TRIALS = ("a", "1", " ", "ab ", "1,"), 60
 #: Calls of groups, which can recurse endlessly, and the flag that permits spaces and comments inside them.
 _CALL = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>|[a-wyzA-Z]*x)")
 #: Recursion limit, lower than the depth left in other processes, so that these can compile every accepted
@@ -87,7 +87,7 @@ def _find_problem(texts: Sequence[str], compiled: list[object]) -> str:
             # Excessive backtracking shows on texts that repeat a character or a word of the pattern.
             words = regex.findall(r"\w+", regex.sub(r"\\.", " ", text))
             repeated = dict.fromkeys([*_REPEATED, *words, *(f"{word} " for word in words), *text])
-            for each in islice(repeated, _MOST_TRIALS):
+            for each in islice(repeated, _MAX_TRIALS):
                 pattern.search(f"{each * (TRIAL // len(each))}! {' '.join(words)}", timeout=TRIED)
     except (regex.error, RecursionError, OverflowError):
         return "unusable_pattern"

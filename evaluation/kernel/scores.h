@@ -19,7 +19,7 @@ static const double powers_of_ten[HIGHEST_POWER + 1] = {
 };
 
 /* Limits of the number of digits before the point, beyond which a value is 0 or infinite in float32. */
-enum { LOWEST_MAGNITUDE = -46, HIGHEST_MAGNITUDE = 40, MOST_DIGITS = 19 };
+enum { LOWEST_MAGNITUDE = -46, HIGHEST_MAGNITUDE = 40, MAX_DIGITS = 19 };
 
 /* Smallest double that rounds to infinity, halfway between the largest float32 and the next power of two. */
 #define INFINITE_FROM 0x1.ffffffp+127
@@ -41,7 +41,7 @@ static size_t read_digits(const uint8_t *text, size_t position, size_t end, bool
     for (; position < end && (uint8_t)(text[position] - '0') <= 9; position++) {
         uint8_t digit = (uint8_t)(text[position] - '0');
         decimal->seen = true;
-        if (decimal->digits < MOST_DIGITS) {
+        if (decimal->digits < MAX_DIGITS) {
             decimal->whole = decimal->whole * 10 + digit;
             decimal->digits += decimal->whole > 0;
             decimal->exponent -= fraction;
@@ -125,7 +125,7 @@ static inline enum outcome read_score(const uint8_t *text, size_t position, size
         position++;
     size_t start = position, point = end, digits = end - start;
     struct decimal decimal = {0};
-    if (digits <= MOST_DIGITS) { /* no overflow is possible */
+    if (digits <= MAX_DIGITS) { /* no overflow is possible */
         for (; position < end && (uint8_t)(text[position] - '0') <= 9; position++)
             decimal.whole = decimal.whole * 10 + (uint8_t)(text[position] - '0');
         if (position < end && text[position] == '.') {

@@ -28,8 +28,8 @@ from evaluation.runs.problems import ENCODING
 #: later.
 _SAMPLED_ROWS, _SHARE_OF_ROWS = 5_000, 0.9
 #: The last of three columns has ranks if it counts up to this for a query, which grades hardly ever do.
-LEAST_DEPTH = 4
-_LONGEST_RANK, _MOST_COLUMNS = 10, 64
+MIN_DEPTH = 4
+_LONGEST_RANK, _MAX_COLUMNS = 10, 64
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 #: A TREC line; JSON never has two adjacent numbers, such as a rank and a score.
 _TREC_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+\d+(\.0)?\s+[-+.\d]\S*\s+\S+\s*")
@@ -115,7 +115,7 @@ class Table:
         if self.document == 2 and {row[1].upper() for row in cells} in ({b"Q0"}, {b"0"}):
             return 1 if all(_whole_rank(row[3]).isdigit() for row in cells) else None
         depth, first_rank = self._ranked_depth(cells)
-        return first_rank if depth >= (LEAST_DEPTH if self.score is None else 2) else None
+        return first_rank if depth >= (MIN_DEPTH if self.score is None else 2) else None
 
     def _ranked_depth(self, cells: Sequence[Sequence[bytes]]) -> tuple[int, int]:
         """Return the maximum number of documents of a query, and the first rank.
@@ -280,7 +280,7 @@ def _split_cells(line: bytes, separator: bytes | None) -> list[bytes]:
 def _find_table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
     """Return the table that the rows form with this separator, or None if they may be something else."""
     first = _split_cells(rows[0], separator)
-    if len(first) > _MOST_COLUMNS:
+    if len(first) > _MAX_COLUMNS:
         return None
     names = [name.decode("utf-8", "replace") for name in first]
     query, document, rank, score, tag = (

@@ -114,14 +114,14 @@ def _metadata(comments: list[str]) -> dict[str, Any]:
 
 
 #: Maximum number of entries of one object or list.
-MOST_ENTRIES = 64
+MAX_ENTRIES = 64
 #: Limits in characters. Entries with a longer name are dropped, longer texts are cut.
 LONGEST_NAME = 200
 LONGEST_TEXT = 2000
 #: Maximum nesting of objects and lists.
 DEEPEST = 16
 #: Maximum size of all metadata as JSON.
-MOST_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 
 _OMITTED = object()
 
@@ -129,10 +129,10 @@ _OMITTED = object()
 def select_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries that are strings, numbers, booleans, or objects and lists of these, up to the size limits.
 
-    NUL becomes U+FFFD because databases may reject it. The result as compact JSON has at most `MOST_BYTES` bytes.
+    NUL becomes U+FFFD because databases may reject it. The result as compact JSON has at most `MAX_BYTES` bytes.
     The function is idempotent.
     """
-    return _MetadataBudget(MOST_BYTES).object(metadata, DEEPEST)
+    return _MetadataBudget(MAX_BYTES).object(metadata, DEEPEST)
 
 
 class _MetadataBudget:
@@ -165,7 +165,7 @@ class _MetadataBudget:
         """Return the entries that fit."""
         selected: dict[str, Any] = {}
         for original_name, value in entries.items():
-            if len(selected) == MOST_ENTRIES:
+            if len(selected) == MAX_ENTRIES:
                 break
             if len(original_name) > LONGEST_NAME:
                 continue
@@ -179,7 +179,7 @@ class _MetadataBudget:
         return selected
 
     def items(self, values: list[Any], depth: int) -> list[Any]:
-        selected = (self.value(value, depth - 1) for value in values[:MOST_ENTRIES] if self.take(1))
+        selected = (self.value(value, depth - 1) for value in values[:MAX_ENTRIES] if self.take(1))
         return [value for value in selected if value is not _OMITTED]
 
 

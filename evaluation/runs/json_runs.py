@@ -51,9 +51,9 @@ def find_column(names: Iterable[str], column_names: tuple[str, ...]) -> int | No
 
 
 #: Maximum number of objects and lists in a file. Runs have one for each query and a few around them.
-MOST_OBJECTS = 100_000
+MAX_OBJECTS = 100_000
 #: Maximum number of entries of all objects and lists. One takes up to 200 bytes once parsed.
-MOST_ENTRIES = 1_000_000
+MAX_ENTRIES = 1_000_000
 #: Size from which the compression ratio is checked, because parsing multiplies memory once more.
 _RATIO_FLOOR = MIB
 _LONGEST_TAG = 64
@@ -64,7 +64,7 @@ _FLAT, _SPLITS, _SUBSETS = 2, 3, 4
 #: Range of grades. A file whose scores are all whole numbers in this range is taken for judgments.
 _GRADES = range(-2, 5)
 #: Largest number of keys in an object that describes one query or one hit.
-_MOST_KEYS = 32
+_MAX_KEYS = 32
 #: First characters of numbers. A score in quotes that begins otherwise is not a score.
 _NUMERIC = "+-.0123456789"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -104,11 +104,11 @@ def _parse(content: bytearray, line: int | None) -> Any:
     """Parse a JSON text, including NaN and Infinity as Python writes them. Raises InvalidContent."""
     # The numbers of brackets and commas bound the number of values.
     objects, entries = content.count(b"{") + content.count(b"["), content.count(b",")
-    if objects > MOST_OBJECTS:
-        message = f"the JSON file has {objects:,} objects and lists; at most {MOST_OBJECTS:,} are read"
+    if objects > MAX_OBJECTS:
+        message = f"the JSON file has {objects:,} objects and lists; at most {MAX_OBJECTS:,} are read"
         raise JSON.refusal(message, _HINT_SIZE)
-    if entries > MOST_ENTRIES:
-        message = f"the JSON file has {entries:,} entries; at most {MOST_ENTRIES:,} are read"
+    if entries > MAX_ENTRIES:
+        message = f"the JSON file has {entries:,} entries; at most {MAX_ENTRIES:,} are read"
         raise SIZE.refusal(message, _HINT_SIZE)
     try:
         document = orjson.loads(content)
@@ -301,7 +301,7 @@ def _check_hits(query: str, hits: Any) -> None:
 
 
 def _find_key(record: Mapping[str, Any], column_names: tuple[str, ...]) -> str | None:
-    return _find_cached_column(tuple(record), column_names) if len(record) <= _MOST_KEYS else None
+    return _find_cached_column(tuple(record), column_names) if len(record) <= _MAX_KEYS else None
 
 
 @lru_cache(maxsize=256)

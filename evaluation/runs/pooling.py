@@ -16,7 +16,7 @@ from evaluation.runs.score import ScoringTarget
 from evaluation.runs.top_documents import first_documents
 
 #: Maximum number of pairs. Larger pools are never judged completely, and their texts would fill disks.
-MOST_PAIRS = 500_000
+MAX_PAIRS = 500_000
 
 Pairs = dict[bytes, set[bytes]]
 
@@ -74,7 +74,7 @@ def draw_pool(
     the runs read and may raise to stop. Memory is that of the pool and of one run's first documents.
 
     Raises:
-        PoolTooLarge: The pool has more than `MOST_PAIRS` pairs.
+        PoolTooLarge: The pool has more than `MAX_PAIRS` pairs.
         ValueError: `depth` is below 1.
     """
     if depth < 1:
@@ -96,9 +96,9 @@ def draw_pool(
             by_run[-1] += len(unjudged)
             run_counts.setdefault(query, Counter()).update(unjudged)
             judged_pairs.setdefault(query, set()).update(judged_for_query.intersection(first_documents_of_query))
-        if sum(map(len, run_counts.values())) > MOST_PAIRS:
+        if sum(map(len, run_counts.values())) > MAX_PAIRS:
             raise PoolTooLarge(
-                f"The pool has more than {MOST_PAIRS:,} pairs at depth {depth:,}. Choose fewer runs or a smaller depth."
+                f"The pool has more than {MAX_PAIRS:,} pairs at depth {depth:,}. Choose fewer runs or a smaller depth."
             )
         if progress:
             progress(number / len(runs))

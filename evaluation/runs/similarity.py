@@ -31,7 +31,7 @@ NEARLY_SAME_SHARE = 0.05
 #: Two runs are linked if at least this share of the queries has the same first documents.
 LINKED_SHARE = 0.8
 #: Runs are not compared by fewer common queries than this, or than this share of the topics.
-LEAST_QUERIES, LEAST_SHARE = 5, 0.1
+MIN_QUERIES, MIN_SHARE = 5, 0.1
 
 Fingerprints = NDArray[np.uint64]
 
@@ -141,7 +141,7 @@ def compare(first: Signature, second: Signature) -> RunSimilarity:
         query_count,
         int((answered_by_both & (first.sets == second.sets)).sum()),
         int((answered_by_both & (first.ordered == second.ordered)).sum()),
-        query_count >= max(LEAST_QUERIES, LEAST_SHARE * len(first.sets)),
+        query_count >= max(MIN_QUERIES, MIN_SHARE * len(first.sets)),
     )
 
 

@@ -136,9 +136,9 @@ class Judgements:
 
 
 #: Runs of at most this many lines are verified completely, others for a tenth of the judged queries, at most
-#: `MOST_QUERIES`.
+#: `MAX_QUERIES`.
 WHOLE_LINES = 200_000
-MOST_QUERIES = 200
+MAX_QUERIES = 200
 
 
 class ScoresDiffer(Exception):
@@ -262,8 +262,8 @@ def verify(
 
 
 def _draw(queries: list[str], sha256: str) -> list[str]:
-    """Return a tenth of the queries, at most `MOST_QUERIES`: those with the lowest hashes of run and query id."""
-    count = min(MOST_QUERIES, -(-len(queries) // 10))
+    """Return a tenth of the queries, at most `MAX_QUERIES`: those with the lowest hashes of run and query id."""
+    count = min(MAX_QUERIES, -(-len(queries) // 10))
     lowest = sorted(queries, key=lambda query: hashlib.sha256(f"{sha256} {query}".encode()).digest())[:count]
     return sorted(lowest)
 
@@ -375,12 +375,12 @@ class _LineFilter:
     """
 
     #: Maximum number of 8-byte words that are compared.
-    _MOST_WORDS = 4
+    _MAX_WORDS = 4
 
     def __init__(self, queries: Iterable[str]) -> None:
         names = [query.encode() for query in queries]
         longest = max(map(len, names), default=0)
-        self.words = min(self._MOST_WORDS, longest // 8 + 1)
+        self.words = min(self._MAX_WORDS, longest // 8 + 1)
         text = b"\n".join([*names, bytes(8 * self.words)])
         starts = _line_starts(text, len(text) - 8 * self.words)
         self.keys = {

@@ -52,7 +52,7 @@ from leaderboard.results.publishing.protection import (
 from leaderboard.systems.baselines import request_baseline_again
 
 #: Maximum seconds that an import may take in a request.
-MOST_SECONDS = 100
+MAX_SECONDS = 100
 #: Permission to change what is revealed about hidden judgments.
 REVEAL = "leaderboard.reveal_dataset"
 
@@ -361,12 +361,12 @@ class DatasetAdmin(ExchangeAdmin):
 
 
 def _limit_time() -> Progress:
-    """Return a progress callback that aborts an import after `MOST_SECONDS`."""
-    end = monotonic() + MOST_SECONDS
+    """Return a progress callback that aborts an import after `MAX_SECONDS`."""
+    end = monotonic() + MAX_SECONDS
 
     def progress(stage: str, share: float) -> None:
         if monotonic() > end:
-            message = f"the import took more than {MOST_SECONDS} s and was stopped at “{stage}”"
+            message = f"the import took more than {MAX_SECONDS} s and was stopped at “{stage}”"
             hint = "The dataset was not stored. Import large ones on the server: manage.py import_dataset --by EMAIL."
             raise InvalidContent.of(problem("import_too_slow", message, hint))
 

@@ -26,7 +26,7 @@ from leaderboard.results.significance.statements import BoardStatements
 
 #: Maximum number of random signs drawn for a page (queries × permutations), about one second of a core.
 MAX_SIGNS = 100_000_000
-FEWEST_PERMUTATIONS = 1_000
+MIN_PERMUTATIONS = 1_000
 #: Test results and run overlaps, cached for a week; a few hundred bytes for six systems. Keys name the
 #: contents that a result was computed from, so entries never become stale.
 comparisons = FixedCache("comparison", 16_384, 7 * 24 * 3600)
@@ -84,7 +84,7 @@ class TestRequest(NamedTuple):
 def affordable_permutations(queries: int) -> int:
     """Return the number of permutations that a page can afford for `queries` judged queries over all its datasets."""
     affordable = MAX_SIGNS // max(queries, 1)
-    return max(FEWEST_PERMUTATIONS, min(PERMUTATIONS, affordable // 100 * 100))
+    return max(MIN_PERMUTATIONS, min(PERMUTATIONS, affordable // 100 * 100))
 
 
 def run_tests(requests: Sequence[TestRequest], permutations: int) -> dict[TestRequest, list[PairTest]]:

@@ -88,7 +88,7 @@ def system_choices() -> dict[str, SystemChoice]:
 
 
 #: Maximum number of systems suggested for an unknown or ambiguous name.
-MOST_SUGGESTED = 8
+MAX_SUGGESTED = 8
 
 
 def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -
     for name in names:
         matches = _matches(name, choices)
         if len(matches) != 1:
-            raise UnknownChoice("system", name, (matches or _similar(name, choices))[:MOST_SUGGESTED])
+            raise UnknownChoice("system", name, (matches or _similar(name, choices))[:MAX_SUGGESTED])
         slugs += matches
     return tuple(dict.fromkeys(slugs))
 
@@ -129,7 +129,7 @@ def _similar(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
         for text in {slug, choice.name.casefold()}:
             spellings.setdefault(text, []).append(slug)
     containing = [text for text in spellings if key in text]
-    close = get_close_matches(key, spellings, n=MOST_SUGGESTED, cutoff=0.5)
+    close = get_close_matches(key, spellings, n=MAX_SUGGESTED, cutoff=0.5)
     return list(dict.fromkeys(slug for text in (*containing, *close) for slug in spellings[text]))
 
 
@@ -176,7 +176,7 @@ def entries_of_systems(slugs: Sequence[str]) -> list[ComparedEntry]:
 
 
 #: Maximum number of systems side by side.
-MOST_SYSTEMS = 6
+MAX_SYSTEMS = 6
 
 
 #: Query parameters of a comparison.
@@ -201,8 +201,8 @@ class CompareState:
     def read(cls, parameters: Parameters) -> CompareState:
         """Return the state that a query string describes. Raises UnknownChoice for too many systems."""
         systems = tuple(dict.fromkeys(value.strip() for value in parameters.getlist("system") if value.strip()))
-        if len(systems) > MOST_SYSTEMS:
-            raise UnknownChoice("number of systems", str(len(systems)), expected=f"2 to {MOST_SYSTEMS}")
+        if len(systems) > MAX_SYSTEMS:
+            raise UnknownChoice("number of systems", str(len(systems)), expected=f"2 to {MAX_SYSTEMS}")
         dataset, measure, other_slug, benchmark = (
             last_value(parameters, name) for name in ("dataset", "measure", "with", "benchmark")
         )

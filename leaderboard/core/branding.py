@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image
 
 #: Minimum contrast between text and its background (WCAG 2.2, 1.4.3).
-LEAST_CONTRAST = 4.5
+MIN_CONTRAST = 4.5
 #: Background colors of links in the light and the dark theme: page, raised and tinted areas, and notices
 #: (`static/css/base.css`).
 GROUNDS = (
@@ -41,7 +41,7 @@ def read_accent(text: str) -> tuple[str, str] | None:
     for share in range(101 if len(colours) == 1 else 0):
         mixed = [round(part + (255 - part) * share / 100) for part in _parts(colours[0])]
         dark = "#" + "".join(f"{part:02x}" for part in mixed)
-        if least_contrast(dark, "dark") >= LEAST_CONTRAST:
+        if least_contrast(dark, "dark") >= MIN_CONTRAST:
             break
     return colours[0], dark
 

@@ -14,7 +14,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.utils import CursorWrapper
 
-from leaderboard.core.branding import LEAST_CONTRAST, THEMES, describe_logo_problem, least_contrast
+from leaderboard.core.branding import MIN_CONTRAST, THEMES, describe_logo_problem, least_contrast
 from leaderboard.core.database_grants import AUDIT_TABLE
 from leaderboard.core.schema_version import describe_earlier_history
 
@@ -71,11 +71,11 @@ def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
         messages.append(Error(problem, hint=hint, id="leaderboard.E002"))
     for theme, colour in zip(THEMES, settings.ACCENT or (), strict=False):
         contrast = least_contrast(colour, theme)
-        if contrast < LEAST_CONTRAST:
+        if contrast < MIN_CONTRAST:
             messages.append(
                 Error(
                     f"ACCENT_COLOUR: {colour} has a contrast of {contrast:.1f} with the page in the {theme} theme; "
-                    f"links need {LEAST_CONTRAST}.",
+                    f"links need {MIN_CONTRAST}.",
                     hint="Choose a darker colour for the light theme, a lighter one for the dark theme: LIGHT,DARK.",
                     id="leaderboard.E003",
                 )

@@ -21,7 +21,7 @@ from leaderboard.figures.drawing import BETTER, BLUE, INK, ORANGE, WORSE, area_t
 from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
 from leaderboard.models import Dataset, Entry, Visibility
 from leaderboard.results.records import entries_with_values
-from leaderboard.rounds.topics import LEAST_OTHERS, Topic
+from leaderboard.rounds.topics import MIN_OTHERS, Topic
 
 #: Maximum number of queries in the table of difficulty; longer lists are sampled evenly.
 MAX_TABLE_QUERIES = 500
@@ -182,7 +182,7 @@ def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, round_tit
     """Draw the run's value minus the median by query, from the largest, with the best and worst run as a band."""
     topics_with_median = [topic for topic in topics if topic.difference is not None]
     if not topics_with_median:
-        return Plot.empty(f"No median is shown if fewer than {LEAST_OTHERS} other teams have public runs.")
+        return Plot.empty(f"No median is shown if fewer than {MIN_OTHERS} other teams have public runs.")
     sorted_topics = sorted(topics_with_median, key=lambda topic: -(topic.difference or 0.0))
     positions, notes = _evenly_spaced(len(sorted_topics))
     drawn_topics, ranks = [sorted_topics[place] for place in positions], [place + 1 for place in positions]

@@ -11,7 +11,7 @@ from leaderboard.core.measures import canonical_name
 from leaderboard.datasets.problems import problem
 from leaderboard.models import Dataset, Evaluation
 from leaderboard.results.board_rows.revisions import lock_boards
-from leaderboard.results.protection import MOST_MEASURES
+from leaderboard.results.protection import MAX_MEASURES
 from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.values import REVEALING
 
@@ -94,10 +94,10 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
                 f"{measure.name} reveals which documents are judged",
                 "Choose another measure, or open the judgements.",
             )
-    if not has_unknown and hidden and len(shown_measures(primary, secondary, hidden=True)) > MOST_MEASURES:
+    if not has_unknown and hidden and len(shown_measures(primary, secondary, hidden=True)) > MAX_MEASURES:
         yield problem(
             "too_many_measures",
-            f"with hidden judgements at most {MOST_MEASURES} measures are shown, the primary one included",
+            f"with hidden judgements at most {MAX_MEASURES} measures are shown, the primary one included",
             "Every measure reveals more about the judgements; choose fewer, or open them.",
         )
 

@@ -32,7 +32,7 @@ Part = EvaluationPart.Part
 #: Decimals of published values with hidden judgments. A probing run still learns 1.7 to 6.2 bits from three.
 HIDDEN_DECIMALS = 3
 #: Maximum number of measures with hidden judgments, because each measure reveals more about them.
-MOST_MEASURES = 3
+MAX_MEASURES = 3
 
 
 @dataclass(frozen=True, slots=True)

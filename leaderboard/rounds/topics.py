@@ -21,7 +21,7 @@ from leaderboard.results.records import entry_evaluations, mean_values
 from leaderboard.results.values import published_value
 
 #: Minimum number of other parties. With fewer, readers could derive the scores of a single other party.
-LEAST_OTHERS = 3
+MIN_OTHERS = 3
 #: Visibilities of entries that are excluded from a round, including results held by a competition.
 TAKEN_OFF = (
     Entry.Visibility.WITHDRAWN,
@@ -126,7 +126,7 @@ def summarise_topics(row: Round, dataset: Dataset, qrels: Qrels, queries: Sequen
     for measure in dataset.measures:
         measured_runs = [run for run in runs if measure in run.measures]
         teams = {run.entry.system.team_id for run in measured_runs}
-        if len({parties[team] for team in teams if team is not None}) > LEAST_OTHERS:
+        if len({parties[team] for team in teams if team is not None}) > MIN_OTHERS:
             columns = np.stack([run.values[:, run.measures.index(measure)] for run in measured_runs])
             values[measure] = _summary(columns, measure, hidden=dataset.hidden)
     summary, _ = RoundSummary.objects.get_or_create(

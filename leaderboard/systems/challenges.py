@@ -21,7 +21,7 @@ LONGEST_TEXT = 4000
 #: Minimum length of a challenge, in characters; shorter ones cannot be verified.
 SHORTEST_TEXT = 20
 #: Maximum number of open challenges per user.
-MOST_OPEN = 10
+MAX_OPEN = 10
 #: Claims that a decision may correct; afterward only curators can change them.
 CLAIMS = ("training_declared", "training_datasets", "adapted_to")
 #: Markdown that replaces a redacted text, or follows a partly redacted one.
@@ -104,8 +104,8 @@ def raise_challenge(system: System, person: User, claim: str, text: str, dataset
     open_challenges = Challenge.objects.filter(raised_by=person, state=State.OPEN)
     if open_challenges.filter(system=system, claim=claim).exists():
         raise ChallengeRefused("You have already challenged this claim. Wait for the decision.")
-    if open_challenges.count() >= MOST_OPEN:
-        raise ChallengeRefused(f"You have {MOST_OPEN} open challenges. Wait until some are settled.")
+    if open_challenges.count() >= MAX_OPEN:
+        raise ChallengeRefused(f"You have {MAX_OPEN} open challenges. Wait until some are settled.")
     challenge = Challenge.objects.create(system=system, raised_by=person, claim=claim, text=text, dataset=dataset)
     with audit.acting(person):
         audit.record("challenged", system, dataset=dataset, after={"challenge": challenge.pk, "claim": claim})

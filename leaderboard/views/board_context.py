@@ -32,9 +32,9 @@ SHORT_NAME = 8
 #: Number of compared systems above which the legend states how many differ by chance.
 FEW_COMPARED = 20
 #: Maximum number of facet values with a check box; text search finds the rows of others.
-MOST_OPTIONS = 24
+MAX_OPTIONS = 24
 #: Minimum and maximum number of systems on a comparison page.
-FEWEST_COMPARED, MOST_COMPARED = 2, 6
+MIN_COMPARED, MAX_COMPARED = 2, 6
 VIEW_LABELS = dict(zip(VIEWS, ("Score", "Δ", "Δ in %", "Rank"), strict=True))
 
 
@@ -320,7 +320,7 @@ class _BoardPage:
     def _compare_url(self) -> str:
         board = self.board
         slugs = list(dict.fromkeys(row.entry.slug for row in board.rows[: board.pinned]))
-        if not FEWEST_COMPARED <= len(slugs) <= MOST_COMPARED:
+        if not MIN_COMPARED <= len(slugs) <= MAX_COMPARED:
             return ""
         _, kind, slug, *_ = self.path.split("/")
         scope = [("benchmark", slug)] if kind == "benchmarks" else []
@@ -391,7 +391,7 @@ def _boxes(facet: Facet) -> dict[str, Any]:
 
     Rendering the boxes by a template would take a tenth of the time of a page.
     """
-    options = [option for place, option in enumerate(facet.options) if place < MOST_OPTIONS or option.chosen]
+    options = [option for place, option in enumerate(facet.options) if place < MAX_OPTIONS or option.chosen]
     items = (
         f'<li{"" if option.count else _EMPTY}><label><input type="checkbox" id="box-{facet.name}-{number}" '
         f'name="{facet.name}" value="{escape(option.value)}"{_CHECKED if option.chosen else ""}>'

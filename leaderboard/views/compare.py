@@ -15,7 +15,7 @@ from leaderboard.comparison.pairs import PairComparison, compare_by_query, overl
 from leaderboard.comparison.queries.collection import open_collection
 from leaderboard.comparison.selection import (
     COMPARE_PARAMETERS,
-    MOST_SYSTEMS,
+    MAX_SYSTEMS,
     CompareState,
     SystemChoice,
     distinct_choices,
@@ -82,7 +82,7 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
         "error": error,
         "suggestions": links,
         "several": names == {error.value.casefold()},
-        "boxes": [*entered[:MOST_SYSTEMS], "", ""][: max(2, min(len(entered), MOST_SYSTEMS))],
+        "boxes": [*entered[:MAX_SYSTEMS], "", ""][: max(2, min(len(entered), MAX_SYSTEMS))],
     }
 
 
@@ -100,8 +100,8 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
             )
             for slug in view.systems
         ],
-        "boxes": [""] * (max(1, 2 - len(view.systems)) if len(view.systems) < MOST_SYSTEMS else 0),
-        "most": MOST_SYSTEMS,
+        "boxes": [""] * (max(1, 2 - len(view.systems)) if len(view.systems) < MAX_SYSTEMS else 0),
+        "most": MAX_SYSTEMS,
     }
 
 

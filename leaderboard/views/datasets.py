@@ -18,7 +18,7 @@ from leaderboard.comparison.queries.collection import (
     query_list,
     query_url,
 )
-from leaderboard.comparison.queries.detail import MOST_SYSTEMS, QUERY_PARAMETERS, QueryState, query_page
+from leaderboard.comparison.queries.detail import MAX_SYSTEMS, QUERY_PARAMETERS, QueryState, query_page
 from leaderboard.core import audit
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.downloads import send_stored, send_text, send_unless_unchanged
@@ -111,7 +111,7 @@ def _query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
         "address": query_url(slug, query_id),
         "here": state.query_string(),
         "all_judged": f"{query_url(slug, query_id)}{replace(state, all_judged=True).query_string()}",
-        "most": MOST_SYSTEMS,
+        "most": MAX_SYSTEMS,
         "measures": collection.measures,
     }
     return render(request, "leaderboard/query.html", context)

@@ -27,7 +27,7 @@ from leaderboard.views.board_views import is_part, site_revision
 #: Figures for the home page, in order of preference.
 PICTURES = ("pareto", "deltas")
 #: Minimum number of systems in the figure.
-FEWEST_SYSTEMS = 3
+MIN_SYSTEMS = 3
 
 
 @require_safe
@@ -64,7 +64,7 @@ def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
         if FIGURES[slug].drawable(card.board)
     ]
     for slug in PICTURES:
-        candidates = [candidate for candidate in drawn if candidate[2] == slug and candidate[0] >= FEWEST_SYSTEMS]
+        candidates = [candidate for candidate in drawn if candidate[2] == slug and candidate[0] >= MIN_SYSTEMS]
         if candidates:
             return max(candidates, key=lambda candidate: candidate[0])[1], slug
     return None, ""

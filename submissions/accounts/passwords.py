@@ -24,7 +24,7 @@ CHARACTERS = (12, 4096)
 #: Service for BREACHED_PASSWORDS, and the timeout in seconds after which a password is accepted without it.
 BREACHED_PASSWORDS_API, _TIMEOUT = "https://api.pwnedpasswords.com/range/", 2.0
 #: Maximum size of a response about one range. About 2,000 lines of 40 bytes are usual.
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _DIGITS = 40
 
 
@@ -117,7 +117,7 @@ def _in_range(digest: str) -> bool:
     )
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
-            text = answer.read(_MOST_BYTES).decode("ascii", errors="replace")
+            text = answer.read(_MAX_BYTES).decode("ascii", errors="replace")
     except (OSError, HTTPException) as error:
         logger.warning("cannot query the list of breached passwords: %s", type(error).__name__)
         return False

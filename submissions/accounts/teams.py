@@ -118,11 +118,11 @@ def set_profile(person: User, name: str, team_name: str) -> None:
 
 
 #: Maximum number of teams per user.
-MOST_TEAMS = 20
+MAX_TEAMS = 20
 #: Period in which an invitation can be accepted.
 INVITATION_LIFETIME = timedelta(days=14)
 #: Maximum number of open invitations per team.
-MOST_INVITATIONS = 20
+MAX_INVITATIONS = 20
 
 #: The text contains neither the team's nor the user's name: users choose these, but the email comes from the site.
 _INVITATION = """An owner of a team on {site} invites you to join it.
@@ -192,8 +192,8 @@ def check_can_join(team: Team, person: User) -> None:
 
 def check_team_count(person: User) -> None:
     """Raise TeamRefused if the user is in the maximum number of teams."""
-    if Membership.objects.filter(user=person).count() >= MOST_TEAMS:
-        raise TeamRefused(f"You are a member of {MOST_TEAMS} teams, which is the maximum. Leave one first.")
+    if Membership.objects.filter(user=person).count() >= MAX_TEAMS:
+        raise TeamRefused(f"You are a member of {MAX_TEAMS} teams, which is the maximum. Leave one first.")
 
 
 @transaction.atomic
@@ -305,8 +305,8 @@ def invite(team: Team, email: str, *, owner: bool, by: User) -> tuple[Invitation
     if Membership.objects.filter(team=team, user__email=address).exists():
         raise TeamRefused("A user with this address is already a member of the team.")
     open_invitations(team=team, email=address).update(revoked_at=timezone.now())
-    if open_invitations(team=team).count() >= MOST_INVITATIONS:
-        raise TeamRefused(f"The team has {MOST_INVITATIONS} open invitations, which is the maximum. Revoke one first.")
+    if open_invitations(team=team).count() >= MAX_INVITATIONS:
+        raise TeamRefused(f"The team has {MAX_INVITATIONS} open invitations, which is the maximum. Revoke one first.")
     secret = secrets.token_urlsafe(32)
     invitation = Invitation.objects.create(
         team=team,

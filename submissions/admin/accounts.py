@@ -349,7 +349,7 @@ class TeamAdmin(CurationAdmin):
 
 
 #: Maximum number of addresses per list.
-MOST_ADDRESSES = 20_000
+MAX_ADDRESSES = 20_000
 
 
 def read_addresses(text: str) -> list[str]:
@@ -368,8 +368,8 @@ def read_addresses(text: str) -> list[str]:
                 messages.append(
                     f"Line {number}: “{word[:80]}” is not an e-mail address. Enter one like ada@example.org."
                 )
-    if len(addresses) > MOST_ADDRESSES:
-        messages.append(f"The list has {len(addresses):,} addresses. Enter at most {MOST_ADDRESSES:,}.")
+    if len(addresses) > MAX_ADDRESSES:
+        messages.append(f"The list has {len(addresses):,} addresses. Enter at most {MAX_ADDRESSES:,}.")
     if messages:
         raise ValidationError(messages)
     return list(addresses)

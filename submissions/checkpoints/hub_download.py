@@ -1,6 +1,6 @@
 """Process that downloads a model from the Hugging Face Hub, without access to secrets.
 
-It is called with NAME COMMIT FOLDER MOST_BYTES and prints a line of JSON: the number of bytes and the skipped heads,
+It is called with NAME COMMIT FOLDER MAX_BYTES and prints a line of JSON: the number of bytes and the skipped heads,
 or a code and a message. It requests only files that belong to checkpoints, and checks their total size before the
 first download.
 """
@@ -16,7 +16,7 @@ from evaluation.checkpoints.description import PICKLED_HEADS
 from evaluation.checkpoints.files import check_file_name
 from evaluation.checkpoints.findings import Findings
 
-_MOST_FILES = 64
+_MAX_FILES = 64
 
 
 def fetch(name: str, commit: str, folder: Path, maximum_bytes: int) -> tuple[int, list[str]]:
@@ -28,8 +28,8 @@ def fetch(name: str, commit: str, folder: Path, maximum_bytes: int) -> tuple[int
     if repository.commit != commit:
         raise NotFetched("hub_missing", "the Hugging Face Hub returned a different commit")
     files = repository.files(lambda each: check_file_name(each, Findings()))
-    if not 0 < len(files) <= _MOST_FILES:
-        message = f"the model has {len(files)} usable files; 1 to {_MOST_FILES} are accepted"
+    if not 0 < len(files) <= _MAX_FILES:
+        message = f"the model has {len(files)} usable files; 1 to {_MAX_FILES} are accepted"
         raise NotFetched("hub_missing", message)
     total = sum(file.size for file in files)
     if total > maximum_bytes:

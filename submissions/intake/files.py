@@ -59,13 +59,13 @@ LEFT_OUT = ProblemCode("left_out", "The zip contains files that are not runs, su
     severity="warning")  # fmt: skip
 
 #: Maximum number of runs per submission, and of skipped files that a warning names.
-MOST_FILES, MOST_NAMED = 64, 20
+MAX_FILES, MAX_NAMED = 64, 20
 #: Maximum size of a request's files for immediate validation, in multiples of the limit per file.
 REQUEST_FACTOR = 8
 
 ZIP_POLICY = ZipPolicy(
-    max_members=16 * MOST_FILES,  # runs are counted later, without other files
-    members_hint=f"Pack at most {MOST_FILES} runs: one run, or the seeds of one, per dataset.",
+    max_members=16 * MAX_FILES,  # runs are counted later, without other files
+    members_hint=f"Pack at most {MAX_FILES} runs: one run, or the seeds of one, per dataset.",
     expansion_hint="Run files usually shrink by a factor of 3 to 7. If these are real runs, send the files one by one.",
     max_ratio=FileLimits().max_ratio,
     ratio_floor_bytes=FileLimits().ratio_floor_bytes,
@@ -246,8 +246,8 @@ def refuse(problems: Sequence[Problem], files: Iterable[FileReport] = ()) -> Non
 
 
 def _too_many(count: int) -> list[Problem]:
-    hint = f"Send at most {MOST_FILES} in one submission, including those in zips."
-    return [TOO_MANY_FILES.problem(f"There are {count:,} run files.", hint)] if count > MOST_FILES else []
+    hint = f"Send at most {MAX_FILES} in one submission, including those in zips."
+    return [TOO_MANY_FILES.problem(f"There are {count:,} run files.", hint)] if count > MAX_FILES else []
 
 
 def _count_runs(zips: Sequence[IncomingFile]) -> int:
@@ -290,8 +290,8 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
     member = replace(file, sha256=None)
     first_run, *other_runs = (_run_file(member, f"{file.name}/{name}", path) for name, path in members.items())
     companions = [quote(name.encode()) for name in archive.names if name not in members]
-    rest = f" and {len(companions) - MOST_NAMED:,} more" if len(companions) > MOST_NAMED else ""
-    companion_names = ", ".join(companions[:MOST_NAMED])
+    rest = f" and {len(companions) - MAX_NAMED:,} more" if len(companions) > MAX_NAMED else ""
+    companion_names = ", ".join(companions[:MAX_NAMED])
     left_out = f"{file.name} has files that are not runs and were skipped: {companion_names}{rest}"
     return [replace(first_run, left_out=left_out if companions else ""), *other_runs]
 

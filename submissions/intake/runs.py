@@ -207,7 +207,7 @@ SEED_LABEL_TWICE = ProblemCode("seed_label_twice", "Two seeds of one dataset hav
 SAME_RUN_TWICE = ProblemCode("same_run_twice", "Two seeds of one dataset are the same run.",
     "Send each run once; if two seeds are identical, check how they were produced.")  # fmt: skip
 
-MOST_SEEDS = SEEDS.stop - 1
+MAX_SEEDS = SEEDS.stop - 1
 LONGEST_LABEL = 80
 
 #: Extensions of run files, which are not part of seed labels.
@@ -256,9 +256,9 @@ def _set_problems(members: Sequence[RunFile]) -> list[Problem]:
     """Return the problems of a seed set's files, apart from labels."""
     problems = []
     dataset = members[0].dataset
-    if len(members) > MOST_SEEDS:
+    if len(members) > MAX_SEEDS:
         message = f"There are {len(members)} files for {dataset}."
-        hint = f"Several files for one dataset are seeds of one system. Send at most {MOST_SEEDS}."
+        hint = f"Several files for one dataset are seeds of one system. Send at most {MAX_SEEDS}."
         problems.append(TOO_MANY_SEEDS.problem(message, hint))
     by_content: dict[tuple[int, str], RunFile] = {}
     sizes = [run.path.stat().st_size for run in members]

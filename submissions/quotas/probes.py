@@ -21,8 +21,8 @@ from leaderboard.models import Evaluation, Qrels, Run
 from submissions.models import Flag, Job, RunSignature, Submission
 
 #: Share of queries answered, and usual number of documents per query, below which a run looks like a probe.
-LEAST_ANSWERED = 0.5
-LEAST_DOCUMENTS = 10
+MIN_ANSWERED = 0.5
+MIN_DOCUMENTS = 10
 #: Number of earlier submissions to the same version that are compared. They include other users' submissions, since
 #: one person may use several accounts.
 COMPARED = 300
@@ -45,10 +45,10 @@ def flag_suspicious_run(
     defaults = {"submission": submission, "tops": fingerprints.signature.pack()}
     RunSignature.objects.get_or_create(run=run, defaults=defaults)
     findings: dict[Flag.Kind, Mapping[str, Any]] = {}
-    if fingerprints.answered_share < LEAST_ANSWERED:
+    if fingerprints.answered_share < MIN_ANSWERED:
         answered_count = int((fingerprints.documents > 0).sum())
         findings[Flag.Kind.FEW_QUERIES] = {"answered": answered_count, "topics": len(fingerprints.documents)}
-    if 0 < fingerprints.median_documents < LEAST_DOCUMENTS:
+    if 0 < fingerprints.median_documents < MIN_DOCUMENTS:
         findings[Flag.Kind.FEW_DOCUMENTS] = {"usual_documents": fingerprints.median_documents}
     # Runs of the latest submissions of all teams to this version, latest first, grouped by submission.
     signatures = (

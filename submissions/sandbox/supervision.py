@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from evaluation.efficiency.measurements import LEAST_SECONDS, SHARE_OF_JOB
+from evaluation.efficiency.measurements import MIN_SECONDS, SHARE_OF_JOB
 from evaluation.execution import job
 from evaluation.execution.outcome import read_progress
 from submissions.sandbox.backends import SandboxedProcess, SandboxLimits, SandboxUnavailable
@@ -33,7 +33,7 @@ _TAIL = 8192
 #: Timeout in seconds for stopping a child, which continues to work under its lock in the meantime.
 _STOP_SECONDS = 10.0
 #: Maximum number of times that a stopped child may be found running.
-_MOST_STIRS = 3
+_MAX_STIRS = 3
 _WAITING = "until nothing else runs on this machine, to be timed"
 
 
@@ -260,7 +260,7 @@ class Supervision:
         if self.turn.waits:
             self._answer_question(now)
         is_late = now > min(self._deadline, self._timed_until) and not self.turn.is_stopped
-        if self.turn.stirs > _MOST_STIRS or is_late:
+        if self.turn.stirs > _MAX_STIRS or is_late:
             return "timed_out"
         if now >= self._next_look:
             self._next_look = now + _LOOK
@@ -292,7 +292,7 @@ class Supervision:
         if self.turn.answer == "go":
             # Allow twice the expected duration of the measurement, which depends on the time worked.
             worked_seconds, longest = now - self._started - self.turn.stood, self._limits.measuring_seconds
-            expected_limit = longest if self._resumes else 2 * max(LEAST_SECONDS, SHARE_OF_JOB * worked_seconds)
+            expected_limit = longest if self._resumes else 2 * max(MIN_SECONDS, SHARE_OF_JOB * worked_seconds)
             self._timed_until = now + min(longest, expected_limit)
 
     def _report(self) -> None:

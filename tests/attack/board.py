@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.judgements.splits import QueryParts, draw_parts
-from evaluation.statistics.gap import STEP as LEAST_STEP
+from evaluation.statistics.gap import STEP as MIN_STEP
 from evaluation.statistics.gap import Interval, gap_between, least_difference, published_interval
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP, needed_gain, paired_standard_error
 from leaderboard.results.significance.types import ALPHA
@@ -156,7 +156,7 @@ class Board:
     @property
     def least_difference(self) -> float:
         """The least significant difference to BM25, as it is told."""
-        step = PUBLIC_STEP if self.rules.competition else LEAST_STEP
+        step = PUBLIC_STEP if self.rules.competition else MIN_STEP
         return least_difference(self.baseline[self.public], alpha=ALPHA, step=step)
 
     def is_better(self, result: Result) -> bool:

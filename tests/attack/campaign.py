@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.statistics.gap import STEP as LEAST_STEP
+from evaluation.statistics.gap import STEP as MIN_STEP
 from evaluation.statistics.gap import Interval
 from evaluation.statistics.ladder import PUBLIC_STEP
 from tests.attack.board import SHARE, Board, Result, Rules, Values, before, everything, public_part
@@ -98,7 +98,7 @@ def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
     baseline = rules.published(float(given.baseline[given.public].mean()))
     if rules.certainty:
         least = board.least_difference
-        reader.told_least_difference(least, PUBLIC_STEP if rules.competition else LEAST_STEP, baseline)
+        reader.told_least_difference(least, PUBLIC_STEP if rules.competition else MIN_STEP, baseline)
     sent = {}
 
     def shown_mean(choice: NDArray[np.bool_]) -> float:

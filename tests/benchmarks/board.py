@@ -36,9 +36,9 @@ MEASURES = [
 ]  # fmt: skip
 DATASETS = 19
 #: Beside the naive template of the same table: a miss, and a request that reads the board's rows too.
-MOST_OF_MISS, MOST_OF_FIRST = {"datasets": 0.20, "benchmarks": 0.15}, {"datasets": 0.20, "benchmarks": 0.25}
+MAX_OF_MISS, MAX_OF_FIRST = {"datasets": 0.20, "benchmarks": 0.15}, {"datasets": 0.20, "benchmarks": 0.25}
 #: A hit beside the bare view, and the queries of a miss.
-MOST_OF_HELLO, MOST_QUERIES = 1.7, {"datasets": 8, "benchmarks": 6}
+MAX_OF_HELLO, MAX_QUERIES = 1.7, {"datasets": 8, "benchmarks": 6}
 
 
 def prepare(folder: str, after: ExitStack) -> None:
@@ -279,15 +279,15 @@ def report(figures: Figures, board: str, got: dict[str, float], counts: list[int
         ("miss", counts[1]), ("first", None), ("first unmade", None), ("changed", None), ("unread", counts[0]),
     ):  # fmt: skip
         kind = board.split("/")[1]
-        most = (MOST_OF_MISS if name == "miss" else MOST_OF_FIRST)[kind]
+        most = (MAX_OF_MISS if name == "miss" else MAX_OF_FIRST)[kind]
         bounds = []
         if name not in ("unread", "first unmade"):
             bounds.append(figures.bound(f"{board}, {name}", got[name] / got["same"], most, " × same"))
         if name == "miss":
-            bounds.append(figures.bound(f"{board}, {name}", counts[1], MOST_QUERIES[kind], " queries"))
+            bounds.append(figures.bound(f"{board}, {name}", counts[1], MAX_QUERIES[kind], " queries"))
         ratios = against(name, "same", "plain")
         rows.append([f"{board}: {name}", f"{got[name]:.2f}", *ratios, str(asked or ""), ", ".join(bounds)])
-    bound = figures.bound(f"{board}, hit", got["hit"] / got["hello"], MOST_OF_HELLO, " × hello")
+    bound = figures.bound(f"{board}, hit", got["hit"] / got["hello"], MAX_OF_HELLO, " × hello")
     rows.append([f"{board}: hit", f"{got['hit']:.2f}", *against("hit", "hello"), str(counts[2]), bound])
     rows += [[f"{board}: {name}", f"{got[name]:.2f}", "", "", "", "", ""] for name in ("same", "plain", "hello")]
     return rows

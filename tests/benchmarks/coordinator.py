@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 from tests.figures import Figures, add_option  # noqa: E402
 
 #: Of a core, at full load; and seconds that a device waits while shards do.
-MOST_OF_A_CORE, LONGEST_GAP = 0.02, 1.0
+MAX_OF_A_CORE, LONGEST_GAP = 0.02, 1.0
 SETTINGS = ["shared_buffers=128MB", "max_connections=400"]
 #: Seconds between two signs of life of a child, as its supervision has them.
 _SIGN = 0.25
@@ -220,7 +220,7 @@ def measure(options: argparse.Namespace, folder: Path, server: int, figures: Fig
         [
             ["PostgreSQL, share of a core", f"{serving / wall:.2%}", ""],
             ["dispatcher, share of a core", f"{dispatching / wall:.2%}", ""],
-            _bounded(figures, "both, share of a core", (serving + dispatching) / wall, MOST_OF_A_CORE),
+            _bounded(figures, "both, share of a core", (serving + dispatching) / wall, MAX_OF_A_CORE),
             ["for each shard, ms of a core", f"{(serving + dispatching) / counted * 1000:.1f}", ""],
             ["gap between two shards, median, s", f"{statistics.median(gaps):.3f}", ""],
             ["gap, 99 of 100, s", f"{gaps[int(len(gaps) * 0.99)]:.3f}", ""],

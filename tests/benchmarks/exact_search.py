@@ -37,7 +37,7 @@ CONTENDERS = ("ours", "faiss", "product", "ours, float16")
 DIMENSION, DEPTH, SHARD = 384, 100, 50_000
 #: Whose times ours stands beside, and how much of them it may take, by wall and by CPU.
 PEERS = {"faiss": 1.25, "product": 2.0}
-MOST_MIB = 512
+MAX_MIB = 512
 #: Documents in one product: as many as are best for it here.
 PRODUCT_BLOCK = 8_192
 
@@ -164,7 +164,7 @@ def compare(folder: Path, rounds: int, threads: int, half: bool, figures: Figure
                 figures.bound("time", max(ratios[peer, "wall"], ratios[peer, "cpu"]), most, f" × {peer}")
                 for peer, most in PEERS.items()
             ]
-            bounds.append(figures.bound("anonymous memory", values["memory"], MOST_MIB, " MiB"))
+            bounds.append(figures.bound("anonymous memory", values["memory"], MAX_MIB, " MiB"))
         times = [f"{values[key]:.2f}" for key in ("wall", "cpu")]
         rows.append([name, *times, *told, f"{values['memory']:.0f}", ", ".join(bounds)])
     head = ["", "wall s", "CPU s", "× faiss, wall / CPU", "× product, wall / CPU", "MiB", "bound"]

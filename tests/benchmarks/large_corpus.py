@@ -32,7 +32,7 @@ from tests.figures import SKIPPED, Figures, add_option  # noqa: E402
 WORDS, VOCABULARY, DIMENSION, AT_ONCE, PARTS = 55, 300_000, 256, 50_000, 4
 QUERIES, QUERY_WORDS, DEPTH = 1_000, 6, 100
 SEED = 8_841_823
-MOST_GIB = 4.0
+MAX_GIB = 4.0
 GIB = 2**30
 #: Prints where the store has the only corpus.
 FIND_CORPUS = (
@@ -212,7 +212,7 @@ def report(trial: Trial, figures: Figures, bound: Callable[[str, float, float, s
     rows = []
     for name, done in trial.steps():
         cells = [f"{done['wall']:,.0f}", f"{done['cpu']:,.0f}", f"{done['memory'] / GIB:.2f}"]
-        rows.append([name, *cells, bound(name, done["memory"] / GIB, MOST_GIB, " GiB"), f"{done['disk'] / GIB:.1f}"])
+        rows.append([name, *cells, bound(name, done["memory"] / GIB, MAX_GIB, " GiB"), f"{done['disk'] / GIB:.1f}"])
     figures.say(
         f"{trial.documents:,} passages of {WORDS} words, {QUERIES:,} queries, depth {DEPTH}, {trial.threads} threads; "
         f"{DIMENSION} dimensions."

@@ -37,7 +37,7 @@ HTMX = {"HX-Request": "true", "HX-Target": "board-part"}
 
 #: CPU of a contender beside a peer's, and kB of a part on the way.
 BOUNDS = {"hit": ("hello", 3), "miss": ("naive", 0.15), "miss, all rows": ("naive, all rows", 0.05)}
-MOST_KB = 60
+MAX_KB = 60
 
 _numbers = itertools.count(1)
 
@@ -224,7 +224,7 @@ def report(figures: Figures, found: dict[str, list[tuple[float, list[float], int
             peer, most = BOUNDS[name]
             bounds.append(figures.bound(f"{name}, CPU", cpu[name] / cpu[peer], most, f" × {peer.split(',')[0]}"))
         if "part" in name:
-            bounds.append(figures.bound(f"{name}, compressed", kilobytes, MOST_KB, " kB"))
+            bounds.append(figures.bound(f"{name}, compressed", kilobytes, MAX_KB, " kB"))
         ratios = [f"{cpu[name] / cpu['hello']:.2f}", f"{cpu[name] / naive:.3f}"]
         times = [f"{p50:.0f}", f"{p95:.0f}"]
         rows.append([name, f"{cpu[name]:.2f}", *ratios, *times, f"{kilobytes:.1f}", ", ".join(bounds)])

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.figures import SKIPPED, Figures, add_option  # noqa: E402
 
-MOST_IDLE, WORDS = 0.05, 55
+MAX_IDLE, WORDS = 0.05, 55
 
 
 def write_corpus(path: Path, documents: int) -> None:
@@ -115,7 +115,7 @@ def measure(options: argparse.Namespace, folder: Path, figures: Figures) -> None
         wall, encoding = (sum(each[place] for each in found) for place in (0, 1))
         first, *others = (each - inner for each, inner in found)
         between = sum(others) / sum(each for each, _ in found[1:])
-        bound = "" if fresh else figures.bound("idle between shards", between, MOST_IDLE)
+        bound = "" if fresh else figures.bound("idle between shards", between, MAX_IDLE)
         rate = options.shards * options.documents / wall
         cells = [f"{wall:.1f}", f"{rate:.0f}", f"{first:.2f}", f"{max(others):.2f}", f"{between:.1%}", bound]
         rows.append([name, *cells])

@@ -188,7 +188,7 @@ def test_what_no_site_answers_is_said_in_a_line(
 def test_an_answer_without_end_is_not_kept(
     site: Site, server: Loopback, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("runboard.untrusted.MOST_BYTES", 1000)
+    monkeypatch.setattr("runboard.untrusted.MAX_BYTES", 1000)
     site.all = Answer(b" " * 5000)
     assert main(["--url", server.address, "datasets"]) == 3
     assert "more than 1,000 bytes" in capsys.readouterr().err

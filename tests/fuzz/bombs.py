@@ -32,7 +32,7 @@ from tests.figures import Figures, add_option
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1024 * 1024
 #: What comes out of each, and the memory that refusing it may take, in MB.
-GIB, MOST_MB = 1024 * MIB, 512
+GIB, MAX_MB = 1024 * MIB, 512
 _PIECE = 16 * MIB
 
 
@@ -224,7 +224,7 @@ def main() -> int:
             codes = [code for code, _ in result["verdicts"][0]]
             if bomb.code not in codes:
                 figures.missed.append(f"{name}: refused with {codes}, not with {bomb.code}")
-            bound = figures.bound(name, result["peak_mb"], MOST_MB, " MB")
+            bound = figures.bound(name, result["peak_mb"], MAX_MB, " MB")
             seconds, peak = f"{result['seconds']:.1f}", f"{result['peak_mb']:.0f}"
             rows.append([name, f"{path.stat().st_size:,}", seconds, peak, bound, f"`{', '.join(codes)}`"])
     figures.table(["bomb", "bytes sent", "seconds", "peak MB", "bound", "refused with"], rows)

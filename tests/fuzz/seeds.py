@@ -28,7 +28,7 @@ _PREDICTIONS = {
     "default": {"test": {"1": {"a": 1.5, "b": 1}, "2": {"é": -1e-9}}},
 }
 #: Nothing larger is begun with; a corpus of large inputs is slow.
-_MOST_BYTES = 24 * 1024
+_MAX_BYTES = 24 * 1024
 
 #: Words that a mutation puts in, for all targets: marks of formats, numbers that are hard, keys that matter.
 WORDS: tuple[bytes, ...] = (
@@ -44,7 +44,7 @@ WORDS: tuple[bytes, ...] = (
 
 def seeds(target: str) -> Iterator[bytes]:
     """Inputs of a target, each once."""
-    return iter({data: None for data in _MAKERS[target]() if len(data) <= _MOST_BYTES})
+    return iter({data: None for data in _MAKERS[target]() if len(data) <= _MAX_BYTES})
 
 
 def write_seeds(target: str, folder: Path) -> int:

@@ -22,10 +22,10 @@ from tests.fuzz.targets import TARGETS
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "fuzz"
 #: A target may take so many MB of memory in all, and so many seconds for one input.
-MOST_MB, MOST_SECONDS = 512, 10
+MAX_MB, MAX_SECONDS = 512, 10
 _LONGEST_INPUT = 24 * 1024
 #: A target that fails at once is not begun for ever.
-_MOST_CRASHES = 20
+_MAX_CRASHES = 20
 
 
 @dataclass
@@ -50,7 +50,7 @@ def fuzz(target: str, seconds: float) -> Result:
     result = Result(target, write_seeds(target, seeds))
     write_words(BUILD / "words.txt")
     started = time.monotonic()
-    while (left := seconds - (time.monotonic() - started)) >= 1 and result.crashes < _MOST_CRASHES:
+    while (left := seconds - (time.monotonic() - started)) >= 1 and result.crashes < _MAX_CRASHES:
         log = BUILD / f"{target}-{result.crashes}.log"
         with log.open("wb") as out:
             command = [*_command(target, corpus, seeds), f"-max_total_time={int(left)}"]
@@ -66,7 +66,7 @@ def fuzz(target: str, seconds: float) -> Result:
 def _command(target: str, corpus: Path, seeds: Path) -> list[str]:
     return [
         sys.executable, str(ROOT / "tests/fuzz/guided.py"), target, str(corpus), str(seeds), "-print_final_stats=1",
-        f"-max_len={_LONGEST_INPUT}", f"-rss_limit_mb={MOST_MB}", f"-timeout={MOST_SECONDS}", "-keep_seed=1",
+        f"-max_len={_LONGEST_INPUT}", f"-rss_limit_mb={MAX_MB}", f"-timeout={MAX_SECONDS}", "-keep_seed=1",
         "-len_control=0", "-use_value_profile=1", f"-dict={BUILD / 'words.txt'}",
         f"-artifact_prefix={BUILD / 'crashes' / target}-",
     ]  # fmt: skip

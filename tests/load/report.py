@@ -17,7 +17,7 @@ GROWTH = 0.10
 #: What readers wait for in one piece; files of pages come from nginx.
 STATIC, WHOLE = "static file", "(page with its files)"
 #: Growth below so many MiB is no growth: a connection's buffers.
-LEAST_MIB = 8.0
+MIN_MIB = 8.0
 #: Processes with so much anonymous memory have a line of their own.
 LARGE_MIB = 20.0
 #: Whose processes are its connections.
@@ -95,7 +95,7 @@ class Findings:
             first, last = course.near(self.moments[0]), course.near(self.moments[-1])
             as_many = last.processes / first.processes if name == POSTGRESQL else 1.0
             more = last.anonymous - first.anonymous * as_many
-            if not name.startswith(GENERATOR) and not more <= max(LEAST_MIB, GROWTH * first.anonymous):
+            if not name.startswith(GENERATOR) and not more <= max(MIN_MIB, GROWTH * first.anonymous):
                 grown.append(
                     f"anonymous memory of {name}: {first.anonymous:.0f} MiB in {first.processes:.0f} processes after "
                     f"the warm-up, {last.anonymous:.0f} in {last.processes:.0f} at the end"
@@ -159,7 +159,7 @@ def as_markdown(found: Findings) -> str:
     lines.append(
         f"p95 of all pages {p95:.0f} ms, {while_uploading:.0f} ms while uploads came in (bound {P95_MS:.0f}); of "
         f"{len(found.requests):,} answers {sum(each.failed for each in found.requests)} with an error (bound 0); "
-        f"anonymous memory may grow by {GROWTH:.0%}, or {LEAST_MIB:.0f} MiB, from the warm-up to the end."
+        f"anonymous memory may grow by {GROWTH:.0%}, or {MIN_MIB:.0f} MiB, from the warm-up to the end."
     )
     return "\n".join(lines)
 

@@ -46,7 +46,7 @@ SEEDS, TOPICS = 20, 300
 FOUND, FALSE = 16, 1
 DIMENSION, EPOCHS, RATE, SCALE = 32, 15, 0.1, 20.0
 #: A word is known that so many documents have.
-LEAST_DOCUMENTS = 3
+MIN_DOCUMENTS = 3
 #: What is added on the open half, and how many topics a half, for the power.
 GAPS, SIZES, DRAWN = (0.0, 0.02, 0.05, 0.1, 0.2), (100, 300, 1000), 300
 #: Of each interval: the ends need to be right on average alone.
@@ -72,7 +72,7 @@ def world(folder: Path) -> World:
     topics = {each.id: each.text for each in read_queries(folder / "queries.jsonl")}
     texts = [_WORD.findall(text.lower()) for text in documents.values()]
     counts = Counter(word for text in texts for word in set(text))
-    known = sorted(word for word, count in counts.items() if count >= LEAST_DOCUMENTS)
+    known = sorted(word for word, count in counts.items() if count >= MIN_DOCUMENTS)
     places = {word: place for place, word in enumerate(known)}
     rarity = np.log(len(texts) / np.array([counts[word] for word in known])).astype(np.float32)
     row = {document: number for number, document in enumerate(documents)}

@@ -21,7 +21,7 @@ SKIPPED_FOLDERS = {"migrations", "__pycache__"}
 SKIPPED_TOKENS = {COMMENT, NL, NEWLINE, INDENT, DEDENT, ENCODING, ENDMARKER}
 FUNCTION_LIMITS = (40, 60)  # lines
 TEMPLATE_LIMIT = 120  # characters in a line
-MOST_PARAMETERS = 5
+MAX_PARAMETERS = 5
 SETTINGS = Path("leaderboard", "settings")
 #: How settings, other Python code, and Compose files read an environment variable of ours.
 VARIABLE = re.compile(r'\benv\.\w+\(\s*"([A-Z][A-Z0-9_]+)"|environ\S*"(RUNBOARD_[A-Z0-9_]+)"|\$\{([A-Z][A-Z0-9_]+)')
@@ -293,7 +293,7 @@ def bounded(root: Path) -> dict[str, float]:
     return {
         **figures,
         "longest-function": max(function.length for function in every),
-        "functions-with-many-parameters": sum(each.parameters > MOST_PARAMETERS for each in every),
+        "functions-with-many-parameters": sum(each.parameters > MAX_PARAMETERS for each in every),
         "imports-per-file": round(sum(map(len, graph.values())) / len(graph), 2),
         "private-functions-called-once": round(share_called_once(root), 3),
         "settings": len(setting_names(root)),

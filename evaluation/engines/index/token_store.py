@@ -195,7 +195,7 @@ _INDEX, _OWNERS = "nearest.faiss", "owners.npy"
 #: Number of vectors that are indexed at a time.
 _AT_ONCE = 65_536
 #: Maximum number of lists.
-_MOST_LISTS = 16_384
+_MAX_LISTS = 16_384
 
 
 class NearestTokens:
@@ -209,7 +209,7 @@ class NearestTokens:
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
-        lists = lists_for(store.vectors, store.dimension, maximum=_MOST_LISTS)
+        lists = lists_for(store.vectors, store.dimension, maximum=_MAX_LISTS)
         index: Any = faiss.index_factory(store.dimension, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
         index.cp.min_points_per_centroid = 1  # lists_for decides how many are enough
         if store.vectors:
@@ -245,12 +245,12 @@ class NearestTokens:
 _LEARNED, _CODES = "learned.faiss", "codes.bin"
 _CODE_FILES = ("starts.npy", "counts.npy", "lists.npy", "list_offsets.npy")
 #: Maximum number of centroids. Their numbers fit into two bytes, and their training data into 2 GiB (128 dimensions).
-_MOST_CENTROIDS = 65_536
+_MAX_CENTROIDS = 65_536
 #: Minimum number of centroids at which a graph finds the nearest one, in a seventh of the time.
 _GRAPH_FROM = 16_384
 _VALUES = 256
 #: Number of documents that are scored by their residuals: per requested document, and at least.
-_SCORED_PER_WANTED, _LEAST_SCORED = 4, 4_096
+_SCORED_PER_WANTED, _MIN_SCORED = 4, 4_096
 
 
 class CompressedTokens:
@@ -265,7 +265,7 @@ class CompressedTokens:
 
         faiss.omp_set_num_threads(self._threads)
         dimension = store.dimension
-        lists = lists_for(store.vectors, dimension, maximum=_MOST_CENTROIDS)
+        lists = lists_for(store.vectors, dimension, maximum=_MAX_CENTROIDS)
         group_size = max(n for n in range(1, 8 // self._bits + 1) if dimension % n == 0)
         quantiser = f"IVF{lists}_HNSW32" if lists >= _GRAPH_FROM else f"IVF{lists}"
         index: Any = faiss.index_factory(dimension, f"{quantiser},PQ{dimension // group_size}x8")
@@ -343,7 +343,7 @@ class CompressedTokens:
         products = np.ascontiguousarray(self._centroids @ query.T)
         operations.add(lambda: (len(self._centroids) + _VALUES) * query.size)
         documents = self._find_candidates(products)
-        scored_count = max(_SCORED_PER_WANTED * depth, _LEAST_SCORED)
+        scored_count = max(_SCORED_PER_WANTED * depth, _MIN_SCORED)
         if len(documents) > scored_count:
             centroid_scores = self._score(documents, products, np.zeros((0, 1, len(query)), np.float32))
             documents = np.sort(documents[np.argpartition(centroid_scores, -scored_count)[-scored_count:]])

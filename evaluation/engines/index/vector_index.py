@@ -289,7 +289,7 @@ _STATE = "index.json"
 _COMPARED_DEPTH = 100
 _ROWS_AT_ONCE = 8_192
 #: Minimum norm, as in torch.nn.functional.normalize.
-_LEAST_NORM = 1e-12
+_MIN_NORM = 1e-12
 
 
 def is_learned(parameters: Mapping[str, Any]) -> bool:
@@ -409,7 +409,7 @@ def truncate_vectors(vectors: Vectors, dimension: int, unit_length: bool) -> Vec
     if not unit_length or truncated.shape == vectors.shape:
         return truncated
     lengths = np.linalg.norm(truncated, axis=1, keepdims=True)
-    return np.asarray(truncated / np.maximum(lengths, _LEAST_NORM), np.float32)
+    return np.asarray(truncated / np.maximum(lengths, _MIN_NORM), np.float32)
 
 
 def copy_vectors(path: Path, copy: Path, truncate: Truncation, dtype: type[np.floating[Any]] = np.float32) -> None:

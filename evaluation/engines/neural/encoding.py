@@ -30,7 +30,7 @@ PROBE = (
     "зимний вечер",
     "检索系统",
 )
-_LEAST_PROBES = 8
+_MIN_PROBES = 8
 
 
 class Encoder:
@@ -127,7 +127,7 @@ class Encoder:
         vectors = np.zeros((len(distinct), self.dimension), np.float32)
         self.encode([PROBE[index] for index in distinct], "", vectors)
         spread = float(np.ptp(vectors, axis=0).max(initial=0.0))
-        if len(distinct) >= _LEAST_PROBES and spread <= 1e-6 * float(np.abs(vectors).max(initial=0.0)):
+        if len(distinct) >= _MIN_PROBES and spread <= 1e-6 * float(np.abs(vectors).max(initial=0.0)):
             raise ModelFailure(
                 "constant_output", f"the model returns the same vector for {len(distinct)} different texts"
             )

@@ -57,7 +57,7 @@ CUDA_TOKENS = 262_144
 _BATCHES_BETWEEN_TRIMS = 4
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only in glibc
 #: Maximum number of characters read from a text, which bounds memory and suffices for 32,768 tokens.
-MOST_CHARACTERS = 1_000_000
+MAX_CHARACTERS = 1_000_000
 #: Options for reading weights, which the folder cannot override.
 SAFE_MODEL = {"use_safetensors": True, "weights_only": True, "attn_implementation": "sdpa"}
 _SAFE = {"trust_remote_code": False, "local_files_only": True}
@@ -191,7 +191,7 @@ def readable_part(text: str, tokens: int | None) -> str:
     tokens = tokens or USUAL_LENGTH
     if len(text) <= 8 * tokens:  # too short to be worth truncating
         return text
-    words = re.match(rf"(?:\s*\S+){{0,{2 * tokens}}}", text[:MOST_CHARACTERS])
+    words = re.match(rf"(?:\s*\S+){{0,{2 * tokens}}}", text[:MAX_CHARACTERS])
     return words.group() if words else ""
 
 
@@ -287,8 +287,8 @@ def tokenise(
     if maximum_length is not None:
         options |= {"truncation": "longest_first", "max_length": maximum_length}
     for group in group_by_size(range(len(texts)), texts.__getitem__):
-        first = [texts[index][:MOST_CHARACTERS] for index in group]
-        second = None if pairs is None else [pairs[index][:MOST_CHARACTERS] for index in group]
+        first = [texts[index][:MAX_CHARACTERS] for index in group]
+        second = None if pairs is None else [pairs[index][:MAX_CHARACTERS] for index in group]
         encoded = tokenizer(first, second, **options)
         for index, tokens in zip(group, encoded["input_ids"], strict=True):
             if suffix and len(tokens) == maximum_length:
@@ -309,7 +309,7 @@ def tokenise_plainly(tokenizer: Any, texts: Sequence[str], maximum_length: int |
     """Tokenize texts for static embeddings, with a tokenizer of `tokenizers` and without special tokens."""
     return Tokenised.of(
         encoding.ids[:maximum_length]
-        for group in group_by_size([text[:MOST_CHARACTERS] for text in texts], str)
+        for group in group_by_size([text[:MAX_CHARACTERS] for text in texts], str)
         for encoding in tokenizer.encode_batch(group, add_special_tokens=False)
     )
 

@@ -20,7 +20,7 @@ from evaluation.core.problems import ModelFailure
 from evaluation.engines.base import Floats, Numbers, Progress, Resources, ignore
 from evaluation.engines.index.word_pieces import group_by_size
 from evaluation.engines.neural.loading import (
-    MOST_CHARACTERS,
+    MAX_CHARACTERS,
     Indices,
     OutputCheck,
     Tokenised,
@@ -60,7 +60,7 @@ class TermWeigher(_TextModel):
         Raises ModelFailure.
         """
         weights: list[dict[str, float]] = []
-        for group in group_by_size([text[:MOST_CHARACTERS] for text in texts], str):
+        for group in group_by_size([text[:MAX_CHARACTERS] for text in texts], str):
             weights += self._weigh(group)
             progress(len(weights) / len(texts))
         self._check.finish()

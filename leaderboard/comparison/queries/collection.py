@@ -285,7 +285,7 @@ def query_list(collection: OpenCollection, state: ListState) -> QueryList:
 
 
 #: Maximum number of systems evaluated, best first: more would not change a query's difficulty.
-MOST_SYSTEMS = 100
+MAX_SYSTEMS = 100
 
 Values = NDArray[np.float64]
 
@@ -340,7 +340,7 @@ def _compute_difficulty(dataset: Dataset, measure: str, queries: int) -> tuple[i
     """
     columns, baseline = [], None
     ranked_entries = by_score(compared_entries(dataset).only("pk", "is_baseline", "scores"), measure)
-    for entry in entries_with_values(entry.pk for entry in ranked_entries[:MOST_SYSTEMS]).values():
+    for entry in entries_with_values(entry.pk for entry in ranked_entries[:MAX_SYSTEMS]).values():
         column = measure_values(entry, measure)
         if column is None or len(column) != queries:
             continue

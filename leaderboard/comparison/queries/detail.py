@@ -20,7 +20,7 @@ from leaderboard.models import Entry, Run
 from leaderboard.results.records import entries_with_values, entry_evaluations, measure_values
 
 #: Maximum number of systems side by side, and the number shown by default.
-MOST_SYSTEMS, FIRST_SYSTEMS = 12, 6
+MAX_SYSTEMS, FIRST_SYSTEMS = 12, 6
 DEPTH = 10
 #: Number of judged documents shown with their texts unless `judged=all`. If there are no texts, all ids are
 #: shown.
@@ -43,8 +43,8 @@ class QueryState:
     def read(cls, parameters: Parameters) -> QueryState:
         """Return the state that a query string describes. Raises UnknownChoice for too many systems."""
         systems = tuple(dict.fromkeys(slug for slug in parameters.getlist("system") if slug))
-        if len(systems) > MOST_SYSTEMS:
-            raise UnknownChoice("number of systems", str(len(systems)), expected=f"1 to {MOST_SYSTEMS}")
+        if len(systems) > MAX_SYSTEMS:
+            raise UnknownChoice("number of systems", str(len(systems)), expected=f"1 to {MAX_SYSTEMS}")
         measure = canonical_name(last_value(parameters, "measure"))
         return cls(measure, systems, choice(parameters, "judged", ("all",)) == "all")
 

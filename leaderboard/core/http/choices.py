@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 #: Maximum number of suggested choices.
-MOST_SUGGESTED = 3
+MAX_SUGGESTED = 3
 
 
 class UnknownChoice(Exception):
@@ -20,7 +20,7 @@ class UnknownChoice(Exception):
     def __init__(self, parameter: str, value: str, choices: Iterable[str] = (), *, expected: str = "") -> None:
         self.parameter, self.value, self.choices, self.expected = parameter, value, list(choices), expected
         by_fold = {choice.casefold(): choice for choice in self.choices}
-        self.near = [by_fold[fold] for fold in get_close_matches(value.casefold(), by_fold, MOST_SUGGESTED)]
+        self.near = [by_fold[fold] for fold in get_close_matches(value.casefold(), by_fold, MAX_SUGGESTED)]
         super().__init__(" ".join(filter(None, (f"{self.subject}.", self.suggestion, self.valid))))
 
     @property

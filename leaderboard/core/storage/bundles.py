@@ -30,7 +30,7 @@ _DAMAGED = "damaged"
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _DEEPEST = 4
-_MOST_FILES = 1000
+_MAX_FILES = 1000
 _BLOCK = 1 << 20
 
 #: Callback for the number of bytes of each transferred block; may raise to abort.
@@ -83,7 +83,7 @@ class Manifest:
         entries = tuple(files)
         names = {file.name for file in entries if _is_ours(file)}
         folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
-        if not entries or len(entries) > _MOST_FILES or len(names) < len(entries) or names & folders:
+        if not entries or len(entries) > _MAX_FILES or len(names) < len(entries) or names & folders:
             raise InvalidManifest("it names files that a bundle cannot have")
         return cls(entries)
 

@@ -36,7 +36,7 @@ _ACCENTED = re.compile(
 )
 _LETTER = re.compile(rf"\\({'|'.join(sorted(_LETTERS, key=len, reverse=True))})(?![A-Za-z])(?:\{{\}}|\s+)?")
 #: Maximum number of parts of a BibTeX name: family, “Jr”, given.
-_MOST_PARTS = 3
+_MAX_PARTS = 3
 _AND = re.compile(r"\s+and\s+", re.IGNORECASE)
 #: Letters without a Unicode decomposition to Latin ones, for URLs.
 _ALIKE = str.maketrans(
@@ -137,7 +137,7 @@ class AuthorName(NamedTuple):
         if text.startswith("{") and depths[-1] == 0 and all(depths[:-1]):
             return cls((latex_to_text(text),), is_corporate=True)
         parts = tuple(part for part in map(latex_to_text, _split(text, re.compile(","))) if part)
-        if len(parts) > _MOST_PARTS:  # More parts than a BibTeX name can have.
+        if len(parts) > _MAX_PARTS:  # More parts than a BibTeX name can have.
             return cls((", ".join(parts),), is_corporate=True)
         return cls(parts, is_corporate=False)
 

@@ -24,7 +24,7 @@ from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.problems import problem
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress, open_source
-from leaderboard.importing.collections.twins import LEAST_TOPICS, check_opened_topics, too_few
+from leaderboard.importing.collections.twins import MIN_TOPICS, check_opened_topics, too_few
 from leaderboard.models import Dataset
 from leaderboard.results.measures import check_measures, check_reads_texts
 
@@ -99,7 +99,7 @@ def _draw(
     judgements = source.qrels[options.split]
     qrels = read_qrels(judgements)
     smaller_half = int(min(share, 1 - share) * len(qrels.query_ids))
-    if smaller_half < LEAST_TOPICS:
+    if smaller_half < MIN_TOPICS:
         raise InvalidContent.of(too_few("smaller", smaller_half))
     topics, run = work / "judged.jsonl", work / "bm25.txt"
     _write_queries(_require_path(source.queries), topics, set(qrels.query_ids).__contains__)

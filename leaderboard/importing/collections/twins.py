@@ -27,7 +27,7 @@ from leaderboard.judgements.disclosure import load_compared, may_see_counts, rec
 from leaderboard.models import Dataset, Qrels
 
 #: Minimum number of judged topics per half; a bootstrap over fewer is meaningless.
-LEAST_TOPICS = 10
+MIN_TOPICS = 10
 #: Problem that is identical for all files and raised before judgments are read, so that it reveals nothing.
 TOPICS_NOT_COMPARED = problem(
     "judgements_not_told",
@@ -41,7 +41,7 @@ def too_few(half: str, topics: int) -> Problem:
     return problem(
         "twin_too_small",
         f"the {half} half has {topics} judged topics",
-        f"Each half needs at least {LEAST_TOPICS}, and about 300 to show a gap. See docs/contamination.md.",
+        f"Each half needs at least {MIN_TOPICS}, and about 300 to show a gap. See docs/contamination.md.",
         count=topics,
     )
 
@@ -88,7 +88,7 @@ def _check_content(
         return  # no topics to compare yet
     open_topics = load_open_qrels(twin.current_qrels).query_ids
     for half, topics in (("open", open_topics), ("hidden", judgements.qrels.query_ids)):
-        if len(topics) < LEAST_TOPICS:
+        if len(topics) < MIN_TOPICS:
             yield too_few(half, len(topics))
     texts = _texts(path_of(Area.FILES, twin.current_version.queries_sha256), open_topics)
     words = set(texts.values()) - {""}

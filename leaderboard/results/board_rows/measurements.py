@@ -15,7 +15,7 @@ from leaderboard.results.board_rows.entry_rows import EntryRow
 
 Key = TypeVar("Key")
 #: Minimum number of jobs that define BM25's usual latency.
-FEWEST_JOBS = 3
+MIN_JOBS = 3
 #: Relative deviation of BM25 from its usual latency above which times are doubtful.
 OFF = 0.15
 
@@ -101,7 +101,7 @@ class MeasuredEntry(NamedTuple):
 def median_latency(latencies: Iterable[float]) -> float | None:
     """Return BM25's usual latency, the median over jobs, or None for fewer than three jobs."""
     values = list(latencies)
-    return median(values) if len(values) >= FEWEST_JOBS else None
+    return median(values) if len(values) >= MIN_JOBS else None
 
 
 #: Scope in which BM25's latencies are comparable: dataset id, machine slug, and protocol.

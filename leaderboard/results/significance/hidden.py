@@ -20,7 +20,7 @@ from leaderboard.results.records import per_query_values
 from leaderboard.results.significance.types import ALPHA
 
 #: Key in the statistics of qrels: measure → part → least significant difference.
-LEAST_DIFFERENCE = "least_difference"
+MIN_DIFFERENCE = "least_difference"
 #: Tolerance for floating-point errors of differences between rounded values.
 _NOISE = 1e-9
 #: Part that a board shows, by whether it belongs to a competition.
@@ -169,11 +169,11 @@ def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
         return
     # Parts may have been drawn in the meantime, so reread the row and write only this column.
     qrels = Qrels.objects.select_for_update().get(pk=qrels.pk)
-    stored_differences = qrels.statistics.get(LEAST_DIFFERENCE, {})
+    stored_differences = qrels.statistics.get(MIN_DIFFERENCE, {})
     measure_differences = {**stored_differences.get(measure, {}), _part(dataset): round(difference, 10)}
     qrels.statistics = {
         **qrels.statistics,
-        LEAST_DIFFERENCE: {**stored_differences, measure: measure_differences},
+        MIN_DIFFERENCE: {**stored_differences, measure: measure_differences},
     }
     qrels.save(update_fields=["statistics"])
 
@@ -184,7 +184,7 @@ def known_difference(dataset: Dataset) -> float | None:
 
 
 def _stored_difference(qrels: Qrels | None, measure: str, part: str) -> float | None:
-    stored_differences: Mapping[str, Mapping[str, float]] = qrels.statistics.get(LEAST_DIFFERENCE, {}) if qrels else {}
+    stored_differences: Mapping[str, Mapping[str, float]] = qrels.statistics.get(MIN_DIFFERENCE, {}) if qrels else {}
     return stored_differences.get(measure, {}).get(part)
 
 

@@ -27,7 +27,7 @@ FEW_QUERIES = ProblemCode(
 )
 
 #: Minimum share of a hidden dataset's queries that a submitted run must cover to be re-ranked or fused.
-LEAST_COVERAGE = 0.9
+MIN_COVERAGE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +118,12 @@ def _find_run(reference: str, dataset: Dataset, team: Team) -> Run:
     if covered_queries is None:  # the queries were not counted when the run was scored
         covered_queries = check_run(run_path(run.sha256), scoring_target(run.version)).statistics.known_queries
     queries = int(run.version.statistics["queries"])
-    if int(covered_queries) < LEAST_COVERAGE * queries:
+    if int(covered_queries) < MIN_COVERAGE * queries:
         raise Refused.of(
             FEW_QUERIES,
             f"“{reference}” covers {int(covered_queries):,} of the {queries:,} queries of {dataset}, which "
             "is a hidden dataset.",
-            f"Runs to re-rank or fuse on it must cover at least {100 * LEAST_COVERAGE:.0f}% of the queries. "
+            f"Runs to re-rank or fuse on it must cover at least {100 * MIN_COVERAGE:.0f}% of the queries. "
             "Submit a run for all queries, or use BM25.",
         )
     return run

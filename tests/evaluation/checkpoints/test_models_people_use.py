@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.checkpoints.findings import MOST_WEIGHTS
+from evaluation.checkpoints.findings import MAX_WEIGHTS
 from evaluation.checkpoints.rebuilding import rebuild, validate_folder
 from evaluation.engines import describe
 from evaluation.engines.neural.checking import check_checkpoint
@@ -138,8 +138,8 @@ def reason_against(row: dict[str, str]) -> str:
     if row["needs"]:
         return f"needs {row['needs']}"
     weights = float(row["weights_gib"] or 0)
-    if weights * 2**30 > MOST_WEIGHTS:
-        return f"{weights:.0f} GiB of weights, over {MOST_WEIGHTS / 2**30:.0f}"
+    if weights * 2**30 > MAX_WEIGHTS:
+        return f"{weights:.0f} GiB of weights, over {MAX_WEIGHTS / 2**30:.0f}"
     return refusal_of(row["type"], row["made_as"])
 
 

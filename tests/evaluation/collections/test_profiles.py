@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evaluation.collections.profiles import (
     EDGES,
-    MOST_WORDS,
+    MAX_WORDS,
     QUANTILES,
     LengthDistribution,
     UnigramCounter,
@@ -34,7 +34,7 @@ COUNTS = st.dictionaries(st.text("abcde", min_size=1, max_size=2), st.integers(1
 LENGTHS = st.lists(st.integers(0, 100_000), max_size=200)
 
 
-def count_unigrams(texts: list[str], most: int = MOST_WORDS) -> Unigrams:
+def count_unigrams(texts: list[str], most: int = MAX_WORDS) -> Unigrams:
     """The words of all texts."""
     counter = UnigramCounter(most)
     for text in texts:

@@ -111,7 +111,7 @@ def test_a_small_file_of_very_many_lines_is_refused_soon(tmp_path: Path) -> None
     assert problems(tmp_path, b"q1 0 d2 " + b"1" * 4_000_000)["line_length"].count == 1
 
 
-@pytest.mark.parametrize(("limit", "text"), [("MOST_JUDGEMENTS", "q1 0 d1 1\n"), ("MOST_LINES", "\n")])
+@pytest.mark.parametrize(("limit", "text"), [("MAX_JUDGEMENTS", "q1 0 d1 1\n"), ("MAX_LINES", "\n")])
 def test_so_many_lines_are_taken_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, text: str
 ) -> None:

@@ -95,7 +95,7 @@ def test_only_the_datasets_queries_and_documents_are_pooled(tmp_path: Path) -> N
 
 
 def test_a_pool_that_nobody_could_judge_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pooling, "MOST_PAIRS", 3)
+    monkeypatch.setattr(pooling, "MAX_PAIRS", 3)
     run = write(tmp_path / "run", {"q1": dict.fromkeys("abcd", 1.0)})
     with pytest.raises(PoolTooLarge, match="more than 3 pairs at depth 10"):
         draw_pool([run], ScoringTarget(), depth=10, seed=1)

@@ -14,7 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from evaluation.statistics.randomisation import holm, randomisation_test
-from leaderboard.comparison.selection import MOST_SYSTEMS, entries_of_systems
+from leaderboard.comparison.selection import MAX_SYSTEMS, entries_of_systems
 from leaderboard.comparison.table import compare
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, System
 from tests.leaderboard.certainty import compute_certainty
@@ -260,8 +260,8 @@ def test_means_are_those_of_the_board_for_every_system_of_every_benchmark(client
         board = client.get(f"/api/v1/benchmarks/{benchmark.slug}/board/").json()
         means = {row["slug"]: row["values"].get("mean") for row in board["rows"]}
         systems = [slug for slug, mean in means.items() if mean is not None]
-        for number in range(0, len(systems) - 1, MOST_SYSTEMS - 1):
-            chosen = systems[number : number + MOST_SYSTEMS]
+        for number in range(0, len(systems) - 1, MAX_SYSTEMS - 1):
+            chosen = systems[number : number + MAX_SYSTEMS]
             for wanted in ("", benchmark.slug):
                 found = compare(chosen, entries_of_systems(chosen), "", wanted)
                 assert found.means is not None

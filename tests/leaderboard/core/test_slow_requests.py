@@ -21,7 +21,7 @@ from leaderboard.wsgi import FaultTolerantApplication
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"LOOK": 0.02, "GRACE": 0.1, "SILENCE": 0.2, "LEAST_RATE": 2**20}.items():
+    for name, value in {"LOOK": 0.02, "GRACE": 0.1, "SILENCE": 0.2, "MIN_RATE": 2**20}.items():
         monkeypatch.setattr(slow_requests, name, value)
 
 

@@ -189,7 +189,7 @@ def test_a_page_in_place_of_a_file_is_told(mirror: FakeHub) -> None:
 
 def test_a_slow_mirror_is_given_up(mirror: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation_hub, "TIMEOUT", 0.2)
-    monkeypatch.setattr(evaluation_hub, "LEAST_RATE", 10**9)
+    monkeypatch.setattr(evaluation_hub, "MIN_RATE", 10**9)
     mirror.slow = True
     mirror.files["corpus.jsonl"] *= 2000
     assert "corpus.jsonl arrives too slowly" in refused(f"hf:{NAME}")

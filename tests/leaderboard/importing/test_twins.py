@@ -293,7 +293,7 @@ def test_halves_are_drawn_once(tmp_path: Path) -> None:
 def test_an_import_in_the_admin_ends_after_its_time(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin: str
 ) -> None:
-    monkeypatch.setattr(datasets, "MOST_SECONDS", -1)
+    monkeypatch.setattr(datasets, "MAX_SECONDS", -1)
     client.force_login(make_a_curator())
     with write_zip(tmp_path / "toy.zip", collection()).open("rb") as file:
         answer = client.post(

@@ -8,7 +8,7 @@ from django.test import Client
 from leaderboard.models import Dataset, Entry, Protection
 from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.publishing.publication import refresh_scores
-from leaderboard.results.significance.hidden import LEAST_DIFFERENCE, known_difference
+from leaderboard.results.significance.hidden import MIN_DIFFERENCE, known_difference
 from leaderboard.results.significance.statements import UNKNOWN, BoardStatements, Statement, statements
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import scored_dataset
@@ -90,7 +90,7 @@ def test_the_least_difference_is_found_once_for_judgements(hidden: Dataset) -> N
     Entry.objects.filter(dataset=hidden).update(is_baseline=False)
     score_queries(hidden, "Wild baseline", [0.0, 1.0] * 20, baseline=True)
     hidden.current_qrels.refresh_from_db()
-    assert hidden.current_qrels.statistics[LEAST_DIFFERENCE] == {MEASURE: {"all": 0.03}}
+    assert hidden.current_qrels.statistics[MIN_DIFFERENCE] == {MEASURE: {"all": 0.03}}
     assert said_of(hidden, "First").better is True, "0.601 against 0.5, by the same least difference"
     assert known_difference(Dataset.objects.get(pk=hidden.pk)) == 0.03
 

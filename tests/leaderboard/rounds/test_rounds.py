@@ -190,7 +190,7 @@ def test_pages_and_api_say_phases_and_counts(monkeypatch: pytest.MonkeyPatch, cl
         "1 October 2026",
         "12:00 UTC",
         "Corpus X",
-        "<dd>5. Withdrawing",
+        "<dd>5. A run that is withdrawn",
         "<em>fair</em>",
         "aria-current",
     ):

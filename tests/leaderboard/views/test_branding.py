@@ -14,7 +14,7 @@ from django.core.cache import cache
 from django.test import Client
 from PIL import Image
 
-from leaderboard.core.branding import GROUNDS, LEAST_CONTRAST, least_contrast, read_accent
+from leaderboard.core.branding import GROUNDS, MIN_CONTRAST, least_contrast, read_accent
 from leaderboard.core.checks import check_branding
 from tests.factories import make_dataset
 
@@ -82,7 +82,7 @@ def test_one_colour_is_made_lighter_for_the_dark_theme() -> None:
     accent = read_accent("#1C4F9C")
     assert accent is not None
     assert accent[0] == "#1c4f9c"
-    assert least_contrast(accent[1], "dark") >= LEAST_CONTRAST
+    assert least_contrast(accent[1], "dark") >= MIN_CONTRAST
 
 
 def png(width: int, height: int) -> bytes:

@@ -147,7 +147,7 @@ def test_invitations_of_somebody_who_no_longer_decides_end(signed_in: Client, la
 
 
 def test_invitations_are_limited(signed_in: Client, lab: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("submissions.accounts.teams.MOST_INVITATIONS", 2)
+    monkeypatch.setattr("submissions.accounts.teams.MAX_INVITATIONS", 2)
     for number in range(2):
         invite(signed_in, lab, f"bob{number}@example.org")
     page = signed_in.post(f"/teams/{lab.slug}/manage/invitations/", {"email": "bob3@example.org"})

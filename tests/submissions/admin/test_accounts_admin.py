@@ -125,7 +125,7 @@ def test_a_member_is_nobody_else_and_who_has_too_many_teams_cannot_join(
     owls: Team, root: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, address, new = browser(root), page_of(owls), make_user("Nora")
-    monkeypatch.setattr("submissions.accounts.teams.MOST_TEAMS", 1)
+    monkeypatch.setattr("submissions.accounts.teams.MAX_TEAMS", 1)
     refused = save(client, address, **row(2, new))
     assert refused.status_code == 200
     assert "Nora cannot join the team: You are a member of 1 teams" in refused.content.decode()
@@ -142,7 +142,7 @@ def test_a_new_team_begins_with_an_owner(root: User) -> None:
 
 def test_who_cannot_join_a_new_team_is_told_in_the_form(root: User, monkeypatch: pytest.MonkeyPatch) -> None:
     client, address = browser(root), reverse("admin:leaderboard_team_add")
-    monkeypatch.setattr("submissions.accounts.teams.MOST_TEAMS", 1)
+    monkeypatch.setattr("submissions.accounts.teams.MAX_TEAMS", 1)
     refused = save(client, address, name="Larks", slug="larks", **row(0, make_user("Nora"), owner="on"))
     assert refused.status_code == 200
     assert "Nora cannot join the team: You are a member of 1 teams" in refused.content.decode()

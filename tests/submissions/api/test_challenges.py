@@ -283,7 +283,7 @@ def test_nobody_challenges_their_own_team_or_what_is_not_public(
 
 
 def test_a_person_has_so_many_open_and_no_more(system: System, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leaderboard.systems.challenges.MOST_OPEN", 1)
+    monkeypatch.setattr("leaderboard.systems.challenges.MAX_OPEN", 1)
     raise_challenge(system, bob, "training", WHY)
     with pytest.raises(ChallengeRefused, match="Wait until"):
         raise_challenge(system, bob, "result", WHY)

@@ -15,7 +15,7 @@ from tests.submissions.workers import work
 pytestmark = pytest.mark.django_db
 
 #: Those of an accepted upload to a dataset with open judgements, and those of its job, savepoints included.
-MOST_UPLOAD_QUERIES, MOST_JOB_QUERIES = 31, 75
+MAX_UPLOAD_QUERIES, MAX_JOB_QUERIES = 31, 75
 
 
 def test_a_small_run_is_read_three_times(demo: Dataset, baseline: None, api: Api) -> None:
@@ -36,5 +36,5 @@ def test_a_small_run_takes_few_queries(demo: Dataset, baseline: None, api: Api) 
     with CaptureQueriesContext(connection) as job:
         work()
     assert accepted.status == 201
-    assert len(upload) <= MOST_UPLOAD_QUERIES, [query["sql"] for query in upload]
-    assert len(job) <= MOST_JOB_QUERIES, [query["sql"] for query in job]
+    assert len(upload) <= MAX_UPLOAD_QUERIES, [query["sql"] for query in upload]
+    assert len(job) <= MAX_JOB_QUERIES, [query["sql"] for query in job]

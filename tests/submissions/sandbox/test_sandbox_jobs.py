@@ -90,7 +90,7 @@ def test_who_measures_longer_than_its_share_of_the_job_is_ended(
     bubblewrap: Backend, own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice as long as it should is the most, whatever the child says."""
-    monkeypatch.setattr(supervision, "LEAST_SECONDS", 0.2)
+    monkeypatch.setattr(supervision, "MIN_SECONDS", 0.2)
     outcome = Stranger(bubblewrap, tmp_path, monkeypatch).run(ASK + "while True: pass", measure=True)
     assert (outcome.kind, outcome.seconds < 10) == ("timed_out", True)
 
