@@ -115,7 +115,7 @@ def test_search_filters_as_one_types(page: Page) -> None:
     assert page.url.endswith("/datasets/demo/?q=System%203")
     expect(page.get_by_role("searchbox", name="Search systems or teams")).to_be_focused()
     page.keyboard.type("0")
-    expect(page.get_by_text("No row matches.")).to_be_visible()
+    expect(page.get_by_text("No rows match.")).to_be_visible()
     assert page.evaluate("window.notReloaded")
 
 
@@ -154,7 +154,7 @@ def test_columns_are_picked_without_javascript(browser: Browser, live_server: ob
     while chosen.count():
         chosen.first.uncheck()
     page.get_by_role("checkbox", name="R@100").check()
-    page.get_by_role("checkbox", name="Scores with all published decimals").check()
+    page.get_by_role("checkbox", name="Show all published decimals of scores").check()
     page.get_by_role("button", name="Show these columns").click()
     assert page.url.endswith("/datasets/demo/?architecture=dense&exact=1&columns=R%40100")
     heads = page.locator("#board-part thead th a").all_inner_texts()

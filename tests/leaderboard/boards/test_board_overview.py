@@ -279,8 +279,8 @@ def test_an_open_board_colours_what_its_intervals_show(client: Client) -> None:
         "First": "up", "Second": "up", "Little": "ns", "Last": "down",
     }  # fmt: skip
     assert (
-        "grey: not significant. Each system is tested alone, and others do not change its test. * also significant "
-        "after Holm correction for all 4 comparisons with BM25." in one_line(page)
+        "gray: not significant. Each system is tested alone, so other systems do not change its test. *: also "
+        "significant after Holm correction for all 4 comparisons with BM25." in one_line(page)
     )
     marked = re.findall(r'<td class="(up|down|ns)">[^<]*<sup>\*</sup>', page)
     board = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()

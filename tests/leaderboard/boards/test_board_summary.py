@@ -278,7 +278,7 @@ def test_a_lead_over_a_baseline_that_all_pairs_do_not_separate_says_how_both_can
     assert '<b class="up">' not in page
     assert "significant" not in verdict(page)
     card = one_line(client.get("/").content.decode())
-    assert "Better than BM25 when tested alone. Not separable from 4 others when all pairs are tested" in card
+    assert "Better than BM25 when tested alone. Not separable from 4 other systems when all pairs are tested" in card
     assert '<span class="up">' not in card
 
 
@@ -319,10 +319,10 @@ def test_a_board_without_results_says_nothing(client: Client) -> None:
 def test_more_than_twenty_comparisons_say_how_many_chance_colours(client: Client) -> None:
     small, large = make_board(), tested(BM25=0.4, **{f"System {n}": 0.3 + n / 200 for n in range(21)})
     compute_certainty(small)
-    said = "Chance alone would colour about 1 of 21 equal systems."
+    said = "If all 21 systems were equal, about 1 of them would be colored by chance."
     assert said in client.get(f"/datasets/{large.slug}/").content.decode()
     assert said in client.get(f"/datasets/{large.slug}/?q=20").content.decode(), "of the whole board"
-    assert "Chance alone" not in client.get(f"/datasets/{small.slug}/").content.decode()
+    assert "colored by chance" not in client.get(f"/datasets/{small.slug}/").content.decode()
 
 
 def test_the_legend_of_an_open_board_with_one_row_left_has_no_empty_number(client: Client) -> None:
@@ -331,15 +331,15 @@ def test_the_legend_of_an_open_board_with_one_row_left_has_no_empty_number(clien
     for address in (f"/datasets/{dataset.slug}/", f"/datasets/{dataset.slug}/?q=First"):
         page = " ".join(client.get(address).content.decode().split())
         assert "First" in page
-        assert "The bar at the left marks the best system and those not separable from it when all pairs" in page
-        assert "behind by less than" not in page, "the words of hidden boards"
+        assert "The bar at the left marks the best system and the systems that these tests do not" in page
+        assert "This threshold is higher" not in page, "the words of hidden boards"
 
 
 def test_the_legend_over_hidden_judgements_says_both_thresholds(client: Client) -> None:
     dataset = protected(BM25=0.4, First=0.601, Second=0.59)
     said = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["least_difference"]
     page = " ".join(client.get(f"/datasets/{dataset.slug}/").content.decode().split())
-    within = re.search(r"behind by less than (\d\.\d{3}): a higher threshold", page)
+    within = re.search(r"less than (\d\.\d{3}) behind\. This threshold is higher", page)
     assert within is not None
     assert float(within[1]) > said
     assert f"by at least {said:+.3f}, which is significant" in page

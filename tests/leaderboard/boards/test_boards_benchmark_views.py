@@ -224,5 +224,5 @@ def test_page_and_card_count_the_same_datasets_and_the_page_says_how_they_are_ju
     page, home = (one_line(client.get(address).content.decode()) for address in ("/benchmarks/all/", "/"))
     for text in (page, home):
         assert "Mean of 2 datasets (1 excluded)" in " ".join(re.sub("<[^>]+>", "", text).split())
-    for chip in ("2,400 queries", "2 with open judgements", "1 with hidden judgements"):
+    for chip in ("2,400 queries", "2 with open judgments", "1 with hidden judgments"):
         assert chip in page

@@ -122,7 +122,7 @@ def test_the_page_of_the_whole_links_its_parts(client: Client, forums: list[Data
     _, complete, _ = _fill(forums)
     page = client.get("/datasets/forums/").content.decode()
     assert page.count('<a href="/datasets/cats/">Cats</a>') == 1
-    assert 'Part of <a href="/datasets/forums/">Forums</a>' in client.get("/datasets/cats/").content.decode()
+    assert 'part of <a href="/datasets/forums/">Forums</a>' in client.get("/datasets/cats/").content.decode()
     assert complete.slug in page
     cost(score(forums[0], complete, ndcg=0.3), 5.0)
     assert client.get("/datasets/forums/board.csv").status_code == 200

@@ -210,7 +210,7 @@ def test_before_the_first_version_is_404_and_says_when_the_board_begins(client: 
     for path in (f"/datasets/{dataset.slug}/", "/benchmarks/two/"):
         answer = client.get(f"{path}at/2001-01-01T00:00:00Z/")
         assert answer.status_code == 404
-        assert "There was no such board then" in answer.content.decode()
+        assert "This board did not exist at this time" in answer.content.decode()
         assert permalink_of(client, path) in answer.content.decode()
         text = client.get(f"{path}at/2001-01-01T00:00:00Z/board.tex")
         assert text.status_code == 404
@@ -220,7 +220,7 @@ def test_before_the_first_version_is_404_and_says_when_the_board_begins(client: 
     assert client.get("/datasets/nowhere/at/2026-01-01T00:00:00Z/").status_code == 404
     to_come = client.get(f"/datasets/{dataset.slug}/at/9999-12-31T23:59:59Z/")
     assert to_come.status_code == 404
-    assert "That time has not come yet" in to_come.content.decode()
+    assert "This time is in the future" in to_come.content.decode()
 
 
 def test_a_dataset_that_was_not_public_then_has_no_board_then(client: Client) -> None:

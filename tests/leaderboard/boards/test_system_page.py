@@ -84,7 +84,7 @@ def test_variants_and_authors_are_linked_and_authors_have_pages(client: Client) 
         client.get(f"/systems/{child.slug}/").content.decode()
     )
     printed = one_line(client.get("/systems/printed-paper/").content.decode())
-    assert 'Figures by</dt><dd><a href="/authors/ada-lovelace/">Ada Lovelace</a>' in printed
+    assert 'Scores reported by</dt><dd><a href="/authors/ada-lovelace/">Ada Lovelace</a>' in printed
     both = text_of(client.get("/authors/grace-hopper/").content.decode())
     assert "Grace Hopper" in both
     assert "parent" in both

@@ -68,7 +68,8 @@ def test_unknown_systems_are_refused_with_similar_ones(client: Client, slugs: tu
     assert f'value="{slugs[0]}"' in answer.content.decode()
     assert re.search(r">newcomer \([^)]+\)</a>", answer.content.decode())
     assert client.get(address(*slugs, measure="nonsense")).status_code == 400
-    assert "no per-query comparison is possible" in client.get(address(*slugs, dataset="nowhere")).content.decode()
+    page = client.get(address(*slugs, dataset="nowhere")).content.decode()
+    assert "A per-query comparison on nowhere is not possible" in page
     assert client.get(address(*slugs, **{"with": "nobody"})).status_code == 400
     assert client.get(address(*"abcdefg")).status_code == 400
 
@@ -115,7 +116,7 @@ def test_suggestions_name_each_system_once_with_its_source_and_boxes_keep_what_w
     page = client.get(address("smith", "Nothing like it", measure="nDCG@10")).content.decode()
     assert boxes(page) == ["smith", "Nothing like it"]
     assert suggestions(page) == {f"smith.rm3 ({first.team})": address(first.slug, "Nothing like it", measure="nDCG@10")}
-    assert "There is no system “smith”. Choose one of these, or correct it below:" in text_of(page)
+    assert "There is no system “smith”. Choose one of these or correct the name below:" in text_of(page)
     assert '<input type="hidden" name="measure" value="nDCG@10">' in page
     page = client.get(address(first.slug, "dense")).content.decode()
     assert "Several systems are called “dense”. Choose one:" in text_of(page)
@@ -131,7 +132,7 @@ def test_suggestions_name_each_system_once_with_its_source_and_boxes_keep_what_w
 def test_a_pair_on_open_judgements_is_tested_and_shown_by_query(client: Client, slugs: tuple[str, str]) -> None:
     page = client.get(address(*slugs)).content.decode()
     text = text_of(page)
-    assert "paired randomisation test of this pair alone, two-sided, 10,000 permutations" in text
+    assert "two-sided paired randomisation test of this pair alone with 10,000 permutations" in text
     assert "2 queries won, 0 tied, 0 lost. p = 0.500 for this pair." in text
     assert "2/0/0" in text
     assert "By query on tiny" in text
@@ -221,11 +222,11 @@ def test_hidden_judgements_give_published_scores_and_differences_and_nothing_els
     assert "0.412" in text
     assert "+0.100" in text
     assert "0.1000" not in text
-    assert "hidden judgements, so only" in text
+    assert "the judgments are hidden, so only" in text
     assert "Holm" not in text
     assert "By query" not in text
     asked = text_of(client.get(address(first.slug, second.slug, dataset=dataset.slug)).content.decode())
-    assert f"On {dataset.name} no per-query comparison is possible" in asked
+    assert f"A per-query comparison on {dataset.name} is not possible" in asked
     assert "Jaccard" not in asked
 
 
@@ -238,7 +239,7 @@ def test_results_of_other_groups_are_never_compared(client: Client) -> None:
     report(dataset, source, "printed", ndcg=0.4)
     text = text_of(client.get(address(new.slug, old.slug, "printed-paper")).content.decode())
     assert text.count("not comparable") == 2
-    assert "Not comparable: from another source" in text
+    assert "Not comparable: source, dataset version, or judgments differ" in text
     assert "+0." not in text
     assert "\u22120." not in text
 

@@ -49,7 +49,7 @@ def test_a_query_shows_what_each_system_finds_with_grades_and_holes(client: Clie
     page = client.get("/datasets/tiny/queries/q1/").content.decode()
     text = text_of(page)
     assert "query number 1" in text
-    assert "2 relevant of 2 judged documents" in text
+    assert "Relevant: 2 of 2 judged documents" in text
     assert text.index("BM25") < text.index("newcomer")
     assert "nDCG@10 1.000" in text
     first_row = page[page.index("<tbody>") : page.index("</tr>", page.index("<tbody>"))]
@@ -77,7 +77,7 @@ def test_the_list_is_sorted_by_the_server_and_says_how_hard_each_query_is(client
     assert "queries/q2/" in found
     assert "queries/q1/" not in found
     assert found.index("<small>q2</small>") < found.index("queries/q2/"), "the number is before the text"
-    assert "No query matches" in client.get("/datasets/tiny/queries/?q=nowhere").content.decode()
+    assert "No queries match" in client.get("/datasets/tiny/queries/?q=nowhere").content.decode()
     for wrong in ("sort=nonsense", "page=7", "page=x", "measure=nonsense", "sort=mean:up"):
         assert client.get(f"/datasets/tiny/queries/?{wrong}").status_code == 400
 
@@ -177,7 +177,7 @@ def test_a_large_run_waits_for_the_command_and_the_page_says_so(
     monkeypatch.setattr(derived_files, "QUICK_RUN_BYTES", 0)
     run = run_for(dataset, "huge", {"q1": ["d4"], "q2": ["d1"]}).evaluation.run  # type: ignore[union-attr]
     assert top_documents(run) is None
-    assert "is not prepared" in client.get("/datasets/tiny/queries/q1/").content.decode()
+    assert "has not been prepared" in client.get("/datasets/tiny/queries/q1/").content.decode()
     call_command("prepare_query_pages", "tiny", stdout=StringIO())
     found = top_documents(run)
     assert found is not None

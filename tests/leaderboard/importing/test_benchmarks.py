@@ -92,7 +92,7 @@ def test_what_can_be_had_is_imported_and_the_rest_is_a_line_each(mirror: FakeHub
     for dataset in (one, part):
         mark_published(dataset)
     page = " ".join(client.get("/benchmarks/toys/").content.decode().split())
-    assert "This site takes runs for 2 of the 4 datasets of this benchmark." in page
+    assert "This site accepts runs for 2 of the 4 datasets of this benchmark." in page
     assert "It has not been imported from hf:mteb/gone." in page
     assert '<span title="a paper">0.250</span>' in page
     (found,) = client.get("/api/v1/benchmarks/").json()["benchmarks"]

@@ -105,7 +105,7 @@ def test_nobody_but_the_site_writes_measurements(admin_client: Client) -> None:
 
 def test_the_page_publishes_protocol_columns_machines_and_every_price(client: Client) -> None:
     page = client.get("/efficiency/").content.decode()
-    assert "Nothing has been measured here yet" in page
+    assert "No machine has been measured yet" in page
     cost(score(scored_dataset(), "dense", ndcg=0.5), 10.0)
     hardware = HardwareClass.objects.get()
     for day, per_hour in (("2026-01-01", "12"), ("2026-02-01", "0.085"), ("2999-01-01", "9")):

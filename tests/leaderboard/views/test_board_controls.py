@@ -77,8 +77,8 @@ def test_the_chip_of_cpu_only_says_that_the_unmeasured_are_left_out(client: Clie
 def test_the_order_is_said_and_each_of_its_columns_can_be_turned_or_left_out(client: Client) -> None:
     html = page(client, "?sort=R@100&sort=nDCG@10:asc")
     found = links(html)
-    assert found["R@100, descending: reverse"] == "/datasets/demo/?sort=R@100:asc&sort=nDCG@10:asc"
-    assert found["nDCG@10, ascending: reverse"] == "/datasets/demo/?sort=R@100:desc&sort=nDCG@10:desc"
+    assert found["R@100, descending. Reverse the order"] == "/datasets/demo/?sort=R@100:asc&sort=nDCG@10:asc"
+    assert found["nDCG@10, ascending. Reverse the order"] == "/datasets/demo/?sort=R@100:desc&sort=nDCG@10:desc"
     assert found["Remove R@100"] == "/datasets/demo/?sort=nDCG@10:asc"
     assert html.count("aria-sort=") == 1
     assert '<option value="mean-latency">' in html.split('id="then-by"')[1]
@@ -128,7 +128,7 @@ def test_long_boards_have_links_to_their_pages(client: Client, monkeypatch: pyte
     found = links(page(client, "?sort=R@100"))
     assert found["Page 2"] == "/datasets/demo/?sort=R@100&page=2"
     assert found["All 3 rows"] == "/datasets/demo/?sort=R@100&rows=all"
-    assert links(page(client, "?rows=all"))["In pages"] == "/datasets/demo/"
+    assert links(page(client, "?rows=all"))["Show in pages"] == "/datasets/demo/"
 
 
 def test_a_page_of_a_long_board_is_small(client: Client) -> None:

@@ -36,7 +36,7 @@ def test_a_card_names_the_leader_its_lead_and_the_last_change(client: Client) ->
     score(dataset, "private", ndcg=0.9, public=False)
     page = text(client.get("/").content.decode())
     today = f"{timezone.now():%-d %b %Y}"
-    assert f"Quokkas Open judgements · 2 systems Best: Leader 0.500 nDCG@10 +25.0% vs BM25 Updated {today}" in page
+    assert f"Quokkas Open judgments · 2 systems Best: Leader 0.500 nDCG@10 +25.0% vs BM25 Updated {today}" in page
     assert "All of them 1 dataset · 2 systems Best: Leader 0.500 nDCG@10 +25.0% vs BM25" in page
     assert "Leader (Team" in page
     assert "on Quokkas : nDCG@10 0.500, +0.100 over BM25" in page
@@ -89,7 +89,7 @@ def test_boards_are_listed_by_facets_and_reported_ones_are_folded(client: Client
     assert "Open one" not in found
     assert "Open one" in text(client.get("/benchmarks/?language=de").content.decode())
     german_hidden = client.get("/benchmarks/?language=de&judgements=hidden").content.decode()
-    assert "No dataset has all of this" in german_hidden
+    assert "No datasets match these filters" in german_hidden
     refused = client.get("/benchmarks/?task=nonsense")
     assert refused.status_code == 400
     assert "bug search" in refused.content.decode()

@@ -215,7 +215,7 @@ def test_a_curator_approves_one_by_one_or_by_a_list(tiny: Dataset, client: Clien
         client.force_login(person)
         accept(client)
         assert client.get(CORPUS).status_code == status, person
-    assert "waits for a curator" in client.get(CORPUS).content.decode()
+    assert "is awaiting a curator" in client.get(CORPUS).content.decode()
     assert "registrations wait for approval" in curating.get("/admin/").content.decode()
     later = EmailAddress.objects.get(user=unverified)
     later.set_verified()

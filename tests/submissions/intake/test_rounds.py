@@ -237,7 +237,7 @@ def test_pages_offer_to_submit_exactly_when_the_api_takes_a_run(
     page = signed_in.get(demo.get_absolute_url()).content.decode()
     offered = [f'href="/submit/{kind}?dataset={demo.slug}"' in page for kind in ("", "model/")]
     assert offered == [not code] * 2
-    assert (f"Runs are not accepted at present: {reason}" in page) == bool(code)
+    assert (f"Runs are currently not accepted: {reason}" in page) == bool(code)
     for address, field in (
         (f"/submit/?dataset={demo.slug}", f'option value="{demo.slug}"'),
         (f"/submit/model/?engine=bm25&dataset={demo.slug}", f'value="{demo.slug}" id="dataset-'),

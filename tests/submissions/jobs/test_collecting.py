@@ -74,7 +74,7 @@ def test_while_it_collects_runs_and_bm25_are_kept_and_then_all_are_scored(
     assert not Entry.objects.filter(dataset__slug="tiny").exists()
 
     page = client.get("/datasets/tiny/").content.decode()
-    assert "Awaiting judgements" in page
+    assert "Awaiting judgments" in page
     assert "Open one" in page
     assert "Quiet one" not in page
     for part in ("Submit the first run", "Permalink", "board.csv", "/systems/"):
@@ -95,7 +95,7 @@ def test_while_it_collects_runs_and_bm25_are_kept_and_then_all_are_scored(
     assert Entry.objects.filter(dataset__slug="tiny").count() == 3
     assert Run.objects.count() == 3
     page = client.get("/datasets/tiny/").content.decode()
-    assert "Awaiting judgements" not in page
+    assert "Awaiting judgments" not in page
     assert "Open one" in page
 
 

@@ -51,7 +51,7 @@ def test_no_run_has_the_excluded_documents_in_its_ranking(tmp_path: Path, api: A
     assert Entry.objects.get(is_baseline=False).scores["RR@10"] == 1
 
     page = Client().get("/datasets/small/").content.decode()
-    assert "Documents are removed from the ranking of 1 query before scoring, 128 in all." in page
+    assert "excluded documents are removed from the ranking of 1 query (128 in total)." in page
     assert "--excluded excluded.tsv.gz --run run.txt" in page
     assert gzip.decompress(download("small", "excluded.tsv.gz")).decode() == listed
     query = Client().get("/datasets/small/queries/t1/").content.decode()

@@ -108,7 +108,7 @@ def test_submitters_are_told_before_they_submit(demo: Dataset, secret: Dataset, 
     assert told not in signed_in.get("/submit/").content.decode()
     Dataset.objects.update(runs_visibility="public")
     assert signed_in.get("/submit/").content.decode().count(told) == 1  # not for the hidden one
-    assert "Everyone may download the runs of public results." in signed_in.get("/datasets/demo/").content.decode()
+    assert "Everyone can download the runs of public results." in signed_in.get("/datasets/demo/").content.decode()
 
 
 def test_the_api_links_the_run_where_it_may_be_had_and_a_token_is_enough(
