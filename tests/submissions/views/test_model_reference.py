@@ -68,7 +68,7 @@ def test_the_call_says_what_engines_take(api: Api) -> None:
 
 def test_the_page_says_whether_models_are_fetched(client: Client, settings: Any) -> None:
     settings.HUB_DOWNLOADS = False
-    assert "are not fetched here" in text_of(client)
+    assert "disabled: download the model" in text_of(client)
     Switch.objects.update_or_create(name=Switch.Name.HUB_DOWNLOADS, defaults={"is_on": True})
     assert "are fetched here" in text_of(client)
 
