@@ -70,7 +70,7 @@ def test_the_page_says_whether_models_are_fetched(client: Client, settings: Any)
     settings.HUB_DOWNLOADS = False
     assert "disabled: download the model" in text_of(client)
     Switch.objects.update_or_create(name=Switch.Name.HUB_DOWNLOADS, defaults={"is_on": True})
-    assert "are fetched here" in text_of(client)
+    assert "enabled: enter the model and its commit" in text_of(client)
 
 
 def test_refusals_and_the_form_lead_there(signed_in: Client) -> None:
