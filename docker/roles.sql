@@ -1,9 +1,11 @@
--- Who may what in the database. PostgreSQL's image runs this on a new volume; on one that is there already
+-- Database roles and their rights. PostgreSQL's image runs this script on a new volume. For an existing volume, run:
 --   docker compose --file docker/compose.yaml exec postgres psql --username runboard --file /docker-entrypoint-initdb.d/roles.sql
--- It may be run again. The superuser `runboard` is for this and for repairs: no process of the site has its password.
---   runboard_owner      has the tables, and migrates: `setup` alone
---   runboard_site       reads and writes rows, and can change no table, trigger or right
---   runboard_retriever  what retrieving needs alone: runs what strangers wrote (`manage.py database_rights` names its rights)
+-- You can run it repeatedly. The superuser `runboard` is only for this script and for repairs: no process of the site has
+-- its password.
+--   runboard_owner      owns the tables and migrates them; only `setup` uses it
+--   runboard_site       reads and writes rows, but cannot change tables, triggers, or rights
+--   runboard_retriever  has only the rights that retrieval needs, because it runs untrusted models
+--                       (`manage.py database_rights` grants its rights)
 \set ON_ERROR_STOP on
 \getenv owner_password DATABASE_OWNER_PASSWORD
 \getenv site_password DATABASE_PASSWORD
@@ -23,8 +25,8 @@ ALTER ROLE runboard_owner PASSWORD :'owner_password';
 ALTER ROLE runboard_site PASSWORD :'site_password';
 ALTER ROLE runboard_retriever PASSWORD :'retriever_password';
 
--- The owner of the database may make tables in `public`, and nobody else. What a version before had made as
--- another role becomes its own; sequences go with their tables.
+-- Only the owner of the database may create tables in `public`. Tables and functions that earlier versions created as
+-- another role get this owner, and sequences change with their tables.
 DO $$
 DECLARE thing record;
 BEGIN
@@ -47,7 +49,7 @@ BEGIN
 END $$;
 REVOKE CREATE ON SCHEMA public FROM PUBLIC;
 
--- Tables of migrations to come are the site's to use at once. Neither TRUNCATE nor TRIGGER nor REFERENCES.
+-- The site can use tables of later migrations immediately, but without TRUNCATE, TRIGGER, and REFERENCES.
 ALTER DEFAULT PRIVILEGES FOR ROLE runboard_owner IN SCHEMA public
     GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO runboard_site;
 ALTER DEFAULT PRIVILEGES FOR ROLE runboard_owner IN SCHEMA public

@@ -1,10 +1,10 @@
-"""Lint and the whole suite, two parts at a time: on SQLite, then what touches rows, locks or queues on PostgreSQL.
+"""Parallel run of lint and all tests, on SQLite and, for tests of rows, locks, and queues, on PostgreSQL.
 
-`python tests/side_by_side.py` prints what each part said once it has ended, the failures last, and exits with 1 where a
-part failed. Every part has servers and folders of its own, so nothing is shared but the processor. Whoever of the two
-is free takes the longest part that is left, so both end at about the same time. Two more take parts from the other end
-and give way to these two: tests wait now and then, for a browser or a lease, and the processor would too. `long` as an
-argument runs the tests that are marked so instead, on both databases.
+`python tests/side_by_side.py` prints the output of each part when the part ends. It prints the failures last and exits
+with 1 if a part failed. Each part has its own servers and folders, so parts share only the processor. Two lanes run the
+longest remaining parts, so that both end at about the same time. Two more lanes run the shortest parts at a lower
+priority: they use the processor while other tests wait for a browser or a lease. The argument `long` runs the tests
+marked `long` instead, on both databases.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-#: So many parts run at a time; as many more begin at the other end of the list, and give way to them.
+#: Number of lanes at normal priority, which start with the longest parts, and of lanes at low priority.
 LANES = 2
-GIVES_WAY = ("nice", "-n", "10")
-#: Migrations are run, step by step, on PostgreSQL and by the site that is started; elsewhere tables are made at once,
-#: which lint has shown to be the same.
+LOW_PRIORITY = ("nice", "-n", "10")
+#: Options of pytest by database. PostgreSQL and the started site run the migrations. Other tests create tables
+#: directly; lint checks that the result is the same.
 TABLES = {"sqlite": ["--nomigrations"], "postgresql": []}
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A command, and what it is called."""
+    """A command and its name."""
 
     name: str
     command: Sequence[str]
@@ -39,41 +39,41 @@ class Part:
 
 
 def suite(name: str, database: str, *arguments: str, marked: str = "not long") -> Part:
-    """Some of the tests on one database."""
+    """Return the part that runs the selected tests on one database."""
     command = [sys.executable, "-m", "pytest", *TABLES[database], "-m", marked, *arguments]
     return Part(f"{name} on {database}", command, {"RUNBOARD_TEST_DATABASE": database})
 
 
-#: Which folders with tests go together, the longest first: what is begun last is short, since other lanes may be empty
-#: by then. A folder that no line names is a part of its own.
+#: Folders of tests by part, the longest part first. The last parts are short, because other lanes may be idle by then.
+#: A folder that is not listed is a separate part.
 FOLDERS = {
-    "from upload to verdict": ["tests/submissions"],
-    "boards and pages": ["tests/leaderboard"],
+    "submissions": ["tests/submissions"],
+    "leaderboard": ["tests/leaderboard"],
     "evaluation": ["tests/evaluation", "--ignore=tests/evaluation/engines"],
     "engines": ["tests/evaluation/engines"],
-    "who attacks it": ["tests/leaks", "tests/attack", "tests/doors"],
-    "the whole site": ["tests/functional", "tests/client", "tests/packages", "tests/faults", "tests/load"],
+    "attacks": ["tests/leaks", "tests/attack", "tests/doors"],
+    "whole site": ["tests/functional", "tests/client", "tests/packages", "tests/faults", "tests/load"],
 }
 
 
-def every_part() -> list[Part]:
-    """Lint, and all tests but the long ones."""
-    first, second, *others = [suite(name, "sqlite", *folders) for name, folders in _folders().items()]
+def all_parts() -> list[Part]:
+    """Return lint and all tests except the long ones."""
+    longest, second, *others = [suite(name, "sqlite", *folders) for name, folders in _folders().items()]
     on_postgresql = suite(
-        "what touches the database",
+        "database tests",
         "postgresql",
         *_files_for_postgresql(),
         marked="database and not long and not long_on_postgresql",
     )
-    return [first, second, on_postgresql, *others, Part("lint", ["make", "lint"])]
+    return [longest, second, on_postgresql, *others, Part("lint", ["make", "lint"])]
 
 
 def long_parts() -> list[Part]:
-    """The long tests."""
+    """Return the tests marked `long`."""
     return [
         suite("long tests", "sqlite", marked="long"),
         suite(
-            "long tests of the database",
+            "long database tests",
             "postgresql",
             *_files_for_postgresql(),
             marked="database and (long or long_on_postgresql)",
@@ -82,24 +82,24 @@ def long_parts() -> list[Part]:
 
 
 def _files_for_postgresql() -> list[str]:
-    """The files with tests that run there: to read all others, only to leave them out, takes half a minute."""
+    """Return the files with tests that run on PostgreSQL. Collecting all others would take half a minute."""
     marks = ("mark.database", "mark.sampled_on_postgresql")
     files = sorted((ROOT / "tests").rglob("test_*.py"))
     return [str(path.relative_to(ROOT)) for path in files if any(mark in path.read_text("utf-8") for mark in marks)]
 
 
 def _folders() -> dict[str, list[str]]:
-    """The folders that have tests, by the name of their part."""
+    """Return the folders with tests by name of their part."""
     present = {path.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("test_*.py")}
     others = {f"tests/{folder}" for folder in present}.difference(*FOLDERS.values())
     return {**FOLDERS, **{folder.removeprefix("tests/"): [folder] for folder in sorted(others)}}
 
 
 def main(parts: Sequence[Part]) -> int:
-    """Run all parts; the exit status."""
+    """Run all parts and return the exit status."""
     failed: list[str] = []
     waiting = deque(parts)
-    lanes = [(waiting.popleft, ()), (waiting.pop, GIVES_WAY)] * LANES
+    lanes = [(waiting.popleft, ()), (waiting.pop, LOW_PRIORITY)] * LANES
     threads = [threading.Thread(target=_run_lane, args=(*lane, failed)) for lane in lanes]
     for thread in threads:
         thread.start()
@@ -109,33 +109,33 @@ def main(parts: Sequence[Part]) -> int:
     return 1 if failed else 0
 
 
-def _run_lane(take: Callable[[], Part], before: Sequence[str], failed: list[str]) -> None:
+def _run_lane(next_part: Callable[[], Part], prefix: Sequence[str], failed: list[str]) -> None:
     while True:
         try:
-            part = take()
-        except IndexError:  # of an empty deque
+            part = next_part()
+        except IndexError:  # the deque is empty
             return
         started = time.monotonic()
-        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
             status = subprocess.run(
-                [*before, *part.command],
+                [*prefix, *part.command],
                 cwd=ROOT,
                 env={**_environment(), **part.environment},
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 check=False,
             ).returncode
-            said.seek(0)
+            output.seek(0)
             seconds = time.monotonic() - started
-            print(f"=== {part.name}, {seconds:.0f} s\n{said.read()}", end="", flush=True)
+            print(f"=== {part.name}, {seconds:.0f} s\n{output.read()}", end="", flush=True)
         if status:
             failed.append(part.name)
 
 
 def _environment() -> dict[str, str]:
-    """Ours, but modules are kept compiled: tests start hundreds of processes, and each would compile all again."""
+    """Return the environment, with caching of compiled modules, because tests start hundreds of processes."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 if __name__ == "__main__":
-    sys.exit(main(long_parts() if sys.argv[1:] == ["long"] else every_part()))
+    sys.exit(main(long_parts() if sys.argv[1:] == ["long"] else all_parts()))

@@ -9,12 +9,12 @@
   const search = () => document.getElementById("board-text");
   let opened = [];
   let offset = 0;
-  // The last submitted search text, the present text, and whether a search is pending.
+  // The last submitted search text, the current text, and whether a search is pending.
   let sent = "";
   let typed = null;
   let later = false;
 
-  // Leave empty fields out of the address.
+  // Omit empty fields from the URL.
   document.addEventListener("submit", (event) => {
     if (event.target.id !== "board-form") return;
     const empty = [...event.target.elements].filter((field) => field.name && field.value === "" && !field.disabled);
@@ -25,7 +25,7 @@
     if (event.detail.elt.id !== "board-form") return;
     sent = search().value;
     const data = event.detail.formData;
-    // htmx replaces a form's value by that of a button with the same name; a new pin must be added to the others.
+    // htmx replaces a form's values with the value of a button of the same name. A new pin must be added to the others.
     const button = (event.detail.triggeringEvent || {}).submitter;
     if (button && button.name) {
       data.delete(button.name);

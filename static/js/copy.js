@@ -1,4 +1,5 @@
-// Adds a copy button to every element with `data-copy` (copies its value, else its text) and to every code block.
+// Adds a copy button to every code block and to every element with `data-copy`. The button copies the attribute's value
+// or, if that is empty, the element's text.
 (() => {
   "use strict";
   if (!navigator.clipboard) return;

@@ -38,7 +38,7 @@
     return getComputedStyle(probe).color;
   }
 
-  // Replace each `var(--name)` by its present color; texts are not changed.
+  // Replace each `var(--name)` with its current color. Do not change texts.
   function colored(value, key = "") {
     if (typeof value === "string") {
       const found = /color(scale)?$/.test(key) && /^var\((--[\w-]+)\)$/.exec(value);
@@ -78,7 +78,7 @@
     };
   }
 
-  // The figure as Plotly's data and layout, for a width in pixels.
+  // Return Plotly's data and layout of a figure, for a width in pixels.
   function specification(found, width) {
     const pick = width < NARROW ? narrowed : (one) => one;
     const entries = found.data.filter((trace) => trace.name && trace.showlegend !== false).length;
@@ -86,7 +86,7 @@
     return { data: colored(found.data.map(pick)), layout: colored(layout) };
   }
 
-  // The same for a downloaded picture: on white, below its title; `legend` is the height of the legend in pixels.
+  // Return the same for a downloaded picture, with a title and a background. `legend` is the height of the legend in pixels.
   function takenAway(found, width, legend) {
     const { data, layout } = specification(found, width);
     const usual = layout.template.layout;
@@ -160,7 +160,7 @@
     figure.querySelector(".figure-data").hidden = !heads.length;
   }
 
-  // Query string of the figure: its subject, its choices, and the present view of the page.
+  // Return the URL of the figure, with its subject, its choices, and the current view of the page.
   function query(figure) {
     const address = new URL(figure.dataset.figureUrl, location.href);
     const choices = figure.querySelectorAll(".figure-choices select");
@@ -169,7 +169,7 @@
     if (document.getElementById("board-form"))
       for (const [name, value] of new URLSearchParams(location.search))
         if (!taken.has(name)) address.searchParams.append(name, value);
-    // Leave out unset choices: the server picks the first that is not empty.
+    // Omit unset choices. The server selects the first that is not empty.
     for (const choice of choices) if (choice.touched || choice.selectedIndex) address.searchParams.set(choice.name, choice.value);
     return address;
   }
@@ -251,14 +251,14 @@
     for (const figure of figures()) {
       if (known.has(figure)) continue;
       known.add(figure);
-      delete figure.dataset.ready; // a page from htmx's history has no drawing
+      delete figure.dataset.ready; // pages from htmx's history contain no drawing
       figure.classList.add("is-live");
       seen.observe(figure);
       sized.observe(figure.querySelector(".figure-plot"));
     }
   }
 
-  // When the view of the page changes, redraw the drawn figures; the others are drawn when they scroll into view.
+  // Redraw the drawn figures when the view of the page changes. Others are drawn when they scroll into view.
   function follow() {
     watch();
     for (const figure of figures()) if (figure.wanted) load(figure);
@@ -278,8 +278,8 @@
   for (const name of ["htmx:pushedIntoHistory", "htmx:replacedInHistory", "htmx:historyRestore"])
     document.addEventListener(name, follow);
   document.addEventListener("htmx:load", watch);
-  // htmx stores the page as HTML, where the Content-Security-Policy would reject styles: remove drawings and Plotly's
-  // elements for measuring text while it does.
+  // htmx stores the page as HTML, where the Content-Security-Policy rejects styles. Remove drawings and Plotly's elements
+  // for measuring text while htmx stores the page.
   document.addEventListener("htmx:beforeHistorySave", () => {
     for (const place of [...document.querySelectorAll(".figure-plot, #js-plotly-tester")]) {
       const drawn = [...place.childNodes];

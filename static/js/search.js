@@ -1,4 +1,4 @@
-// Search results while typing in the header. htmx is loaded when the field gets the focus.
+// Shows search results while the user types in the header. htmx is loaded when the field gets the focus.
 (() => {
   "use strict";
   const script = document.currentScript;

@@ -25,7 +25,7 @@
   };
   const share = (sent, whole) => (whole ? Math.floor((100 * sent) / whole) : 100);
 
-  // A row with the progress of a file. Screen readers announce each state and every 10 %.
+  // Create a row with the progress of a file. Screen readers announce each state and every 10 %.
   function row(name, buttons) {
     const box = part("div", "upload");
     const meter = part("progress", "");
@@ -66,13 +66,13 @@
   }
 
   const WORDS = {
-    starting: () => "Checking how much is uploaded …",
+    starting: () => "Checking for an earlier upload …",
     paused: (upload) => `Paused at ${share(upload.sent, upload.size)}%.`,
-    waiting: (upload) => `The connection broke at ${share(upload.sent, upload.size)}%. Trying again in ${upload.seconds} s.`,
+    waiting: (upload) => `The connection was lost at ${share(upload.sent, upload.size)}%. Trying again in ${upload.seconds} s.`,
     sending: (upload) => `${share(upload.sent, upload.size)}%, ${size(upload.sent)} of ${size(upload.size)}`,
     done: (upload) => `Uploaded ${size(upload.size)}`,
     failed: (upload) => upload.message,
-    cancelled: () => "Cancelled.",
+    cancelled: () => "Canceled.",
   };
 
   function begin(input, file) {
@@ -115,7 +115,7 @@
     list.uploads = [];
     list.box.replaceChildren();
     for (const file of input.files) if (file.size > Number(form().getAttribute("data-large"))) begin(input, file);
-    // Check chosen or dropped files immediately: this finds their dataset and stores them.
+    // Check chosen or dropped files immediately. The check detects their dataset and stores them.
     const check = form().querySelector("button[value=check]");
     if (input.hasAttribute("data-check-at-once") && input.files.length && check && !sending) {
       alone = true;
@@ -133,7 +133,7 @@
   document.addEventListener("change", showRounds);
   showRounds();
 
-  // The form data: small files themselves, large files by the ids of their uploads.
+  // Return the form data, with small files themselves and the ids of the uploads of large files.
   function content(submitter) {
     const data = new FormData(form(), submitter);
     for (const [name, list] of lists) {
@@ -171,7 +171,7 @@
     const waiting = underWay();
     if (waiting.length) {
       const paused = waiting.some((upload) => upload.state === "paused");
-      const text = paused ? "A file above is paused." : "Waiting for the files above to arrive …";
+      const text = paused ? "An upload above is paused. Resume or cancel it." : "Waiting for the uploads above …";
       return sending.shown.show(null, text, text, "waiting");
     }
     sending.waits = false;
@@ -187,11 +187,11 @@
       const percent = share(event.loaded, event.total);
       shown.show(percent, `${percent}%, ${size(event.loaded)} of ${size(event.total)}`, `sending${Math.floor(percent / 10)}`, "sending");
     };
-    request.upload.onload = () => shown.show(null, "Arrived; the site is looking at it …", "arrived", "starting");
+    request.upload.onload = () => shown.show(null, "Uploaded. The site is checking it …", "arrived", "starting");
     request.onload = () => answered(request);
     request.onerror = () => {
       end();
-      say("The connection broke, and nothing was submitted. Files in pieces stay where they are: send the form again.");
+      say("The connection was lost, and nothing was submitted. Uploaded files are stored. Send the form again.");
     };
     request.send(content(sending.submitter));
   }
@@ -227,13 +227,13 @@
     const page = new DOMParser().parseFromString(request.responseText, "text/html").querySelector("main");
     if (!page || !page.querySelector("form[data-uploads]")) {
       const reason = page && page.querySelector("[data-reason]");
-      return say(reason ? reason.textContent : `The site answered ${request.status}. Nothing was submitted; try again in a while.`);
+      return say(reason ? reason.textContent : `The site answered with status ${request.status}, and nothing was submitted. Try again later.`);
     }
     exchange(page, only);
     if (next && request.status === 200) form().requestSubmit(next);
   }
 
-  // Replace the page, or a part of it, by the response and keep the chosen files, which a reload would lose. The response
+  // Replace the page or a part of it with the response. Keep the chosen files, which a reload would lose. The response
   // lists the files that the site has stored.
   function exchange(page, only) {
     const chosen = [...form().querySelectorAll("input[type=file]")];

@@ -1,4 +1,4 @@
-// Applies the chosen color scheme before the first paint; without a choice, the system's scheme.
+// Applies the chosen color scheme before the first paint. The default is the system's scheme.
 (() => {
   "use strict";
   const NAMES = ["system", "light", "dark"];
@@ -25,7 +25,7 @@
         const next = NAMES[(NAMES.indexOf(root.dataset.theme ?? "system") + 1) % NAMES.length];
         try {
           localStorage.theme = next;
-        } catch { /* it holds for this page */ }
+        } catch { /* the choice applies to this page only */ }
         set(next);
         document.dispatchEvent(new Event("themechange"));
       });

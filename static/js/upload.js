@@ -7,23 +7,23 @@
   const WAITS = [1, 2, 4, 8, 15, 30]; // seconds before each retry; the last value repeats
   const wait = (tries) => WAITS[Math.min(tries, WAITS.length - 1)];
 
-  // A fingerprint of a file without reading it: name, size, and time of change.
+  // Identify a file without reading it, by name, size, and modification time.
   const mark = (file, kind) => `upload:${kind}:${file.name}:${file.size}:${file.lastModified}`;
   const remembered = {
     get(key) { try { return localStorage.getItem(key); } catch { return null; } },
-    set(key, value) { try { localStorage.setItem(key, value); } catch { /* then it does not outlive the page */ } },
-    drop(key) { try { localStorage.removeItem(key); } catch { /* nothing was kept */ } },
+    set(key, value) { try { localStorage.setItem(key, value); } catch { /* the upload cannot be resumed after a reload */ } },
+    drop(key) { try { localStorage.removeItem(key); } catch { /* storage is not available */ } },
   };
   const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 
-  // The message of an error response for the user.
+  // Return the message of an error response for the user.
   function reason(answer) {
     try {
       const told = JSON.parse(answer.responseText);
       const hint = (told.problems || []).map((problem) => problem.hint).filter(Boolean)[0];
       return [told.detail, hint].filter(Boolean).join(" ");
     } catch {
-      return `The site answered ${answer.status}.`;
+      return `The site answered with status ${answer.status}. Try again later.`;
     }
   }
 

@@ -220,7 +220,7 @@ def away_is_said(visitor: Visitor) -> None:
     """A process that is gone: a page that says so, with Retry-After and an id."""
     page = visitor.ask("/admin/")
     assert (page.status, page.headers["retry-after"]) == (502, "10")
-    assert b"<h1>Away for a moment</h1>" in page.body
+    assert b"<h1>Briefly unavailable</h1>" in page.body
     assert "x-request-id" in page.headers
 
 

@@ -178,7 +178,7 @@ def _settle_import(stage: Stage) -> None:
     address = reverse("admin:leaderboard_judgementimport_change", args=[stage.brought.pk])
     stage.get(address)
     stage.post(address, policy="keep", merge="Merge")
-    stage.post(address, discard="Throw away")
+    stage.post(address, discard="Discard")
     stage.get(reverse("admin:leaderboard_judgementimport_changelist"))
 
 

@@ -65,11 +65,11 @@ def test_systems_go_out_and_come_back_changed_after_a_look(curator: Client) -> N
     rows = exported(curator, "system")
     assert rows[0]["name"] == "'=Owl"
     assert "team" not in rows[0]
-    assert "Nothing would change" in bring(curator, "system", rows).content.decode()
+    assert "The file contains no changes" in bring(curator, "system", rows).content.decode()
     rows[0] |= {"training_datasets": '["nuts"]', "training_declared": "1", "licence": "MIT"}
     answer = bring(curator, "system", rows)
     page = one_line(answer.content.decode())
-    assert "1 row would change. Nothing is stored yet." in page
+    assert "1 row will change. The changes are not stored yet." in page
     assert "<dt>licence</dt><dd><del>(empty)</del> → <ins>“MIT”</ins>" in page
     assert "style=" not in page
     system.refresh_from_db()

@@ -47,7 +47,7 @@ def board() -> str:
 
 
 def test_a_figure_of_a_new_publication_is_on_the_board_with_its_citation(curator: Client) -> None:
-    assert "One figure" in curator.get(ADDRESS).content.decode()
+    assert "Single figure" in curator.get(ADDRESS).content.decode()
     assert send(curator, **NEW, **FIGURE).status_code == 302
     entry = Entry.objects.get(provenance="reported")
     assert (entry.scores, entry.locator, entry.source and entry.source.key) == (

@@ -103,12 +103,12 @@ def test_signing_up_is_answered_in_our_words(settings: Any) -> None:
     client = Client()
     fields = {"email": "words@example.org", "password1": PASSWORD, "password2": PASSWORD}
     page = client.post("/account/signup/", fields, follow=True).content.decode()
-    assert "Check your e-mail" in page
+    assert "Check your email" in page
     (mail,) = account_mail()
-    assert mail.subject == f"Verify your e-mail address at {settings.SITE_NAME}"
+    assert mail.subject == f"Verify your email address at {settings.SITE_NAME}"
     (path,) = re.findall(r"https?://[^/]+(/account/confirm-email/\S+)", mail.body)
     page = client.get(path).content.decode()
-    assert "Confirm your e-mail address" in page
+    assert "Confirm your email address" in page
     assert "words@example.org" in page
     assert "words@example.org is verified." in client.post(path, follow=True).content.decode()
     assert "This link has expired" in client.get("/account/confirm-email/made-up/").content.decode()

@@ -172,7 +172,7 @@ def test_no_address_lets_anybody_into_an_account_that_is_here(
 
 def test_who_names_no_address_is_asked_for_one(provider: Provider, client: Client, settings: Any) -> None:
     settings.SIGNUP_DOMAINS = ["example.org"]
-    assert "needs an e-mail address" in come(provider, client).content.decode()
+    assert "needs an email address" in come(provider, client).content.decode()
     refused = client.post("/account/3rdparty/signup/", {"email": "ada@example.net"})
     assert "require an address at example.org" in refused.content.decode()
     client.post("/account/3rdparty/signup/", {"email": "ada@example.org"})

@@ -259,7 +259,7 @@ def test_a_challenge_has_a_name(system: System, bob: User) -> None:
     client = Client()
     client.force_login(bob)
     page = client.get("/systems/my-system/challenge/").content.decode()
-    assert "Your account has no name yet" in page
+    assert "Add a name to your account first" in page
     assert "<textarea" not in page
     answer = client.post("/systems/my-system/challenge/", {"claim": "training", "text": WHY})
     assert answer.status_code == 400

@@ -53,7 +53,7 @@ def test_the_switch_in_the_admin_turns_it_on_and_is_recorded(
     operator = make_user("Root", is_staff=True, is_superuser=True)
     client.force_login(operator)
     page = client.get("/submit/model/").content.decode()
-    assert "Importing from the Hugging Face Hub is disabled here" in page
+    assert "Imports from the Hugging Face Hub are disabled on this site" in page
     assert 'href="/admin/submissions/switch/"' in page
     # A migration makes the row; tests with transactions of their own empty the table.
     switch, _ = Switch.objects.get_or_create(name="hub_downloads")
@@ -67,7 +67,7 @@ def test_the_switch_in_the_admin_turns_it_on_and_is_recorded(
     (record,) = AuditRecord.objects.filter(subject__contains="workers download models from the Hugging Face Hub")
     assert (record.actor, record.reason) == (operator, sent["why"])
     assert record.after["is_on"] is True
-    assert "Importing from the Hugging Face Hub is enabled here" in client.get("/submit/model/").content.decode()
+    assert "You can import public models from the Hugging Face Hub" in client.get("/submit/model/").content.decode()
     client.force_login(make_a_curator())
     assert client.get("/admin/submissions/switch/").status_code == 403  # it is an operator's, not a curator's
 

@@ -175,7 +175,7 @@ def test_what_a_model_found_can_be_had_where_all_that_it_saw_is_open(
         assert client.get(address).status_code == (200 if offered else 404)
     assert (api.get(f"submissions/{submission.pk}/").body["jobs"][0]["run_url"] is not None) == offered
     page = signed_in.get(submission.get_absolute_url()).content.decode()
-    assert ("open to everyone" in page) == (not offered)
+    assert ("only on datasets with public judgments" in page) == (not offered)
 
 
 def test_folders_that_no_row_names_are_swept(alice: User, tmp_path: Path) -> None:

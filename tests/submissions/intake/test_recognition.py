@@ -71,7 +71,7 @@ def test_a_checked_file_is_kept_with_its_dataset_and_submitted_without_being_cho
 ) -> None:
     files = [upload(run_text(), "good.txt"), upload("q1 Q0 d1 1 high mine\n", "demo.bad.txt")]
     page = one_line(signed_in.post("/submit/", {"action": "check", "several": files}).content.decode())
-    assert "It cannot be scored." in page
+    assert "The run cannot be scored." in page
     (kept,) = Upload.objects.all()
     assert kept.file_name == "good.txt"
     assert re.search(rf'value="{kept.pk}"[^>]* checked', page)
@@ -115,7 +115,7 @@ def test_what_is_no_run_is_refused_by_what_it_is(
     assert f"{problem['message']}. {problem['hint']}".lower().startswith(told.lower())
     sent = {"action": "check", "several": SimpleUploadedFile("thing.txt", content), "dataset": dataset or ""}
     page = one_line(signed_in.post("/submit/", sent).content.decode())
-    assert "It cannot be scored." in page
+    assert "The run cannot be scored." in page
     assert f"#{code}" in page
     assert "Uploaded files" not in page
 
@@ -135,6 +135,6 @@ def test_a_file_that_fits_several_is_kept_until_its_dataset_is_chosen(
 
 def test_visitors_are_told_what_to_do_first(client: Client) -> None:
     page = client.get("/submit/?dataset=demo").content.decode()
-    assert "Checking a file does not count against your quota." in page
+    assert "Checking a file does not use your quota." in page
     assert "/formats/" in page
     assert client.post("/submit/").status_code == 302

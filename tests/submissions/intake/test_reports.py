@@ -158,7 +158,7 @@ def test_the_page_shows_the_same_report_and_keeps_what_was_entered(demo: Dataset
     page = response.content.decode()
     assert response.status_code == 200
     assert "mine.txt" in page
-    assert "It cannot be scored" in page
+    assert "The run cannot be scored" in page
     assert "List each document once per query" in page
     assert "line 241" in " ".join(page.split())
     assert 'value="Careful"' in page

@@ -139,8 +139,8 @@ def test_judgements_are_compared_and_merged_on_one_page(demo: Dataset, judge: Cl
     demo.refresh_from_db()
     assert demo.current_qrels is not None
     assert load_qrels(demo.current_qrels).as_dict()["q1"] == {"d1": 2, "d2": 1, "d3": 2, "d900": 0}
-    assert "They are in qrels v2; where grades disagreed: use the higher grade" in judge.get(address).content.decode()
-    late = judge.post(address, {"discard": "Throw away", "why": "no"}, follow=True).content.decode()
+    assert "merged into qrels v2. Conflicting grades: use the higher grade" in judge.get(address).content.decode()
+    late = judge.post(address, {"discard": "Discard", "why": "no"}, follow=True).content.decode()
     assert "This import is already settled" in late
 
 
@@ -175,7 +175,7 @@ def test_only_topics_are_pooled_and_what_was_left_out_is_said(
     assert "6 pairs of 3 queries from 1 run; 6 were already judged." in said
     assert "Skipped 9 queries of the runs that the dataset does not have." in said
     page = one_line(judge.get(f"/admin/leaderboard/pool/{Pool.objects.get().pk}/change/").content.decode())
-    assert "not asked by the dataset</dt><dd>9</dd>" in page
+    assert "not in the dataset</dt><dd>9</dd>" in page
 
 
 def test_a_grade_above_the_present_scale_is_a_slip_unless_the_scale_grew(
@@ -272,7 +272,7 @@ def test_hidden_judgements_are_merged_blindly(secret: Dataset, judge: Client) ->
     assert secret.current_qrels is not None
     assert load_qrels(secret.current_qrels).as_dict()["q1"] == {"d1": 1, "d2": 1, "d3": 2, "d900": 0}
     page = judge.get(address).content.decode()
-    assert "They are in qrels v2; where grades disagreed: use the higher grade" in page
+    assert "merged into qrels v2. Conflicting grades: use the higher grade" in page
     assert "New pairs" not in page
     told = "".join(f"{each.before} {each.after}" for each in AuditRecord.objects.all())
     assert not any(name in told for name in ("new", "same", "raised", "lowered"))

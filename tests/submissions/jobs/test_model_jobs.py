@@ -139,7 +139,7 @@ def test_over_hidden_judgements_a_job_is_one_reading_of_them(small: Dataset, cli
     assert list(small.entries.exclude(is_baseline=True)) == [job.entry]
     assert list(Run.objects.filter(system=submission.system)) == [job.entry.evaluation.run]  # type: ignore[union-attr]
     assert "hidden: only the main configuration" in job.log
-    assert "only the main result is made" in client.get(submission.get_absolute_url()).content.decode()
+    assert "only the main result is computed" in client.get(submission.get_absolute_url()).content.decode()
 
 
 def test_a_fused_run_names_what_it_was_made_of(small: Dataset, client: Client) -> None:

@@ -80,7 +80,7 @@ def test_beyond_a_days_budget_results_wait_and_are_told_the_next_day(hidden: Dat
     page = Client()
     page.force_login(bob.user)  # type: ignore[arg-type]
     assert "waits for its release" in page.get(f"/submissions/{later}/").content.decode()
-    assert "told in its turn" in page.get("/submissions/").content.decode()
+    assert "not released yet" in page.get("/submissions/").content.decode()
     assert later not in [each.pk for each in finished_submissions()], "the mail would come without a score"
     assert "0.700" not in Client().get("/datasets/contest/").content.decode()
     assert publish_due() == 0

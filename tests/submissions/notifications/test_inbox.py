@@ -122,7 +122,7 @@ def test_the_inbox_lists_pages_and_marks_as_read(signed_in: Client, alice: User)
     assert opened.headers["Location"] == "/submissions/"
     assert "29 unread" in signed_in.get("/inbox/").content.decode()
     signed_in.post("/inbox/read/")
-    assert "All read." in signed_in.get("/inbox/").content.decode()
+    assert "All notices are read." in signed_in.get("/inbox/").content.decode()
     assert Notice.objects.filter(read_at=None).count() == 1  # somebody else's
 
 

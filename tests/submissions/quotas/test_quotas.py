@@ -306,7 +306,7 @@ def test_pages_show_what_is_used(
     assert "Secret : not counted, because it was cancelled before a worker began." in status
     send(api, 2)
     send(api, 3)
-    assert "None left : 2 of 2 submissions today, 2 of 10 this month · More in 12 h" in shown("/submit/")
+    assert "None left : 2 of 2 submissions today, 2 of 10 this month · Resets in 12 h" in shown("/submit/")
 
 
 def test_every_team_of_a_person_has_its_line(alice: User, secret: Dataset, signed_in: Client) -> None:

@@ -117,7 +117,7 @@ def test_the_page_says_nothing_before_it_knows_the_model_and_then_a_range(
 ) -> None:
     dataset = sized(tmp_path, "here", 13_877)
     page = signed_in.get("/submit/model/?engine=dense").content.decode()
-    assert "Estimated time appears once the model is uploaded" in page
+    assert "To see the estimated time, upload and check a model" in page
     bm25 = ModelLoad(describe("bm25"))
     page = signed_in.get("/submit/model/?engine=bm25").content.decode()
     assert " to 2 min" in page

@@ -62,7 +62,7 @@ def test_parts_are_counted_before_any_pace_is_known(waiting: Submission) -> None
     shards, page = seen(waiting)
     assert (shards["done"], shards["expected"]) == (1, 4)
     assert (shards["documents_per_second"], shards["seconds_left"], shards["cost"]) == (None, None, None)
-    assert "1 of 4 are done." in page
+    assert "The workers have encoded 1 of 4 parts of the corpus." in page
 
 
 def test_pace_time_left_and_cost(waiting: Submission) -> None:
@@ -79,7 +79,7 @@ def test_pace_time_left_and_cost(waiting: Submission) -> None:
         "cost": pytest.approx(0.30),
         "currency": "USD",
     }
-    assert "3 of 4 are done. They encode 20 documents a second. This has cost 0.30 USD so far." in page
+    assert "encoded 3 of 4 parts of the corpus. They encode 20 documents per second. Cost so far: 0.30 USD." in page
     assert "about 50 s left" in page
 
 
@@ -88,4 +88,4 @@ def test_nothing_is_said_of_cost_where_a_machine_has_no_price(waiting: Submissio
     Shard.objects.filter(number=0).update(hardware="another")
     shards, page = seen(waiting)
     assert (shards["cost"], shards["currency"]) == (None, "")
-    assert "This has cost" not in page
+    assert "Cost so far" not in page

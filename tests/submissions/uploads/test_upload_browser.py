@@ -69,7 +69,7 @@ def test_a_large_archive_goes_on_after_the_connection_broke(
     sign_in(page.context, alice, live_server.url)
     page.route("**/api/v1/uploads/**", breaking(1))
     row = choose(page, archive)
-    expect(row).to_contain_text("The connection broke at 89%. Trying again in 1 s.")
+    expect(row).to_contain_text("The connection was lost at 89%. Trying again in 1 s.")
     expect(row.get_by_role("button", name="Resume")).to_be_visible()
     expect(row).to_contain_text("Uploaded 9.4 MB")
     assert row.get_by_role("progressbar").evaluate("meter => meter.value") == 100
@@ -77,7 +77,7 @@ def test_a_large_archive_goes_on_after_the_connection_broke(
     bodies: list[int] = []
     page.on("request", lambda request: _note(bodies, request))
     page.get_by_role("button", name="Check the archive only").click()
-    expect(page.get_by_text("It cannot be run here.")).to_be_visible()
+    expect(page.get_by_text("The model cannot be run here.")).to_be_visible()
     assert len(bodies) == 1
     assert bodies[0] < 100_000
     expect(page.locator(".upload")).to_have_count(1)  # it is here still, and not offered twice
@@ -103,7 +103,7 @@ def test_an_upload_goes_on_after_the_page_was_loaded_anew(
 ) -> None:
     sign_in(page.context, alice, live_server.url)
     page.route("**/api/v1/uploads/**", breaking(1000))
-    expect(choose(page, archive)).to_contain_text("The connection broke at 89%")
+    expect(choose(page, archive)).to_contain_text("The connection was lost at 89%")
     begun = Upload.objects.get()
     assert begun.offset == PIECE
     page.unroute_all()
@@ -142,7 +142,7 @@ def test_a_form_with_small_files_shows_its_way_and_can_be_stopped(
     run = tmp_path / "run.txt"
     run.write_text(run_text())
     fill_form(page, run)
-    expect(page.get_by_text("It can be scored")).to_be_visible()
+    expect(page.get_by_text("The run can be scored")).to_be_visible()
     held: list[Route] = []
     page.route("**/submit/**", lambda route: held.append(route))
     page.get_by_role("button", name="Submit", exact=True).click()

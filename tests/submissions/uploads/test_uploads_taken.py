@@ -126,7 +126,7 @@ def test_a_refused_file_is_neither_kept_nor_shown(demo: Dataset, alice: User) ->
         arrived(alice, b"q1 Q0 d1\n", name="bad.txt"),
     )
     page = client.post("/submit/", {"action": "check", "upload:run:demo": [good.pk, bad.pk]}).content.decode()
-    assert "It cannot be scored." in page
+    assert "The run cannot be scored." in page
     assert good.pk in page
     assert bad.pk not in page
     assert list(Upload.objects.all()) == [good]
@@ -153,7 +153,7 @@ def test_a_checkpoint_is_checked_and_offered_by_the_page(alice: User, demo: Data
     page = client.get("/submit/model/").content.decode()
     assert f'name="upload:checkpoint" value="{row.pk}"' in page
     checked = client.post("/submit/model/", {"action": "check", "upload:checkpoint": row.pk, "engine": "dense"})
-    assert "It cannot be run here" in checked.content.decode()
+    assert "The model cannot be run here" in checked.content.decode()
     assert f'value="{row.pk}" id="upload-{row.pk}" checked' in one_line(checked.content.decode())
     answer = Api(alice).post("check/", kind="model", upload=row.pk)
     assert answer.status == 200

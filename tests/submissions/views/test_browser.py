@@ -63,7 +63,7 @@ def test_a_run_is_checked_submitted_and_followed_without_a_reload(
     assert heading.evaluate("one => one.clientWidth") > 300
     fill_form(page, run)
     # What is chosen is checked at once, and kept: it is not chosen again.
-    expect(page.get_by_text("It can be scored")).to_be_visible()
+    expect(page.get_by_text("The run can be scored")).to_be_visible()
     expect(page.get_by_label("Dataset of browser.txt")).to_have_value("demo")
     expect(page.get_by_label("Name", exact=True)).to_have_value("From a browser")
     page.get_by_role("button", name="Submit", exact=True).click()

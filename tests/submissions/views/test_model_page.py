@@ -112,11 +112,11 @@ def test_findings_are_listed_with_what_would_be_accepted(signed_in: Client) -> N
 def test_an_archive_is_checked_and_nothing_is_stored(signed_in: Client) -> None:
     response = signed_in.post("/submit/model/", {**NEW, "action": "check", "checkpoint": archive()})
     page = one_line(response.content.decode())
-    assert "It can be run." in page
+    assert "The model can be run." in page
     assert "<dt>Kind</dt><dd>static embeddings" in page
     assert "<dt>Weights</dt><dd>328</dd>" in page
     assert "<dt>Dimension</dt><dd>8</dd>" in page
-    assert "A single time is based on 3 or more finished jobs of this kind" in page, "what it is was found out"
+    assert "A single time is based on at least 3 finished jobs of this kind" in page, "what it is was found out"
     without = signed_in.post("/submit/model/", {**NEW, "action": "check"})
     assert "No checkpoint was sent" in without.content.decode()
     assert not Submission.objects.exists()
@@ -145,7 +145,7 @@ def test_without_a_sandbox_the_page_says_why_and_what_helps(signed_in: Client, a
 
 def test_where_nobody_is_alive_models_wait_for_those_that_were(signed_in: Client, api: Api) -> None:
     """A sandbox that worked within a day will work again; one that did not, and none at all, are refused."""
-    assert "Submissions wait until one can" in page_of(signed_in, "dense")
+    assert "Submissions wait until a worker is available" in page_of(signed_in, "dense")
     assert submit_model(api).status == 201
     announce("resting", ago=timedelta(minutes=5), **LACKING)
     refusal = submit_model(api, configuration="2").problem("sandbox_unavailable")
@@ -160,14 +160,14 @@ def test_a_job_that_no_worker_can_run_says_why_it_waits(signed_in: Client, api: 
     identifier = submit_model(api).body["id"]
     announce(**LACKING)
     page = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
-    assert "It waits.</b> No living worker has a working sandbox: bwrap is not installed." in page
+    assert "The job is waiting.</b> No living worker has a working sandbox: bwrap is not installed." in page
     assert "To fix it: <code>apt install bubblewrap</code>." in page
-    assert "You are next" not in page
+    assert "Your job is next" not in page
     assert "bwrap is not installed" in api.get(f"submissions/{identifier}/").body["jobs"][0]["meaning"]
     announce(isolates=False)
     assert "waits for a worker with a sandbox" in signed_in.get(f"/submissions/{identifier}/").content.decode()
     announce("another")
-    assert "You are next" in signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "Your job is next" in signed_in.get(f"/submissions/{identifier}/").content.decode()
 
 
 def test_unprotected_models_are_for_staff_on_the_machine_itself(
@@ -273,14 +273,14 @@ def test_sections_are_numbered_to_the_end(signed_in: Client) -> None:
 
 def test_the_kind_of_an_archive_chooses_the_engine_and_the_archive_is_kept(signed_in: Client, corpus: Dataset) -> None:
     before = page_of(signed_in, "cross-encoder")
-    assert "Estimated time appears once the model is uploaded" in before
+    assert "To see the estimated time, upload and check a model" in before
     sent = {
         "action": "check",
         "engine": "cross-encoder",
         "checkpoint": upload(static_archive(), "static.zip"),
     }
     page = one_line(signed_in.post("/submit/model/?engine=cross-encoder", sent).content.decode())
-    assert "Dense was chosen for it" in page
+    assert "so Dense was selected" in page
     assert 'href="?engine=dense#model" aria-current="true"' in page
     assert '<th scope="col" class="n">Estimated time</th>' in page
     kept = Upload.objects.get()
@@ -322,7 +322,7 @@ def test_a_model_is_submitted_without_javascript(
     page.goto("/submit/")
     page.get_by_role("link", name="A model").click()
     page.get_by_role("link", name="Learned sparse A model weights terms").click()
-    expect(page.get_by_text("Needs: a sparse encoder")).to_be_visible()
+    expect(page.get_by_text("Required: a sparse encoder")).to_be_visible()
     page.get_by_role("link", name="Dense dense").click()
     path = tmp_path / "static.zip"
     path.write_bytes(static_archive())

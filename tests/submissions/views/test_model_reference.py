@@ -68,9 +68,9 @@ def test_the_call_says_what_engines_take(api: Api) -> None:
 
 def test_the_page_says_whether_models_are_fetched(client: Client, settings: Any) -> None:
     settings.HUB_DOWNLOADS = False
-    assert "are not fetched here" in text_of(client)
+    assert "disabled: download the model" in text_of(client)
     Switch.objects.update_or_create(name=Switch.Name.HUB_DOWNLOADS, defaults={"is_on": True})
-    assert "are fetched here" in text_of(client)
+    assert "enabled: enter the model and its commit" in text_of(client)
 
 
 def test_refusals_and_the_form_lead_there(signed_in: Client) -> None:

@@ -62,7 +62,7 @@ def test_a_waiting_submission_says_how_many_are_before_it(
     api.submit()
     second = api.submit(configuration="seed 2").body["id"]
     page = signed_in.get(f"/submissions/{second}/").content.decode()
-    assert "1 before you" in page
+    assert "1 job is ahead of yours" in page
     assert "1 worker online" in page
 
 
@@ -165,7 +165,7 @@ def test_the_list_shows_state_scores_and_visibility(demo: Dataset, api: Api, sig
 
 
 def test_a_new_member_is_told_what_to_do(signed_in: Client, db: None) -> None:
-    assert "Nothing yet" in signed_in.get("/submissions/").content.decode()
+    assert "You have no submissions yet" in signed_in.get("/submissions/").content.decode()
 
 
 def test_pages_have_no_inline_scripts_or_styles(demo: Dataset, api: Api, signed_in: Client) -> None:
@@ -206,7 +206,7 @@ def test_a_wrong_field_does_not_hide_what_is_wrong_with_a_file(demo: Dataset, si
     page = one_line(response.content.decode())
     assert response.status_code == 400
     assert "This field is required." in page
-    assert "It cannot be scored." in page
+    assert "The run cannot be scored." in page
     assert "<details><summary>Links and license" in page  # nothing in there is wrong
     page = one_line(signed_in.post("/submit/", {**NEW, "new-code_url": "ftp://x"}).content.decode())
     assert "<details open><summary>Links and license" in page
