@@ -34,7 +34,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
 
     @admin.display(description="who", ordering="actor_name")
     def who(self, record: AuditRecord) -> str:
-        """Return the person's current name, or the one at the time of the record."""
+        """Return the person's current name, or else the name at the time of the record."""
         return (record.actor.name if record.actor else "") or record.actor_name
 
     @admin.display(description="change")

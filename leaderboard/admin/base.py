@@ -91,7 +91,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         return form
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Return the initial values in the URL, without invalid keys, for which Django's key fields would raise."""
+        """Return the initial values in the URL without invalid keys, which would raise an error in Django's fields."""
         initial = super().get_changeform_initial_data(request)
         relations = {field.name for field in self.model._meta.get_fields() if field.is_relation}
         return {

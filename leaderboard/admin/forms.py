@@ -1,7 +1,7 @@
 """Base form of curation pages, with a reason and detection of edit conflicts.
 
 A form contains a hidden token: the newest row of the object's history, and a digest of the values of its fields and
-inlines. A different digest on saving means that another curator has saved in between, and the form shows their
+inlines. If the digest differs on saving, another curator has saved the object in between, and the form shows their
 changes.
 """
 
@@ -71,7 +71,7 @@ class StrictJSONField(forms.JSONField):
         return super().to_python(value)
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        """Return the value to show again: the entered text if it is not valid JSON."""
+        """Return the value that the form shows again, or the entered text if it is not valid JSON."""
         try:
             return None if data is None else read_json(data)
         except ValueError:
@@ -233,13 +233,13 @@ class CurationForm(forms.ModelForm):
         is_token = bool(dot) and history.isascii() and history.isdigit()
         if not self.present or (is_token and digest == self.present.partition(".")[2]):
             return cleaned
-        # The form that is shown again has the current token, because its user has seen the changes.
+        # The next form gets the current token, because it shows the changes to the user.
         data = QueryDict(mutable=True)
         data.update(self.data)
         data[self.add_prefix("rendered_from")] = self.present
         self.data = data
         if not is_token:
-            raise ValidationError("The form lacks its version. Check it and save it again.")
+            raise ValidationError("The version of the form is missing. Check your input and save it again.")
         changes = changes_since(self.instance, int(history)) or ["Another curator changed it."]
         raise ValidationError(
             [

@@ -91,7 +91,7 @@ class RunChoice(forms.ModelMultipleChoiceField):
 
 
 class PoolForm(DatasetForm):
-    """Form for the depth and the runs of a pool: the selected ones, or each team's first ones, or all."""
+    """Form for the depth and the runs of a pool: selected runs, each team's first runs, or all runs."""
 
     depth = forms.IntegerField(
         initial=10,
@@ -248,7 +248,7 @@ class JudgementUploadForm(DatasetForm):
         label="SHA-256 of its prompt",
         max_length=64,
         required=False,
-        help_text="64 hexadecimal digits, so that others can verify that they use the same prompt",
+        help_text="64 hexadecimal digits with which others can verify that they use the same prompt",
     )
     scale_grew = tick_box(
         label="Accept higher grades",

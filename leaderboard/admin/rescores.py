@@ -108,7 +108,7 @@ DECISIONS = {
         run=_resume,
         title="Evaluate again",
         button="Evaluate",
-        explanation="Runs without an evaluation on the new judgments get one. The board does not change.",
+        explanation="Evaluate all runs that have no evaluation on the new judgments. The board does not change.",
     ),
 }
 

@@ -57,7 +57,7 @@ _NEW = ("key", "title", "authors", "year", "venue", "url")
 class FigureForm(forms.Form):
     """Form for one reported figure; its fields are also the columns of the CSV."""
 
-    use_required_attribute = False  # A CSV may replace the figure.
+    use_required_attribute = False  # The fields may stay empty if there is a CSV.
 
     dataset = forms.ModelChoiceField(
         Dataset.objects.listed(), to_field_name="slug",
@@ -128,8 +128,8 @@ class PublicationForm(forms.ModelForm):
     )  # fmt: skip
     mteb = forms.FileField(
         label="MTEB results", required=False,
-        help_text="Or upload a zip of model__name/revision/Task.json. The URL of the publication must lead to these "
-        "folders.",
+        help_text="Or upload a zip of model__name/revision/Task.json. The URL of the publication must point to "
+        "these folders.",
     )  # fmt: skip
     why = WhyField()
     field_order = ("publication", *_NEW, "csv", "mteb", "why")
@@ -161,7 +161,7 @@ class PublicationForm(forms.ModelForm):
 
 
 def report_view(page: Any, request: HttpRequest) -> HttpResponse:
-    """Show the form, or publish all its figures or none."""
+    """Show the form, or publish its figures if all are valid."""
     require(request, *REPORTS)
     one = request.method == "POST" and not request.FILES
     figure_form = FigureForm(request.POST if one else None)
@@ -213,7 +213,7 @@ def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
             for message in messages:
                 lines_by_message[f"{name}: {message}"].append(reader.line_num)
         if place in keys:
-            lines_by_message["An earlier line has the same figure."].append(reader.line_num)
+            lines_by_message["An earlier line has the same figure. Remove one of them."].append(reader.line_num)
         keys.add(place)
         figures.append(form.cleaned_data)
     if not lines_by_message and not figures:
@@ -318,10 +318,10 @@ class EntryAdmin(ReadOnlyAdmin):
         report=lambda entry, values: f"Restored: {entry} (entry {entry.pk}), {entry.get_visibility_display()} now.",
     )  # fmt: skip
     unpublish = Operation(
-        "Unpublish: remove from the board and tell the team why", MODERATES, _act(unpublish, "is unpublished"),
+        "Unpublish: remove from the board and send the team the reason", MODERATES, _act(unpublish, "is unpublished"),
         refusals=(CannotModerate,), title="Unpublish results", button="Unpublish", danger=True,
         explanation="The results disappear from boards. Their teams see the reason:",
-        help="Remove a result from its board without a trace; its team sees the reason (--why).",
+        help="Remove a result completely from its board; its team sees the reason (--why).",
         report=lambda entry, values: f"Unpublished: {entry} (entry {entry.pk}).",
     )  # fmt: skip
     withdraw = Operation(

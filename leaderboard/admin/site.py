@@ -94,7 +94,7 @@ def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
     if not (person.is_active and person.is_staff):
         raise PermissionDenied
     if person.curates:
-        return HttpResponseRedirect(destination)  # A URL, not the name of a view.
+        return HttpResponseRedirect(destination)  # `redirect` would also accept the name of a view.
     if Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists():
         return redirect(f"{reverse('mfa_reauthenticate')}?{query}")
     messages.warning(request, "Curation requires a second factor. Set one up here, then continue.")
@@ -107,6 +107,6 @@ admin.site.index_title = "Curation"
 admin.site.index_template = "admin/curation_index.html"
 admin.site.index = index  # type: ignore[method-assign]
 admin.site.get_app_list = task_groups  # type: ignore[method-assign]
-# A single sign-in page, with its rate limits and second factor.
+# Use the site's sign-in page, which has rate limits and a second factor.
 admin.site.login = login  # type: ignore[method-assign]
 admin.site.has_permission = lambda request: getattr(request.user, "curates", False)  # type: ignore[method-assign]

@@ -334,7 +334,7 @@ class ExchangeAdmin(CurationAdmin):
                     self.message_user(request, store_table(self.resource, table))
                 name = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
                 return HttpResponseRedirect(reverse(name))
-            # The preview contains the text, so that what is confirmed is what was shown.
+            # The preview contains the text, so that the curator confirms exactly the changes shown.
             form = TableForm(initial={"text": text, "why": form.cleaned_data["why"]})
         return curation_page(
             request, self, "admin/curation_table.html", f"Import {self.opts.verbose_name_plural}",

@@ -132,7 +132,7 @@ class DatasetSerializer(DatasetSummarySerializer):
     measures = texts("Measures of the board, primary measure first.")
     relevance_level = integer_field("Lowest grade that counts as relevant.")
     drop_self_matches = flag_field("Whether documents with the id of the query are removed from its ranking.")
-    candidates_only = flag_field("Whether only a query's judged documents are candidates and others are ignored.")
+    candidates_only = flag_field("Whether the task is re-ranking: each query's candidates are its judged documents.")
     runs_visibility = text_field("public, accepted, participants or curators.")
     queries_visibility = text_field("public, accepted, participants or curators.")
     documents_visibility = text_field("public, accepted, participants or curators.")

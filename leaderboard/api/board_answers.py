@@ -108,7 +108,7 @@ class RowSerializer(Answer):
         allow_null=True,
     )
     tied_with_best = flag_field(
-        "Whether the tests of all pairs do not separate it from the best; null if unknown.", allow_null=True
+        "Whether it is not separable from the best in the tests of all pairs; null if unknown.", allow_null=True
     )
     contamination_gap = GapSerializer(
         allow_null=True, help_text="Gap between public and hidden topics; null if unknown."

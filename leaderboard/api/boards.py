@@ -82,7 +82,7 @@ VIEW_PARAMETERS = [
     OpenApiParameter(
         "min-mean",
         float,
-        description="Inclusive bound; every numeric column has `min-` and `max-` with its key.",
+        description="Inclusive bound. Every numeric column has the parameters `min-KEY` and `max-KEY`.",
     ),
     OpenApiParameter("zero-shot", bool, description="`1` to show only zero-shot results."),
     OpenApiParameter("cpu-only", bool, description="`1` to show only rows measured on hardware without a GPU."),
@@ -190,7 +190,7 @@ class DatasetFilesView(ReadView):
 
     @extend_schema(parameters=[SLUG], responses={200: answers.FileSerializer(many=True), 403: ErrorSerializer})
     def get(self, request: Request, slug: str) -> Response:
-        """List queries, documents, ids, open judgments and example runs, as far as the dataset's settings allow."""
+        """List the queries, documents, ids, open judgments and example runs that the dataset's settings allow."""
         dataset = visible_dataset(request, slug)
         if problems := [each.problem() for each in keeping_out(dataset, request.user)]:
             raise ApiError(problems[0].code, problems[0].message, status_code=403, problems=problems)

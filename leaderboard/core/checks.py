@@ -25,7 +25,7 @@ def check_mail(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[C
         return []
     return [
         Warning(
-            "This site has no mail server, so anyone can sign up under any e-mail address, unconfirmed.",
+            "This site has no mail server, so anyone can sign up with any email address, which remains unconfirmed.",
             hint="Set EMAIL_URL, such as smtp+tls://USER:PASSWORD@HOST:587.",
             id="leaderboard.W001",
         )
@@ -51,7 +51,7 @@ def check_site_pages(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
     """Return a warning for each page of the operator whose file is missing."""
     return [
         Warning(
-            f"{path} is missing: /{name}/ answers 404.",
+            f"{path} is missing, so /{name}/ responds with 404.",
             hint="Restore the file in SITE_PAGES_FOLDER, or restart the site without it.",
             id="leaderboard.W005",
         )
@@ -76,7 +76,7 @@ def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
                 Error(
                     f"ACCENT_COLOUR: {colour} has a contrast of {contrast:.1f} with the page in the {theme} theme; "
                     f"links need {MIN_CONTRAST}.",
-                    hint="Choose a darker colour for the light theme, a lighter one for the dark theme: LIGHT,DARK.",
+                    hint="Choose a darker color for the light theme or a lighter one for the dark theme: LIGHT,DARK.",
                     id="leaderboard.E003",
                 )
             )
@@ -86,7 +86,7 @@ def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 def check_history(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Report a database created by the earlier migrations; `migrate` runs this check and then leaves it alone."""
+    """Report a database created by the earlier migrations; `migrate` runs this check and then changes nothing."""
     if DEFAULT_DB_ALIAS not in (databases or ()) or not (problem := describe_earlier_history()):
         return []
     return [Error(problem, id="leaderboard.E001")]

@@ -65,7 +65,7 @@ READ_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
         "noticed_at",
     ),
 }  # fmt: skip
-#: Final states of a job. A retriever that could change them could refund anybody's quota.
+#: Final states of a job. A retriever that could change them could refund any team's quota.
 ENDED = ("done", "rejected", "failed", "cancelled", "timed_out", "withdrawn")
 #: Columns that retrievers may update. They exclude the kind and owner of a job; the one column of a dataset
 #: lets them lock its row.

@@ -126,7 +126,7 @@ def _scrub_event(event: Any, hint: dict[str, Any]) -> Any:
     for name in ("user", "extra", "breadcrumbs", "server_name", "logentry"):
         event.pop(name, None)
     for exception in (event.get("exception") or {}).get("values", []):
-        exception["value"] = ""  # Databases quote rows in their messages; the log has the full message.
+        exception["value"] = ""  # Databases quote rows in their messages. The log contains the full message.
     ids = {"request_id": request_id(), "job_id": job_id()}
     event["tags"] = {name: identifier for name, identifier in ids.items() if identifier}
     return event

@@ -71,7 +71,7 @@ def sees(person: Person, dataset: Dataset, visibility: str) -> bool:
 
 
 class PendingAgreement(NamedTuple):
-    """An agreement that blocks a user; `waits` means that they accepted it and await approval."""
+    """An agreement that blocks a user; with `waits`, the user accepted it and awaits approval."""
 
     agreement: Agreement
     waits: bool
@@ -139,7 +139,7 @@ def may_see_dataset(person: Person, dataset: Dataset) -> bool:
 
 
 def may_judge(person: Person) -> bool:
-    """Return whether the user may add judgments, and is therefore shown pools and imports in preparation."""
+    """Return whether the user may add judgments, and therefore see pools and imports in preparation."""
     return has_right(person, "leaderboard.judge_dataset")
 
 

@@ -108,7 +108,7 @@ def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetF
 
 
 def visible_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
-    """Return the files that are offered to the user once no agreement is due (`keeping_out`)."""
+    """Return the files that are offered to the user once no agreement is pending."""
     if dataset.current_version is None:
         return []
     order = list(Kind.values)
@@ -135,7 +135,7 @@ def find_file(dataset: Dataset, user: User | AnonymousUser, name: str) -> Datase
 def _may_download(
     dataset: Dataset, file: DatasetFile, user: User | AnonymousUser, *, queries: bool, documents: bool
 ) -> bool:
-    """Return whether the user may download a file; `queries` and `documents` say whether they may see these texts."""
+    """Return whether the user may download a file; `queries` and `documents` are whether they may see these texts."""
     if file.kind == Kind.QRELS:
         scored_split = dataset.current_qrels.split if dataset.current_qrels else "test"
         split = file.name.removeprefix("qrels.").removesuffix(".tsv.gz")

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 #: Audit action for access to judgments.
 READ = "read judgements"
-#: Maximum number of cached datasets. The largest judgments of BEIR take about 100 MB, most take a few.
+#: Maximum number of cached datasets. The largest judgments of BEIR take about 100 MB, most others a few MB.
 _CACHE_SIZE = 16
 #: Number of judged documents per lookup in the corpus.
 _LOOKUP_BATCH = 100_000
@@ -183,7 +183,7 @@ def copy_open_judgements() -> int:
             path.unlink(missing_ok=True)
             shared.remove(path)
     if missing_checksums:
-        raise FileNotFoundError(f"judgements missing from private storage: {', '.join(sorted(missing_checksums))}")
+        raise FileNotFoundError(f"judgments missing from private storage: {', '.join(sorted(missing_checksums))}")
     return len(checksums)
 
 

@@ -43,7 +43,7 @@ def near_duplicates(row: Model, fields: Collection[str] | None = None) -> list[s
 def _is_similar(value: str, other_value: str) -> bool:
     first, second = _normalize(value), _normalize(other_value)
     if first == second or any(character.isdigit() for character in first + second):
-        return first == second  # CC BY 4.0 and CC BY-SA 4.0 are different licences
+        return first == second  # CC BY 4.0 and CC BY-SA 4.0 are different licenses
     return SequenceMatcher(None, first, second).ratio() >= SIMILAR
 
 

@@ -73,7 +73,7 @@ def check_judge(judge: Judge) -> None:
     if judge.kind == JudgeKind.MODEL and not (judge.version.strip() and _SHA256.fullmatch(judge.prompt)):
         raise JudgingRefused(
             f"Enter the version of {judge.name} and the SHA-256 of its prompt as 64 hexadecimal digits, so that others "
-            "can reproduce the judgements."
+            "can reproduce the judgments."
         )
     if judge.kind != JudgeKind.MODEL and (judge.version or judge.prompt):
         raise JudgingRefused("Only a model has a version and a prompt. Choose “a model”, or leave both empty.")
@@ -163,7 +163,7 @@ def request_merge(import_: JudgementImport, policy: Conflicts) -> None:
             # With hidden judgments this refusal would reveal grades, so a merge without changes is allowed.
             if not is_secret(locked_import, locked_import.against) and not count_changes(locked_import, policy):
                 reason = f"no pair is new, and the policy “{policy.label}” keeps all grades"
-                raise JudgingRefused(f"This merge would not change the judgements: {reason}.")
+                raise JudgingRefused(f"This merge would not change the judgments: {reason}.")
             JudgementImport.objects.filter(pk=locked_import.pk).update(state=State.MERGING, policy=policy)
             request_import_work(locked_import)
             record(
@@ -184,7 +184,7 @@ def _concurrent_change(locked_import: JudgementImport) -> str:
     if is_current(locked_import):
         return ""
     compare_again(locked_import)
-    return "The judgements have changed since the comparison. The import is being compared again."
+    return "The judgments have changed since the comparison. The import is being compared again."
 
 
 def is_current(import_: JudgementImport) -> bool:

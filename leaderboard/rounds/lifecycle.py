@@ -36,7 +36,7 @@ class Phase(StrEnum):
 
 
 class RevealTooEarly(Exception):
-    """The round cannot be revealed now; the message says why, and when it can be."""
+    """The round cannot be revealed now; the message contains the reason and the earliest time."""
 
 
 def phase(row: Round, now: datetime) -> Phase:
@@ -244,7 +244,7 @@ def reveal(row: Round, now: datetime | None = None) -> Round:
     datasets = datasets_of(row)
     if unjudged_names := [dataset.name for dataset in datasets if dataset.awaits_judgements]:
         raise RevealTooEarly(
-            f"There are no judgements yet for {', '.join(unjudged_names)}, so there are no results to reveal."
+            f"There are no judgments yet for {', '.join(unjudged_names)}, so there are no results to reveal."
         )
     row.revealed_at, row.revealed_by = now, audit.actor().person
     row.save(update_fields=["revealed_at", "revealed_by"])
@@ -352,7 +352,7 @@ def closed_reason(row: Round | None, now: datetime) -> str:
     if current_phase == Phase.BEFORE:
         return f"{row} opens at {utc(row.opens_at)} ({relative_time(row.opens_at, now)}); submissions open then."
     earliest = f", {utc(row.reveals_at)} at the earliest" if now < row.reveals_at else ""
-    statement = f"{row} closed at {utc(row.closes_at)} and takes no late runs"
+    statement = f"{row} closed at {utc(row.closes_at)} and accepts no late runs"
     return f"{statement}; submissions reopen after its reveal{earliest}."
 
 

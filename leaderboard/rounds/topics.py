@@ -29,7 +29,7 @@ TAKEN_OFF = (
     Entry.Visibility.UNPUBLISHED,
     Entry.Visibility.HELD,
 )
-#: Visibilities of entries that count in the summary; private results do not.
+#: Visibilities of entries that the summary includes; it excludes private results.
 SUMMED_UP = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
 
 

@@ -49,7 +49,7 @@ INSTALLED_APPS = [
     "import_export",
 ]
 
-#: Middleware in the order in which requests pass it. A submission is rejected by the first that objects.
+#: Middleware in the order in which requests pass it. The first middleware that objects rejects a submission.
 MIDDLEWARE = [
     "leaderboard.core.http.middleware.RequestIdMiddleware",  # Request id and log line.
     "django.middleware.security.SecurityMiddleware",

@@ -88,7 +88,7 @@ class QueueTimes:
     look: float = 2.0  # Interval of a claim's heartbeats, which also check for cancellations.
     unheard: float = 30.0  # Time after which a process that ignores a cancellation is killed.
     heartbeat: float = 10.0  # Interval of a worker's heartbeats.
-    worker_silence: float = 30.0  # Silence after which a worker counts as dead.
+    worker_silence: float = 30.0  # Silence after which a worker is considered dead.
     retries: tuple[float, ...] = (0.0, 60.0)  # Delay before the next attempt, by the number of attempts.
     dispatch: float = 5.0  # Interval of the dispatcher.
     idle_poll: float = 10.0  # Interval at which idle workers poll the database for lost wakeups.
@@ -157,8 +157,7 @@ def databases() -> dict[str, dict[str, Any]]:
 
 
 DATABASES = databases()
-# knox would create a table for its own token model, which ours replaces: unused, but an obstacle to every
-# TRUNCATE.
+# Our token model replaces that of knox. Migrations of knox would create an unused table that blocks every TRUNCATE.
 MIGRATION_MODULES = {"knox": None}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 #: Folder of pg_dump and pg_restore, for backups; empty for PATH.

@@ -119,9 +119,9 @@ DEPTH = 1000
 #: Dataset files that a reproduction needs.
 _REQUIRED_KINDS = (Kind.CORPUS, Kind.QUERIES, Kind.QRELS)
 _REPORTED = "The result is reported in a publication; Runboard did not run the system."
-_HIDDEN = "The judgements are hidden, so only Runboard can compute the scores."
+_HIDDEN = "The judgments are hidden, so only Runboard can compute the scores."
 _SEALED = "The queries or the documents of the dataset are not public."
-_UPLOADED = "The run was uploaded, and the public data is not enough to repeat it. Ask its team."
+_UPLOADED = "The run was uploaded, and the public data is not enough to reproduce it. Ask its team."
 _ANONYMOUS = "The system is anonymous for now, and its model would identify it."
 _STALE = "The content of the dataset has changed since."
 _FROM_RUNS = "The run starts from stored runs, which belong to their teams."

@@ -373,7 +373,7 @@ def _toggle_range(state: BoardState, toggled: Range) -> tuple[Range, ...]:
 
 
 def _options(choices: Iterable[Choice]) -> SafeString:
-    """Return the HTML of `option` elements, for which a template would be slow."""
+    """Return the HTML of `option` elements; a template would be slow."""
     items = (
         f'<option value="{escape(value)}"{" selected" if is_selected else ""}>{escape(label)}</option>'
         for value, label, is_selected in choices

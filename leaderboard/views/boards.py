@@ -140,10 +140,10 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     return board_page(request, "leaderboard/benchmark.html", state, lambda: context, board)
 
 
-#: Seconds for which browsers and proxies may cache a past board. Afterwards it can change only by the reason
-#: for the removal of a row.
+#: Seconds for which browsers and proxies may cache a past board. A past board changes only if one of its rows is
+#: removed, and then shows the reason.
 KEPT_FOR = 3600
-#: Time after a second when all transactions that began in it have certainly ended.
+#: Duration after which all transactions that began in a given second have certainly ended.
 SETTLED = datetime.timedelta(seconds=60)
 
 

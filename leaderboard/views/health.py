@@ -53,7 +53,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Return 200 if this process can serve pages, with a reachable database of this version, else 503.
 
-    A full disk only sets the status to `degraded`: it prevents just uploads, and all processes share the disk, so
+    A full disk only sets the status to `degraded`: it prevents only uploads, and all processes share the disk, so
     removing this process would also remove the pages. Pages do not need the broker, whose state is only reported.
     """
     broker = "ok" if broker_answers() else "unavailable"
@@ -86,7 +86,7 @@ def disk_state() -> str:
 
 def broker_answers() -> bool:
     """Return whether the broker responds in time, or did so a few seconds ago; failures are logged once a minute."""
-    with _making:  # Prevents that simultaneous first requests create one each.
+    with _making:  # Prevents simultaneous first requests from creating a client each.
         broker = _broker(settings.REDIS_URL)
     return broker.answers()
 

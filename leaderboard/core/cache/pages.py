@@ -61,7 +61,7 @@ class CachedPage(NamedTuple):
         return len(self.compressed) + _AROUND_BYTES
 
 
-#: Recently served pages of this process: a request to the cache server costs more than the rest of a hit.
+#: Recently served pages of this process. A request to the cache server would cost more than the rest of a hit.
 #: The module's docstring states how long pages in both caches may be stale.
 _recent: TTLCache[CachedPage] = TTLCache(RECENT_BYTES)
 _shared = FixedCache("page", SHARED_PAGES, LIFETIME)

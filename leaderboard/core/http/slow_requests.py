@@ -1,7 +1,7 @@
 """Limits on how slowly a request body may arrive, because each occupies a thread of the web process.
 
-A buffering proxy keeps slow senders away; this module replaces it where there is none. Readers of an abandoned body
-see the end of the stream, as for a broken connection.
+A buffering proxy protects the site from slow senders; this module does so if there is no proxy. Readers of an abandoned
+body see the end of the stream, as for a broken connection.
 """
 
 import socket
@@ -14,7 +14,7 @@ from typing import Any
 
 #: Number of bytes read at a time.
 BLOCK = 64 * 1024
-#: Seconds of waiting for a block after which the sender counts as gone.
+#: Seconds of waiting for a block after which the connection is treated as lost.
 SILENCE = 30.0
 #: Seconds of waiting after which a minimum rate applies, that rate in bytes per second, and the maximum time
 #: of a body in seconds. Larger bodies need a higher rate to arrive in time; those without a length are
@@ -31,8 +31,8 @@ class TooSlow(OSError):
 class WatchedBody:
     """A request body that is abandoned if its sender is too slow.
 
-    Only time spent waiting for the sender counts, not time in which the body is not read. `length` is 0 for a body in
-    chunks.
+    The limits apply to time spent waiting for the sender, not to time in which the application does not read. `length`
+    is 0 for a body in chunks.
     """
 
     def __init__(self, stream: Any, connection: socket.socket, length: int) -> None:
@@ -83,7 +83,7 @@ class WatchedBody:
                 continue
             current_wait = time.monotonic() - waiting_since
             waited = self._waited + current_wait
-            # Only complete blocks count, so one may be in transit.
+            # Only complete blocks are counted, and another may be in transit.
             slow = waited > GRACE and self._came + BLOCK < self._least * waited
             if current_wait > SILENCE or slow or waited > self.longest:
                 self._given_up = True

@@ -1,7 +1,7 @@
 """A lock that keeps stored files from being deleted while a backup copies them.
 
 A backup creates a mark in the store, which every process with access to the store sees. Code that deletes a file first
-checks that no row names it, then checks for the mark. If there is one, the file stays until a later sweep.
+checks that no row names it, then checks for the mark. If there is one, the file remains until a later sweep.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ _MARK = f"{PARTIAL}backup-"
 def pause_deletions() -> Iterator[None]:
     """Prevent deletions from the store during the block, for at most LONGEST seconds.
 
-    A process that saw no mark had already seen, committed, that no row names its file. Later copies of the database
+    A process that saw no mark had already checked that no committed row names its file. Later copies of the database
     therefore do not name it either.
     """
     folder = _folder()

@@ -37,7 +37,7 @@ def is_shared() -> bool:
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether an error means that the bucket is unavailable or denies access, which is no fault of the user."""
+    """Return whether an error means that the bucket is unavailable or denies access, which the user cannot fix."""
     raised = sys.modules.get("botocore.exceptions")
     return raised is not None and isinstance(error, (raised.BotoCoreError, raised.ClientError))
 
@@ -70,8 +70,8 @@ def send_all() -> int:
 def local(path: Path) -> Path:
     """Return the path after downloading it if it is not on this host.
 
-    Missing and damaged files do not exist afterwards. Damaged ones are marked, so that hosts with a copy upload it
-    again. Raises the storage's errors.
+    If the storage lacks the file or has a damaged one, the path does not exist afterward. A damaged file is marked, so
+    that hosts with a copy upload it again. Raises the storage's errors.
     """
     if not travels(path):
         return path
@@ -95,7 +95,7 @@ def _is_used_now(path: Path) -> bool:
 
 
 def fetch_all() -> None:
-    """Download everything on shared storage, as backups need. Raises the storage's errors."""
+    """Download everything on shared storage, for a backup. Raises the storage's errors."""
     for path in sent_paths():
         local(path)
 

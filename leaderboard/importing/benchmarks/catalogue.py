@@ -51,7 +51,7 @@ def catalogued_datasets(benchmark: str) -> tuple[CataloguedDataset, ...]:
 
 
 def completeness(benchmark: str) -> dict[str, Any] | None:
-    """Return how many `of` a benchmark's datasets are `here`, and the `missing` ones with reasons, in one query.
+    """Count a benchmark's datasets (`of`) and the available ones (`here`), and list the `missing` ones, in one query.
 
     A missing dataset `is_reported` if its board has only published results. The result is None for an unknown
     benchmark.
@@ -77,7 +77,7 @@ def completeness(benchmark: str) -> dict[str, Any] | None:
         )
         reason = row.note or f"It has not been imported from {row.source.partition('@')[0]}."
         if state == Dataset.State.PREPARING:
-            reason = "It was imported and waits for its baseline."
+            reason = "It was imported, but its baseline is not ready yet."
         elif available_parts:
             reason = f"{row.note} Available parts: {', '.join(available_parts)}."
         columns = {name: getattr(row, name) for name in ("slug", "name", "bm25", "bm25_source")}

@@ -128,7 +128,7 @@ def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> 
     needed |= set() if options.collecting else {f"qrels/{options.split}.tsv"}
     if missing_parts := needed - available_parts:
         missing_names = ", ".join(sorted(part.partition(".")[0] for part in missing_parts))
-        available_names = ", ".join(sorted(file.name for file in files)) or "nothing of the kind"
+        available_names = ", ".join(sorted(file.name for file in files)) or "no such files"
         raise _refusal(f"the repository has no {missing_names}, but {available_names}"[:1000], _LAYOUT)
     if any(file.name.endswith(".parquet") for file in files) and not importlib.util.find_spec("pyarrow"):
         raise _refusal("the repository has Parquet files", "Install pyarrow: pip install pyarrow.")
@@ -160,7 +160,7 @@ def _from_ir_datasets(name: str, options: ImportOptions, target: Path, progress:
         query_field = _write_ir_datasets(dataset, kinds, options, target, progress)
     except (InvalidContent, MemoryError):
         raise
-    except Exception as error:  # dozens of loaders may raise anything
+    except Exception as error:  # ir_datasets has dozens of loaders, which raise various exceptions
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise
         reason = " ".join(str(error).split())[:300]

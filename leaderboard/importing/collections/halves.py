@@ -80,7 +80,7 @@ def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
     if options.hidden is not None or options.twin_of or options.runs_only or options.collecting:
         yield problem(
             "twin_options",
-            "a twin has one open and one hidden half, with documents and judgements",
+            "a twin has one open and one hidden half, with documents and judgments",
             "Leave out --open, --hidden, --twin-of, --runs-only and --collecting.",
         )
     existing = Dataset.objects.filter(slug__in=(options.slug, options.slug + SUFFIX)).exclude(current_version=None)

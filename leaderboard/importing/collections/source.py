@@ -206,7 +206,7 @@ def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[
                 continue
             other_name = parts.setdefault(part, name)
             if other_name != name:
-                message = f"{other_name} and {name} are the same part of the collection"
+                message = f"{other_name} and {name} contain the same part of the collection"
                 problems.append(problem("ambiguous_files", message, "Keep one of the two."))
     return parts, problems
 
@@ -228,7 +228,7 @@ def _source(files: dict[str, Path], problems: list[Problem], options: ImportOpti
         if part.startswith("qrels-")
     }
     corpus, queries = files.get("corpus.jsonl"), files.get("queries.jsonl")
-    if conversion.problems:  # do not report unreadable files as missing
+    if conversion.problems:  # Do not report unreadable files as missing.
         return CollectionFiles(corpus, queries, None, qrels=qrels, problems=tuple(problems))
     if queries is None:
         problems.append(
@@ -238,7 +238,7 @@ def _source(files: dict[str, Path], problems: list[Problem], options: ImportOpti
         hint = "Put corpus.jsonl (or .gz) next to queries.jsonl. For a collection without documents, use --runs-only."
         problems.append(missing("corpus.jsonl", hint))
     if options.split not in qrels and not options.collecting:
-        hint = "Add the judgements (or qrels.txt in TREC format). If there are none yet, use --collecting."
+        hint = "Add the judgments (or qrels.txt in TREC format). If there are none yet, use --collecting."
         if qrels:
             hint = f"Choose one of the available splits: --split {', '.join(sorted(qrels))}."
         problems.append(missing(f"qrels/{options.split}.tsv", hint))

@@ -309,7 +309,7 @@ def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
         raise CannotModerate(f"{entry} has no {measure}. Choose one of: {', '.join(entry.scores)}")
     place = tables.ReportedPlace(entry.source.key, entry.dataset.slug, entry.system.name, entry.configuration)
     if measure and any((row.place, row.name) == (place, measure) for row in tables.scores()):
-        raise CannotModerate(f"{measure} belongs to the site's tables and would return. Withdraw all of {entry}")
+        raise CannotModerate(f"{measure} comes from the site's tables, which would restore it. Withdraw all of {entry}")
     withdraw_reported(entry, measure, reason)
 
 

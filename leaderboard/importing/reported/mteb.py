@@ -89,7 +89,7 @@ class MtebResults:
 
 
 class _InvalidFile(Exception):
-    """A problem with a file, such as `name is 5, and should be text`."""
+    """A problem with a file, such as `name is 5, but should be text`."""
 
 
 def read_mteb_results(
@@ -195,16 +195,16 @@ def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
     meta = _read(files[name])
     model_name, revision = meta.get("name"), meta.get("revision") or folder.rpartition("/")[2] or NO_REVISION
     if not isinstance(model_name, str) or not _NAME.fullmatch(model_name):
-        raise _InvalidFile(f"name is {_abbreviate(model_name)}, and should be organisation/model")
+        raise _InvalidFile(f"name is {_abbreviate(model_name)}, but should be organisation/model")
     if not isinstance(revision, str):
-        raise _InvalidFile(f"revision is {_abbreviate(revision)}, and should be text")
+        raise _InvalidFile(f"revision is {_abbreviate(revision)}, but should be text")
     return _Model(model_name, revision, _system_fields(model_name, meta))
 
 
 def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return a system's fields from ModelMeta. Raises _InvalidFile with all invalid fields."""
     if problems := [
-        f"{name} is {_abbreviate(meta[name])}, and should be {description}"
+        f"{name} is {_abbreviate(meta[name])}, but should be {description}"
         for name, (is_valid, description) in _TYPES.items()
         if meta.get(name) is not None and not is_valid(meta[name])
     ]:
@@ -220,7 +220,7 @@ def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(training_datasets, dict | list) or not all(
             isinstance(each, str) for each in training_datasets
         ):
-            raise _InvalidFile(f"training_datasets is {_abbreviate(training_datasets)}, and should be names of tasks")
+            raise _InvalidFile(f"training_datasets is {_abbreviate(training_datasets)}, but should be names of tasks")
         slugs: dict[Any, str] = {task: slug for slug, task in TASKS.items()}
         fields["training_declared"] = True
         fields["training_datasets"] = sorted({slugs.get(each, str(each)) for each in training_datasets})
@@ -230,7 +230,7 @@ def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
         types = ["cross-encoder"]
     kind = _ARCHITECTURES.get(types[0]) if isinstance(types, list) and isinstance(types[0], str) else None
     if kind is None:
-        raise _InvalidFile(f"model_type is {_abbreviate(types)}, and should be one of {', '.join(_ARCHITECTURES)}")
+        raise _InvalidFile(f"model_type is {_abbreviate(types)}, but should be one of {', '.join(_ARCHITECTURES)}")
     is_bm25 = name in BASELINES or ("bm25" in name.lower() and types == ["sparse"])
     fields["architecture"] = Architecture.LEXICAL if is_bm25 else kind
     fields["closed_api"] = "API" in framework
@@ -343,7 +343,7 @@ def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
 def _share(value: Any, location: str) -> str:
     """Return a score as text. Raises _InvalidFile if it is not between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise _InvalidFile(f"{location} is {_abbreviate(value)}, and should be a number between 0 and 1")
+        raise _InvalidFile(f"{location} is {_abbreviate(value)}, but should be a number between 0 and 1")
     return f"{value:.6f}".rstrip("0").rstrip(".") or "0"
 
 
@@ -356,7 +356,7 @@ def _read(path: Path) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) < len(pairs):
             repeated_name = Counter(name for name, _ in pairs).most_common(1)[0][0]
-            raise _InvalidFile(f"{_abbreviate(repeated_name)} is there twice in one object")
+            raise _InvalidFile(f"{_abbreviate(repeated_name)} occurs twice in one object")
         return result
 
     try:

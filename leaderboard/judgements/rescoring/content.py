@@ -84,5 +84,5 @@ def offer_content(dataset: Dataset, version: DatasetVersion, qrels: Qrels, conte
             DatasetFile.Kind.QRELS,
             files.stored_file(content.judgements_sha256),
             files.judgements_name(qrels.split),
-            f"The {qrels.split} judgements",
+            f"The {qrels.split} judgments",
         )

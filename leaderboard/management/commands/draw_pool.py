@@ -55,7 +55,7 @@ class Command(CurationCommand):
             counts["other_queries"]
         )
         lines = [
-            f"Pool {pool.pk}: {counts['pairs']:,} pairs of {counts['queries']:,} queries "
+            f"Pool {pool.pk}: {number_of(counts['pairs'], 'pair')} of {number_of(counts['queries'], 'query', 'queries')} "
             f"from {number_of(counts['runs'], 'run')}{judged_note}.{skipped_note}"
         ]
         if "csv" not in forms:

@@ -103,7 +103,7 @@ def summary(imported: ImportResult) -> str:
     if imported.qrels is not None:
         judgement_statistics = imported.qrels.statistics
         parts.append(
-            f"{judgement_statistics['judgements']:,} judgements of {judgement_statistics['judged_queries']:,} queries"
+            f"{judgement_statistics['judgements']:,} judgments of {judgement_statistics['judged_queries']:,} queries"
         )
         if judgement_statistics["negative_grades"]:
             parts.append(f"negative grades, treated as unjudged: {judgement_statistics['negative_grades']:,}")

@@ -37,7 +37,7 @@ QUICK_ENDS = 4
 #: Seconds before the first restart, doubled with each further quick end up to the maximum.
 BACKOFF = 0.5
 LONGEST_BACKOFF = 60.0
-#: Seconds that children get to end after SIGTERM, and then those that end last. A worker without a broker
+#: Seconds that children have to end after SIGTERM, and that the last children then have. A worker without a broker
 #: takes 6.6 s on a busy machine.
 ENDING_SECONDS = 8.0
 ENDING_LAST_SECONDS = 2.0
