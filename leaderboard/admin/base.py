@@ -29,13 +29,13 @@ from leaderboard.admin.forms import (
     describe_changes,
     has_history,
 )
-from leaderboard.core.audit import acting, named, record
+from leaderboard.core.audit import acting, record, subject_name
 from leaderboard.datasets.terms import near_duplicates
 from leaderboard.models import Dataset, User
 from leaderboard.results.board_rows.revisions import lock_boards
 
 #: Maximum length of values in audit records, in characters.
-_LONGEST = 500
+_MAX_LENGTH = 500
 #: One more than the maximum key of the databases.
 _PAST_ANY_KEY = 2**63
 #: Values by field, before and after a change.
@@ -240,24 +240,24 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete the object and record the deletion."""
-        subject, dataset, before = self._record_name(obj), _get_dataset(obj), self.lost(obj)
+        subject, dataset, before = self._record_name(obj), _get_dataset(obj), self.deleted_values(obj)
         super().delete_model(request, obj)
         record("deleted", subject, dataset=dataset, before=before)
 
-    def lost(self, obj: Any) -> dict[str, Any]:
+    def deleted_values(self, obj: Any) -> dict[str, Any]:
         """Return the values of a deleted object to store in its audit record."""
         return {}
 
     def _record_name(self, obj: Any) -> str:
         """Return the object's name in audit records."""
-        return named(obj) if isinstance(obj, User) else f"{self.model._meta.verbose_name} {obj}"
+        return subject_name(obj) if isinstance(obj, User) else f"{self.model._meta.verbose_name} {obj}"
 
-    def recorded(self, name: str, value: Any) -> Any:
+    def audit_value(self, name: str, value: Any) -> Any:
         """Return a field's value for the audit record. Override it for values that must not be stored."""
         if value is None or isinstance(value, (bool, int, float)):
             return value
-        stored_value = value if isinstance(value, (list, dict)) else named(value)
-        return stored_value if len(str(stored_value)) <= _LONGEST else f"{str(stored_value)[:_LONGEST]}…"
+        stored_value = value if isinstance(value, (list, dict)) else subject_name(value)
+        return stored_value if len(str(stored_value)) <= _MAX_LENGTH else f"{str(stored_value)[:_MAX_LENGTH]}…"
 
     def _changes(self, form: Any) -> Pair:
         """Return the changed fields before and after; for multiple choices only the removed and added rows."""
@@ -270,13 +270,13 @@ class CurationAdmin(SimpleHistoryAdmin):
             old_value = _initial_row(form.fields[name], form.initial.get(name))
             new_value = form.cleaned_data.get(name)
             if isinstance(form.fields[name], ModelMultipleChoiceField):
-                names_before, names_after = ({named(each) for each in rows or ()} for rows in (old_value, new_value))
+                names_before, names_after = (set(map(subject_name, rows or ())) for rows in (old_value, new_value))
                 before[name], after[name] = (
                     sorted(names_before - names_after),
                     sorted(names_after - names_before),
                 )
             else:
-                before[name], after[name] = self.recorded(name, old_value), self.recorded(name, new_value)
+                before[name], after[name] = self.audit_value(name, old_value), self.audit_value(name, new_value)
         return before, after
 
     def get_actions(self, request: HttpRequest) -> Any:

@@ -332,20 +332,20 @@ class DatasetAdmin(ExchangeAdmin):
                 # Uploaded files have internal names; messages show the user's file name.
                 original_name = form.cleaned_data["archive"].name
                 problems = [
-                    {**each.as_dict(), "message": each.message.replace(archive.name, original_name)}
-                    for each in error.report.problems
+                    {**item.as_dict(), "message": item.message.replace(archive.name, original_name)}
+                    for item in error.report.problems
                 ]
             except DiskSpaceError as error:
                 disk_error = str(error)
             else:
-                return self._imported(request, imported)
+                return self._report_import(request, imported)
         return curation_page(
             request, self, "admin/leaderboard/dataset/import.html",
             f"Update {existing}" if existing else "Import dataset",
             form=form, problems=problems, full=disk_error, status=507 if disk_error else None,
         )  # fmt: skip
 
-    def _imported(self, request: HttpRequest, results: Sequence[ImportResult]) -> HttpResponse:
+    def _report_import(self, request: HttpRequest, results: Sequence[ImportResult]) -> HttpResponse:
         for imported in results:
             if imported.changes:
                 baseline_note = " Its baseline has been requested." if imported.baseline_requested else ""

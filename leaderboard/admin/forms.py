@@ -112,14 +112,14 @@ class TermInput(forms.TextInput):
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         """Render the field and its list of suggestions."""
         list_id = f"known-{name}"
-        values = ((each,) for each in terms_in_use(self.model, self.term))
+        values = ((text,) for text in terms_in_use(self.model, self.term))
         options = format_html_join("", '<option value="{}"></option>', values)
         field = super().render(name, value, {**(attrs or {}), "list": list_id}, renderer)
         return format_html('{}<datalist id="{}">{}</datalist>', field, list_id, options)
 
 
 #: Maximum length of displayed values.
-_LONGEST = 120
+_MAX_LENGTH = 120
 
 
 def version_token(
@@ -127,7 +127,7 @@ def version_token(
 ) -> str:
     """Return `HISTORY.DIGEST` of an object's fields and inline rows; HISTORY is 0 for models without history."""
     values: dict[str, Any] = {
-        name: [getattr(each, "pk", each) for each in value] if isinstance(value, list) else value
+        name: [getattr(item, "pk", item) for item in value] if isinstance(value, list) else value
         for name, value in model_to_dict(instance, fields=list(fields)).items()
     }
     for model, foreign_key in inlines:
@@ -182,18 +182,18 @@ def describe_changes(record: Any) -> list[Mapping[str, str]]:
 
 
 #: Display of an absent value.
-NOTHING = "(empty)"
+EMPTY_VALUE = "(empty)"
 
 
 def display_value(value: Any) -> str:
-    """Format a value as short text, or `NOTHING` if it is absent."""
+    """Format a value as short text, or `EMPTY_VALUE` if it is absent."""
     absent_row = isinstance(value, DeletedObject) and value.pk is None
     if value is None or absent_row or value in ("", [], {}):
-        return NOTHING
+        return EMPTY_VALUE
     text = plain_text(value)
     if isinstance(value, float):
         return text
-    return f"“{text}”" if len(text) <= _LONGEST else f"“{text[:_LONGEST]}…”"
+    return f"“{text}”" if len(text) <= _MAX_LENGTH else f"“{text[:_MAX_LENGTH]}…”"
 
 
 class CurationForm(forms.ModelForm):

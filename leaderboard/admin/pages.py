@@ -111,7 +111,7 @@ def submit(
         except expected as error:
             report = error.report if isinstance(error, InvalidContent) else error
             if hasattr(report, "problems"):
-                return None, [each.as_dict() for each in report.problems]
+                return None, [problem.as_dict() for problem in report.problems]
             return None, [{"message": text} for text in getattr(error, "conflicts", [str(error)])]
     return None, []
 

@@ -50,7 +50,7 @@ from leaderboard.systems.records import canonical_datasets
 #: Permissions for entering reported figures.
 REPORTS = ("leaderboard.add_source", "leaderboard.change_entry")
 #: Maximum size of a CSV in bytes.
-LARGEST = 1_000_000
+MAX_CSV_BYTES = 1_000_000
 _NEW = ("key", "title", "authors", "year", "venue", "url")
 
 
@@ -73,7 +73,7 @@ class FigureForm(forms.Form):
             )
         ],
     )
-    scale = optional_choice(choices=[("", "share (0.344)"), *((each, each) for each in SCALES)])
+    scale = optional_choice(choices=[("", "share (0.344)"), *((name, name) for name in SCALES)])
     locator = forms.CharField(max_length=80, help_text="Location in the publication, for example Table 2")
     architecture = optional_choice(
         choices=lambda: [("", "unchanged"), *architecture_choices()], help_text="For new systems only"
@@ -123,7 +123,7 @@ class PublicationForm(forms.ModelForm):
         Source.objects.all(), required=False, empty_label="new publication, described below"
     )
     csv = TextFileField(
-        label="CSV", largest=LARGEST,
+        label="CSV", largest=MAX_CSV_BYTES,
         help_text="Or upload a CSV. Columns: " + ", ".join(FigureForm.base_fields) + ".",
     )  # fmt: skip
     mteb = forms.FileField(

@@ -76,7 +76,7 @@ class RoundAdmin(CurationAdmin):
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
         """Return the datasets of the round, whose boards limit the number of results per team."""
-        return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in lifecycle.datasets_of(row))
+        return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in lifecycle.round_datasets(row))
 
     def acts(self, obj: Round) -> Iterable[str]:
         return () if obj.revealed_at else ("reveal_round",)

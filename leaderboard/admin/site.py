@@ -53,8 +53,8 @@ _index, _lists = admin.site.index, admin.site.get_app_list
 def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
     """Show the index page with all pending decisions."""
     pending, groups = pending_rows(request), task_groups(request)
-    for each in (each for group in groups for each in group["models"]):
-        each["waiting"] = [row for row in pending if row["model"] is each["model"]]
+    for entry in (entry for group in groups for entry in group["models"]):
+        entry["waiting"] = [row for row in pending if row["model"] is entry["model"]]
     return _index(request, {**(extra_context or {}), "waiting": pending, "app_list": groups})
 
 
@@ -66,14 +66,14 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
     *tasks, last = TASKS
     place = {name: (task, number) for task in tasks for number, name in enumerate(TASKS[task])}
     groups: dict[str, list[Any]] = {task: [] for task in TASKS}
-    for each in (each for group in lists for each in group["models"]):
-        groups[place.get(each["model"]._meta.model_name, (last, 0))[0]].append(each)
+    for entry in (entry for group in lists for entry in group["models"]):
+        groups[place.get(entry["model"]._meta.model_name, (last, 0))[0]].append(entry)
     return [
         {
             "name": task,
             "app_label": slugify(task),
             "app_url": f"{reverse('admin:index')}#{slugify(task)}",
-            "models": sorted(models, key=lambda each: place.get(each["model"]._meta.model_name, (last, 0))[1]),
+            "models": sorted(models, key=lambda entry: place.get(entry["model"]._meta.model_name, (last, 0))[1]),
         }
         for task, models in groups.items()
         if models

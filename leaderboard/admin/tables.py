@@ -149,7 +149,7 @@ class SystemResource(CurationResource):
         model = System
         fields = (
             "slug", "name", "architecture", "description", "backbone",
-            *sorted(each.name for each in DECLARED_NUMBERS),
+            *sorted(number.name for number in DECLARED_NUMBERS),
             "training_declared", "training_datasets", "adapted_to", "training_compute",
             "paper_url", "code_url", "model_url", "licence", "open_weights", "commercial_use", "closed_api",
             "participant", "authors", "year", "bibtex",
@@ -245,18 +245,18 @@ def _read_members(text: Any) -> list[dict[str, Any]]:
         rows = _JSON.clean(text) or []
         members = [
             {
-                "dataset": str(each["dataset"]),
-                "counted": bool(each.get("counted", True)),
-                "stand_ins": dict(each.get("stand_ins") or {}),
+                "dataset": str(row["dataset"]),
+                "counted": bool(row.get("counted", True)),
+                "stand_ins": dict(row.get("stand_ins") or {}),
             }
-            for each in rows
+            for row in rows
         ]
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ValidationError(
             'Enter members as an ordered JSON list: [{"dataset": "nfcorpus", "counted": true}, …].'
         ) from None
     known_slugs = set(Dataset.objects.values_list("slug", flat=True))
-    unknown_slugs = [str(each["dataset"]) for each in members if each["dataset"] not in known_slugs]
+    unknown_slugs = [str(item["dataset"]) for item in members if item["dataset"] not in known_slugs]
     if unknown_slugs:
         raise ValidationError(f"There is no dataset {', '.join(unknown_slugs)}. Use slugs of existing datasets.")
     return members
@@ -272,16 +272,16 @@ TABLES: dict[str, type[CurationResource]] = {
     "prices": PriceResource,
 }
 #: Maximum size of a table in characters.
-LARGEST = 2_000_000
+MAX_CHARACTERS = 2_000_000
 
 
 class TableForm(forms.Form):
     """Form for a table: first as a file, then as the text of its preview."""
 
     file = TextFileField(
-        largest=LARGEST, help_text="CSV or JSON with columns of an export; other columns stay unchanged"
+        largest=MAX_CHARACTERS, help_text="CSV or JSON with columns of an export; other columns stay unchanged"
     )
-    text = forms.CharField(required=False, widget=forms.HiddenInput, max_length=LARGEST, strip=False)
+    text = forms.CharField(required=False, widget=forms.HiddenInput, max_length=MAX_CHARACTERS, strip=False)
     why = WhyField()
 
     def clean(self) -> dict[str, Any]:
@@ -401,8 +401,8 @@ def _list_problems(result: Any) -> list[dict[str, Any]]:
     """Return all problems with their line numbers (the header is line 1)."""
     problems = [{"message": str(error.error), "lines": []} for error in result.base_errors]
     for number, errors in result.row_errors():
-        for each in errors:
-            words = getattr(each.error, "messages", None) or [str(each.error)]
+        for row_error in errors:
+            words = getattr(row_error.error, "messages", None) or [str(row_error.error)]
             problems.append({"message": " ".join(words), "lines": [number + 1]})
     for row in result.invalid_rows:
         for name, messages in row.field_specific_errors.items():

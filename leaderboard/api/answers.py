@@ -307,7 +307,7 @@ class SystemSerializer(NamedSerializer):
 
     def get_fields(self) -> dict[str, Any]:
         """Add the numbers that teams declare."""
-        numbers = {each.name: integer_field(each.hint, allow_null=True) for each in DECLARED_NUMBERS}
+        numbers = {number.name: integer_field(number.hint, allow_null=True) for number in DECLARED_NUMBERS}
         return {**super().get_fields(), **numbers}
 
 

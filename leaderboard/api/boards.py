@@ -36,7 +36,7 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.permissions import has_agreement
 from leaderboard.datasets import lists
-from leaderboard.datasets.files import keeping_out, offered_files
+from leaderboard.datasets.files import blocking_agreements, offered_files
 from leaderboard.importing.benchmarks.catalogue import completeness
 from leaderboard.models import Dataset, Round
 from leaderboard.results.board_rows.entry_rows import QUARANTINED
@@ -192,7 +192,7 @@ class DatasetFilesView(ReadView):
     def get(self, request: Request, slug: str) -> Response:
         """List the queries, documents, ids, open judgments and example runs that the dataset's settings allow."""
         dataset = visible_dataset(request, slug)
-        if problems := [each.problem() for each in keeping_out(dataset, request.user)]:
+        if problems := [agreement.problem() for agreement in blocking_agreements(dataset, request.user)]:
             raise ApiError(problems[0].code, problems[0].message, status_code=403, problems=problems)
         files = [
             {"file": file, "path": reverse("dataset-file", args=[slug, file.name])}
@@ -231,7 +231,7 @@ class BenchmarksView(ReadView):
     @extend_schema(operation_id="benchmarks", responses=answers.BenchmarkListSerializer)
     def get(self, request: Request) -> Response:
         """List all benchmarks."""
-        benchmarks = [{**each, "completeness": completeness(each["slug"])} for each in lists.benchmarks()]
+        benchmarks = [{**row, "completeness": completeness(row["slug"])} for row in lists.benchmarks()]
         return Response(answers.BenchmarkListSerializer({"benchmarks": benchmarks}).data)
 
 

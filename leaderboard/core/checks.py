@@ -97,7 +97,7 @@ def check_durability(
 ) -> list[CheckMessage]:
     """Warn if PostgreSQL may lose committed data, because uploads are acknowledged once they are committed."""
     messages: list[CheckMessage] = []
-    for cursor in _postgresql_among(databases):
+    for cursor in _postgresql_cursors(databases):
         for name in ("fsync", "synchronous_commit", "full_page_writes"):
             cursor.execute(f"SHOW {name}")
             if cursor.fetchone()[0] == "off":
@@ -116,7 +116,7 @@ def check_role(
 ) -> list[CheckMessage]:
     """Warn if the site's PostgreSQL role could remove the protection of the audit log."""
     messages: list[CheckMessage] = []
-    for cursor in _postgresql_among(databases):
+    for cursor in _postgresql_cursors(databases):
         cursor.execute("SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user")
         role, is_superuser = cursor.fetchone()
         cursor.execute(
@@ -129,8 +129,8 @@ def check_role(
             reason = "is a superuser" if is_superuser else "owns its table"
             messages.append(
                 Warning(
-                    f"The site works as PostgreSQL's role {role}, which {reason}: it can remove the triggers that keep "
-                    "the audit log append-only.",
+                    f"The site works as PostgreSQL's role {role}, which {reason} and can remove the triggers that "
+                    "keep the audit log append-only.",
                     hint="Migrate under a separate role: docker/roles.sql creates both roles, and "
                     "`manage.py database_rights` grants the site's role its privileges.",
                     id="leaderboard.W003",
@@ -139,7 +139,7 @@ def check_role(
     return messages
 
 
-def _postgresql_among(databases: Sequence[str] | None) -> Iterator[CursorWrapper]:
+def _postgresql_cursors(databases: Sequence[str] | None) -> Iterator[CursorWrapper]:
     """Yield a cursor for each of the databases that is PostgreSQL."""
     for alias in databases or ():
         if connections[alias].vendor == "postgresql":

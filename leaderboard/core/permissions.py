@@ -33,9 +33,9 @@ READS_JUDGEMENTS = f"leaderboard.{READ_QRELS}"
 #: not reading judgments.
 GROUP = "Curators"
 #: Models outside the curators' responsibility: accounts, memberships, tokens, and switches.
-_OTHERS = ("user", "membership", "invitation", "apitoken", "switch")
+_UNCURATED_MODELS = ("user", "membership", "invitation", "apitoken", "switch")
 #: Permissions on these models that curators have nevertheless.
-_SEEN = ("view_user", "view_membership")
+_VIEWABLE = ("view_user", "view_membership")
 
 Person = User | AnonymousUser
 
@@ -59,7 +59,7 @@ def may_operate(person: Person) -> bool:
     return isinstance(person, User) and person.curates
 
 
-def sees(person: Person, dataset: Dataset, visibility: str) -> bool:
+def may_see(person: Person, dataset: Dataset, visibility: str) -> bool:
     """Return whether a visibility setting of the dataset includes the user."""
     if visibility == Visibility.PUBLIC:
         return True
@@ -150,11 +150,11 @@ def may_read_judgements(person: Person) -> bool:
 
 def curators() -> Group:
     """Return the curators' group after updating its permissions to those of this version."""
-    site_permissions = Permission.objects.filter(content_type__app_label__in=["leaderboard", "submissions"])
+    permissions = Permission.objects.filter(content_type__app_label__in=["leaderboard", "submissions"])
     # Curators have all permissions on curated models except reading hidden judgments, and view accounts and
     # teams only.
-    curated = site_permissions.exclude(codename=READ_QRELS).exclude(content_type__model__in=_OTHERS)
-    rights = site_permissions.filter(codename__in=_SEEN) | curated.exclude(codename__startswith="delete_auditrecord")
+    curated = permissions.exclude(codename=READ_QRELS).exclude(content_type__model__in=_UNCURATED_MODELS)
+    rights = permissions.filter(codename__in=_VIEWABLE) | curated.exclude(codename__startswith="delete_auditrecord")
     group, _ = Group.objects.get_or_create(name=GROUP)
     group.permissions.set(rights)
     return group

@@ -17,7 +17,7 @@ from isal import igzip
 from evaluation.collections.beir import BYTE_ORDER_MARK, COMPRESSION_LEVEL, open_expanded, write_blocks
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_grades
-from leaderboard.core.permissions import PendingAgreement, may_read_judgements, pending_agreements, sees
+from leaderboard.core.permissions import PendingAgreement, may_read_judgements, may_see, pending_agreements
 from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User, Visibility
 
@@ -104,7 +104,7 @@ def may_offer_judgements(split: str, *, scored_split: str, hidden: bool) -> bool
 
 def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
     """Return the files that the user may download, or none while an agreement is pending."""
-    return [] if keeping_out(dataset, user) else visible_files(dataset, user)
+    return [] if blocking_agreements(dataset, user) else visible_files(dataset, user)
 
 
 def visible_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
@@ -112,8 +112,8 @@ def visible_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetF
     if dataset.current_version is None:
         return []
     order = list(Kind.values)
-    queries = sees(user, dataset, dataset.queries_visibility)
-    documents = sees(user, dataset, dataset.documents_visibility)
+    queries = may_see(user, dataset, dataset.queries_visibility)
+    documents = may_see(user, dataset, dataset.documents_visibility)
     files = [
         file
         for file in dataset.current_version.files.all()
@@ -122,7 +122,7 @@ def visible_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetF
     return sorted(files, key=lambda file: (order.index(file.kind), file.name))
 
 
-def keeping_out(dataset: Dataset, user: User | AnonymousUser) -> list[PendingAgreement]:
+def blocking_agreements(dataset: Dataset, user: User | AnonymousUser) -> list[PendingAgreement]:
     """Return the dataset's agreement if the user has to accept it before any download."""
     return pending_agreements(user, datasets=[dataset.pk])
 
@@ -179,7 +179,7 @@ def without_checksums(statistics: Mapping[str, Any]) -> dict[str, Any]:
 def gzipped(source: Path, target: Path) -> Path:
     """Write the file's content to `target` as reproducible gzip, without name, time, or byte order mark."""
     with (
-        _expanded(source) as reader,
+        _read_expanded(source) as reader,
         target.open("wb") as file,
         igzip.IGzipFile(filename="", mode="wb", compresslevel=COMPRESSION_LEVEL, fileobj=file, mtime=0) as writer,
     ):
@@ -189,13 +189,13 @@ def gzipped(source: Path, target: Path) -> Path:
 
 def in_blocks(corpus: Path, target: Path) -> Path:
     """Write a corpus like `gzipped`, in blocks that can be read independently."""
-    with _expanded(corpus) as reader:
+    with _read_expanded(corpus) as reader:
         write_blocks(reader, target)
     return target
 
 
 @contextmanager
-def _expanded(source: Path) -> Iterator[BinaryIO]:
+def _read_expanded(source: Path) -> Iterator[BinaryIO]:
     """Yield the file's content, decompressed if necessary, without its byte order mark."""
     with open_expanded(source) as (_, stream):
         if cast(io.BufferedReader, stream).peek(len(BYTE_ORDER_MARK)).startswith(BYTE_ORDER_MARK):

@@ -26,7 +26,7 @@ JudgeKind = JudgementImport.JudgeKind
 Conflicts = JudgementImport.Conflicts
 #: States of unsettled imports, and of those that the scorer processes.
 OPEN = (State.COMPARING, State.READY, State.MERGING)
-WORKING = (State.COMPARING, State.MERGING)
+SCORER_STATES = (State.COMPARING, State.MERGING)
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -226,7 +226,7 @@ def discard_import(import_: JudgementImport) -> None:
 
 def fail_import(import_id: int) -> None:
     """Mark an import as failed after an internal error."""
-    JudgementImport.objects.filter(pk=import_id, state__in=WORKING).update(state=State.FAILED)
+    JudgementImport.objects.filter(pk=import_id, state__in=SCORER_STATES).update(state=State.FAILED)
 
 
 def request_import_work(import_: JudgementImport) -> None:

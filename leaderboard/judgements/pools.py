@@ -24,7 +24,7 @@ class ConcurrentChange(JudgingRefused):
 
 
 #: Maximum depth of a pool, which is the depth to which runs are scored.
-DEEPEST = 1000
+MAX_DEPTH = 1000
 #: File formats of a pool, with their suffixes.
 FORMATS = {"csv": ".csv", "trec": ".qrels"}
 
@@ -76,8 +76,8 @@ def request_pool(
         runs_per_team = round.runs_per_team
     pool_runs = _select_runs(dataset, runs, runs_per_team, round)
     version = dataset.current_version
-    if not 1 <= depth <= DEEPEST:
-        raise JudgingRefused(f"The depth of a pool must be from 1 to {DEEPEST:,} documents, not {depth:,}.")
+    if not 1 <= depth <= MAX_DEPTH:
+        raise JudgingRefused(f"The depth of a pool must be from 1 to {MAX_DEPTH:,} documents, not {depth:,}.")
     if not pool_runs or version is None:
         raise JudgingRefused(f"{dataset} has no runs to draw a pool from.")
     with transaction.atomic():

@@ -77,7 +77,7 @@ def governing_round(rounds: Sequence[Round], now: datetime) -> Round | None:
     return None
 
 
-def datasets_of(row: Round) -> list[Dataset]:
+def round_datasets(row: Round) -> list[Dataset]:
     """Return the datasets of the round, in the benchmark's order."""
     if row.dataset is not None:
         return [row.dataset]
@@ -142,7 +142,7 @@ def check_round(row: Round) -> None:
 
 
 def _overlaps(row: Round) -> dict[str, str]:
-    for dataset in datasets_of(row):
+    for dataset in round_datasets(row):
         for other_round in get_rounds(dataset.pk):
             if (
                 other_round.pk != row.pk
@@ -199,13 +199,13 @@ def save_round(row: Round) -> Round:
 def lock_round(row: Round) -> None:
     """Lock the boards of the round's old and new datasets, then its row, until the commit."""
     rows = [row, *Round.objects.filter(pk=row.pk)]
-    lock_boards(dataset.pk for locked_row in rows for dataset in datasets_of(locked_row))
+    lock_boards(dataset.pk for locked_row in rows for dataset in round_datasets(locked_row))
     list(Round.objects.select_for_update(no_key=True).filter(pk=row.pk).values_list("pk"))
 
 
 def refresh_round_boards(row: Round) -> None:
     """Update the boards of competitions to the round's number of visible results per team."""
-    moved_ids = {dataset.pk: update_shown(dataset) for dataset in datasets_of(row)}
+    moved_ids = {dataset.pk: update_shown(dataset) for dataset in round_datasets(row)}
     moved_entries = Entry.objects.filter(pk__in=set().union(*moved_ids.values()))
     boards_changed([dataset_id for dataset_id, entries in moved_ids.items() if entries], Kind.VISIBILITY, moved_entries)
 
@@ -241,7 +241,7 @@ def reveal(row: Round, now: datetime | None = None) -> Round:
         raise RevealTooEarly(
             f"{row} cannot be revealed before {utc(row.reveals_at)} ({relative_time(row.reveals_at, now)})."
         )
-    datasets = datasets_of(row)
+    datasets = round_datasets(row)
     if unjudged_names := [dataset.name for dataset in datasets if dataset.awaits_judgements]:
         raise RevealTooEarly(
             f"There are no judgments yet for {', '.join(unjudged_names)}, so there are no results to reveal."
@@ -419,7 +419,7 @@ def quota_warning(row: Round) -> str:
     """Return a warning if quotas of datasets allow fewer submissions than the round, or an empty string."""
     limits = [
         f"{dataset} allows {limit} per team while the round is open"
-        for dataset in datasets_of(row)
+        for dataset in round_datasets(row)
         if (limit := within_quota(row, dataset)) is not None and limit < row.runs_per_team
     ]
     if not limits:

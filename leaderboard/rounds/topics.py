@@ -83,9 +83,9 @@ def get_round_runs(row: Round, dataset: Dataset, qrels: Qrels, teams: Collection
         entries = entries.filter(system__team__in=teams)
     round_runs = []
     for entry in entries.select_related("system", "evaluation").prefetch_related("seeds__evaluation"):
-        run_ids = {each.run_id for each in entry_evaluations(entry)}
+        run_ids = {row.run_id for row in entry_evaluations(entry)}
         evaluations = Evaluation.objects.filter(run__in=run_ids, qrels=qrels).select_related("run")
-        newest_evaluations = {each.run_id: each for each in evaluations.order_by("-run", "pk")}
+        newest_evaluations = {row.run_id: row for row in evaluations.order_by("-run", "pk")}
         if not run_ids or newest_evaluations.keys() != run_ids:
             continue
         names, values = mean_values(list(newest_evaluations.values()))

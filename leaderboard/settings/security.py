@@ -30,12 +30,12 @@ def strict_transport(header: str) -> tuple[int, bool, bool]:
 
 def contacts(addresses: Sequence[str]) -> list[str]:
     """Return security contacts as URIs, as RFC 9116 requires; email addresses may be given without `mailto:`."""
-    words = [word for each in addresses if (word := each.strip())]
+    words = [word for text in addresses if (word := text.strip())]
     uris = [f"mailto:{word}" if "@" in word and ":" not in word else word for word in words]
-    for each in uris:
-        if not re.fullmatch(r"(mailto:[^\s@]+@[^\s@]+|https://[^\s/]+\S*|tel:\+[0-9-]+)", each):
+    for uri in uris:
+        if not re.fullmatch(r"(mailto:[^\s@]+@[^\s@]+|https://[^\s/]+\S*|tel:\+[0-9-]+)", uri):
             raise ImproperlyConfigured(
-                f"SECURITY_CONTACT has {each!r}. Use email addresses, https:// URLs or tel:+ numbers."
+                f"SECURITY_CONTACT has {uri!r}. Use email addresses, https:// URLs or tel:+ numbers."
             )
     return uris
 

@@ -52,7 +52,7 @@ DEMO_ROWS = (
     ),
 )
 
-CONFIGURATIONS: Mapping[str, EngineConfiguration] = {each.slug: each for each in (BM25, *DEMO_ROWS)}
+CONFIGURATIONS: Mapping[str, EngineConfiguration] = {row.slug: row for row in (BM25, *DEMO_ROWS)}
 
 
 def describe_bm25(language: str) -> str:

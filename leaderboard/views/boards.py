@@ -30,7 +30,7 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import absolute, site_address
 from leaderboard.core.permissions import has_agreement, may_judge
 from leaderboard.datasets import lists
-from leaderboard.datasets.files import keeping_out, visible_files
+from leaderboard.datasets.files import blocking_agreements, visible_files
 from leaderboard.importing.benchmarks.catalogue import completeness
 from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import Dataset, DatasetVersion, Qrels
@@ -67,7 +67,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         statistics = published_statistics(lists.get_statistics(dataset)._asdict(), hidden=dataset["hidden"])
         judged_by = dataset["current_qrels__judged_by"] or {}
         row = _row(dataset)
-        agreements = keeping_out(row, request.user)
+        agreements = blocking_agreements(row, request.user)
         files = [] if agreements else visible_files(row, request.user)
         return {
             "section": "datasets",
@@ -142,9 +142,9 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
 
 #: Seconds for which browsers and proxies may cache a past board. A past board changes only if one of its rows is
 #: removed, and then shows the reason.
-KEPT_FOR = 3600
+CACHE_SECONDS = 3600
 #: Duration after which all transactions that began in a given second have certainly ended.
-SETTLED = datetime.timedelta(seconds=60)
+SETTLING_TIME = datetime.timedelta(seconds=60)
 
 
 class MomentConverter:
@@ -161,7 +161,7 @@ class MomentConverter:
         return value.astimezone(datetime.UTC).strftime(MOMENT)
 
 
-def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def _cache_past_boards(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Let browsers and proxies cache a past board once its second is settled, and respond 404 for future times."""
 
     @wraps(view)
@@ -171,9 +171,9 @@ def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
         if at is not None and at > timezone.now():
             return _no_board(request, slug, at, kind)
         response = view(request, slug=slug, kind=kind, at=at, **options)
-        settled = at is not None and next_second(at) + SETTLED < timezone.now()
+        settled = at is not None and next_second(at) + SETTLING_TIME < timezone.now()
         if settled and response.status_code in (200, 304) and is_anonymous_visit(request):
-            response.headers["Cache-Control"] = f"public, max-age={KEPT_FOR}"
+            response.headers["Cache-Control"] = f"public, max-age={CACHE_SECONDS}"
         return response
 
     return answer
@@ -184,7 +184,7 @@ def _revision(slug: str, kind: Kind, at: datetime.datetime | None, **_: object) 
 
 
 @require_safe
-@_long_kept
+@_cache_past_boards
 @cache_page(_revision, page_variant)
 @reads(*PARAMETERS)
 def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
@@ -218,7 +218,7 @@ def _all_rows(request: HttpRequest) -> BoardState:
 
 
 @require_safe
-@_long_kept
+@_cache_past_boards
 @cache_page(_revision, export_variant)
 @reads(*PARAMETERS)
 def export(

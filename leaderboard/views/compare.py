@@ -46,7 +46,7 @@ def _variant(request: HttpRequest) -> PageVariant | None:
 def compare_systems(request: HttpRequest) -> HttpResponse:
     """Compare systems per dataset and, for open judgments, per query."""
     choices = system_choices()
-    labels = ((each.slug, each.label) for each in choices.values())
+    labels = ((choice.slug, choice.label) for choice in choices.values())
     options = format_html_join("", '<option value="{}">{}</option>', labels)
     try:
         requested = CompareState.read(request.GET)

@@ -57,7 +57,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "made_here": any(result.provenance == Entry.Provenance.MEASURED for result in results),
         "address": f"{site_address(request)}/systems/{slug}/",
         "challenges": challenges,
-        "challenged": any(each.state == "open" for each in challenges),
+        "challenged": any(row.state == "open" for row in challenges),
         "corrections": list_corrections(facts["pk"]),
         "more": system_details(facts, results, site_address(request)),
     }

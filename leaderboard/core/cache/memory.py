@@ -62,7 +62,7 @@ class FixedCache:
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the available values by key, in one request to the server."""
-        places = {key: self._place(key) for key in keys}
+        places = {key: self._slot(key) for key in keys}
         slots = cache.get_many({place for place, _ in places.values()})
         return {
             key: slots[place][1] for key, (place, name) in places.items() if place in slots and slots[place][0] == name
@@ -73,9 +73,9 @@ class FixedCache:
 
     def set_many(self, values: Mapping[str, Any]) -> None:
         """Store the values in one request to the server, replacing what their slots contain."""
-        placed = [(*self._place(key), value) for key, value in values.items()]
+        placed = [(*self._slot(key), value) for key, value in values.items()]
         cache.set_many({place: (name, value) for place, name, value in placed}, self._lifetime)
 
-    def _place(self, key: str) -> tuple[str, bytes]:
+    def _slot(self, key: str) -> tuple[str, bytes]:
         name = blake2b(key.encode(), digest_size=16).digest()
         return f"{self._name}:{int.from_bytes(name[:8]) % self._number}", name

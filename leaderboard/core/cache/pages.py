@@ -179,7 +179,7 @@ def accepts_gzip(header: str) -> bool:
     weights: dict[str, float] = {}
     for part in header.lower().split(","):
         coding, *parameters = (piece.strip() for piece in part.split(";"))
-        quality = next((each.partition("=")[2] for each in parameters if each.split("=")[0].strip() == "q"), "1")
+        quality = next((part.partition("=")[2] for part in parameters if part.split("=")[0].strip() == "q"), "1")
         try:
             weights[coding] = float(quality)
         except ValueError:

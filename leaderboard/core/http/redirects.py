@@ -22,7 +22,7 @@ def follow_redirects(redirects: type[Model], owner: str, folder: str) -> Callabl
 
     def decorate(view: View) -> View:
         @wraps(view)
-        def following(request: HttpRequest, slug: str, **options: Any) -> HttpResponseBase:
+        def redirecting_view(request: HttpRequest, slug: str, **options: Any) -> HttpResponseBase:
             not_found: Http404 | None = None
             response = None
             try:
@@ -40,6 +40,6 @@ def follow_redirects(redirects: type[Model], owner: str, folder: str) -> Callabl
                 raise not_found or Http404
             return response
 
-        return following
+        return redirecting_view
 
     return decorate

@@ -19,7 +19,7 @@ SILENCE = 30.0
 #: Seconds of waiting after which a minimum rate applies, that rate in bytes per second, and the maximum time
 #: of a body in seconds. Larger bodies need a higher rate to arrive in time; those without a length are
 #: abandoned at the maximum time.
-GRACE, MIN_RATE, LONGEST = 30.0, 4096, 3600.0
+GRACE, MIN_RATE, MAX_SECONDS = 30.0, 4096, 3600.0
 #: Seconds between two checks of the rate.
 LOOK = 1.0
 
@@ -38,8 +38,8 @@ class WatchedBody:
     def __init__(self, stream: Any, connection: socket.socket, length: int) -> None:
         self._stream, self._connection = stream, connection
         self._length = length or sys.maxsize
-        self._least = max(MIN_RATE, length / LONGEST)
-        self.longest = LONGEST
+        self._least = max(MIN_RATE, length / MAX_SECONDS)
+        self.longest = MAX_SECONDS
         self._came, self._waited = 0, 0.0
         self._waits_since: float | None = None
         self._watching = threading.Thread(target=self._watch, daemon=True, name="slow sender")

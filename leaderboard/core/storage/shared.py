@@ -42,7 +42,7 @@ def is_away(error: BaseException) -> bool:
     return raised is not None and isinstance(error, (raised.BotoCoreError, raised.ClientError))
 
 
-def travels(path: Path) -> bool:
+def is_shared_path(path: Path) -> bool:
     """Return whether a path belongs to a shared area and shared storage is configured."""
     return is_shared() and path.is_relative_to(_root()) and path.relative_to(_root()).parts[0] in AREAS
 
@@ -52,9 +52,9 @@ def send(path: Path) -> None:
 
     Raises the storage's errors, in which case the upload does not exist.
     """
-    if not travels(path) or _bundle(path).is_there():
+    if not is_shared_path(path) or _bundle(path).is_there():
         return
-    manifest = Manifest.of(path)
+    manifest = Manifest.from_path(path)
     _bundle(path).send(path, manifest, _ignore)
     _bundle(path).publish(manifest)
 
@@ -73,7 +73,7 @@ def local(path: Path) -> Path:
     If the storage lacks the file or has a damaged one, the path does not exist afterward. A damaged file is marked, so
     that hosts with a copy upload it again. Raises the storage's errors.
     """
-    if not travels(path):
+    if not is_shared_path(path):
         return path
     if not _is_used_now(path):
         with _one_at_a_time():
@@ -105,7 +105,7 @@ def remove(path: Path, grace: float = 0.0) -> bool:
 
     Files that were written within the last `grace` seconds are skipped.
     """
-    if not travels(path) or (grace and _bundle(path).last_written() > time.time() - grace):
+    if not is_shared_path(path) or (grace and _bundle(path).last_written() > time.time() - grace):
         return False
     _bundle(path).remove()
     return True
@@ -144,7 +144,7 @@ def trim_copies(largest: int) -> int:
 
 def remove_damaged_copy(path: Path) -> None:
     """Delete this host's damaged copy if it can be downloaded again."""
-    if travels(path) and _bundle(path).is_there():
+    if is_shared_path(path) and _bundle(path).is_there():
         with suppress(FileNotFoundError):
             _remove_copy(path)
 

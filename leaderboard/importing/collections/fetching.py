@@ -83,7 +83,7 @@ def _from_hub(reference: str, options: ImportOptions, target: Path, progress: Pr
         if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(revision) and revision != commit):
             raise NotFetched("hub_missing", f"the hub answered with another commit: {commit[:60]}")
         files = repository.files(
-            lambda each: (match := _HUB_FILE.fullmatch(each)) is not None and match["of"] in (None, options.split)
+            lambda file: (match := _HUB_FILE.fullmatch(file)) is not None and match["of"] in (None, options.split)
         )
         # JSON lines take precedence over Parquet, which may consist of several files.
         lines = {_get_part(file.name): file for file in reversed(files) if not file.name.endswith(".parquet")}

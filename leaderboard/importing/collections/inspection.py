@@ -203,7 +203,7 @@ class Inspection:
         try:
             qrels = read_qrels(path)
         except InvalidContent as error:
-            if self.options.collecting and {each.code for each in error.report.problems} == {"empty"}:
+            if self.options.collecting and {problem.code for problem in error.report.problems} == {"empty"}:
                 return
             raise
         file = _expand(path, self.work / f"plain-{split}.tsv")

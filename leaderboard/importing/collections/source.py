@@ -26,7 +26,7 @@ from evaluation.collections.other_formats import (
 )
 from evaluation.collections.tables import convert_judgements, convert_texts, has_other_names
 from evaluation.core.problems import InvalidContent, Problem
-from leaderboard.datasets.problems import missing, problem
+from leaderboard.datasets.problems import missing_file, problem
 
 #: Progress callback with the name of the stage and the fraction done, 0 to 1.
 Progress = Callable[[str, float], None]
@@ -136,7 +136,7 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
         InvalidContent: For any other path.
     """
     if path.is_dir():
-        files = {name.relative_to(path).as_posix(): name for name in _files_below(path, _DEPTH)}
+        files = {name.relative_to(path).as_posix(): name for name in _list_files(path, _DEPTH)}
         parts, problems = _find_parts(files, options.split)
         yield _source({part: files[name] for part, name in parts.items()}, problems, options, work)
     elif path.is_file() and is_zip(path):
@@ -174,12 +174,12 @@ def _other_archive(path: Path) -> str:
     return ""
 
 
-def _files_below(folder: Path, depth: int) -> Iterator[Path]:
+def _list_files(folder: Path, depth: int) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_file():
             yield path
         elif path.is_dir() and depth > 1:
-            yield from _files_below(path, depth - 1)
+            yield from _list_files(path, depth - 1)
 
 
 def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[Problem]]:
@@ -232,16 +232,16 @@ def _source(files: dict[str, Path], problems: list[Problem], options: ImportOpti
         return CollectionFiles(corpus, queries, None, qrels=qrels, problems=tuple(problems))
     if queries is None:
         problems.append(
-            missing("queries.jsonl", "Put queries.jsonl (or queries.jsonl.gz) at the top of the folder or zip.")
+            missing_file("queries.jsonl", "Put queries.jsonl (or queries.jsonl.gz) at the top of the folder or zip.")
         )
     if corpus is None and not options.runs_only:
         hint = "Put corpus.jsonl (or .gz) next to queries.jsonl. For a collection without documents, use --runs-only."
-        problems.append(missing("corpus.jsonl", hint))
+        problems.append(missing_file("corpus.jsonl", hint))
     if options.split not in qrels and not options.collecting:
         hint = "Add the judgments (or qrels.txt in TREC format). If there are none yet, use --collecting."
         if qrels:
             hint = f"Choose one of the available splits: --split {', '.join(sorted(qrels))}."
-        problems.append(missing(f"qrels/{options.split}.tsv", hint))
+        problems.append(missing_file(f"qrels/{options.split}.tsv", hint))
     ids, answers = files.get("document-ids.txt"), files.get("answers.jsonl")
     excluded = files.get("excluded.tsv")
     return CollectionFiles(corpus, queries, ids, answers, qrels, conversion.topic_field, excluded, tuple(problems))

@@ -59,7 +59,7 @@ def build_stdlib_search(folder: Path, library: Path | None = None, queries: int 
     for function in read_functions(library or Path(sysconfig.get_path("stdlib"))):
         functions.setdefault(function.name, function)  # keep the first definition, not a property's setter
     query_rows = choose_queries(list(functions.values()), queries)
-    documents = (_as_json(_id=name, title=split_words(name), text=each.source) for name, each in functions.items())
+    documents = (_as_json(_id=name, title=split_words(name), text=item.source) for name, item in functions.items())
     _write_lines(folder / "corpus.jsonl", documents)
     _write_lines(folder / "queries.jsonl", (_as_json(_id=query, text=text) for query, text, _ in query_rows))
     judgements = (f"{query}\t{name}\t1" for query, _, name in query_rows)

@@ -329,24 +329,24 @@ def _entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[
         may_be_baseline = rows[0].baseline or (system.name == BASELINE and not configuration)
         other_baselines = Entry.objects.filter(dataset=dataset, comparison_group=group, is_baseline=True)
         is_baseline = may_be_baseline and not other_baselines.exists()
-    figures_by_measure = {each.measure: each for each in rows}
+    figures_by_measure = {row.measure: row for row in rows}
     printed = [
         tables.ReportedFigure(
-            place, name, each.share, each.value, scale=each.scale, locator=each.address or each.locator
+            place, name, figure.share, figure.value, scale=figure.scale, locator=figure.address or figure.locator
         )
-        for name, each in figures_by_measure.items()
-        if each.address or each.scale != "share"
+        for name, figure in figures_by_measure.items()
+        if figure.address or figure.scale != "share"
     ]
     # Reading a file again replaces its location, while several tables of a paper are all listed.
     existing_locators = [] if rows[0].address else existing.locator.split(", ")
-    locators = dict.fromkeys([*existing_locators, *(each.locator for each in rows)])
+    locators = dict.fromkeys([*existing_locators, *(row.locator for row in rows)])
     return Entry(
         dataset=dataset,
         system=system,
         configuration=configuration,
-        scores={**existing.scores, **{name: each.share for name, each in figures_by_measure.items()}},
+        scores={**existing.scores, **{name: figure.share for name, figure in figures_by_measure.items()}},
         figures=[
-            *(each for each in existing.figures if each["name"] not in figures_by_measure),
+            *(figure for figure in existing.figures if figure["name"] not in figures_by_measure),
             *map(figure_fields, printed),
         ],
         comparison_group=group,

@@ -30,7 +30,7 @@ class OfferedContent:
     judgements_sha256: str = ""
 
     @classmethod
-    def of(cls, stored: dict[str, Any]) -> OfferedContent:
+    def from_stored(cls, stored: dict[str, Any]) -> OfferedContent:
         """Build an instance from a rescore's stored content."""
         return cls(**{name: stored[name] for name in cls.__dataclass_fields__ if name in stored})
 

@@ -231,7 +231,7 @@ def _move(entry: Entry, rescore: Rescore, new_evaluations: dict[int, Evaluation]
         # Private values that were revealed before are also published for the new judgments.
         "private_scores": published_private_scores(after, dataset) if entry.private_scores else {},
         "comparison_group": comparison_group(after[0]),
-        "missing_queries": None if dataset.hidden else max(each.missing_queries for each in after),
+        "missing_queries": None if dataset.hidden else max(row.missing_queries for row in after),
         "is_baseline": entry.is_baseline and before[0].qrels_id == rescore.from_qrels_id,
     }
     return MovedEntry(entry, before, after, result.seed_scores, columns)
@@ -305,7 +305,7 @@ def switch_board(rescore: Rescore, *, reviewed_digest: str = "") -> Dataset:
     dataset, qrels = locked_rescore.dataset, locked_rescore.to_qrels
     dataset.current_qrels = qrels
     dataset.save()
-    offer_content(dataset, qrels.version, qrels, OfferedContent.of(locked_rescore.content))
+    offer_content(dataset, qrels.version, qrels, OfferedContent.from_stored(locked_rescore.content))
     keep_least_difference(dataset)
     mark_pooled(dataset)
     update_shown(dataset)

@@ -267,7 +267,7 @@ class ProcessGroup:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._end([each for each in self._children if not each.command.ends_last], ENDING_SECONDS)
+            self._end([child for child in self._children if not child.command.ends_last], ENDING_SECONDS)
             self._end(self._children, ENDING_LAST_SECONDS)
         finally:
             self.watchdog.close()

@@ -44,9 +44,9 @@ class Site:
 
     def run(self) -> int:
         """Run until a stop is requested; return exit status 0, or 1 after a failure whose reason was printed."""
-        return run(self._folder, self.address, settings.BASE_DIR, self._live)
+        return run(self._folder, self.address, settings.BASE_DIR, self._run_processes)
 
-    def _live(self, group: ProcessGroup) -> None:
+    def _run_processes(self, group: ProcessGroup) -> None:
         started_at = time.monotonic()
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
