@@ -134,10 +134,10 @@ def version_token(
         rows = model._default_manager.filter(**{foreign_key: instance.pk}).order_by("pk")
         values[model._meta.label] = [list(row) for row in rows.values_list()]
     text = json.dumps(values, sort_keys=True, default=str)
-    newest = None
+    newest_id = None
     if has_history(type(instance)):
-        newest = _history(instance).order_by("-history_id").values_list("history_id", flat=True).first()
-    return f"{newest or 0}.{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+        newest_id = _history(instance).order_by("-history_id").values_list("history_id", flat=True).first()
+    return f"{newest_id or 0}.{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def has_history(model: type[models.Model]) -> bool:
@@ -158,7 +158,7 @@ def changes_since(instance: models.Model, history: int) -> list[str]:
         changes = describe_changes(record)
         time = timezone.localtime(record.history_date).strftime("%H:%M UTC on %-d %B")
         reason = f" (“{record.history_change_reason}”)" if record.history_change_reason else ""
-        description = "; ".join(f"{one['field']} from {one['old']} to {one['new']}" for one in changes)
+        description = "; ".join(f"{change['field']} from {change['old']} to {change['new']}" for change in changes)
         sentences.append(
             f"{record.history_user or 'The site'} changed it at {time}{reason}: {description or 'its rows'}."
         )
@@ -173,11 +173,11 @@ def describe_changes(record: Any) -> list[Mapping[str, str]]:
     delta = record.diff_against(before, foreign_keys_are_objs=True)
     return [
         {
-            "field": str(record.instance_type._meta.get_field(one.field).verbose_name),
-            "old": display_value(one.old),
-            "new": display_value(one.new),
+            "field": str(record.instance_type._meta.get_field(change.field).verbose_name),
+            "old": display_value(change.old),
+            "new": display_value(change.new),
         }
-        for one in delta.changes
+        for change in delta.changes
     ]
 
 

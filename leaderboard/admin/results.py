@@ -163,8 +163,8 @@ class PublicationForm(forms.ModelForm):
 def report_view(page: Any, request: HttpRequest) -> HttpResponse:
     """Show the form, or publish its figures if all are valid."""
     require(request, *REPORTS)
-    one = request.method == "POST" and not request.FILES
-    figure_form = FigureForm(request.POST if one else None)
+    is_single = request.method == "POST" and not request.FILES
+    figure_form = FigureForm(request.POST if is_single else None)
     figure_form.source = Source.objects.filter(pk=parse_number(request.POST.get("publication", "")) or 0).first()
     form = PublicationForm(request.POST or None, request.FILES or None)
 
@@ -202,19 +202,19 @@ def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
     figures, keys = [], set()
     lines_by_message: defaultdict[str, list[int]] = defaultdict(list)
     columns, fields = set(reader.fieldnames or ()), FigureForm.base_fields
-    needed = {name for name, field in fields.items() if field.required}
-    if needed - columns or columns - set(fields):
+    required_names = {name for name, field in fields.items() if field.required}
+    if required_names - columns or columns - set(fields):
         lines_by_message[f"The columns are {', '.join(fields)}, not {', '.join(map(str, columns))}."].append(1)
     for row in reader if not lines_by_message else ():
         form = FigureForm(row)
         form.source = source
-        place = tuple(row.get(name) for name in ("dataset", "system", "configuration", "measure"))
+        key = tuple(row.get(name) for name in ("dataset", "system", "configuration", "measure"))
         for name, messages in form.errors.items():
             for message in messages:
                 lines_by_message[f"{name}: {message}"].append(reader.line_num)
-        if place in keys:
+        if key in keys:
             lines_by_message["An earlier line has the same figure. Remove one of them."].append(reader.line_num)
-        keys.add(place)
+        keys.add(key)
         figures.append(form.cleaned_data)
     if not lines_by_message and not figures:
         lines_by_message["The file has no figures. Write one per line below the column names."].append(1)

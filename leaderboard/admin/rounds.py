@@ -96,8 +96,8 @@ class RoundAdmin(CurationAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
         """Forbid deleting rounds that have runs."""
-        used = obj is not None and (obj.runs.exists() or obj.entries.exists())
-        return not used and super().has_delete_permission(request, obj)
+        has_runs = obj is not None and (obj.runs.exists() or obj.entries.exists())
+        return not has_runs and super().has_delete_permission(request, obj)
 
     reveal_round = Operation(
         "Reveal the results", "leaderboard.reveal_dataset",

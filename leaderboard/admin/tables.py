@@ -77,12 +77,12 @@ class CurationResource(ModelResource):
 
     def get_or_init_instance(self, instance_loader: Any, row: Any) -> tuple[Any, bool]:
         """Return the row's object. Raises ValidationError if it does not exist and new rows are not allowed."""
-        instance, new = super().get_or_init_instance(instance_loader, row)
-        if new and not self.takes_new:
+        instance, is_new = super().get_or_init_instance(instance_loader, row)
+        if is_new and not self.takes_new:
             identifiers = ", ".join(f"{name} {row.get(name)}" for name in self._meta.import_id_fields)
             kind = self._meta.model._meta.verbose_name
             raise ValidationError(f"There is no {kind} with {identifiers}. Only existing rows can be changed.")
-        return instance, new
+        return instance, is_new
 
     def skip_row(self, instance: Any, original: Any, row: Any, import_validation_errors: Any = None) -> bool:
         """Skip unchanged rows, and remember the changes of others."""
@@ -204,14 +204,14 @@ class BenchmarkResource(CurationResource):
 
     def skip_row(self, instance: Any, original: Any, row: Any, import_validation_errors: Any = None) -> bool:
         """Compare members like a column. Raises ValidationError if they are not a list of known datasets."""
-        same = super().skip_row(instance, original, row, import_validation_errors)
+        is_unchanged = super().skip_row(instance, original, row, import_validation_errors)
         if "members" not in row:
-            return same
+            return is_unchanged
         before = _members(original) if original.pk else []
         after = _read_members(row["members"])
         if before != after:
             self.changed["members"] = (before, after)
-        return same and before == after
+        return is_unchanged and before == after
 
     def after_save_instance(self, instance: Any, row: Any, **kwargs: Any) -> None:
         """Store the members before boards are updated."""

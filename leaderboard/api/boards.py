@@ -73,11 +73,11 @@ VIEW_PARAMETERS = [
         OpenApiParameter(
             name,
             str,
-            enum=known or None,
+            enum=facet or None,
             many=True,
             description=f"Only {'datasets' if name in OF_DATASETS else 'rows'} with these values.",
         )
-        for name, known in FACETS.items()
+        for name, facet in FACETS.items()
     ),
     OpenApiParameter(
         "min-mean",
@@ -300,7 +300,7 @@ def _result(result: Result) -> dict[str, Any]:
     return {
         **result._asdict(),
         "scores": {result.measure: result.value, **dict(result.scores)},
-        "measured": [one.as_data() for one in result.measured],
+        "measured": [cost.as_data() for cost in result.measured],
         "seeds": seeds,
     }
 

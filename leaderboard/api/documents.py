@@ -154,9 +154,8 @@ class _Reference:
             "title": title or paragraphs[0].removesuffix("."),
             "description": paragraphs if title else paragraphs[1:],
             "needs_token": needs_token,
-            "parameters": sorted(
-                parameters, key=lambda parameter: parameter["place"] != "path"
-            ),  # Content types of its fields, and the description of the body.
+            "parameters": sorted(parameters, key=lambda parameter: parameter["place"] != "path"),
+            # Content types of the body, and its description.
             "sent_as": list(contents),
             "told": _paragraphs(component) if component.get("description") else [],
             "fields": fields,
@@ -179,7 +178,7 @@ class _Reference:
     def _field(self, name: str, value: Schema, list_format: str, *, required: bool) -> dict[str, Any]:
         """Describe a field or parameter; `list_format` is the format of the type of a list."""
         inner = value["items"] if value.get("type") == "array" else value
-        target = next((one for one in _references(inner) if "properties" in self.components[one]), "")
+        target = next((name for name in _references(inner) if "properties" in self.components[name]), "")
         inner = inner if target else self._resolve(inner)
         kind = target or _FORMATS.get(inner.get("format", "")) or _WORDS.get(inner.get("type", ""), "any")
         default = value.get("default", "")
@@ -243,13 +242,13 @@ def _anchor(name: str) -> str:
     return f"object-{name.lower()}"
 
 
-def _paragraphs(described: Schema) -> list[str]:
-    return [" ".join(part.split()) for part in str(described.get("description", "")).split("\n\n")]
+def _paragraphs(schema: Schema) -> list[str]:
+    return [" ".join(part.split()) for part in str(schema.get("description", "")).split("\n\n")]
 
 
 def _answer(status: str, answer: Schema) -> dict[str, str]:
     """Describe a possible response; `target` is the anchor of its object and `type` the name."""
-    content: Schema = next((one["schema"] for one in answer.get("content", {}).values()), {})
+    content: Schema = next((media["schema"] for media in answer.get("content", {}).values()), {})
     name = next(_references(content), "")
     list_prefix = "a list of " if content.get("type") == "array" else ""
     return {

@@ -140,17 +140,13 @@ def _may_download(
         scored_split = dataset.current_qrels.split if dataset.current_qrels else "test"
         split = file.name.removeprefix("qrels.").removesuffix(".tsv.gz")
         return may_offer_judgements(split, scored_split=scored_split, hidden=dataset.hidden)
-    if file.kind in (
-        Kind.CORPUS,
-        Kind.EXAMPLE_MODEL,
-        Kind.REFUSED_MODEL,
-    ):  # models contain the corpus vocabulary
-        return documents
+    if file.kind in (Kind.CORPUS, Kind.EXAMPLE_MODEL, Kind.REFUSED_MODEL):
+        return documents  # Models contain the vocabulary of the corpus.
     if is_sealed(dataset, file):
         return may_read_judgements(user)
     if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXCLUDED, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
         return queries
-    return True  # document ids contain no text
+    return True  # Document ids contain no text.
 
 
 def is_sealed(dataset: Dataset, file: DatasetFile) -> bool:

@@ -111,19 +111,19 @@ def texts_of_documents(
     if corpus is None:
         yield lambda document: ("", "")
         return
-    places: dict[str, tuple[int, int]] = {}
+    positions: dict[str, tuple[int, int]] = {}
     with (folder / "texts").open("w+b") as file:
         end = 0
         for document in read_corpus(corpus, progress):
             if document.id in document_ids:
                 length = file.write(orjson.dumps([_truncate(document.title), _truncate(document.text)]))
-                places[document.id] = (end, length)
+                positions[document.id] = (end, length)
                 end += length
 
         def read(name: str) -> tuple[str, str]:
-            if name not in places:
+            if name not in positions:
                 return "", ""
-            start, length = places[name]
+            start, length = positions[name]
             file.seek(start)
             title, text = orjson.loads(file.read(length))
             return title, text

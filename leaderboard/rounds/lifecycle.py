@@ -188,9 +188,9 @@ def save_round(row: Round) -> Round:
     row.full_clean(validate_constraints=False)
     check_round(row)
     is_new = row.pk is None
-    places = Round.objects.filter(pk=row.pk).values_list("visible_per_team", flat=True).first()
+    visible_before = Round.objects.filter(pk=row.pk).values_list("visible_per_team", flat=True).first()
     row.save()
-    if places not in (None, row.visible_per_team):
+    if visible_before not in (None, row.visible_per_team):
         refresh_round_boards(row)
     audit.record("round created" if is_new else "round changed", row, dataset=row.dataset_id, after=_facts(row))
     return row

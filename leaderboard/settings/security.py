@@ -71,8 +71,8 @@ def sign_in_services() -> tuple[dict[str, Any], list[str]]:
         if not client and not secret:
             continue
         if not (client and secret and urlsplit(server).netloc):
-            needed = f"{key}_CLIENT_ID and {key}_CLIENT_SECRET" + (", and OIDC_SERVER, a URL" * (key == "OIDC"))
-            raise ImproperlyConfigured(f"Signing in with {name} requires {needed}.")
+            variables = f"{key}_CLIENT_ID and {key}_CLIENT_SECRET" + (", and OIDC_SERVER, a URL" * (key == "OIDC"))
+            raise ImproperlyConfigured(f"Signing in with {name} requires {variables}.")
         options: dict[str, Any] = {"oauth_pkce_enabled": True}
         app = {"client_id": client, "secret": secret, "name": name, "settings": options}
         if key != "GITHUB":

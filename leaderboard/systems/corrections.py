@@ -96,8 +96,8 @@ def list_corrections(system_id: int) -> list[Correction]:
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any], anonymous_now: bool) -> list[FieldChange]:
-    anonymous = any(row["anonymous_until"] is not None for row in (before, after))
-    fields = {**_CLAIMS, **_TEXT_FIELDS, **({} if anonymous else _IDENTIFYING_FIELDS)}
+    is_anonymous = any(row["anonymous_until"] is not None for row in (before, after))
+    fields = {**_CLAIMS, **_TEXT_FIELDS, **({} if is_anonymous else _IDENTIFYING_FIELDS)}
     changes = []
     for name, label in fields.items():
         old_value, new_value = before[name], after[name]

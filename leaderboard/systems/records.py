@@ -202,13 +202,13 @@ def canonical_datasets(names: Iterable[str]) -> list[str]:
 
     Datasets in preparation are not matched.
     """
-    stripped = [name.strip() for name in names if name.strip()]
-    if not stripped:
+    stripped_names = [name.strip() for name in names if name.strip()]
+    if not stripped_names:
         return []
     slugs: dict[str, str] = {}
     for slug, name in Dataset.objects.listed().values_list("slug", "name"):
         slugs[name.casefold()] = slugs[slug.casefold()] = slug
-    return list(dict.fromkeys(slugs.get(name.casefold(), name) for name in stripped))
+    return list(dict.fromkeys(slugs.get(name.casefold(), name) for name in stripped_names))
 
 
 class CannotMerge(ValueError):

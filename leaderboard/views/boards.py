@@ -171,8 +171,8 @@ def _cache_past_boards(view: Callable[..., HttpResponse]) -> Callable[..., HttpR
         if at is not None and at > timezone.now():
             return _no_board(request, slug, at, kind)
         response = view(request, slug=slug, kind=kind, at=at, **options)
-        settled = at is not None and next_second(at) + SETTLING_TIME < timezone.now()
-        if settled and response.status_code in (200, 304) and is_anonymous_visit(request):
+        is_settled = at is not None and next_second(at) + SETTLING_TIME < timezone.now()
+        if is_settled and response.status_code in (200, 304) and is_anonymous_visit(request):
             response.headers["Cache-Control"] = f"public, max-age={CACHE_SECONDS}"
         return response
 
@@ -238,16 +238,16 @@ def export(
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
     """Return 404 with the start of the board's history, identically for nonpublic and unknown boards."""
-    first, to_come = pages.first_published(kind, slug), at > timezone.now()
+    first_time, to_come = pages.first_published(kind, slug), at > timezone.now()
     context = {
         "at": at,
         "to_come": to_come,
-        "first": first,
-        "first_page": permalink(kind, slug, first),
-        "present": reverse(kind, args=[slug]) if first else "",
+        "first": first_time,
+        "first_page": permalink(kind, slug, first_time),
+        "present": reverse(kind, args=[slug]) if first_time else "",
     }
     if not request.path.endswith("/"):
-        begins = f" It begins at {first.strftime(MOMENT)}." if first else ""
+        begins = f" It begins at {first_time.strftime(MOMENT)}." if first_time else ""
         text = f"There {'is' if to_come else 'was'} no such board at {at.strftime(MOMENT)}.{begins}\n"
         return HttpResponse(text, status=404, content_type="text/plain; charset=utf-8")
     return render(request, "leaderboard/no_board_then.html", context, status=404)

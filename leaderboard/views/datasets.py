@@ -70,10 +70,10 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
     listing = query_list(collection, state)
     heads = []
     labels = {"baseline": present_baseline_label(collection.dataset)}
-    for key, (usual, first, note) in COLUMNS.items():
-        label = labels.get(key) or usual
+    for key, (default_label, first_order, note) in COLUMNS.items():
+        label = labels.get(key) or default_label
         sorted_by = key == listing.sort
-        order = ("desc" if listing.order == "asc" else "asc") if sorted_by else first
+        order = ("desc" if listing.order == "asc" else "asc") if sorted_by else first_order
         href = path + state.but(sort=key, order=order).query_string()
         heads.append((key, label, note, href, f"{listing.order}ending" if sorted_by else ""))
     context = {

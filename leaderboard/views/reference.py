@@ -65,7 +65,7 @@ def formats(request: HttpRequest) -> HttpResponse:
         "file_codes": codes_about("file"),
         "request_codes": codes_about("request"),
         "checkpoint_codes": [
-            (code, accepted) for code, accepted in CODES.items() if code not in PROBLEM_CODES or code in MODEL_FAILURES
+            (code, text) for code, text in CODES.items() if code not in PROBLEM_CODES or code in MODEL_FAILURES
         ],
         "failure_codes": [code for code in codes_about("model") if code not in CODES],
         "checkpoint_limit": settings.CHECKPOINT_LIMIT_BYTES,

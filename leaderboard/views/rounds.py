@@ -178,8 +178,8 @@ def round_topics(request: HttpRequest, page: _TopicsPage) -> HttpResponse:
 
 @_topics_view
 def round_topics_json(request: HttpRequest, page: _TopicsPage) -> HttpResponse:
-    drawn = plot_round_topics(page.topics, page.run.label, page.measure, str(page.round))
-    return JsonResponse(ROUND_TOPICS.as_data(drawn))
+    figure = plot_round_topics(page.topics, page.run.label, page.measure, str(page.round))
+    return JsonResponse(ROUND_TOPICS.as_data(figure))
 
 
 @_topics_view

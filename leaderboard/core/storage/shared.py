@@ -38,8 +38,8 @@ def is_shared() -> bool:
 
 def is_away(error: BaseException) -> bool:
     """Return whether an error means that the bucket is unavailable or denies access, which the user cannot fix."""
-    raised = sys.modules.get("botocore.exceptions")
-    return raised is not None and isinstance(error, (raised.BotoCoreError, raised.ClientError))
+    exceptions = sys.modules.get("botocore.exceptions")
+    return exceptions is not None and isinstance(error, (exceptions.BotoCoreError, exceptions.ClientError))
 
 
 def is_shared_path(path: Path) -> bool:
@@ -118,8 +118,8 @@ def sent_paths() -> Iterator[Path]:
             yield from (_root() / area / group / name for name in _folders(f"{area}/{group}"))
 
 
-def trim_copies(largest: int) -> int:
-    """Delete the least recently used copies on this host until they fit into `largest` bytes; return their number.
+def trim_copies(max_bytes: int) -> int:
+    """Delete the least recently used copies on this host until they fit into `max_bytes` bytes; return their number.
 
     Copies that were used within `GRACE` seconds or cannot be downloaded again are never deleted.
     """
@@ -129,7 +129,7 @@ def trim_copies(largest: int) -> int:
             copies[path], sizes[path] = path.stat().st_mtime, _size(path)
     total = sum(sizes.values())
     for path in sorted(sizes, key=copies.__getitem__):
-        if total <= largest or copies[path] > time.time() - GRACE:
+        if total <= max_bytes or copies[path] > time.time() - GRACE:
             break
         if not _bundle(path).is_there():
             continue
@@ -174,11 +174,11 @@ def _fetch(path: Path) -> None:
     manifest = bundle.manifest()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=PARTIAL) as folder:
-        arriving = Path(folder) / "arriving"
-        arriving.mkdir(mode=0o700)
-        bundle.fetch(manifest, arriving, _ignore)
-        single_file = arriving / CONTENT
-        (single_file if single_file.is_file() else arriving).rename(path)
+        incomplete = Path(folder) / "arriving"
+        incomplete.mkdir(mode=0o700)
+        bundle.fetch(manifest, incomplete, _ignore)
+        single_file = incomplete / CONTENT
+        (single_file if single_file.is_file() else incomplete).rename(path)
 
 
 def _bundle(path: Path) -> Bundle:

@@ -71,10 +71,8 @@ def completeness(benchmark: str) -> dict[str, Any] | None:
     for row in members:
         if row.slug in available:
             continue
-        state, available_parts = (
-            states.get(row.slug),
-            [slug for slug in parts.get(row.slug, ()) if slug in available],
-        )
+        state = states.get(row.slug)
+        available_parts = [slug for slug in parts.get(row.slug, ()) if slug in available]
         reason = row.note or f"It has not been imported from {row.source.partition('@')[0]}."
         if state == Dataset.State.PREPARING:
             reason = "It was imported, but its baseline is not ready yet."

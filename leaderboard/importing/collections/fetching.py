@@ -124,9 +124,9 @@ def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> 
     """Raise an error if the repository lacks required parts or is too large, before anything is downloaded."""
     available_parts = {_get_part(file.name) for file in files}
     available_parts |= {"queries.jsonl", f"qrels/{options.split}.tsv"} if _EXAMPLES in available_parts else set()
-    needed = {"queries.jsonl"} | (set() if options.runs_only else {"corpus.jsonl"})
-    needed |= set() if options.collecting else {f"qrels/{options.split}.tsv"}
-    if missing_parts := needed - available_parts:
+    required_parts = {"queries.jsonl"} | (set() if options.runs_only else {"corpus.jsonl"})
+    required_parts |= set() if options.collecting else {f"qrels/{options.split}.tsv"}
+    if missing_parts := required_parts - available_parts:
         missing_names = ", ".join(sorted(part.partition(".")[0] for part in missing_parts))
         available_names = ", ".join(sorted(file.name for file in files)) or "no such files"
         raise _refusal(f"the repository has no {missing_names}, but {available_names}"[:1000], _LAYOUT)

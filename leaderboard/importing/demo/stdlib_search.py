@@ -97,17 +97,17 @@ def _as_function(node: ast.stmt, parent: str, lines: list[bytes]) -> Iterator[Fu
 
 def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[bytes]) -> str:
     """Return the dedented lines of a function from `def` to its end, without its docstring."""
-    first, last = node.lineno - 1, node.end_lineno or node.lineno
-    kept_lines = lines[first:last]
+    first_line, last_line = node.lineno - 1, node.end_lineno or node.lineno
+    kept_lines = lines[first_line:last_line]
     if ast.get_docstring(node, clean=False) is not None:
         docstring = node.body[0]
         start, end = docstring.lineno - 1, docstring.end_lineno or docstring.lineno
         prefix = lines[start][: docstring.col_offset]  # `def f(): "docstring"` may be on one line
         suffix = lines[end - 1][docstring.end_col_offset :]
         kept_lines = [
-            *lines[first:start],
+            *lines[first_line:start],
             *([prefix + suffix] if (prefix + suffix).strip() else []),
-            *lines[end:last],
+            *lines[end:last_line],
         ]
     indent = node.col_offset
     dedented = [line[indent:] if not line[:indent].strip() else line for line in kept_lines]

@@ -115,13 +115,13 @@ def figure_fields(row: tables.ReportedFigure) -> dict[str, Any]:
 def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
     """Return the BibTeX of a publication from the fields of `Source`, and optionally its `type` and `doi`."""
     kind = fields.get("type", "inproceedings" if fields["venue"] else "misc")
-    place = {"inproceedings": "booktitle", "article": "journal"}.get(kind, "howpublished")
+    venue_field = {"inproceedings": "booktitle", "article": "journal"}.get(kind, "howpublished")
     url = f"https://doi.org/{fields['doi']}" if "doi" in fields else fields.get("url", "")
     lines = [
         f"@{kind}{{{key},",
         f"  title = {{{{{fields['title']}}}}},",
         f"  author = {{{fields['authors']}}},",
-        *([f"  {place} = {{{fields['venue']}}},"] if fields["venue"] else []),
+        *([f"  {venue_field} = {{{fields['venue']}}},"] if fields["venue"] else []),
         f"  year = {{{fields['year']}}},",
         *([f"  url = {{{url}}},"] if url else []),
         "}",
@@ -330,7 +330,7 @@ def _entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[
         other_baselines = Entry.objects.filter(dataset=dataset, comparison_group=group, is_baseline=True)
         is_baseline = may_be_baseline and not other_baselines.exists()
     figures_by_measure = {row.measure: row for row in rows}
-    printed = [
+    printed_figures = [
         tables.ReportedFigure(
             place, name, figure.share, figure.value, scale=figure.scale, locator=figure.address or figure.locator
         )
@@ -347,7 +347,7 @@ def _entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[
         scores={**existing.scores, **{name: figure.share for name, figure in figures_by_measure.items()}},
         figures=[
             *(figure for figure in existing.figures if figure["name"] not in figures_by_measure),
-            *map(figure_fields, printed),
+            *map(figure_fields, printed_figures),
         ],
         comparison_group=group,
         is_baseline=is_baseline,

@@ -348,8 +348,8 @@ class ProcessGroup:
             if child.process.returncode != 0:
                 raise child.failure(f"The step '{name}' failed with {ending}.")
             return
-        quick = time.monotonic() - child.started_at < QUICK_SECONDS
-        child.quick_ends = child.quick_ends + 1 if quick else 1
+        is_quick = time.monotonic() - child.started_at < QUICK_SECONDS
+        child.quick_ends = child.quick_ends + 1 if is_quick else 1
         if child.quick_ends >= QUICK_ENDS and not self.keeps_trying:
             times = f"{child.quick_ends} times in a row, the last time with {ending}"
             raise child.failure(f"'{name}' ended {times}.")
@@ -435,8 +435,8 @@ def _is_running(pid: int) -> bool:
         return True
 
 
-def run(folder: Path, holder: str, working_folder: Path, live: Callable[[ProcessGroup], None]) -> int:
-    """Hold the lock of `folder` and let `live` start and watch children until a stop is requested.
+def run(folder: Path, holder: str, working_folder: Path, run_children: Callable[[ProcessGroup], None]) -> int:
+    """Hold the lock of `folder` and let `run_children` start and watch children until a stop is requested.
 
     All children have ended when this returns. Logs are in `logs` in the folder.
 
@@ -444,18 +444,18 @@ def run(folder: Path, holder: str, working_folder: Path, live: Callable[[Process
         folder: State folder of the site.
         holder: Words about this site that another process sees if it wants the same folder.
         working_folder: Working directory of the children.
-        live: Function that starts and watches the children.
+        run_children: Function that starts and watches the children.
 
     Returns:
-        The exit status: 0 after a requested stop, or once `live` has returned; 1 after a failure, whose reason is
-        printed.
+        The exit status: 0 after a requested stop, or once `run_children` has returned; 1 after a failure, which is
+        printed with its reason.
     """
     try:
         with (
             hold_lock(folder / "run.lock", holder) as lock,
             ProcessGroup(folder / "logs", working_folder, lock) as group,
         ):
-            live(group)
+            run_children(group)
     except StopRequested:
         echo("Runboard has stopped.")
     except SupervisorError as error:
