@@ -62,7 +62,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     pending: ClassVar[tuple[str, str, str] | None] = None
 
     def pending_rows(self) -> QuerySet[Any]:
-        """Return the rows that await a curator's decision: those selected by the query of `pending`."""
+        """Return the rows that await a curator's decision, which the query of `pending` selects."""
         query = self.pending[2].removeprefix("?") if self.pending else ""
         return self.model._default_manager.filter(**dict(parse_qsl(query)))
 
@@ -154,7 +154,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         list(self.model._default_manager.select_for_update(no_key=True).filter(pk=key).values_list("pk"))
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
-        """Return the ids of datasets whose boards change when the object with this key is saved."""
+        """Return the ids of datasets with boards that change when the object with this key is saved."""
         return ()
 
     def tools(self, request: HttpRequest, obj: Any) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """Admin of datasets, their versions, and their judgments.
 
-Curators edit descriptions. Content is imported by *Import dataset*; measures and protection have pages of their own.
+Curators edit descriptions. Content is imported by *Import dataset*; separate pages change measures and protection.
 Judgments can be read in one place only, which records each access.
 """
 
@@ -79,7 +79,7 @@ class ProtectForm(ReasonForm):
 
 
 class RevealForm(ReasonForm):
-    """Form for the results whose private part is revealed."""
+    """Form for the results to reveal the private part of."""
 
     round = forms.ModelChoiceField(
         queryset=Round.objects.all(), required=False, help_text="Default: all results on the board"

@@ -79,7 +79,7 @@ class StrictJSONField(forms.JSONField):
 
 
 class TextFileField(forms.FileField):
-    """An uploaded text file of at most `largest` bytes, whose value is the text."""
+    """An uploaded text file of at most `largest` bytes; the value is the text."""
 
     def __init__(self, *, largest: int, **options: Any) -> None:
         super().__init__(required=False, **options)
@@ -95,7 +95,7 @@ class TextFileField(forms.FileField):
             raise ValidationError("The file is not UTF-8 text. Save it as CSV (UTF-8).") from None
 
 
-#: Form field options by model field, where they differ from those of the admin.
+#: Form field options by model field, if they differ from Django's.
 FORM_FIELDS: dict[type[models.Field[Any, Any]], dict[str, Any]] = {
     models.URLField: {"assume_scheme": "https"},
     models.JSONField: {"form_class": StrictJSONField},

@@ -228,7 +228,7 @@ class JudgementUploadForm(DatasetForm):
     file = forms.FileField(
         label="Judgments",
         help_text="TREC qrels, BEIR’s tab-separated format, or a pool’s CSV with grades; plain, .gz, .zst or .bz2. "
-        "Empty and negative grades count as unjudged.",
+        "Empty and negative grades mean unjudged.",
     )
     judge_kind = forms.ChoiceField(
         label="Judged by",
@@ -396,7 +396,7 @@ class JudgementImportAdmin(JudgingAdmin):
             of_file=judgement_import.counts,
             form=form,
             reads=reads,
-            # Only users who may read judgments see the old grades; the new ones come from the curator's own file.
+            # Only users who may read judgments see the old grades. The curator's own file contains the new ones.
             blind=blind,
             listed=[(pair.query, pair.document, pair.old if reads else None, pair.new) for pair in conflicts],
             choices=[

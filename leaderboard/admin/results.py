@@ -105,7 +105,7 @@ class FigureForm(forms.Form):
         if value and float(value) > (maximum := SCALES[values["scale"]]):
             self.add_error(
                 "value",
-                f"{value} is not a {values['scale']}, whose maximum is {maximum:g}. Did you mean the other scale?",
+                f"{value} is not a {values['scale']}: the maximum is {maximum:g}. Did you mean the other scale?",
             )
         matching_systems = System.objects.filter(source=self.source, name=values.get("system"))
         if not values.get("architecture") and (self.source is None or not matching_systems.exists()):
@@ -356,7 +356,7 @@ class UpholdForm(DecisionForm):
         label="Trained on", help_text="Slugs or names, separated by commas. Leave empty for none."
     )
     adapted_to = optional_text(
-        label="Adapted to", help_text="Slugs or names of datasets whose corpus was used without labels"
+        label="Adapted to", help_text="Slugs or names of datasets that only provided their corpus, without labels"
     )
 
 
@@ -373,7 +373,7 @@ class RedactForm(ReasonForm):
 def read_correction(
     challenge: Challenge, training_datasets: str | None, adapted_to: str | None
 ) -> TrainingCorrection | None:
-    """Return the correction of the system from comma-separated names; lists that are None stay unchanged."""
+    """Return the correction of the system from comma-separated names; None leaves a list unchanged."""
     if training_datasets is None and adapted_to is None:
         return None
     system = challenge.system

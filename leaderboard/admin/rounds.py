@@ -75,7 +75,7 @@ class RoundAdmin(CurationAdmin):
         return str(row.dataset or row.benchmark)
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
-        """Return the datasets of the round, whose boards limit the number of results per team."""
+        """Return the datasets of the round, because their boards limit the number of results per team."""
         return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in lifecycle.round_datasets(row))
 
     def acts(self, obj: Round) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The admin site, with pending decisions on its index page and without a login form of its own.
+"""The admin site, with pending decisions on its index page and without a login form.
 
 Curators sign in on the site's own pages, with a second factor if staff need one.
 """

@@ -60,13 +60,13 @@ class ListWidget(JSONWidget):
 
 
 class CurationResource(ModelResource):
-    """A table whose rows are identified by a key; unchanged rows are skipped, changed ones recorded."""
+    """A table with a key for each row; imports skip unchanged rows and record changed ones."""
 
     class Meta:
         clean_model_instances = True
         import_id_fields = ("slug",)
 
-    #: Whether new rows are allowed; the site itself creates those of most tables.
+    #: Whether imports may create rows; in most tables only the site does.
     takes_new: ClassVar[bool] = False
     _meta: Any
 
@@ -294,7 +294,7 @@ class TableForm(forms.Form):
 
 
 class ExchangeAdmin(CurationAdmin):
-    """Base class of lists whose table can be exported and imported."""
+    """Base class of lists with export and import of their table."""
 
     resource: ClassVar[type[CurationResource]]
     pages: ClassVar = {"export": "table.<str:ending>", "table": "table/"}

@@ -102,7 +102,7 @@ VIEW_PARAMETERS = [
     OpenApiParameter("page", int, description="Pages only: responses always have all rows."),
     OpenApiParameter("q", str, description="Text in the name of a system, team or source."),
     OpenApiParameter(
-        "hardware", str, description="Hardware class whose measurements to show, one of `hardware_choices`."
+        "hardware", str, description="Hardware class of the measurements to show, one of `hardware_choices`."
     ),
 ]
 

@@ -89,7 +89,7 @@ def describe_logo_problem(path: Path) -> str:
     start = path.read_bytes()[:1024]
     if b"<svg" in start.lower() or b"<?xml" in start:
         return ""
-    return f"SITE_LOGO is {path}, whose content is not SVG."
+    return f"SITE_LOGO is {path}, but its content is not SVG."
 
 
 def read_png(path: Path) -> Image.Image:

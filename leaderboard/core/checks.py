@@ -48,7 +48,7 @@ def check_folder(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
 
 
 def check_site_pages(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Return a warning for each page of the operator whose file is missing."""
+    """Return a warning for each of the operator's pages without a file."""
     return [
         Warning(
             f"{path} is missing, so /{name}/ responds with 404.",

@@ -105,7 +105,7 @@ _OF_REQUESTS = ("method",)
 def init_sentry(dsn: str) -> None:
     """Report logged errors and uncaught exceptions to the server of the DSN.
 
-    Local variables are not sent, because those of the scorer contain judgments.
+    Local variables are not sent, because the scorer's contain judgments.
     """
     import sentry_sdk
 

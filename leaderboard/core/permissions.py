@@ -29,12 +29,11 @@ from leaderboard.models import (
 READ_QRELS = "read_qrels"
 READS_JUDGEMENTS = f"leaderboard.{READ_QRELS}"
 
-#: Name of the curators' group, whose permissions cover describing, judging, moderating and rescoring, but
-#: not reading judgments.
+#: Name of the curators' group. Curators may describe, judge, moderate and rescore, but not read judgments.
 GROUP = "Curators"
 #: Models outside the curators' responsibility: accounts, memberships, tokens, and switches.
 _UNCURATED_MODELS = ("user", "membership", "invitation", "apitoken", "switch")
-#: Permissions on these models that curators have nevertheless.
+#: Permissions that curators still have on these models.
 _VIEWABLE = ("view_user", "view_membership")
 
 Person = User | AnonymousUser
@@ -111,8 +110,8 @@ def pending_agreements(
 ) -> list[PendingAgreement]:
     """Return the agreements that block a user from downloading from and submitting to datasets and rounds.
 
-    These are the agreements in force whose current version the user has not accepted, or that they are not approved
-    for. Curators are never blocked. Takes one query.
+    An agreement in force blocks a user who has not accepted its current version or is not approved for it. Curators are
+    never blocked. Takes one query.
 
     Args:
         person: The user or visitor.

@@ -60,7 +60,8 @@ def recorded_migrations() -> set[MigrationKey]:
 def missing_columns() -> list[str]:
     """Return the columns of models, as `table.column`, that the database lacks. Raises django.db.Error.
 
-    Migrations that are recorded as applied do not guarantee them: a migration may have been edited afterwards.
+    Migrations that are recorded as applied do not guarantee them: a migration may have been edited after it was
+    applied.
     """
     with connection.cursor() as cursor:
         cursor.execute(_COLUMNS[connection.vendor])
@@ -81,7 +82,7 @@ def describe_missing_columns() -> str:
         return ""
     return (
         f"The database lacks {_shorten(columns)}, although the migrations that add them are recorded as applied. "
-        "A migration was edited afterwards: see “Missing columns” in docs/operations.md."
+        "A migration was edited after it was applied: see “Missing columns” in docs/operations.md."
     )
 
 

@@ -1,7 +1,6 @@
 """Downloadable files of datasets and their access rules; the only writer of `DatasetFile`.
 
-Hidden judgments are never stored as a `DatasetFile`. If such a row existed nevertheless, `offered_files` would omit
-it.
+Hidden judgments are never stored as a `DatasetFile`. Even if such a row existed, `offered_files` would omit it.
 """
 
 import io

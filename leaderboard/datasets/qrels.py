@@ -280,7 +280,7 @@ class JudgementFile:
     missing: frozenset[str] = frozenset()
 
     def statistics(self, relevance_level: int) -> dict[str, Any]:
-        """Return counts for the dataset's page; documents with `relevance_level` or higher count as relevant."""
+        """Return counts for the dataset's page; documents with grade `relevance_level` or higher are relevant."""
         grades, counts = np.unique(self.qrels.grades, return_counts=True)
         relevant = np.bincount(
             self.qrels.rows[self.qrels.grades >= relevance_level], minlength=len(self.qrels.query_ids)

@@ -214,7 +214,7 @@ def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: OfferedConte
     """Score the dataset on `qrels` from now on, and return the rescore that this requires, if any.
 
     First judgments are adopted at once: waiting runs are then scored, and the dataset's BM25 is requested. `note` is
-    the public origin of the judgments. `content` are the files that come with them
+    the public origin of the judgments. `content` are the files that belong to them
     (`rescoring.content.prepare_content`), unless the caller offers these. Call this within `audit.acting`.
 
     Raises:

@@ -24,7 +24,7 @@ from leaderboard.results.board_rows.revisions import lock_boards
 State = JudgementImport.State
 JudgeKind = JudgementImport.JudgeKind
 Conflicts = JudgementImport.Conflicts
-#: States of unsettled imports, and of those that the scorer processes.
+#: States of unsettled imports, and of imports that the scorer processes.
 OPEN = (State.COMPARING, State.READY, State.MERGING)
 SCORER_STATES = (State.COMPARING, State.MERGING)
 _SHA256 = re.compile("[0-9a-f]{64}")

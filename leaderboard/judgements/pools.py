@@ -48,7 +48,7 @@ def eligible_runs(dataset: Dataset, round: Round | None = None) -> QuerySet[Run]
 def first_of_each_team(runs: Iterable[Run], runs_per_team: int) -> list[Run]:
     """Return the first runs of each team, or of each participant of a team.
 
-    The site's own runs count as those of one team.
+    The site's own runs are treated as the runs of one team.
     """
     counts: Counter[tuple[int | None, str]] = Counter()
     selected_runs = []

@@ -1,7 +1,7 @@
 """Backups of the database, the stored files, and the private files, each encrypted with age and verified by hash.
 
 The database is copied before the files, because rows reference files and not vice versa. Files that a row references
-when the database is copied stay in the store until the files are copied.
+when the database is copied remain in the store until the files are copied.
 """
 
 import hashlib
@@ -144,7 +144,7 @@ def _new_file(target: Path, keys: Sequence[Any]) -> Iterator[BinaryIO]:
 def copy_database(stream: BinaryIO) -> dict[str, int]:
     """Write a consistent copy of the database and return the number of rows by table."""
     if connection.vendor == "sqlite":
-        # The copy is not encrypted, so it stays on the site's own disk, in a folder that is swept.
+        # The copy is not encrypted, so it is written to the site's own disk, in a folder that is swept.
         with work_folder("backup") as scratch:
             copy = scratch / "copy.sqlite3"
             with connection.cursor() as cursor:

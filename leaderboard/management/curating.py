@@ -87,7 +87,7 @@ class OperationCommand(CurationCommand):
         return self.operation.report(current_row or row, values)
 
 
-#: Form fields whose values argparse converts.
+#: Form fields with values that argparse converts.
 _TYPES: dict[type[forms.Field], type] = {
     forms.IntegerField: int,
     forms.FloatField: float,
@@ -206,7 +206,9 @@ def require_right(permission: str) -> None:
     """Raise CommandError unless the acting user has a permission, such as `leaderboard.reveal_dataset`."""
     person = actor().person
     if person is None or not person.has_perm(permission):
-        raise CommandError(f"{actor().name} lacks the permission {permission}. Superusers can grant it in the admin.")
+        raise CommandError(
+            f"{actor().name} does not have the permission {permission}. Superusers can grant it in the admin."
+        )
 
 
 def _first_row(rows: models.QuerySet[Row], message: str) -> Row:

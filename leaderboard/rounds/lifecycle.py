@@ -88,14 +88,14 @@ def round_datasets(row: Round) -> list[Dataset]:
 
 
 def listed_rounds(rounds: QuerySet[Round] | None = None) -> QuerySet[Round]:
-    """Return the rounds, by default all, with their datasets, without those of datasets in preparation."""
+    """Return the rounds, by default all, with their datasets, without rounds of datasets in preparation."""
     rounds = Round.objects.all() if rounds is None else rounds
     rounds = rounds.exclude(dataset__state=Dataset.State.PREPARING).select_related("dataset", "benchmark")
     return rounds.prefetch_related("benchmark__members__dataset")
 
 
 def listed_datasets(row: Round) -> list[Dataset]:
-    """Return the round's datasets that have a page, that is, without those in preparation."""
+    """Return the round's datasets that have a page; datasets in preparation have none."""
     datasets = [row.dataset] if row.dataset is not None else []
     if row.benchmark is not None:  # prefetched by listed_rounds
         members = sorted(row.benchmark.members.all(), key=lambda member: (member.position, member.pk))
@@ -226,8 +226,8 @@ def _facts(row: Round) -> dict[str, str | int | bool]:
 def reveal(row: Round, now: datetime | None = None) -> Round:
     """Reveal the round, once and not before its time. Call this within `audit.acting`.
 
-    This publishes the private part of competitions, marks results whose runs fed a pool, and requests the per-topic
-    summary if the round provides it.
+    This publishes the private part of competitions, marks results of runs that contributed to a pool, and requests the
+    per-topic summary if the round provides it.
 
     Raises:
         RevealTooEarly: Before the reveal time, without judgments, or if the round is already revealed.

@@ -48,7 +48,7 @@ class RoundRun:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A judged query with a run's own score and those over all runs; None for values that are not shown."""
+    """A judged query with a run's own score and statistics over all runs; None for values that are not shown."""
 
     query: str
     own: float | None
@@ -116,7 +116,7 @@ def parties_by_team(entries: Iterable[Entry]) -> dict[int, int]:
 
 
 def summarise_topics(row: Round, dataset: Dataset, qrels: Qrels, queries: Sequence[str]) -> RoundSummary:
-    """Store and return best, median, and worst per query over the round's public runs; an existing summary is kept.
+    """Store and return best, median, and worst per query over the round's public runs, unless a summary exists.
 
     Runs in the scorer. `queries` are the judged queries in order.
     """

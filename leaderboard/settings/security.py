@@ -184,7 +184,7 @@ ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_MAX_EMAIL_ADDRESSES = 5
 
-# --- external sign-in, only through services whose keys are configured
+# --- external sign-in, only through services with configured keys
 SOCIALACCOUNT_ADAPTER = "submissions.accounts.adapter.ElsewhereAdapter"
 SOCIALACCOUNT_FORMS = {"signup": "submissions.accounts.adapter.ElsewhereSignupForm"}
 
@@ -228,7 +228,7 @@ STAFF_MFA_REQUIRED = needs_second_factor(embedded=EMBEDDED, behind_proxy=BEHIND_
 #: Whether a curator must approve a team before its first submission to a dataset with hidden judgments.
 TEAM_APPROVAL = env.bool("TEAM_APPROVAL", default=not EMBEDDED)
 #: Days during which a team counts as new: after its approval or, without TEAM_APPROVAL, after its creation
-#: if it was not approved; 0 for none. With TEAM_APPROVAL, unapproved teams always count as new.
+#: if it was not approved; 0 for none. With TEAM_APPROVAL, unapproved teams are always new.
 YOUNG_TEAM_DAYS = env.int("YOUNG_TEAM_DAYS", default=0 if EMBEDDED else 90)
 #: Results of new teams that are revealed per hidden dataset and day; others are queued.
 YOUNG_TEAM_READINGS = env.int("YOUNG_TEAM_READINGS", default=6)

@@ -32,8 +32,8 @@ def unacked_keys(url: str) -> dict[str, str]:
     """Return the broker keys for unacknowledged messages, which differ by broker user.
 
     Every worker restores messages that it finds there to the key that each message names, with its own user's rights.
-    Separate keys ensure that a retriever, whose user may write few keys, cannot create entries that a process with
-    more rights restores.
+    Separate keys ensure that a retriever, which may write few keys, cannot create entries that a process with more
+    rights restores.
     """
     user = urlsplit(url).username
     names = ("unacked", "unacked_index", "unacked_mutex")
@@ -177,7 +177,7 @@ STORE_COPIES_BYTES = env.int("STORE_COPIES_BYTES", default=0)
 
 #: Isolation of models: auto (bwrap), bwrap, or none (staff on this machine only).
 SANDBOX = env.str("SANDBOX", default="auto")
-#: Control group (version 2) whose children have memory.max and pids.max; empty for the worker's own.
+#: Control group (version 2) with memory.max and pids.max for its children; empty for the worker's own.
 SANDBOX_CGROUP = env.str("SANDBOX_CGROUP", default="")
 #: Resources of one model: memory, wall clock, bytes written (index and run), and cores.
 MODEL_MEMORY_BYTES = env.int("MODEL_MEMORY_BYTES", default=three_quarters_of_memory())

@@ -77,7 +77,7 @@ def make_anonymous(system: System, end_date: datetime.date) -> None:
 @transaction.atomic
 def end_anonymity(system: System) -> None:
     """End the system's anonymity; calling it again changes nothing."""
-    # Lock all boards: a first result that is being published on another board would stay anonymous forever.
+    # Lock all boards: a first result that is being published on another board would remain anonymous forever.
     lock_boards(Dataset.objects.values_list("pk", flat=True))
     locked_system = System.objects.select_for_update(no_key=True).get(pk=system.pk)
     if locked_system.anonymous_until is not None:

@@ -54,7 +54,8 @@ def _number(text: object) -> float | None:
 def run_provenance(system_id: int) -> list[dict[str, Any]]:
     """Return the distinct configurations of the system's public runs by Runboard, in three queries.
 
-    `checkpoint` is empty for runs without a model; `credits` are the systems whose runs were re-ranked or fused.
+    `checkpoint` is empty for runs without a model; `credits` are the systems with the runs that were re-ranked or
+    fused.
     """
     runs = (
         Run.objects.filter(_PUBLIC_RUN, system_id=system_id)
@@ -99,7 +100,7 @@ def parameter_text(value: object) -> str:
 
 
 def _credits(runs: list[int]) -> dict[int, list[dict[str, str]]]:
-    """Return the public systems whose runs each run was built from."""
+    """Return the public systems with the runs that each run was built from."""
     rows = (
         Run.objects.filter(_PUBLIC_RUN, used_by__in=runs)
         .exclude(anonymity.anonymous_now("system__"))

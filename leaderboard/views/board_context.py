@@ -271,7 +271,7 @@ class _BoardPage:
         return [pair for pair in self.state.pairs() if pair[0] in carried]
 
     def _ranges(self) -> list[tuple[str, list[SafeString]]]:
-        """Return the range fields of costs and the selected measure, then those of all other columns."""
+        """Return the range fields of costs and the selected measure, then the fields of all other columns."""
         bounds = {bound.key: bound for bound in self.state.ranges}
         main_fields: list[SafeString] = []
         other_fields: list[SafeString] = []

@@ -89,7 +89,7 @@ def author(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def embeddable(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Return a view whose image other sites may embed."""
+    """Return a view of an image that other sites may embed."""
 
     @wraps(view)
     def answer(request: HttpRequest, **arguments: str) -> HttpResponse:

@@ -27,7 +27,7 @@ from leaderboard.results.board_rows.measurements import OFF
 from leaderboard.results.protection import HIDDEN_DECIMALS
 
 
-def _described(family: Family) -> dict[str, Any]:
+def _display_form(family: Family) -> dict[str, Any]:
     """Return the display form of a family of measures."""
     cutoff = {"required": f"@k{family.unit[1:]}", "optional": "", "none": ""}[family.cutoff]
     return {
@@ -46,7 +46,7 @@ def measures(request: HttpRequest) -> HttpResponse:
     """Show all measures with names, formulas and sources, and the rules that apply to all."""
     context = {
         "section": "measures",
-        "families": [_described(family) for family in FAMILIES.values()],
+        "families": [_display_form(family) for family in FAMILIES.values()],
         "default_measures": DEFAULT_MEASURES,
         "specification": SPEC_VERSION,
         "hidden_decimals": HIDDEN_DECIMALS,

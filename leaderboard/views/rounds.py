@@ -83,7 +83,7 @@ def one_round(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _viewable_datasets(row: Round, datasets: list[Dataset], teams: list[int]) -> list[Dataset]:
-    """Return the datasets whose scores per topic the visitor's teams may see."""
+    """Return the datasets for which the visitor's teams may see scores per topic."""
     if phase(row, timezone.now()) != Phase.REVEALED or not row.per_topic_at_reveal or not teams:
         return []
     summaries = {summary.dataset_id: summary for summary in row.summaries.select_related("qrels")}
@@ -123,7 +123,7 @@ class _TopicsPage:
 def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsPage:
     """Return the content of a page of scores per topic.
 
-    Raises Http404 before the reveal, and for visitors whose teams have no run.
+    Raises Http404 before the reveal, and for visitors without a team that has a run.
     """
     row = get_object_or_404(listed_rounds(), slug=slug, revealed_at__isnull=False, per_topic_at_reveal=True)
     dataset = next((row for row in listed_datasets(row) if row.slug == dataset_slug), None)

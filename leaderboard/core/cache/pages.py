@@ -194,7 +194,7 @@ def etag_matches(condition: str, etag: str) -> bool:
 
 
 def own_teams(request: HttpRequest) -> list[int]:
-    """Return the ids of the visitor's teams; empty for anonymous visitors, whose pages are cached for all."""
+    """Return the ids of the visitor's teams; empty for anonymous visitors, who share cached pages."""
     if is_anonymous_visit(request) or not isinstance(request.user, User):
         return []
     return list(Membership.objects.filter(user=request.user).values_list("team_id", flat=True))

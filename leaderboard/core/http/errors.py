@@ -105,5 +105,5 @@ def _answer(request: HttpRequest, fault: Fault, identifier: str) -> HttpResponse
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Handle exceptions outside of views, such as those of sessions, accounts, early form parsing, and middleware."""
+    """Handle exceptions outside of views, such as in sessions, accounts, early form parsing, and middleware."""
     return error_response(request, sys.exc_info()[1])

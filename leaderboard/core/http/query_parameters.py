@@ -20,7 +20,7 @@ TRACKING = {
     "fbclid", "gclid", "gbraid", "wbraid", "gad_source", "msclkid", "yclid", "twclid", "ttclid", "li_fat_id",
     "mc_cid", "mc_eid", "igshid", "_ga", "_gl", "ref", "si",
 }  # fmt: skip
-#: The packages whose views declare their parameters.
+#: The packages with views that declare their parameters.
 _CHECKED_PACKAGES = ("leaderboard.", "submissions.")
 
 V = TypeVar("V")
@@ -44,7 +44,7 @@ def reads(*names: str | Names) -> Callable[[V], V]:
 def declared_parameters(view: Callable[..., Any], options: Mapping[str, Any]) -> list[str]:
     """Return the names and patterns that a view reads, given the keyword arguments of its URL."""
     declared = getattr(view, "query_parameters", None)
-    if declared is None:  # An API view, whose function is created by its class.
+    if declared is None:  # An API view: its class has created the function.
         declared = getattr(getattr(view, "cls", None), "query_parameters", ())
     return [name for item in declared or () for name in ((item,) if isinstance(item, str) else item(**options))]
 

@@ -15,7 +15,7 @@ def follow_redirects(redirects: type[Model], owner: str, folder: str) -> Callabl
     """Return a decorator that redirects views by `slug` from an earlier slug to the current one.
 
     Args:
-        redirects: Model whose rows have an earlier `slug` and a reference to the object that had it.
+        redirects: Model with rows of an earlier `slug` and a reference to the object that had it.
         owner: Name of that reference.
         folder: Path segment before the slug.
     """

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 AREAS = ("files", "indexes", "runs", "checkpoints", "open-qrels")
 #: Name prefix of incomplete files.
 PARTIAL = ".partial-"
-#: Seconds since the last use for which a copy stays, because a child process may be about to open it.
+#: Seconds since the last use during which a copy is not deleted, because a child process may be about to open it.
 GRACE = 24 * 3600
 
 

@@ -391,7 +391,7 @@ def read_baseline_run(path: Path, inspected: InspectedCollection) -> BaselineRun
 def name_run_on_board(dataset: Dataset, run: BaselineRun) -> bool:
     """Make an existing result of the same run the baseline; return False if there is none or it already is.
 
-    A second result of the same run would be compared with itself, and would count as another test.
+    A second result of the same run would be compared with itself, and would add another test.
     """
     results = Entry.objects.public().filter(
         dataset=dataset, evaluation__qrels=dataset.current_qrels, evaluation__run__sha256=run.stored.sha256

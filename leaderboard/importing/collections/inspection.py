@@ -108,7 +108,7 @@ class InspectedCollection:
 
 
 class Inspection:
-    """A collection during inspection; `problems` collects those of all files."""
+    """A collection during inspection; `problems` contains the problems of all files."""
 
     def __init__(self, source: CollectionFiles, options: ImportOptions, work: Path, progress: Progress) -> None:
         self.source, self.options, self.work, self.progress = source, options, work, progress

@@ -63,7 +63,7 @@ class ImportOptions:
     Attributes:
         hidden: Whether the judgments are hidden; True by default.
         collecting: Open the dataset for runs before there are judgments.
-        split: Split whose judgments are scored.
+        split: Split of the judgments used for scoring.
         primary: Primary measure of the board.
         measures: Other measures of the board.
         protection, public_share: Protection of a new dataset.
@@ -185,8 +185,8 @@ def _list_files(folder: Path, depth: int) -> Iterator[Path]:
 def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[Problem]]:
     """Return the collection's files by their part, and problems with ambiguous names.
 
-    Names use `/` between folders. Judgments are `qrels-<split>.tsv`; `qrels.txt` stands for `split`. A zip usually has
-    all files in one folder, so the shallowest folder with a known file is used.
+    Names use `/` between folders. Judgments are `qrels-<split>.tsv`; `qrels.txt` contains the judgments of `split`. A
+    zip usually has all files in one folder, so the shallowest folder with a known file is used.
     """
     matches = [match for name in sorted(names) if (match := _MEMBER.fullmatch(name))]
     standard_files = {match.string: (match["root"], _get_part(match, split)) for match in matches}
@@ -272,7 +272,7 @@ def other_format(name: str, split: str = "") -> tuple[str, str] | None:
 
 
 class Conversion:
-    """Files of a collection by part, converted from other formats; `problems` are those of invalid files."""
+    """Files of a collection by part, converted from other formats; `problems` has an item for each invalid file."""
 
     def __init__(self, files: dict[str, Path], options: ImportOptions, work: Path) -> None:
         self.files: dict[str, Path] = {}

@@ -126,7 +126,7 @@ def set_corpus(version: DatasetVersion, stored: StoredContent) -> None:
 
 
 def set_topics(version: DatasetVersion, inspected: InspectedCollection, stored: StoredContent) -> bool:
-    """Set the topics of an existing version to those of this import, and return whether they changed."""
+    """Set the topics of an existing version to the topics of this import, and return whether they changed."""
     topics_sha256 = stored.topics.sha256 if stored.topics else version.queries_sha256
     if version.topics_sha256 == topics_sha256:
         return False

@@ -1,6 +1,6 @@
-"""Checks of imports against hidden judgments: those of other splits, and those of a twin.
+"""Checks of imports against hidden judgments of other splits and of a twin.
 
-Other splits may be public besides hidden judgments unless they overlap with these. An import without the scored split
+Other splits may be public unless they overlap with the hidden judgments. An import without the scored split
 is compared with the stored judgments. The result reveals judged pairs, so this requires the permission to read them,
 and is recorded.
 

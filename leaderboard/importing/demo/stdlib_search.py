@@ -117,8 +117,8 @@ def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, line
 def choose_queries(functions: list[Function], queries: int) -> list[tuple[str, str, str]]:
     """Return id, text, and relevant function name of up to `queries` queries, sorted by id.
 
-    Candidates are unique first sentences of 5 to 30 words. The ones whose function name has the smallest SHA-256 are
-    chosen, which is a reproducible random sample.
+    Candidates are unique first sentences of 5 to 30 words. The function names with the smallest SHA-256 are chosen,
+    which is a reproducible random sample.
     """
     sentences = {function.name: first_sentence(function.docstring) for function in functions}
     uses = Counter(sentences.values())

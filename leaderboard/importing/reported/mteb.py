@@ -189,7 +189,7 @@ class _Model:
 
 
 def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
-    """Return the model of a folder's results; its name and revision default to those of the folders."""
+    """Return the model of a folder's results; its name and revision default to the names of the folders."""
     if name not in files:
         raise _InvalidFile("the file is missing. Add the one that mteb writes next to the results")
     meta = _read_object(files[name])

@@ -106,7 +106,7 @@ def _request_work(rescore: Rescore) -> None:
 
 @transaction.atomic
 def discard_rescore(rescore: Rescore) -> None:
-    """Discard a rescore without changing the board; its evaluations are kept for later use.
+    """Discard a rescore without changing the board; its evaluations remain available for later use.
 
     Raises CannotRescore if it is already decided.
     """

@@ -1,4 +1,4 @@
-"""Topics and files that come with new judgments.
+"""Topics and files that belong to new judgments.
 
 The scorer prepares them before the board is switched, because it has to read the files.
 """

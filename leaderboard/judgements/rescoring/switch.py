@@ -112,7 +112,7 @@ def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[Unmov
 
 
 def restrict_comparison(comparison: Mapping[str, Any], entries: Collection[int]) -> dict[str, Any]:
-    """Return the comparison of these entries only, with ranks among them, so that omitted ones leave no gaps."""
+    """Return the comparison of these entries only, with ranks among them, so that the ranks have no gaps."""
     rows = [{**row, "rank_before": {}, "rank_after": {}} for row in comparison["rows"] if row["entry"] in entries]
     _rank(rows, comparison["measures"])
     stays = [stay for stay in comparison["stays"] if stay["entry"] in entries]

@@ -24,7 +24,7 @@ from leaderboard.management.curating import (
     read_form,
 )
 
-#: Form fields with command-line arguments of their own.
+#: Form fields with special command-line arguments.
 _OWN_ARGUMENTS = ("archive", "judgements", "measures")
 
 

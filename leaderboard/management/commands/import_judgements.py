@@ -97,7 +97,7 @@ class Command(CurationCommand):
 
 
 def _try(dataset: Dataset, file: Path, blind: bool, checks: dict[str, bool]) -> str:
-    """Describe the effect of a file, as far as the acting user may know it."""
+    """Describe the part of a file's effect that the acting user may know."""
     if blind:
         result = imports.check_judgements(dataset, file, **checks)
         pairs = number_of(result.pairs, "judgment")

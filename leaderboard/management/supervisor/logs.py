@@ -8,7 +8,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Literal
 
-#: Size in bytes at which a log file is moved to `NAME.log.1`; the logs of a child stay below twice this.
+#: Size in bytes at which a log file is moved to `NAME.log.1`; the logs of a child are at most twice as large.
 FILE_LIMIT_BYTES = 5 * 1024 * 1024
 #: Maximum length of a line. Longer lines are split, so that a child that never ends a line cannot fill
 #: memory.

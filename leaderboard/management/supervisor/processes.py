@@ -30,8 +30,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 #: Seconds to wait at startup while the watchdog of a killed site ends its remaining processes.
 TIDYING_SECONDS = 10.0
-#: Runs shorter than this many seconds count as quick ends. This many quick ends in a row stop the site
-#: during startup.
+#: Seconds below which a run is a quick end, and number of quick ends in a row that stop the site during startup.
 QUICK_SECONDS = 10.0
 QUICK_ENDS = 4
 #: Seconds before the first restart, doubled with each further quick end up to the maximum.
@@ -281,7 +280,7 @@ class ProcessGroup:
                 child.log.close()
 
     def start(self, *commands: Command) -> list[Child]:
-        """Start commands; lasting ones are kept running from now on."""
+        """Start commands, and restart lasting ones whenever they end."""
         children = [Child(command, self._log_folder, self._working_folder) for command in commands]
         for child in children:
             self._start(child)
@@ -425,7 +424,7 @@ def hold_lock(path: Path, holder: str) -> Iterator[int]:
 
 
 def _is_running(pid: int) -> bool:
-    """Return whether a process exists and is not a zombie, as far as Linux shows."""
+    """Return whether a process exists and, on Linux, is not a zombie."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
