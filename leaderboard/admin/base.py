@@ -1,8 +1,8 @@
 """Base classes of the curation pages, which record author, time and reason of each change and detect edit conflicts.
 
-`CurationAdmin` is the class to inherit from. It asks for a reason (unless `why_required = False`, where nothing public
-can change), passes person and reason to everything that is recorded (`leaderboard.core.audit.acting`), keeps the
-object's history, and rejects forms that are older than the object.
+`CurationAdmin` is the class to inherit from. It asks for a reason (unless `why_required = False`, if no public data can
+change), passes person and reason to all records (`leaderboard.core.audit.acting`), keeps the object's history, and
+rejects forms that are older than the object.
 """
 
 import re
@@ -52,7 +52,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     change_form_template = "admin/curation_change_form.html"
     delete_confirmation_template = "admin/curation_delete.html"
     list_per_page = 50
-    #: Whether saving requires a reason. It may be optional only if nothing public can change.
+    #: Whether saving requires a reason. It may be optional only if no public data can change.
     why_required = True
     #: Operations that users with the respective permission may perform.
     may_add = may_change = may_delete = True
@@ -135,7 +135,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         return is_offered and super().lookup_allowed(lookup, value, request)
 
     def parse_key(self, object_id: str) -> Any:
-        """Return the key in a URL. Raises Http404 if it is not valid."""
+        """Return the key in a URL. Raises Http404 if the key is not valid."""
         try:
             key = self.model._meta.pk.to_python(object_id)
         except ValidationError:

@@ -255,7 +255,7 @@ class DatasetAdmin(ExchangeAdmin):
         return [key]
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
-        """Save the dataset and invalidate cached pages of it and of the datasets that it is or was a part of."""
+        """Save the dataset, and invalidate cached pages of the dataset and of those that it is or was a part of."""
         wholes = {form.initial.get("part_of"), obj.part_of_id} if "part_of" in form.changed_data else set()
         changed_ids = {obj.pk, *wholes} - {None}
         lock_boards(changed_ids)

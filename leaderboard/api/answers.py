@@ -29,7 +29,7 @@ from leaderboard.systems.corrections import FieldChange
 
 
 class OptionalField(serializers.IntegerField):
-    """An integer that is omitted if it is withheld."""
+    """An integer that is omitted if withheld."""
 
     def get_attribute(self, instance: Any) -> Any:
         """Return the value from a mapping. Raises SkipField if it is missing."""
@@ -239,7 +239,7 @@ ChallengeSerializer = shape(
     claim=serializers.ChoiceField(choices=Challenge.Claim.choices),
     state=serializers.ChoiceField(choices=Challenge.State.choices),
     raised=serializers.DateField(),
-    settled=text_field("Day of the decision; empty while it is open."),
+    settled=text_field("Day of the decision; empty while the challenge is open."),
 )
 
 

@@ -67,7 +67,7 @@ def _luminance(colour: str) -> float:
 
 
 def style_sheet(accent: tuple[str, str]) -> str:
-    """Return CSS that sets the accent color; it is outside all layers and so overrides the site's own tokens."""
+    """Return CSS that sets the accent color; it overrides the site's own tokens because it is outside all layers."""
     colours = "light-dark({}, {})".format(*accent)
     return f":root {{ --link: {colours}; --focus: {colours}; }}\n"
 

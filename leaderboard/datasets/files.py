@@ -35,7 +35,8 @@ _DESCRIPTIONS = {
     Kind.REFUSED_MODEL: "A checkpoint with pickled weights, to try out the rejection",
 }
 
-#: Prefixes of splits that are public although the scored judgments are hidden. Other splits may contain anything.
+#: Prefixes of splits that are public although the scored judgments are hidden. Other splits may contain hidden
+#: judgments.
 _OPEN_SPLITS = ("train", "dev", "valid")
 
 QUERIES_NAME, ALL_QUERIES_NAME = "queries.jsonl.gz", "queries.all.jsonl.gz"

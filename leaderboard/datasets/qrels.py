@@ -1,6 +1,6 @@
 """Scoring targets, rows of relevance judgments, and the only functions that open judgments.
 
-Only the scorer requests hidden judgments. Intake never reads them, and pages get open ones only, through
+Only the scorer requests hidden judgments. Intake never reads judgments, and pages read only open ones, through
 `open_judgements`. A user gets them through `recorded_qrels_path`, which records the access before the first byte.
 Comparisons call `leaderboard.judgements.disclosure.load_compared`, which checks the permission and records the access.
 `tests/structure/test_judgements.py` lists all callers of the functions here that return hidden judgments.
@@ -329,7 +329,7 @@ def current_or_next_qrels(
 ) -> Qrels:
     """Return the row of these judgments, creating it if they are new; `note` describes additions to `made_from`.
 
-    Without `answers_sha256`, the answers of an existing row or of `made_from` are kept.
+    Without `answers_sha256`, the row has the answers of an existing row or of `made_from`.
     """
     if made_from is not None:
         answers_sha256 = answers_sha256 or made_from.answers_sha256

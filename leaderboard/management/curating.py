@@ -206,9 +206,7 @@ def require_right(permission: str) -> None:
     """Raise CommandError unless the acting user has a permission, such as `leaderboard.reveal_dataset`."""
     person = actor().person
     if person is None or not person.has_perm(permission):
-        raise CommandError(
-            f"{actor().name} does not have the permission {permission}. Superusers can grant it in the admin."
-        )
+        raise CommandError(f"{actor().name} needs the permission {permission}. Superusers can grant it in the admin.")
 
 
 def _first_row(rows: models.QuerySet[Row], message: str) -> Row:

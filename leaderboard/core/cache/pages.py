@@ -1,7 +1,7 @@
 """Response cache for anonymous visitors, which stores compressed pages.
 
-The key of a page includes its URL, its view of the board, and the revision of its datasets, so that a change of a
-board leads to a new key and nothing has to be purged. Changes that the revision does not cover (such as the title of a
+The key of a page includes its URL, its view of the board, and the revision of its datasets, so that a change of a board
+leads to a new key, and no page has to be purged. Changes that the revision does not cover (such as the title of a
 source) appear after at most one and a half `LIFETIME`s, or two on comparison pages.
 
 All processes share a fixed number of slots for common views. Views with parameters of unlimited variety (a text, a

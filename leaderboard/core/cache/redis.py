@@ -112,7 +112,7 @@ class SignedValues:
         self._key = blake2b(settings.SECRET_KEY.encode(), person=b"shared cache").digest()
 
     def dumps(self, value: Any) -> bytes | int:
-        """Serialize the value. Raises TypeError if it contains anything but JSON types and bytes."""
+        """Serialize the value. Raises TypeError for types other than those of JSON and bytes."""
         if type(value) is int:
             return value
         parts: list[bytes] = []

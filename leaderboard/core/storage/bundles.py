@@ -1,7 +1,7 @@
 """Bundles: files and folders on remote storage such as a bucket, uploaded and downloaded as a whole.
 
-A bundle consists of one object `<sha256>` per file and `manifest.json`, which is written last: a bundle exists once
-its manifest does. If the caller stores the manifest's checksum, the manifest is named by that instead. Downloads are
+A bundle consists of one object `<sha256>` per file and `manifest.json`, which is written last: a bundle exists once its
+manifest exists. If the caller stores the manifest's checksum, the manifest is named by that instead. Downloads are
 verified against the manifest. Others may be able to write to the storage, so names and sizes in a manifest are checked
 before they are used.
 """

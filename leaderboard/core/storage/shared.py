@@ -48,9 +48,9 @@ def is_shared_path(path: Path) -> bool:
 
 
 def send(path: Path) -> None:
-    """Upload a file or folder of a shared area, unless it is already there.
+    """Upload a file or folder of a shared area, unless the storage already has it.
 
-    Raises the storage's errors, in which case the upload does not exist.
+    Raises the storage's errors; the upload does not exist then.
     """
     if not is_shared_path(path) or _bundle(path).is_there():
         return

@@ -46,8 +46,8 @@ _PRIVATE = (Area.QRELS, Area.CURATION)
 def path_of(area: Area, sha256: str) -> Path:
     """Return the path of the content with a checksum.
 
-    Raises ValueError for anything but 64 hexadecimal digits, and PermissionError for private content in a process
-    without access to it.
+    Raises ValueError unless the checksum has 64 hexadecimal digits, and PermissionError for private content in a
+    process without access to it.
     """
     if area in _PRIVATE and not settings.PRIVATE_STORAGE:
         raise PermissionError(f"this process has no access to {area.value}")

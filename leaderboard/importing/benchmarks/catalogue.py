@@ -17,9 +17,9 @@ DATA = Path(__file__).parent / "data"
 class CataloguedDataset:
     """A dataset of a benchmark, or a part of one if `part_of` is set.
 
-    `source` is an argument of `import_dataset --from`; if it is empty, `note` says why the dataset is not available.
-    `bm25` is a published score in the measure `primary`, or None. `counted` is whether the benchmark's mean includes
-    the dataset.
+    `source` is an argument of `import_dataset --from`; if it is empty, `note` is the reason why the dataset is not
+    available. `bm25` is a published score in the measure `primary`, or None. `counted` is whether the benchmark's mean
+    includes the dataset.
     """
 
     benchmark: str

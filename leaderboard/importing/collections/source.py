@@ -40,7 +40,8 @@ _MEMBER = re.compile(
 #: Maximum depth of the search in folders.
 _DEPTH = 3
 
-#: Limits for zip files. A collection has few files but may be among many others. Its size is limited by the disk only.
+#: Limits for zip files. A collection has few files, but the zip may contain many others. Its size is limited by the
+#: disk only.
 ZIP_POLICY = ZipPolicy(
     max_members=10_000,
     members_hint="Pack only the files of the collection. At most 10,000 are allowed.",
