@@ -1,7 +1,7 @@
 """Base classes of the curation pages, which record author, time and reason of each change and detect edit conflicts.
 
-`CurationAdmin` is the class to inherit from. It asks for a reason (unless `why_required = False`, if no public data can
-change), passes person and reason to all records (`leaderboard.core.audit.acting`), keeps the object's history, and
+`CurationAdmin` is the class to inherit from. It asks for a reason (unless `why_required = False` because no public data
+can change), passes person and reason to all records (`leaderboard.core.audit.acting`), keeps the object's history, and
 rejects forms that are older than the object.
 """
 
