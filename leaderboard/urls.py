@@ -1,4 +1,4 @@
-"""URLs of all pages and API endpoints, including those of `submissions.urls`."""
+"""URLs of all pages and API endpoints, including `submissions.urls`."""
 
 from django.contrib import admin
 from django.urls import include, path, register_converter

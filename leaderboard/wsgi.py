@@ -59,7 +59,7 @@ class FaultTolerantApplication:
     def warm_up(self) -> None:
         """Import views and load templates, boards and pages, as the first request of each process would.
 
-        It is meant for servers that fork afterwards, so no connection stays open. An unavailable database does not
+        It is meant for servers that fork later, so no connection remains open. An unavailable database does not
         prevent the start.
         """
         try:

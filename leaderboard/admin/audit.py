@@ -6,7 +6,7 @@ from django.utils.safestring import SafeString
 
 from evaluation.core.problems import number_of
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.forms import NOTHING, display_value
+from leaderboard.admin.forms import EMPTY_VALUE, display_value
 from leaderboard.models import AuditRecord
 
 
@@ -34,7 +34,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
 
     @admin.display(description="who", ordering="actor_name")
     def who(self, record: AuditRecord) -> str:
-        """Return the person's current name, or the one at the time of the record."""
+        """Return the person's current name, or else the name at the time of the record."""
         return (record.actor.name if record.actor else "") or record.actor_name
 
     @admin.display(description="change")
@@ -45,9 +45,9 @@ class AuditRecordAdmin(ReadOnlyAdmin):
             return ""
         name, before, after = rows[0]
         name = name.removeprefix("scores: ")
-        if before == NOTHING:
+        if before == EMPTY_VALUE:
             sentence = f"{name} set to {after}"
-        elif after == NOTHING:
+        elif after == EMPTY_VALUE:
             sentence = f"{name} removed, was {before}"
         else:
             sentence = f"{name} changed from {before} to {after}"
@@ -77,7 +77,7 @@ def _flatten(values: dict[str, object]) -> dict[str, object]:
     flat: dict[str, object] = {}
     for name, value in values.items():
         if isinstance(value, dict):
-            flat.update({f"{name.replace('_', ' ')}: {key}": each for key, each in value.items()})
+            flat.update({f"{name.replace('_', ' ')}: {key}": part for key, part in value.items()})
         else:
             flat[name.replace("_", " ")] = value
     return flat

@@ -1,8 +1,8 @@
 """Base classes of the curation pages, which record author, time and reason of each change and detect edit conflicts.
 
-`CurationAdmin` is the class to inherit from. It asks for a reason (unless `why_required = False`, where nothing public
-can change), passes person and reason to everything that is recorded (`leaderboard.core.audit.acting`), keeps the
-object's history, and rejects forms that are older than the object.
+`CurationAdmin` is the class to inherit from. It asks for a reason (unless `why_required = False` because no public data
+can change), passes person and reason to all records (`leaderboard.core.audit.acting`), keeps the object's history, and
+rejects forms that are older than the object.
 """
 
 import re
@@ -29,13 +29,13 @@ from leaderboard.admin.forms import (
     describe_changes,
     has_history,
 )
-from leaderboard.core.audit import acting, named, record
+from leaderboard.core.audit import acting, record, subject_name
 from leaderboard.datasets.terms import near_duplicates
 from leaderboard.models import Dataset, User
 from leaderboard.results.board_rows.revisions import lock_boards
 
 #: Maximum length of values in audit records, in characters.
-_LONGEST = 500
+_MAX_LENGTH = 500
 #: One more than the maximum key of the databases.
 _PAST_ANY_KEY = 2**63
 #: Values by field, before and after a change.
@@ -52,7 +52,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     change_form_template = "admin/curation_change_form.html"
     delete_confirmation_template = "admin/curation_delete.html"
     list_per_page = 50
-    #: Whether saving requires a reason. It may be optional only if nothing public can change.
+    #: Whether saving requires a reason. It may be optional only if no public data can change.
     why_required = True
     #: Operations that users with the respective permission may perform.
     may_add = may_change = may_delete = True
@@ -62,7 +62,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     pending: ClassVar[tuple[str, str, str] | None] = None
 
     def pending_rows(self) -> QuerySet[Any]:
-        """Return the rows that await a curator's decision: those selected by the query of `pending`."""
+        """Return the rows that await a curator's decision, which the query of `pending` selects."""
         query = self.pending[2].removeprefix("?") if self.pending else ""
         return self.model._default_manager.filter(**dict(parse_qsl(query)))
 
@@ -91,7 +91,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         return form
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Return the initial values in the URL, without invalid keys, for which Django's key fields would raise."""
+        """Return the initial values in the URL without invalid keys, which would raise an error in Django's fields."""
         initial = super().get_changeform_initial_data(request)
         relations = {field.name for field in self.model._meta.get_fields() if field.is_relation}
         return {
@@ -135,7 +135,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         return is_offered and super().lookup_allowed(lookup, value, request)
 
     def parse_key(self, object_id: str) -> Any:
-        """Return the key in a URL. Raises Http404 if it is not valid."""
+        """Return the key in a URL. Raises Http404 if the key is not valid."""
         try:
             key = self.model._meta.pk.to_python(object_id)
         except ValidationError:
@@ -154,7 +154,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         list(self.model._default_manager.select_for_update(no_key=True).filter(pk=key).values_list("pk"))
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
-        """Return the ids of datasets whose boards change when the object with this key is saved."""
+        """Return the ids of datasets with boards that change when the object with this key is saved."""
         return ()
 
     def tools(self, request: HttpRequest, obj: Any) -> list[tuple[str, str]]:
@@ -240,24 +240,24 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete the object and record the deletion."""
-        subject, dataset, before = self._record_name(obj), _get_dataset(obj), self.lost(obj)
+        subject, dataset, before = self._record_name(obj), _get_dataset(obj), self.deleted_values(obj)
         super().delete_model(request, obj)
         record("deleted", subject, dataset=dataset, before=before)
 
-    def lost(self, obj: Any) -> dict[str, Any]:
+    def deleted_values(self, obj: Any) -> dict[str, Any]:
         """Return the values of a deleted object to store in its audit record."""
         return {}
 
     def _record_name(self, obj: Any) -> str:
         """Return the object's name in audit records."""
-        return named(obj) if isinstance(obj, User) else f"{self.model._meta.verbose_name} {obj}"
+        return subject_name(obj) if isinstance(obj, User) else f"{self.model._meta.verbose_name} {obj}"
 
-    def recorded(self, name: str, value: Any) -> Any:
+    def audit_value(self, name: str, value: Any) -> Any:
         """Return a field's value for the audit record. Override it for values that must not be stored."""
         if value is None or isinstance(value, (bool, int, float)):
             return value
-        stored_value = value if isinstance(value, (list, dict)) else named(value)
-        return stored_value if len(str(stored_value)) <= _LONGEST else f"{str(stored_value)[:_LONGEST]}…"
+        stored_value = value if isinstance(value, (list, dict)) else subject_name(value)
+        return stored_value if len(str(stored_value)) <= _MAX_LENGTH else f"{str(stored_value)[:_MAX_LENGTH]}…"
 
     def _changes(self, form: Any) -> Pair:
         """Return the changed fields before and after; for multiple choices only the removed and added rows."""
@@ -270,13 +270,13 @@ class CurationAdmin(SimpleHistoryAdmin):
             old_value = _initial_row(form.fields[name], form.initial.get(name))
             new_value = form.cleaned_data.get(name)
             if isinstance(form.fields[name], ModelMultipleChoiceField):
-                names_before, names_after = ({named(each) for each in rows or ()} for rows in (old_value, new_value))
+                names_before, names_after = (set(map(subject_name, rows or ())) for rows in (old_value, new_value))
                 before[name], after[name] = (
                     sorted(names_before - names_after),
                     sorted(names_after - names_before),
                 )
             else:
-                before[name], after[name] = self.recorded(name, old_value), self.recorded(name, new_value)
+                before[name], after[name] = self.audit_value(name, old_value), self.audit_value(name, new_value)
         return before, after
 
     def get_actions(self, request: HttpRequest) -> Any:

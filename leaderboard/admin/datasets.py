@@ -1,6 +1,6 @@
 """Admin of datasets, their versions, and their judgments.
 
-Curators edit descriptions. Content is imported by *Import dataset*; measures and protection have pages of their own.
+Curators edit descriptions. Content is imported by *Import dataset*; separate pages change measures and protection.
 Judgments can be read in one place only, which records each access.
 """
 
@@ -19,7 +19,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
-from evaluation.core.problems import InvalidContent
+from evaluation.core.problems import InvalidContent, number_of
 from evaluation.measures.registry import DEFAULT_MEASURES
 from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.forms import CurationForm, optional_share, text_line, tick_box
@@ -79,7 +79,7 @@ class ProtectForm(ReasonForm):
 
 
 class RevealForm(ReasonForm):
-    """Form for the results whose private part is revealed."""
+    """Form for the results to reveal the private part of."""
 
     round = forms.ModelChoiceField(
         queryset=Round.objects.all(), required=False, help_text="Default: all results on the board"
@@ -92,11 +92,11 @@ class RevealForm(ReasonForm):
 class MeasuresForm(ReasonForm):
     """Form for the primary measure and the others."""
 
-    primary = forms.CharField(max_length=40, help_text="The board is sorted by this measure, for example nDCG@10.")
+    primary = forms.CharField(max_length=40, help_text="Measure that sorts the board, for example nDCG@10.")
     others = text_line(
         max_length=400,
         required=False,
-        help_text="Separated by spaces or commas. With hidden judgments, at most two in addition to the primary one.",
+        help_text="Other measures, separated by spaces or commas. With hidden judgments, enter at most two.",
     )
 
 
@@ -108,14 +108,14 @@ def _protect(dataset: Dataset, values: Mapping[str, Any]) -> str:
         although_told=values["although_told"],
         although_reveals=values["although_reveals"],
     )
-    return f"Requested: {dataset} will be under the {Protection(values['protection']).label} policy."
+    return f"Requested: {dataset} will use the {Protection(values['protection']).label} policy."
 
 
 def _reveal(dataset: Dataset, values: Mapping[str, Any]) -> str:
     revealed = reveal_private(dataset, values["round"], show_held=values["show_held"])
     return (
-        f"{dataset}: the private part of {revealed.results} results is revealed, and {revealed.held} withheld ones "
-        "are released."
+        f"{dataset}: revealed the private part of {number_of(revealed.results, 'result')}, and released "
+        f"{number_of(revealed.held, 'withheld result')}."
     )
 
 
@@ -177,7 +177,7 @@ class DatasetAdmin(ExchangeAdmin):
                     "state", "judgements", "is_runs_only", "primary_measure", "shown_measures", "relevance_level",
                     "drops_self_matches", "current_version", "current_qrels",
                 ),
-                "description": "Measures have a page of their own (above). To change others, import the "
+                "description": "To change measures, open their page (above). To change other settings, import the "
                 "dataset again with different options.",
             },
         ),
@@ -242,7 +242,7 @@ class DatasetAdmin(ExchangeAdmin):
     def make_baseline(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> None:
         """Request the baselines of datasets that have documents and judgments."""
         requested = sum(request_baseline_again(dataset) for dataset in datasets)
-        self.message_user(request, f"{requested} baselines requested.")
+        self.message_user(request, f"Requested {number_of(requested, 'baseline')}.")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> Any:
         """Make the visibility of hidden queries read-only for users who may not read judgments."""
@@ -255,7 +255,7 @@ class DatasetAdmin(ExchangeAdmin):
         return [key]
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
-        """Save the dataset and invalidate cached pages of it and of the datasets that it is or was a part of."""
+        """Save the dataset, and invalidate cached pages of the dataset and of those that it is or was a part of."""
         wholes = {form.initial.get("part_of"), obj.part_of_id} if "part_of" in form.changed_data else set()
         changed_ids = {obj.pk, *wholes} - {None}
         lock_boards(changed_ids)
@@ -292,7 +292,7 @@ class DatasetAdmin(ExchangeAdmin):
     )  # fmt: skip
 
     def measures_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show or change the measures of the board; list all problems of new ones."""
+        """Show or change the measures of the board, and list all problems with new ones."""
         require(request, "leaderboard.change_dataset")
         dataset = get_object_or_404(Dataset, pk=pk)
         other_measures = [name for name in dataset.measures if name != dataset.primary_measure]
@@ -329,26 +329,26 @@ class DatasetAdmin(ExchangeAdmin):
                 with acting(curator(request), "imported in the admin"):
                     imported = form.import_from(archive, form.options(), _limit_time())
             except InvalidContent as error:
-                # Uploads have internal names; show the sender's.
+                # Uploaded files have internal names; messages show the user's file name.
                 original_name = form.cleaned_data["archive"].name
                 problems = [
-                    {**each.as_dict(), "message": each.message.replace(archive.name, original_name)}
-                    for each in error.report.problems
+                    {**item.as_dict(), "message": item.message.replace(archive.name, original_name)}
+                    for item in error.report.problems
                 ]
             except DiskSpaceError as error:
                 disk_error = str(error)
             else:
-                return self._imported(request, imported)
+                return self._report_import(request, imported)
         return curation_page(
             request, self, "admin/leaderboard/dataset/import.html",
             f"Update {existing}" if existing else "Import dataset",
             form=form, problems=problems, full=disk_error, status=507 if disk_error else None,
         )  # fmt: skip
 
-    def _imported(self, request: HttpRequest, results: Sequence[ImportResult]) -> HttpResponse:
+    def _report_import(self, request: HttpRequest, results: Sequence[ImportResult]) -> HttpResponse:
         for imported in results:
             if imported.changes:
-                baseline_note = " Its baseline is requested." if imported.baseline_requested else ""
+                baseline_note = " Its baseline has been requested." if imported.baseline_requested else ""
                 text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{baseline_note}"
             else:
                 text = f"No changes: {imported.version} has exactly this content and these settings."
@@ -382,10 +382,10 @@ def _may_do(request: HttpRequest, form: ImportForm) -> bool:
     dataset = Dataset.objects.filter(slug=values["slug"], hidden=True).exclude(current_version=None).first()
     if dataset is None or may_read_judgements(curator(request)):
         return True
-    hint = "Only users with permission to read hidden judgments can do that; ask one of them."
+    hint = "Ask a user who may read hidden judgments to do this."
     if values["judgements"] == "open":
-        consequence = f"all runs on {dataset} once it is judged, and those judgments"
-        if Qrels.objects.filter(version__dataset=dataset).exists():  # Including those of an older version.
+        consequence = f"all runs on {dataset} once it is judged, and its judgments"
+        if Qrels.objects.filter(version__dataset=dataset).exists():  # Older versions may have judgments, too.
             consequence = f"the hidden judgments of {dataset}, and all runs on them"
         form.add_error("judgements", f"This would publish {consequence}. {hint}")
     if seals_queries(dataset) and values["queries_visibility"] not in ("", Visibility.CURATORS):

@@ -1,7 +1,7 @@
 """Base form of curation pages, with a reason and detection of edit conflicts.
 
 A form contains a hidden token: the newest row of the object's history, and a digest of the values of its fields and
-inlines. A different digest on saving means that another curator has saved in between, and the form shows their
+inlines. If the digest differs on saving, another curator has saved the object in between, and the form shows their
 changes.
 """
 
@@ -71,7 +71,7 @@ class StrictJSONField(forms.JSONField):
         return super().to_python(value)
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        """Return the value to show again: the entered text if it is not valid JSON."""
+        """Return the value that the form shows again, or the entered text if it is not valid JSON."""
         try:
             return None if data is None else read_json(data)
         except ValueError:
@@ -79,7 +79,7 @@ class StrictJSONField(forms.JSONField):
 
 
 class TextFileField(forms.FileField):
-    """An uploaded text file of at most `largest` bytes, whose value is the text."""
+    """An uploaded text file of at most `largest` bytes; the value is the text."""
 
     def __init__(self, *, largest: int, **options: Any) -> None:
         super().__init__(required=False, **options)
@@ -95,7 +95,7 @@ class TextFileField(forms.FileField):
             raise ValidationError("The file is not UTF-8 text. Save it as CSV (UTF-8).") from None
 
 
-#: Form field options by model field, where they differ from those of the admin.
+#: Form field options by model field, if they differ from Django's.
 FORM_FIELDS: dict[type[models.Field[Any, Any]], dict[str, Any]] = {
     models.URLField: {"assume_scheme": "https"},
     models.JSONField: {"form_class": StrictJSONField},
@@ -112,14 +112,14 @@ class TermInput(forms.TextInput):
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         """Render the field and its list of suggestions."""
         list_id = f"known-{name}"
-        values = ((each,) for each in terms_in_use(self.model, self.term))
+        values = ((text,) for text in terms_in_use(self.model, self.term))
         options = format_html_join("", '<option value="{}"></option>', values)
         field = super().render(name, value, {**(attrs or {}), "list": list_id}, renderer)
         return format_html('{}<datalist id="{}">{}</datalist>', field, list_id, options)
 
 
 #: Maximum length of displayed values.
-_LONGEST = 120
+_MAX_LENGTH = 120
 
 
 def version_token(
@@ -127,17 +127,17 @@ def version_token(
 ) -> str:
     """Return `HISTORY.DIGEST` of an object's fields and inline rows; HISTORY is 0 for models without history."""
     values: dict[str, Any] = {
-        name: [getattr(each, "pk", each) for each in value] if isinstance(value, list) else value
+        name: [getattr(item, "pk", item) for item in value] if isinstance(value, list) else value
         for name, value in model_to_dict(instance, fields=list(fields)).items()
     }
     for model, foreign_key in inlines:
         rows = model._default_manager.filter(**{foreign_key: instance.pk}).order_by("pk")
         values[model._meta.label] = [list(row) for row in rows.values_list()]
     text = json.dumps(values, sort_keys=True, default=str)
-    newest = None
+    newest_id = None
     if has_history(type(instance)):
-        newest = _history(instance).order_by("-history_id").values_list("history_id", flat=True).first()
-    return f"{newest or 0}.{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+        newest_id = _history(instance).order_by("-history_id").values_list("history_id", flat=True).first()
+    return f"{newest_id or 0}.{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def has_history(model: type[models.Model]) -> bool:
@@ -158,7 +158,7 @@ def changes_since(instance: models.Model, history: int) -> list[str]:
         changes = describe_changes(record)
         time = timezone.localtime(record.history_date).strftime("%H:%M UTC on %-d %B")
         reason = f" (“{record.history_change_reason}”)" if record.history_change_reason else ""
-        description = "; ".join(f"{one['field']} from {one['old']} to {one['new']}" for one in changes)
+        description = "; ".join(f"{change['field']} from {change['old']} to {change['new']}" for change in changes)
         sentences.append(
             f"{record.history_user or 'The site'} changed it at {time}{reason}: {description or 'its rows'}."
         )
@@ -173,27 +173,27 @@ def describe_changes(record: Any) -> list[Mapping[str, str]]:
     delta = record.diff_against(before, foreign_keys_are_objs=True)
     return [
         {
-            "field": str(record.instance_type._meta.get_field(one.field).verbose_name),
-            "old": display_value(one.old),
-            "new": display_value(one.new),
+            "field": str(record.instance_type._meta.get_field(change.field).verbose_name),
+            "old": display_value(change.old),
+            "new": display_value(change.new),
         }
-        for one in delta.changes
+        for change in delta.changes
     ]
 
 
 #: Display of an absent value.
-NOTHING = "(empty)"
+EMPTY_VALUE = "(empty)"
 
 
 def display_value(value: Any) -> str:
-    """Format a value as short text, or `NOTHING` if it is absent."""
+    """Format a value as short text, or `EMPTY_VALUE` if it is absent."""
     absent_row = isinstance(value, DeletedObject) and value.pk is None
     if value is None or absent_row or value in ("", [], {}):
-        return NOTHING
+        return EMPTY_VALUE
     text = plain_text(value)
     if isinstance(value, float):
         return text
-    return f"“{text}”" if len(text) <= _LONGEST else f"“{text[:_LONGEST]}…”"
+    return f"“{text}”" if len(text) <= _MAX_LENGTH else f"“{text[:_MAX_LENGTH]}…”"
 
 
 class CurationForm(forms.ModelForm):
@@ -233,13 +233,13 @@ class CurationForm(forms.ModelForm):
         is_token = bool(dot) and history.isascii() and history.isdigit()
         if not self.present or (is_token and digest == self.present.partition(".")[2]):
             return cleaned
-        # The form that is shown again has the current token, because its user has seen the changes.
+        # The next form gets the current token, because it shows the changes to the user.
         data = QueryDict(mutable=True)
         data.update(self.data)
         data[self.add_prefix("rendered_from")] = self.present
         self.data = data
         if not is_token:
-            raise ValidationError("The form lacks its version. Check it and save it again.")
+            raise ValidationError("The version of the form is missing. Check your input and save it again.")
         changes = changes_since(self.instance, int(history)) or ["Another curator changed it."]
         raise ValidationError(
             [

@@ -77,7 +77,7 @@ class ImportForm(forms.Form):
         required=False,
         help_text="Alternative: slug of the open dataset with the other half of the topics and the same corpus",
     )
-    runs_only = tick_box(help_text="There is no corpus; only uploaded runs are scored.")
+    runs_only = tick_box(help_text="Select this if there is no corpus. Only uploaded runs are then scored.")
     collecting = tick_box(help_text="Accept runs before there are judgments.")
     baseline = forms.FileField(
         label="Baseline run",
@@ -99,7 +99,7 @@ class ImportForm(forms.Form):
         help_text="Remove documents with the id of the query from its ranking (ArguAna, Quora)"
     )
     candidates_only = tick_box(
-        help_text="Re-ranking: only a query's judged documents are candidates and others are ignored"
+        help_text="Re-ranking: use each query's judged documents as candidates, and ignore all other documents"
     )
     strict = tick_box(help_text="Reject judgments of documents that are not in the corpus. Default: report them.")
     task = optional_text(max_length=80, widget=TermInput(Dataset, "task"))

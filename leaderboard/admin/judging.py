@@ -22,7 +22,7 @@ from leaderboard.core.permissions import READS_JUDGEMENTS
 from leaderboard.judgements import disclosure, imports
 from leaderboard.judgements.comparing import list_conflicts
 from leaderboard.judgements.pools import (
-    DEEPEST,
+    MAX_DEPTH,
     JudgingRefused,
     draw_again,
     eligible_runs,
@@ -91,12 +91,12 @@ class RunChoice(forms.ModelMultipleChoiceField):
 
 
 class PoolForm(DatasetForm):
-    """Form for the depth and the runs of a pool: the selected ones, or each team's first ones, or all."""
+    """Form for the depth and the runs of a pool: selected runs, each team's first runs, or all runs."""
 
     depth = forms.IntegerField(
         initial=10,
         min_value=1,
-        max_value=DEEPEST,
+        max_value=MAX_DEPTH,
         help_text="Number of top documents per query, for example 10.",
     )
     round = forms.ModelChoiceField(
@@ -219,7 +219,7 @@ class PoolAdmin(JudgingAdmin):
 
 
 #: Maximum number of conflicts that a page lists.
-LISTED = 100
+MAX_CONFLICTS = 100
 
 
 class JudgementUploadForm(DatasetForm):
@@ -228,7 +228,7 @@ class JudgementUploadForm(DatasetForm):
     file = forms.FileField(
         label="Judgments",
         help_text="TREC qrels, BEIR’s tab-separated format, or a pool’s CSV with grades; plain, .gz, .zst or .bz2. "
-        "Empty and negative grades count as unjudged.",
+        "Empty and negative grades mean unjudged.",
     )
     judge_kind = forms.ChoiceField(
         label="Judged by",
@@ -248,7 +248,7 @@ class JudgementUploadForm(DatasetForm):
         label="SHA-256 of its prompt",
         max_length=64,
         required=False,
-        help_text="64 hexadecimal digits, so that others can verify that they use the same prompt",
+        help_text="64 hexadecimal digits with which others can verify that they use the same prompt",
     )
     scale_grew = tick_box(
         label="Accept higher grades",
@@ -372,10 +372,10 @@ class JudgementImportAdmin(JudgingAdmin):
         # recorded.
         counts = (
             {}
-            if judgement_import.state in imports.WORKING
+            if judgement_import.state in imports.SCORER_STATES
             else disclosure.visible_counts(judgement_import, request.user)
         )
-        conflicts = list(list_conflicts(judgement_import, limit=LISTED)) if "conflicts" in counts else []
+        conflicts = list(list_conflicts(judgement_import, limit=MAX_CONFLICTS)) if "conflicts" in counts else []
         if (
             "new" in counts
             and reads
@@ -396,16 +396,16 @@ class JudgementImportAdmin(JudgingAdmin):
             of_file=judgement_import.counts,
             form=form,
             reads=reads,
-            # Only users who may read judgments see the old grades; the new ones come from the curator's own file.
+            # Only users who may read judgments see the old grades. The curator's own file contains the new ones.
             blind=blind,
-            listed=[(each.query, each.document, each.old if reads else None, each.new) for each in conflicts],
+            listed=[(pair.query, pair.document, pair.old if reads else None, pair.new) for pair in conflicts],
             choices=[
-                (each.value, each.label, None if blind else imports.count_changes(judgement_import, each))
-                for each in imports.Conflicts
+                (policy.value, policy.label, None if blind else imports.count_changes(judgement_import, policy))
+                for policy in imports.Conflicts
             ],
             judge=imports.get_judge(judgement_import) if judgement_import.judge_name else None,
-            agreement=[agreement_sentence(each) for each in counts.get("agreement", ())],
-            refresh=REFRESH if judgement_import.state in imports.WORKING else 0,
+            agreement=[agreement_sentence(figures) for figures in counts.get("agreement", ())],
+            refresh=REFRESH if judgement_import.state in imports.SCORER_STATES else 0,
             rescore=rescore,
             State=imports.State,
         )

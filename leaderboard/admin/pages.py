@@ -26,7 +26,7 @@ Crumb = tuple[str, str]
 
 
 class ActionRefused(Exception):
-    """An operation failed, with a message for the curator that says what is wrong and how to fix it."""
+    """An operation failed; the message tells the curator what is wrong and how to fix it."""
 
 
 def require(request: HttpRequest, *rights: str) -> None:
@@ -111,14 +111,14 @@ def submit(
         except expected as error:
             report = error.report if isinstance(error, InvalidContent) else error
             if hasattr(report, "problems"):
-                return None, [each.as_dict() for each in report.problems]
+                return None, [problem.as_dict() for problem in report.problems]
             return None, [{"message": text} for text in getattr(error, "conflicts", [str(error)])]
     return None, []
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A curation operation, available as admin action, which asks for a reason first, and as command.
+    """A curation operation, available as an admin action, which first asks for a reason, and as a command.
 
     Attributes:
         short_description: Name of the action in lists.
@@ -165,7 +165,7 @@ class Operation:
             try:
                 with transaction.atomic(), acting(curator(request), form.cleaned_data["why"]):
                     if isinstance(page, CurationAdmin):
-                        # All at once, in the order in which all boards are locked.
+                        # Lock all boards at once, which keeps the common order of locks.
                         keys = list(queryset.values_list("pk", flat=True))
                         lock_boards(dataset for key in keys for dataset in page.get_board_ids(key))
                     sentences = [self.run(row, form.cleaned_data) for row in queryset.order_by("pk")]

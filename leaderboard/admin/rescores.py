@@ -91,7 +91,7 @@ DECISIONS = {
         report=_report_switch,
         title="Switch the board",
         button="Switch the board",
-        explanation="All results below change at once. Old evaluations stay, and permalinks still show them.",
+        explanation="All results below change at once. Old evaluations remain, and permalinks still show them.",
         help="Switch a dataset's board to the judgments of its rescore; all numbers change at once.",
     ),
     "discard": _decision(
@@ -100,7 +100,7 @@ DECISIONS = {
         title="Discard the rescore",
         button="Discard",
         danger=True,
-        explanation="The board does not change. The new judgments and evaluations stay and can be used later.",
+        explanation="The board does not change. You can still use the new judgments and evaluations later.",
         help="Discard a dataset's rescore.",
     ),
     "evaluate": _decision(
@@ -108,7 +108,7 @@ DECISIONS = {
         run=_resume,
         title="Evaluate again",
         button="Evaluate",
-        explanation="Runs without an evaluation on the new judgments get one. The board does not change.",
+        explanation="Evaluate all runs that have no evaluation on the new judgments. The board does not change.",
     ),
 }
 

@@ -50,14 +50,14 @@ from leaderboard.systems.records import canonical_datasets
 #: Permissions for entering reported figures.
 REPORTS = ("leaderboard.add_source", "leaderboard.change_entry")
 #: Maximum size of a CSV in bytes.
-LARGEST = 1_000_000
+MAX_CSV_BYTES = 1_000_000
 _NEW = ("key", "title", "authors", "year", "venue", "url")
 
 
 class FigureForm(forms.Form):
     """Form for one reported figure; its fields are also the columns of the CSV."""
 
-    use_required_attribute = False  # A CSV may replace the figure.
+    use_required_attribute = False  # The fields may stay empty if there is a CSV.
 
     dataset = forms.ModelChoiceField(
         Dataset.objects.listed(), to_field_name="slug",
@@ -73,7 +73,7 @@ class FigureForm(forms.Form):
             )
         ],
     )
-    scale = optional_choice(choices=[("", "share (0.344)"), *((each, each) for each in SCALES)])
+    scale = optional_choice(choices=[("", "share (0.344)"), *((name, name) for name in SCALES)])
     locator = forms.CharField(max_length=80, help_text="Location in the publication, for example Table 2")
     architecture = optional_choice(
         choices=lambda: [("", "unchanged"), *architecture_choices()], help_text="For new systems only"
@@ -105,7 +105,7 @@ class FigureForm(forms.Form):
         if value and float(value) > (maximum := SCALES[values["scale"]]):
             self.add_error(
                 "value",
-                f"{value} is not a {values['scale']}, whose maximum is {maximum:g}. Did you mean the other scale?",
+                f"{value} is not a {values['scale']}: the maximum is {maximum:g}. Did you mean the other scale?",
             )
         matching_systems = System.objects.filter(source=self.source, name=values.get("system"))
         if not values.get("architecture") and (self.source is None or not matching_systems.exists()):
@@ -123,13 +123,13 @@ class PublicationForm(forms.ModelForm):
         Source.objects.all(), required=False, empty_label="new publication, described below"
     )
     csv = TextFileField(
-        label="CSV", largest=LARGEST,
+        label="CSV", largest=MAX_CSV_BYTES,
         help_text="Or upload a CSV. Columns: " + ", ".join(FigureForm.base_fields) + ".",
     )  # fmt: skip
     mteb = forms.FileField(
         label="MTEB results", required=False,
-        help_text="Or upload a zip of model__name/revision/Task.json. The URL of the publication must lead to these "
-        "folders.",
+        help_text="Or upload a zip of model__name/revision/Task.json. The URL of the publication must point to "
+        "these folders.",
     )  # fmt: skip
     why = WhyField()
     field_order = ("publication", *_NEW, "csv", "mteb", "why")
@@ -161,10 +161,10 @@ class PublicationForm(forms.ModelForm):
 
 
 def report_view(page: Any, request: HttpRequest) -> HttpResponse:
-    """Show the form, or publish all its figures or none."""
+    """Show the form, or publish its figures if all are valid."""
     require(request, *REPORTS)
-    one = request.method == "POST" and not request.FILES
-    figure_form = FigureForm(request.POST if one else None)
+    is_single = request.method == "POST" and not request.FILES
+    figure_form = FigureForm(request.POST if is_single else None)
     figure_form.source = Source.objects.filter(pk=parse_number(request.POST.get("publication", "")) or 0).first()
     form = PublicationForm(request.POST or None, request.FILES or None)
 
@@ -202,19 +202,19 @@ def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
     figures, keys = [], set()
     lines_by_message: defaultdict[str, list[int]] = defaultdict(list)
     columns, fields = set(reader.fieldnames or ()), FigureForm.base_fields
-    needed = {name for name, field in fields.items() if field.required}
-    if needed - columns or columns - set(fields):
+    required_names = {name for name, field in fields.items() if field.required}
+    if required_names - columns or columns - set(fields):
         lines_by_message[f"The columns are {', '.join(fields)}, not {', '.join(map(str, columns))}."].append(1)
     for row in reader if not lines_by_message else ():
         form = FigureForm(row)
         form.source = source
-        place = tuple(row.get(name) for name in ("dataset", "system", "configuration", "measure"))
+        key = tuple(row.get(name) for name in ("dataset", "system", "configuration", "measure"))
         for name, messages in form.errors.items():
             for message in messages:
                 lines_by_message[f"{name}: {message}"].append(reader.line_num)
-        if place in keys:
-            lines_by_message["An earlier line has the same figure."].append(reader.line_num)
-        keys.add(place)
+        if key in keys:
+            lines_by_message["An earlier line has the same figure. Remove one of them."].append(reader.line_num)
+        keys.add(key)
         figures.append(form.cleaned_data)
     if not lines_by_message and not figures:
         lines_by_message["The file has no figures. Write one per line below the column names."].append(1)
@@ -318,10 +318,10 @@ class EntryAdmin(ReadOnlyAdmin):
         report=lambda entry, values: f"Restored: {entry} (entry {entry.pk}), {entry.get_visibility_display()} now.",
     )  # fmt: skip
     unpublish = Operation(
-        "Unpublish: remove from the board and tell the team why", MODERATES, _act(unpublish, "is unpublished"),
+        "Unpublish: remove from the board and send the team the reason", MODERATES, _act(unpublish, "is unpublished"),
         refusals=(CannotModerate,), title="Unpublish results", button="Unpublish", danger=True,
         explanation="The results disappear from boards. Their teams see the reason:",
-        help="Remove a result from its board without a trace; its team sees the reason (--why).",
+        help="Remove a result completely from its board; its team sees the reason (--why).",
         report=lambda entry, values: f"Unpublished: {entry} (entry {entry.pk}).",
     )  # fmt: skip
     withdraw = Operation(
@@ -356,7 +356,7 @@ class UpholdForm(DecisionForm):
         label="Trained on", help_text="Slugs or names, separated by commas. Leave empty for none."
     )
     adapted_to = optional_text(
-        label="Adapted to", help_text="Slugs or names of datasets whose corpus was used without labels"
+        label="Adapted to", help_text="Slugs or names of datasets that only provided their corpus, without labels"
     )
 
 
@@ -373,7 +373,7 @@ class RedactForm(ReasonForm):
 def read_correction(
     challenge: Challenge, training_datasets: str | None, adapted_to: str | None
 ) -> TrainingCorrection | None:
-    """Return the correction of the system from comma-separated names; lists that are None stay unchanged."""
+    """Return the correction of the system from comma-separated names; None leaves a list unchanged."""
     if training_datasets is None and adapted_to is None:
         return None
     system = challenge.system

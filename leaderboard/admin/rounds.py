@@ -75,8 +75,8 @@ class RoundAdmin(CurationAdmin):
         return str(row.dataset or row.benchmark)
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
-        """Return the datasets of the round, whose boards limit the number of results per team."""
-        return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in lifecycle.datasets_of(row))
+        """Return the datasets of the round, because their boards limit the number of results per team."""
+        return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in lifecycle.round_datasets(row))
 
     def acts(self, obj: Round) -> Iterable[str]:
         return () if obj.revealed_at else ("reveal_round",)
@@ -96,8 +96,8 @@ class RoundAdmin(CurationAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
         """Forbid deleting rounds that have runs."""
-        used = obj is not None and (obj.runs.exists() or obj.entries.exists())
-        return not used and super().has_delete_permission(request, obj)
+        has_runs = obj is not None and (obj.runs.exists() or obj.entries.exists())
+        return not has_runs and super().has_delete_permission(request, obj)
 
     reveal_round = Operation(
         "Reveal the results", "leaderboard.reveal_dataset",

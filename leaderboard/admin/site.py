@@ -1,4 +1,4 @@
-"""The admin site, with pending decisions on its index page and without a login form of its own.
+"""The admin site, with pending decisions on its index page and without a login form.
 
 Curators sign in on the site's own pages, with a second factor if staff need one.
 """
@@ -53,8 +53,8 @@ _index, _lists = admin.site.index, admin.site.get_app_list
 def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
     """Show the index page with all pending decisions."""
     pending, groups = pending_rows(request), task_groups(request)
-    for each in (each for group in groups for each in group["models"]):
-        each["waiting"] = [row for row in pending if row["model"] is each["model"]]
+    for entry in (entry for group in groups for entry in group["models"]):
+        entry["waiting"] = [row for row in pending if row["model"] is entry["model"]]
     return _index(request, {**(extra_context or {}), "waiting": pending, "app_list": groups})
 
 
@@ -63,17 +63,17 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
     lists = _lists(request, app_label)
     if app_label is not None:
         return lists
-    *tasks, last = TASKS
-    place = {name: (task, number) for task in tasks for number, name in enumerate(TASKS[task])}
+    *tasks, final = TASKS
+    positions = {name: (task, number) for task in tasks for number, name in enumerate(TASKS[task])}
     groups: dict[str, list[Any]] = {task: [] for task in TASKS}
-    for each in (each for group in lists for each in group["models"]):
-        groups[place.get(each["model"]._meta.model_name, (last, 0))[0]].append(each)
+    for entry in (entry for group in lists for entry in group["models"]):
+        groups[positions.get(entry["model"]._meta.model_name, (final, 0))[0]].append(entry)
     return [
         {
             "name": task,
             "app_label": slugify(task),
             "app_url": f"{reverse('admin:index')}#{slugify(task)}",
-            "models": sorted(models, key=lambda each: place.get(each["model"]._meta.model_name, (last, 0))[1]),
+            "models": sorted(models, key=lambda entry: positions.get(entry["model"]._meta.model_name, (final, 0))[1]),
         }
         for task, models in groups.items()
         if models
@@ -94,7 +94,7 @@ def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
     if not (person.is_active and person.is_staff):
         raise PermissionDenied
     if person.curates:
-        return HttpResponseRedirect(destination)  # A URL, not the name of a view.
+        return HttpResponseRedirect(destination)  # `redirect` would also accept the name of a view.
     if Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists():
         return redirect(f"{reverse('mfa_reauthenticate')}?{query}")
     messages.warning(request, "Curation requires a second factor. Set one up here, then continue.")
@@ -107,6 +107,6 @@ admin.site.index_title = "Curation"
 admin.site.index_template = "admin/curation_index.html"
 admin.site.index = index  # type: ignore[method-assign]
 admin.site.get_app_list = task_groups  # type: ignore[method-assign]
-# A single sign-in page, with its rate limits and second factor.
+# Use the site's sign-in page, which has rate limits and a second factor.
 admin.site.login = login  # type: ignore[method-assign]
 admin.site.has_permission = lambda request: getattr(request.user, "curates", False)  # type: ignore[method-assign]

@@ -60,13 +60,13 @@ class ListWidget(JSONWidget):
 
 
 class CurationResource(ModelResource):
-    """A table whose rows are identified by a key; unchanged rows are skipped, changed ones recorded."""
+    """A table with a key for each row; imports skip unchanged rows and record changed ones."""
 
     class Meta:
         clean_model_instances = True
         import_id_fields = ("slug",)
 
-    #: Whether new rows are allowed; the site itself creates those of most tables.
+    #: Whether imports may create rows; in most tables only the site does.
     takes_new: ClassVar[bool] = False
     _meta: Any
 
@@ -77,12 +77,12 @@ class CurationResource(ModelResource):
 
     def get_or_init_instance(self, instance_loader: Any, row: Any) -> tuple[Any, bool]:
         """Return the row's object. Raises ValidationError if it does not exist and new rows are not allowed."""
-        instance, new = super().get_or_init_instance(instance_loader, row)
-        if new and not self.takes_new:
+        instance, is_new = super().get_or_init_instance(instance_loader, row)
+        if is_new and not self.takes_new:
             identifiers = ", ".join(f"{name} {row.get(name)}" for name in self._meta.import_id_fields)
             kind = self._meta.model._meta.verbose_name
             raise ValidationError(f"There is no {kind} with {identifiers}. Only existing rows can be changed.")
-        return instance, new
+        return instance, is_new
 
     def skip_row(self, instance: Any, original: Any, row: Any, import_validation_errors: Any = None) -> bool:
         """Skip unchanged rows, and remember the changes of others."""
@@ -149,7 +149,7 @@ class SystemResource(CurationResource):
         model = System
         fields = (
             "slug", "name", "architecture", "description", "backbone",
-            *sorted(each.name for each in DECLARED_NUMBERS),
+            *sorted(number.name for number in DECLARED_NUMBERS),
             "training_declared", "training_datasets", "adapted_to", "training_compute",
             "paper_url", "code_url", "model_url", "licence", "open_weights", "commercial_use", "closed_api",
             "participant", "authors", "year", "bibtex",
@@ -204,14 +204,14 @@ class BenchmarkResource(CurationResource):
 
     def skip_row(self, instance: Any, original: Any, row: Any, import_validation_errors: Any = None) -> bool:
         """Compare members like a column. Raises ValidationError if they are not a list of known datasets."""
-        same = super().skip_row(instance, original, row, import_validation_errors)
+        is_unchanged = super().skip_row(instance, original, row, import_validation_errors)
         if "members" not in row:
-            return same
+            return is_unchanged
         before = _members(original) if original.pk else []
         after = _read_members(row["members"])
         if before != after:
             self.changed["members"] = (before, after)
-        return same and before == after
+        return is_unchanged and before == after
 
     def after_save_instance(self, instance: Any, row: Any, **kwargs: Any) -> None:
         """Store the members before boards are updated."""
@@ -245,18 +245,18 @@ def _read_members(text: Any) -> list[dict[str, Any]]:
         rows = _JSON.clean(text) or []
         members = [
             {
-                "dataset": str(each["dataset"]),
-                "counted": bool(each.get("counted", True)),
-                "stand_ins": dict(each.get("stand_ins") or {}),
+                "dataset": str(row["dataset"]),
+                "counted": bool(row.get("counted", True)),
+                "stand_ins": dict(row.get("stand_ins") or {}),
             }
-            for each in rows
+            for row in rows
         ]
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ValidationError(
             'Enter members as an ordered JSON list: [{"dataset": "nfcorpus", "counted": true}, …].'
         ) from None
     known_slugs = set(Dataset.objects.values_list("slug", flat=True))
-    unknown_slugs = [str(each["dataset"]) for each in members if each["dataset"] not in known_slugs]
+    unknown_slugs = [str(item["dataset"]) for item in members if item["dataset"] not in known_slugs]
     if unknown_slugs:
         raise ValidationError(f"There is no dataset {', '.join(unknown_slugs)}. Use slugs of existing datasets.")
     return members
@@ -272,16 +272,16 @@ TABLES: dict[str, type[CurationResource]] = {
     "prices": PriceResource,
 }
 #: Maximum size of a table in characters.
-LARGEST = 2_000_000
+MAX_CHARACTERS = 2_000_000
 
 
 class TableForm(forms.Form):
     """Form for a table: first as a file, then as the text of its preview."""
 
     file = TextFileField(
-        largest=LARGEST, help_text="CSV or JSON with columns of an export; other columns stay unchanged"
+        largest=MAX_CHARACTERS, help_text="CSV or JSON with columns of an export; other columns stay unchanged"
     )
-    text = forms.CharField(required=False, widget=forms.HiddenInput, max_length=LARGEST, strip=False)
+    text = forms.CharField(required=False, widget=forms.HiddenInput, max_length=MAX_CHARACTERS, strip=False)
     why = WhyField()
 
     def clean(self) -> dict[str, Any]:
@@ -294,7 +294,7 @@ class TableForm(forms.Form):
 
 
 class ExchangeAdmin(CurationAdmin):
-    """Base class of lists whose table can be exported and imported."""
+    """Base class of lists with export and import of their table."""
 
     resource: ClassVar[type[CurationResource]]
     pages: ClassVar = {"export": "table.<str:ending>", "table": "table/"}
@@ -334,7 +334,7 @@ class ExchangeAdmin(CurationAdmin):
                     self.message_user(request, store_table(self.resource, table))
                 name = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
                 return HttpResponseRedirect(reverse(name))
-            # The preview contains the text, so that what is confirmed is what was shown.
+            # The preview contains the text, so that the curator confirms exactly the changes shown.
             form = TableForm(initial={"text": text, "why": form.cleaned_data["why"]})
         return curation_page(
             request, self, "admin/curation_table.html", f"Import {self.opts.verbose_name_plural}",
@@ -401,8 +401,8 @@ def _list_problems(result: Any) -> list[dict[str, Any]]:
     """Return all problems with their line numbers (the header is line 1)."""
     problems = [{"message": str(error.error), "lines": []} for error in result.base_errors]
     for number, errors in result.row_errors():
-        for each in errors:
-            words = getattr(each.error, "messages", None) or [str(each.error)]
+        for row_error in errors:
+            words = getattr(row_error.error, "messages", None) or [str(row_error.error)]
             problems.append({"message": " ".join(words), "lines": [number + 1]})
     for row in result.invalid_rows:
         for name, messages in row.field_specific_errors.items():

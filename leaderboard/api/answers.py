@@ -29,7 +29,7 @@ from leaderboard.systems.corrections import FieldChange
 
 
 class OptionalField(serializers.IntegerField):
-    """An integer that is omitted if it is withheld."""
+    """An integer that is omitted if withheld."""
 
     def get_attribute(self, instance: Any) -> Any:
         """Return the value from a mapping. Raises SkipField if it is missing."""
@@ -130,9 +130,9 @@ class DatasetSerializer(DatasetSummarySerializer):
     daily_quota = integer_field("Submissions per day; null if unlimited.", allow_null=True)
     monthly_quota = integer_field("Submissions per month; null if unlimited.", allow_null=True)
     measures = texts("Measures of the board, primary measure first.")
-    relevance_level = integer_field("Lowest grade that counts as relevant.")
+    relevance_level = integer_field("Lowest grade of a relevant document.")
     drop_self_matches = flag_field("Whether documents with the id of the query are removed from its ranking.")
-    candidates_only = flag_field("Whether only a query's judged documents are candidates and others are ignored.")
+    candidates_only = flag_field("Whether the task is re-ranking: each query's candidates are its judged documents.")
     runs_visibility = text_field("public, accepted, participants or curators.")
     queries_visibility = text_field("public, accepted, participants or curators.")
     documents_visibility = text_field("public, accepted, participants or curators.")
@@ -239,7 +239,7 @@ ChallengeSerializer = shape(
     claim=serializers.ChoiceField(choices=Challenge.Claim.choices),
     state=serializers.ChoiceField(choices=Challenge.State.choices),
     raised=serializers.DateField(),
-    settled=text_field("Day of the decision; empty while it is open."),
+    settled=text_field("Day of the decision; empty while the challenge is open."),
 )
 
 
@@ -283,7 +283,7 @@ class SystemSerializer(NamedSerializer):
     cited = text_field("In-text citation of the source; empty without one.")
     training_declared = flag_field()
     training_datasets = texts("Slugs or names of datasets.")
-    adapted_to = texts("Datasets whose corpus was used without labels.")
+    adapted_to = texts("Datasets that only provided their corpus, without labels.")
     backbone = text_field()
     paper_url = text_field()
     code_url = text_field()
@@ -307,7 +307,7 @@ class SystemSerializer(NamedSerializer):
 
     def get_fields(self) -> dict[str, Any]:
         """Add the numbers that teams declare."""
-        numbers = {each.name: integer_field(each.hint, allow_null=True) for each in DECLARED_NUMBERS}
+        numbers = {number.name: integer_field(number.hint, allow_null=True) for number in DECLARED_NUMBERS}
         return {**super().get_fields(), **numbers}
 
 

@@ -85,7 +85,7 @@ class RowSerializer(Answer):
     """A row of a board."""
 
     rank = integer_field("Null if the row is not ranked.", allow_null=True)
-    ranked_among = text_field("Kind of rows with which it is ranked; kinds are never mixed.")
+    ranked_among = text_field("Kind of rows among which the row is ranked; ranks never mix kinds.")
     system = text_field()
     slug = text_field("Slug of the system.")
     configuration = text_field()
@@ -104,11 +104,11 @@ class RowSerializer(Answer):
     quarantined = text_field("Reason, if the result is quarantined.", allow_null=True)
     challenged = flag_field()
     better_than_baseline = flag_field(
-        "Significant at 0.05 in its own test; false if not, or if lower on hidden judgments; null if unknown.",
+        "Whether it is significant at 0.05 in its own test; false if lower on hidden judgments; null if unknown.",
         allow_null=True,
     )
     tied_with_best = flag_field(
-        "Whether the tests of all pairs do not separate it from the best; null if unknown.", allow_null=True
+        "Whether the tests of all pairs do not separate the row from the best; null if unknown.", allow_null=True
     )
     contamination_gap = GapSerializer(
         allow_null=True, help_text="Gap between public and hidden topics; null if unknown."

@@ -36,7 +36,7 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.permissions import has_agreement
 from leaderboard.datasets import lists
-from leaderboard.datasets.files import keeping_out, offered_files
+from leaderboard.datasets.files import blocking_agreements, offered_files
 from leaderboard.importing.benchmarks.catalogue import completeness
 from leaderboard.models import Dataset, Round
 from leaderboard.results.board_rows.entry_rows import QUARANTINED
@@ -73,16 +73,16 @@ VIEW_PARAMETERS = [
         OpenApiParameter(
             name,
             str,
-            enum=known or None,
+            enum=facet or None,
             many=True,
             description=f"Only {'datasets' if name in OF_DATASETS else 'rows'} with these values.",
         )
-        for name, known in FACETS.items()
+        for name, facet in FACETS.items()
     ),
     OpenApiParameter(
         "min-mean",
         float,
-        description="Inclusive bound; every numeric column has `min-` and `max-` with its key.",
+        description="Inclusive bound. Every numeric column has the parameters `min-KEY` and `max-KEY`.",
     ),
     OpenApiParameter("zero-shot", bool, description="`1` to show only zero-shot results."),
     OpenApiParameter("cpu-only", bool, description="`1` to show only rows measured on hardware without a GPU."),
@@ -102,7 +102,7 @@ VIEW_PARAMETERS = [
     OpenApiParameter("page", int, description="Pages only: responses always have all rows."),
     OpenApiParameter("q", str, description="Text in the name of a system, team or source."),
     OpenApiParameter(
-        "hardware", str, description="Hardware class whose measurements to show, one of `hardware_choices`."
+        "hardware", str, description="Hardware class of the measurements to show, one of `hardware_choices`."
     ),
 ]
 
@@ -190,9 +190,9 @@ class DatasetFilesView(ReadView):
 
     @extend_schema(parameters=[SLUG], responses={200: answers.FileSerializer(many=True), 403: ErrorSerializer})
     def get(self, request: Request, slug: str) -> Response:
-        """List queries, documents, ids, open judgments and example runs, as far as the dataset's settings allow."""
+        """List the queries, documents, ids, open judgments and example runs that the dataset's settings allow."""
         dataset = visible_dataset(request, slug)
-        if problems := [each.problem() for each in keeping_out(dataset, request.user)]:
+        if problems := [agreement.problem() for agreement in blocking_agreements(dataset, request.user)]:
             raise ApiError(problems[0].code, problems[0].message, status_code=403, problems=problems)
         files = [
             {"file": file, "path": reverse("dataset-file", args=[slug, file.name])}
@@ -231,7 +231,7 @@ class BenchmarksView(ReadView):
     @extend_schema(operation_id="benchmarks", responses=answers.BenchmarkListSerializer)
     def get(self, request: Request) -> Response:
         """List all benchmarks."""
-        benchmarks = [{**each, "completeness": completeness(each["slug"])} for each in lists.benchmarks()]
+        benchmarks = [{**row, "completeness": completeness(row["slug"])} for row in lists.benchmarks()]
         return Response(answers.BenchmarkListSerializer({"benchmarks": benchmarks}).data)
 
 
@@ -300,7 +300,7 @@ def _result(result: Result) -> dict[str, Any]:
     return {
         **result._asdict(),
         "scores": {result.measure: result.value, **dict(result.scores)},
-        "measured": [one.as_data() for one in result.measured],
+        "measured": [cost.as_data() for cost in result.measured],
         "seeds": seeds,
     }
 

@@ -32,7 +32,7 @@ _WORDS = {
 _FORMATS = {"binary": "file", "uri": "address", "date-time": "date and time"}
 #: Path prefix of all endpoints.
 PREFIX = "/api/v1/"
-_making = Lock()
+_generation_lock = Lock()
 
 
 class LockedSchemaGenerator(SchemaGenerator):
@@ -43,7 +43,7 @@ class LockedSchemaGenerator(SchemaGenerator):
     """
 
     def get_schema(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        with _making:
+        with _generation_lock:
             schema: dict[str, Any] = super().get_schema(*args, **kwargs)
         return schema
 
@@ -67,10 +67,10 @@ def _schema() -> dict[str, Any]:
 def reference(request: HttpRequest, section: str = "") -> HttpResponse:
     """Describe one section of the API, or list the operations and objects of all sections."""
     page = _Reference(_schema(), absolute(request, PREFIX))
-    sections = {each["name"]: each for each in page.sections()}
+    sections = {part["name"]: part for part in page.sections()}
     if section and section not in sections:
         raise Http404
-    pages = [(o["name"], o["anchor"], name) for name, each in sections.items() for o in each["objects"]]
+    pages = [(o["name"], o["anchor"], name) for name, part in sections.items() for o in part["objects"]]
     context = {
         "section": "api",
         "address": page.address,
@@ -102,7 +102,7 @@ class _Reference:
 
     def _objects(self, section: str) -> list[dict[str, Any]]:
         """Return the objects in a section's answers, by name."""
-        response_names = self._answered(section)
+        response_names = self._answer_names(section)
         return [
             {
                 "name": name,
@@ -120,7 +120,7 @@ class _Reference:
         components: Mapping[str, Schema] = self.schema.get("components", {}).get("schemas", {})
         return components
 
-    def _answered(self, section: str) -> set[str]:
+    def _answer_names(self, section: str) -> set[str]:
         """Return the names of the objects in a section's answers, at any depth."""
         names: set[str] = set()
         pending = [
@@ -140,7 +140,7 @@ class _Reference:
     def _operation(self, method: str, path: str, operation: Schema) -> dict[str, Any]:
         contents = operation.get("requestBody", {}).get("content", {})
         body: Schema = next((content["schema"] for content in contents.values()), {})
-        component = self._resolved(body)
+        component = self._resolve(body)
         fields = self._fields(component, "{}, repeatable")
         paragraphs = _paragraphs(operation)
         title = operation.get("summary", "")
@@ -154,9 +154,8 @@ class _Reference:
             "title": title or paragraphs[0].removesuffix("."),
             "description": paragraphs if title else paragraphs[1:],
             "needs_token": needs_token,
-            "parameters": sorted(
-                parameters, key=lambda parameter: parameter["place"] != "path"
-            ),  # Content types of its fields, and the description of the body.
+            "parameters": sorted(parameters, key=lambda parameter: parameter["place"] != "path"),
+            # Content types of the body, and its description.
             "sent_as": list(contents),
             "told": _paragraphs(component) if component.get("description") else [],
             "fields": fields,
@@ -179,8 +178,8 @@ class _Reference:
     def _field(self, name: str, value: Schema, list_format: str, *, required: bool) -> dict[str, Any]:
         """Describe a field or parameter; `list_format` is the format of the type of a list."""
         inner = value["items"] if value.get("type") == "array" else value
-        target = next((one for one in _references(inner) if "properties" in self.components[one]), "")
-        inner = inner if target else self._resolved(inner)
+        target = next((name for name in _references(inner) if "properties" in self.components[name]), "")
+        inner = inner if target else self._resolve(inner)
         kind = target or _FORMATS.get(inner.get("format", "")) or _WORDS.get(inner.get("type", ""), "any")
         default = value.get("default", "")
         return {
@@ -197,7 +196,7 @@ class _Reference:
             "description": _paragraphs(value)[0].partition("* `")[0].strip(),
         }
 
-    def _resolved(self, value: Schema) -> Schema:
+    def _resolve(self, value: Schema) -> Schema:
         """Return the component that a schema refers to, or the schema itself."""
         name = next(_references(value), "")
         return self.components[name] if name else value
@@ -243,13 +242,13 @@ def _anchor(name: str) -> str:
     return f"object-{name.lower()}"
 
 
-def _paragraphs(described: Schema) -> list[str]:
-    return [" ".join(part.split()) for part in str(described.get("description", "")).split("\n\n")]
+def _paragraphs(schema: Schema) -> list[str]:
+    return [" ".join(part.split()) for part in str(schema.get("description", "")).split("\n\n")]
 
 
 def _answer(status: str, answer: Schema) -> dict[str, str]:
     """Describe a possible response; `target` is the anchor of its object and `type` the name."""
-    content: Schema = next((one["schema"] for one in answer.get("content", {}).values()), {})
+    content: Schema = next((media["schema"] for media in answer.get("content", {}).values()), {})
     name = next(_references(content), "")
     list_prefix = "a list of " if content.get("type") == "array" else ""
     return {

@@ -21,16 +21,16 @@ class TextsField(serializers.ListField):
     child = serializers.CharField()
 
 
-def _described(field: Callable[..., Field]) -> Callable[..., Any]:
+def _with_help_text(field: Callable[..., Field]) -> Callable[..., Any]:
     """Return a constructor that accepts help text first, then the source if it differs from the name."""
     return lambda help_text=None, source=None, **options: field(help_text=help_text, source=source, **options)
 
 
-text_field = _described(serializers.CharField)
-flag_field = _described(serializers.BooleanField)
-integer_field = _described(serializers.IntegerField)
-number_field = _described(serializers.FloatField)
-texts = _described(TextsField)
+text_field = _with_help_text(serializers.CharField)
+flag_field = _with_help_text(serializers.BooleanField)
+integer_field = _with_help_text(serializers.IntegerField)
+number_field = _with_help_text(serializers.FloatField)
+texts = _with_help_text(TextsField)
 
 
 class ReadView(APIView):
@@ -85,14 +85,14 @@ def shape(source: type, name: str, text: str, **fields: Any) -> type[Answer]:
     if not (hasattr(source, "_fields") or is_dataclass(source)):
         raise TypeError(f"{source} has no fields")
     hints = get_type_hints(source)
-    described = {each: fields.pop(each) if each in fields else _field(hint) for each, hint in hints.items()}
+    described = {name: fields.pop(name) if name in fields else _field(hint) for name, hint in hints.items()}
     return type(f"{name}Serializer", (serializers.Serializer,), {"__doc__": text, **described, **fields})
 
 
 def _field(hint: Any, **options: Any) -> Field:
     origin, inner = get_origin(hint) or hint, get_args(hint)
     if origin in (Union, UnionType):
-        (hint,) = (each for each in inner if each is not NoneType)
+        (hint,) = (kind for kind in inner if kind is not NoneType)
         return _field(hint, allow_null=True)
     if origin in _PLAIN:
         return _PLAIN[origin](**options)

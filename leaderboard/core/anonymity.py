@@ -91,7 +91,7 @@ def public_system(system: System) -> System:
 
 
 def unnamed_seeds(seeds: Iterable[tuple[str, Content]]) -> list[tuple[str, Content]]:
-    """Return the seeds labelled by number, because their own labels may come from file names."""
+    """Return the seeds labelled by number, because their own labels may contain file names."""
     return [(f"seed {number}", content) for number, (_, content) in enumerate(seeds, 1)]
 
 

@@ -44,11 +44,11 @@ class Actor:
         """
         if self.person is None:
             return THE_SITE
-        return self.person.name_on_record[:150] or named(self.person)
+        return self.person.name_on_record[:150] or subject_name(self.person)
 
 
-_NOBODY = Actor(None, "")
-_acting: ContextVar[Actor] = ContextVar("acting", default=_NOBODY)
+_SITE_ACTOR = Actor(None, "")
+_acting: ContextVar[Actor] = ContextVar("acting", default=_SITE_ACTOR)
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def actor() -> Actor:
     return _acting.get()
 
 
-def named(subject: object) -> str:
+def subject_name(subject: object) -> str:
     """Return the subject's name in records.
 
     Accounts appear by number, because records are never deleted and email addresses are private.
@@ -88,7 +88,7 @@ def record(
     """
     values = {"before": dict(before or {}), "after": dict(after or {})}
     row = _build_record(
-        action, named(subject), timezone.now(), dataset_id=_key(dataset), entry_id=_key(entry), **values
+        action, subject_name(subject), timezone.now(), dataset_id=_key(dataset), entry_id=_key(entry), **values
     )
     row.save()
     return row

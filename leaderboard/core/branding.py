@@ -29,10 +29,10 @@ def read_accent(text: str) -> tuple[str, str] | None:
 
     A single color applies to the light theme and is lightened for the dark one. Raises ValueError.
     """
-    colours = [each.strip().lower() for each in text.split(",") if each.strip()]
+    colours = [part.strip().lower() for part in text.split(",") if part.strip()]
     if not colours:
         return None
-    if len(colours) > 2 or not all(re.fullmatch(r"#[0-9a-f]{6}", each) for each in colours):
+    if len(colours) > 2 or not all(re.fullmatch(r"#[0-9a-f]{6}", colour) for colour in colours):
         raise ValueError(
             f"ACCENT_COLOUR is {text!r}. Use a color such as #0b6b57, or two separated by a comma, for the light "
             "and the dark theme."
@@ -61,13 +61,13 @@ def _parts(colour: str) -> list[int]:
 def _luminance(colour: str) -> float:
     linear = [
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-        for part in (each / 255 for each in _parts(colour))
+        for part in (value / 255 for value in _parts(colour))
     ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def style_sheet(accent: tuple[str, str]) -> str:
-    """Return CSS that sets the accent color; it is outside all layers and so overrides the site's own tokens."""
+    """Return CSS that sets the accent color; it overrides the site's own tokens because it is outside all layers."""
     colours = "light-dark({}, {})".format(*accent)
     return f":root {{ --link: {colours}; --focus: {colours}; }}\n"
 
@@ -89,7 +89,7 @@ def describe_logo_problem(path: Path) -> str:
     start = path.read_bytes()[:1024]
     if b"<svg" in start.lower() or b"<?xml" in start:
         return ""
-    return f"SITE_LOGO is {path}, whose content is not SVG."
+    return f"SITE_LOGO is {path}, but its content is not SVG."
 
 
 def read_png(path: Path) -> Image.Image:

@@ -25,7 +25,7 @@ def check_mail(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[C
         return []
     return [
         Warning(
-            "This site has no mail server, so anyone can sign up under any e-mail address, unconfirmed.",
+            "This site has no mail server, so anyone can sign up with any email address, which remains unconfirmed.",
             hint="Set EMAIL_URL, such as smtp+tls://USER:PASSWORD@HOST:587.",
             id="leaderboard.W001",
         )
@@ -48,10 +48,10 @@ def check_folder(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
 
 
 def check_site_pages(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Return a warning for each page of the operator whose file is missing."""
+    """Return a warning for each of the operator's pages without a file."""
     return [
         Warning(
-            f"{path} is missing: /{name}/ answers 404.",
+            f"{path} is missing, so /{name}/ responds with 404.",
             hint="Restore the file in SITE_PAGES_FOLDER, or restart the site without it.",
             id="leaderboard.W005",
         )
@@ -76,7 +76,7 @@ def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
                 Error(
                     f"ACCENT_COLOUR: {colour} has a contrast of {contrast:.1f} with the page in the {theme} theme; "
                     f"links need {MIN_CONTRAST}.",
-                    hint="Choose a darker colour for the light theme, a lighter one for the dark theme: LIGHT,DARK.",
+                    hint="Choose a darker color for the light theme or a lighter one for the dark theme: LIGHT,DARK.",
                     id="leaderboard.E003",
                 )
             )
@@ -86,7 +86,7 @@ def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
 def check_history(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Report a database created by the earlier migrations; `migrate` runs this check and then leaves it alone."""
+    """Report a database created by the earlier migrations; `migrate` runs this check and then changes nothing."""
     if DEFAULT_DB_ALIAS not in (databases or ()) or not (problem := describe_earlier_history()):
         return []
     return [Error(problem, id="leaderboard.E001")]
@@ -97,7 +97,7 @@ def check_durability(
 ) -> list[CheckMessage]:
     """Warn if PostgreSQL may lose committed data, because uploads are acknowledged once they are committed."""
     messages: list[CheckMessage] = []
-    for cursor in _postgresql_among(databases):
+    for cursor in _postgresql_cursors(databases):
         for name in ("fsync", "synchronous_commit", "full_page_writes"):
             cursor.execute(f"SHOW {name}")
             if cursor.fetchone()[0] == "off":
@@ -116,7 +116,7 @@ def check_role(
 ) -> list[CheckMessage]:
     """Warn if the site's PostgreSQL role could remove the protection of the audit log."""
     messages: list[CheckMessage] = []
-    for cursor in _postgresql_among(databases):
+    for cursor in _postgresql_cursors(databases):
         cursor.execute("SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user")
         role, is_superuser = cursor.fetchone()
         cursor.execute(
@@ -129,8 +129,8 @@ def check_role(
             reason = "is a superuser" if is_superuser else "owns its table"
             messages.append(
                 Warning(
-                    f"The site works as PostgreSQL's role {role}, which {reason}: it can remove the triggers that keep "
-                    "the audit log append-only.",
+                    f"The site works as PostgreSQL's role {role}, which {reason} and can remove the triggers that "
+                    "keep the audit log append-only.",
                     hint="Migrate under a separate role: docker/roles.sql creates both roles, and "
                     "`manage.py database_rights` grants the site's role its privileges.",
                     id="leaderboard.W003",
@@ -139,7 +139,7 @@ def check_role(
     return messages
 
 
-def _postgresql_among(databases: Sequence[str] | None) -> Iterator[CursorWrapper]:
+def _postgresql_cursors(databases: Sequence[str] | None) -> Iterator[CursorWrapper]:
     """Yield a cursor for each of the databases that is PostgreSQL."""
     for alias in databases or ():
         if connections[alias].vendor == "postgresql":

@@ -18,7 +18,7 @@ RETRIEVER = "runboard_retriever"
 #: Table of the audit log.
 AUDIT_TABLE = "leaderboard_auditrecord"
 #: Append-only tables of the site. A trigger also protects the audit log (migration 0002).
-ADDED_TO = frozenset({AUDIT_TABLE, "leaderboard_acceptance"})
+APPEND_ONLY = frozenset({AUDIT_TABLE, "leaderboard_acceptance"})
 #: Tables that only migrations write.
 MIGRATIONS = frozenset({"django_migrations"})
 #: Privileges of retrievers by table, in addition to reading its rows: all columns, or those in
@@ -65,8 +65,8 @@ READ_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
         "noticed_at",
     ),
 }  # fmt: skip
-#: Final states of a job. A retriever that could change them could refund anybody's quota.
-ENDED = ("done", "rejected", "failed", "cancelled", "timed_out", "withdrawn")
+#: Final states of a job. A retriever that could change them could refund any team's quota.
+FINAL_STATES = ("done", "rejected", "failed", "cancelled", "timed_out", "withdrawn")
 #: Columns that retrievers may update. They exclude the kind and owner of a job; the one column of a dataset
 #: lets them lock its row.
 CHANGED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
@@ -100,7 +100,7 @@ END $$
 _STAYS_ENDED = f"""
 CREATE OR REPLACE FUNCTION runboard_stays_ended() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF current_user = '{RETRIEVER}' AND OLD.state IN {ENDED}
+    IF current_user = '{RETRIEVER}' AND OLD.state IN {FINAL_STATES}
         AND (NEW.state, NEW.started_at, NEW.error_code)
             IS DISTINCT FROM (OLD.state, OLD.started_at, OLD.error_code) THEN
         RAISE insufficient_privilege USING MESSAGE = 'a retriever may not change the final state of a job';
@@ -123,7 +123,7 @@ def table_privileges(role: str, table: str) -> tuple[str, ...]:
         return rights
     if table in MIGRATIONS:
         return ("SELECT",)
-    if table in ADDED_TO:
+    if table in APPEND_ONLY:
         return ("SELECT", "INSERT")
     return ("SELECT", "INSERT", "UPDATE", "DELETE")
 

@@ -55,7 +55,7 @@ class Link(NamedTuple):
 @cache
 def names() -> frozenset[str]:
     """Return the names of the files that have a page."""
-    entries = {each for lines in SIDEBAR.values() for each in lines if isinstance(each, str)}
+    entries = {entry for lines in SIDEBAR.values() for entry in lines if isinstance(entry, str)}
     return frozenset(name for name in entries if (_FOLDER / f"{name}.md").is_file())
 
 
@@ -65,11 +65,11 @@ def sidebar() -> list[tuple[str, list[Link]]]:
     sections = []
     for head, lines in SIDEBAR.items():
         links = [
-            Link(reverse("doc", args=[each]), document(each).title)
-            if isinstance(each, str)
-            else Link(reverse(each[0]), each[1])
-            for each in lines
-            if not isinstance(each, str) or each in names()
+            Link(reverse("doc", args=[entry]), document(entry).title)
+            if isinstance(entry, str)
+            else Link(reverse(entry[0]), entry[1])
+            for entry in lines
+            if not isinstance(entry, str) or entry in names()
         ]
         sections.append((head, links))
     return sections

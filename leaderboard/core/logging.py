@@ -105,7 +105,7 @@ _OF_REQUESTS = ("method",)
 def init_sentry(dsn: str) -> None:
     """Report logged errors and uncaught exceptions to the server of the DSN.
 
-    Local variables are not sent, because those of the scorer contain judgments.
+    Local variables are not sent, because the scorer's contain judgments.
     """
     import sentry_sdk
 
@@ -126,7 +126,7 @@ def _scrub_event(event: Any, hint: dict[str, Any]) -> Any:
     for name in ("user", "extra", "breadcrumbs", "server_name", "logentry"):
         event.pop(name, None)
     for exception in (event.get("exception") or {}).get("values", []):
-        exception["value"] = ""  # Databases quote rows in their messages; the log has the full message.
+        exception["value"] = ""  # Databases quote rows in their messages. The log contains the full message.
     ids = {"request_id": request_id(), "job_id": job_id()}
     event["tags"] = {name: identifier for name, identifier in ids.items() if identifier}
     return event

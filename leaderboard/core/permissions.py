@@ -29,13 +29,12 @@ from leaderboard.models import (
 READ_QRELS = "read_qrels"
 READS_JUDGEMENTS = f"leaderboard.{READ_QRELS}"
 
-#: Name of the curators' group, whose permissions cover describing, judging, moderating and rescoring, but
-#: not reading judgments.
+#: Name of the curators' group. Curators may describe, judge, moderate and rescore, but not read judgments.
 GROUP = "Curators"
 #: Models outside the curators' responsibility: accounts, memberships, tokens, and switches.
-_OTHERS = ("user", "membership", "invitation", "apitoken", "switch")
-#: Permissions on these models that curators have nevertheless.
-_SEEN = ("view_user", "view_membership")
+_UNCURATED_MODELS = ("user", "membership", "invitation", "apitoken", "switch")
+#: Permissions that curators still have on these models.
+_VIEWABLE = ("view_user", "view_membership")
 
 Person = User | AnonymousUser
 
@@ -59,7 +58,7 @@ def may_operate(person: Person) -> bool:
     return isinstance(person, User) and person.curates
 
 
-def sees(person: Person, dataset: Dataset, visibility: str) -> bool:
+def may_see(person: Person, dataset: Dataset, visibility: str) -> bool:
     """Return whether a visibility setting of the dataset includes the user."""
     if visibility == Visibility.PUBLIC:
         return True
@@ -71,7 +70,7 @@ def sees(person: Person, dataset: Dataset, visibility: str) -> bool:
 
 
 class PendingAgreement(NamedTuple):
-    """An agreement that blocks a user; `waits` means that they accepted it and await approval."""
+    """An agreement that blocks a user; with `waits`, the user accepted it and awaits approval."""
 
     agreement: Agreement
     waits: bool
@@ -111,8 +110,8 @@ def pending_agreements(
 ) -> list[PendingAgreement]:
     """Return the agreements that block a user from downloading from and submitting to datasets and rounds.
 
-    These are the agreements in force whose current version the user has not accepted, or that they are not approved
-    for. Curators are never blocked. Takes one query.
+    An agreement in force blocks a user who has not accepted its current version or is not approved for it. Curators are
+    never blocked. Takes one query.
 
     Args:
         person: The user or visitor.
@@ -139,7 +138,7 @@ def may_see_dataset(person: Person, dataset: Dataset) -> bool:
 
 
 def may_judge(person: Person) -> bool:
-    """Return whether the user may add judgments, and is therefore shown pools and imports in preparation."""
+    """Return whether the user may add judgments, and therefore see pools and imports in preparation."""
     return has_right(person, "leaderboard.judge_dataset")
 
 
@@ -150,11 +149,11 @@ def may_read_judgements(person: Person) -> bool:
 
 def curators() -> Group:
     """Return the curators' group after updating its permissions to those of this version."""
-    site_permissions = Permission.objects.filter(content_type__app_label__in=["leaderboard", "submissions"])
+    permissions = Permission.objects.filter(content_type__app_label__in=["leaderboard", "submissions"])
     # Curators have all permissions on curated models except reading hidden judgments, and view accounts and
     # teams only.
-    curated = site_permissions.exclude(codename=READ_QRELS).exclude(content_type__model__in=_OTHERS)
-    rights = site_permissions.filter(codename__in=_SEEN) | curated.exclude(codename__startswith="delete_auditrecord")
+    curated = permissions.exclude(codename=READ_QRELS).exclude(content_type__model__in=_UNCURATED_MODELS)
+    rights = permissions.filter(codename__in=_VIEWABLE) | curated.exclude(codename__startswith="delete_auditrecord")
     group, _ = Group.objects.get_or_create(name=GROUP)
     group.permissions.set(rights)
     return group

@@ -12,7 +12,7 @@ from leaderboard.core.database_grants import AUDIT_TABLE
 
 MigrationKey = tuple[str, str]
 
-_SHOWN = 3
+_MAX_NAMES = 3
 #: Whether this process has confirmed that all columns exist.
 _is_complete = False
 #: Initial migrations of the current history. A database that was created by the earlier history has the same
@@ -25,7 +25,7 @@ INITIAL: frozenset[MigrationKey] = frozenset(
     }
 )
 #: A migration that every database of the earlier history has, unless it was only begun.
-_EARLIER = ("leaderboard", "0002_model_results")
+_EARLIER_MIGRATION = ("leaderboard", "0002_model_results")
 #: Last migrations of the earlier history, and the last version that includes them.
 EARLIER_LAST: frozenset[MigrationKey] = frozenset(
     {("leaderboard", "0008_approval_and_held_results_due"), ("submissions", "0009_signatures_are_nobodys")}
@@ -60,12 +60,13 @@ def recorded_migrations() -> set[MigrationKey]:
 def missing_columns() -> list[str]:
     """Return the columns of models, as `table.column`, that the database lacks. Raises django.db.Error.
 
-    Migrations that are recorded as applied do not guarantee them: a migration may have been edited afterwards.
+    Migrations that are recorded as applied do not guarantee them: a migration may have been edited after it was
+    applied.
     """
     with connection.cursor() as cursor:
         cursor.execute(_COLUMNS[connection.vendor])
         database_columns = set(cursor.fetchall())
-    models = (each._meta for each in apps.get_models(include_auto_created=True))
+    models = (model._meta for model in apps.get_models(include_auto_created=True))
     model_columns = {
         (meta.db_table, field.column) for meta in models if meta.managed for field in meta.local_concrete_fields
     }
@@ -81,7 +82,7 @@ def describe_missing_columns() -> str:
         return ""
     return (
         f"The database lacks {_shorten(columns)}, although the migrations that add them are recorded as applied. "
-        "A migration was edited afterwards: see “Missing columns” in docs/operations.md."
+        "A migration was edited after it was applied: see “Missing columns” in docs/operations.md."
     )
 
 
@@ -97,7 +98,7 @@ def mismatch() -> str:
             or f"The database lacks {_join_names(missing_migrations)}: run manage.py migrate."
         )
     apps = {app for app, _ in code_migrations}
-    if unknown_migrations := {each for each in recorded if each[0] in apps} - code_migrations:
+    if unknown_migrations := {migration for migration in recorded if migration[0] in apps} - code_migrations:
         return (
             f"The database has {_join_names(unknown_migrations)}, which this version does not know. "
             "Upgrade the code, which is older than the database."
@@ -119,7 +120,7 @@ def describe_earlier_history(recorded: Set[MigrationKey] | None = None, tables: 
             "and changes only the migration history."
         )
     tables = connection.introspection.table_names() if tables is None else tables
-    if _EARLIER in recorded or (("leaderboard", "0001_initial") in recorded and AUDIT_TABLE not in tables):
+    if _EARLIER_MIGRATION in recorded or (("leaderboard", "0001_initial") in recorded and AUDIT_TABLE not in tables):
         return (
             f"The database lacks {_join_names(EARLIER_LAST - recorded)}, which this version no longer has. Migrate it "
             f"with version {EARLIER_VERSION} first."
@@ -132,5 +133,5 @@ def _join_names(migrations: Iterable[MigrationKey]) -> str:
 
 
 def _shorten(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + rest
+    rest = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + rest

@@ -16,7 +16,7 @@ BUNDLE = "plotly.min.js"
 class PlotlyBundleFinder(BaseFinder):
     """Finder that finds only `plotly/plotly.min.js`.
 
-    The package is located without importing it, because only code that draws figures should load it.
+    The package is located without importing it, because only code that draws figures should import it.
     """
 
     def __init__(self, app_names: Iterable[str] | None = None, *args: Any, **kwargs: Any) -> None:

@@ -52,7 +52,7 @@ def send_wakeup(task: str, destination: str, **arguments: Any) -> bool:
                 # their own queues, and a retriever needs no permission to write bindings of others.
                 declare=[],
             )
-    except Exception as error:  # of the broker, the connection to it, or the wait for one of ours
+    except Exception as error:  # An error of the broker, its connection, or the wait for one of ours.
         _silent_until = monotonic() + PAUSE
         logger.info(
             "no wakeup sent to %s; the dispatcher will find the work by polling: %s",

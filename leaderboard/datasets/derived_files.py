@@ -1,7 +1,7 @@
 """Small files derived from runs and corpora to speed up pages. Only this module writes them.
 
 The worker creates them after it has scored a run with open judgments. If they are missing (the dataset was opened
-later, or comes from an older release), a page creates those that are quick to compute, and omits the others until
+later, or an older release imported it), a page creates those that are quick to compute, and omits the others until
 `manage.py prepare_query_pages` is run.
 """
 

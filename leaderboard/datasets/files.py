@@ -1,7 +1,6 @@
 """Downloadable files of datasets and their access rules; the only writer of `DatasetFile`.
 
-Hidden judgments are never stored as a `DatasetFile`. If such a row existed nevertheless, `offered_files` would omit
-it.
+Hidden judgments are never stored as a `DatasetFile`. Even if such a row existed, `offered_files` would omit it.
 """
 
 import io
@@ -17,7 +16,7 @@ from isal import igzip
 from evaluation.collections.beir import BYTE_ORDER_MARK, COMPRESSION_LEVEL, open_expanded, write_blocks
 from evaluation.judgements.merge import write_judgements
 from evaluation.judgements.qrels import read_grades
-from leaderboard.core.permissions import PendingAgreement, may_read_judgements, pending_agreements, sees
+from leaderboard.core.permissions import PendingAgreement, may_read_judgements, may_see, pending_agreements
 from leaderboard.core.storage.store import Area, local_path, put
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User, Visibility
 
@@ -36,7 +35,8 @@ _DESCRIPTIONS = {
     Kind.REFUSED_MODEL: "A checkpoint with pickled weights, to try out the rejection",
 }
 
-#: Prefixes of splits that are public although the scored judgments are hidden. Other splits may contain anything.
+#: Prefixes of splits that are public although the scored judgments are hidden. Other splits may contain hidden
+#: judgments.
 _OPEN_SPLITS = ("train", "dev", "valid")
 
 QUERIES_NAME, ALL_QUERIES_NAME = "queries.jsonl.gz", "queries.all.jsonl.gz"
@@ -104,16 +104,16 @@ def may_offer_judgements(split: str, *, scored_split: str, hidden: bool) -> bool
 
 def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
     """Return the files that the user may download, or none while an agreement is pending."""
-    return [] if keeping_out(dataset, user) else visible_files(dataset, user)
+    return [] if blocking_agreements(dataset, user) else visible_files(dataset, user)
 
 
 def visible_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
-    """Return the files that are offered to the user once no agreement is due (`keeping_out`)."""
+    """Return the files that are offered to the user once no agreement is pending."""
     if dataset.current_version is None:
         return []
     order = list(Kind.values)
-    queries = sees(user, dataset, dataset.queries_visibility)
-    documents = sees(user, dataset, dataset.documents_visibility)
+    queries = may_see(user, dataset, dataset.queries_visibility)
+    documents = may_see(user, dataset, dataset.documents_visibility)
     files = [
         file
         for file in dataset.current_version.files.all()
@@ -122,7 +122,7 @@ def visible_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetF
     return sorted(files, key=lambda file: (order.index(file.kind), file.name))
 
 
-def keeping_out(dataset: Dataset, user: User | AnonymousUser) -> list[PendingAgreement]:
+def blocking_agreements(dataset: Dataset, user: User | AnonymousUser) -> list[PendingAgreement]:
     """Return the dataset's agreement if the user has to accept it before any download."""
     return pending_agreements(user, datasets=[dataset.pk])
 
@@ -135,22 +135,18 @@ def find_file(dataset: Dataset, user: User | AnonymousUser, name: str) -> Datase
 def _may_download(
     dataset: Dataset, file: DatasetFile, user: User | AnonymousUser, *, queries: bool, documents: bool
 ) -> bool:
-    """Return whether the user may download a file; `queries` and `documents` say whether they may see these texts."""
+    """Return whether the user may download a file; `queries` and `documents` are whether they may see these texts."""
     if file.kind == Kind.QRELS:
         scored_split = dataset.current_qrels.split if dataset.current_qrels else "test"
         split = file.name.removeprefix("qrels.").removesuffix(".tsv.gz")
         return may_offer_judgements(split, scored_split=scored_split, hidden=dataset.hidden)
-    if file.kind in (
-        Kind.CORPUS,
-        Kind.EXAMPLE_MODEL,
-        Kind.REFUSED_MODEL,
-    ):  # models contain the corpus vocabulary
-        return documents
+    if file.kind in (Kind.CORPUS, Kind.EXAMPLE_MODEL, Kind.REFUSED_MODEL):
+        return documents  # Models contain the vocabulary of the corpus.
     if is_sealed(dataset, file):
         return may_read_judgements(user)
     if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXCLUDED, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
         return queries
-    return True  # document ids contain no text
+    return True  # Document ids contain no text.
 
 
 def is_sealed(dataset: Dataset, file: DatasetFile) -> bool:
@@ -179,7 +175,7 @@ def without_checksums(statistics: Mapping[str, Any]) -> dict[str, Any]:
 def gzipped(source: Path, target: Path) -> Path:
     """Write the file's content to `target` as reproducible gzip, without name, time, or byte order mark."""
     with (
-        _expanded(source) as reader,
+        _read_expanded(source) as reader,
         target.open("wb") as file,
         igzip.IGzipFile(filename="", mode="wb", compresslevel=COMPRESSION_LEVEL, fileobj=file, mtime=0) as writer,
     ):
@@ -189,13 +185,13 @@ def gzipped(source: Path, target: Path) -> Path:
 
 def in_blocks(corpus: Path, target: Path) -> Path:
     """Write a corpus like `gzipped`, in blocks that can be read independently."""
-    with _expanded(corpus) as reader:
+    with _read_expanded(corpus) as reader:
         write_blocks(reader, target)
     return target
 
 
 @contextmanager
-def _expanded(source: Path) -> Iterator[BinaryIO]:
+def _read_expanded(source: Path) -> Iterator[BinaryIO]:
     """Yield the file's content, decompressed if necessary, without its byte order mark."""
     with open_expanded(source) as (_, stream):
         if cast(io.BufferedReader, stream).peek(len(BYTE_ORDER_MARK)).startswith(BYTE_ORDER_MARK):

@@ -28,7 +28,7 @@ class DatasetStatistics(NamedTuple):
 
 
 def get_statistics(dataset: Mapping[str, Any]) -> DatasetStatistics:
-    """Return the statistics of the dataset's current version and qrels, or else those that were reported."""
+    """Return the statistics of the dataset's current version and qrels, or else the reported ones."""
     current_statistics = {
         **(dataset["current_version__statistics"] or {}),
         **(dataset["current_qrels__statistics"] or {}),

@@ -17,7 +17,7 @@ def problem(code: str, message: str, hint: str, count: int = 1) -> Problem:
     return Problem(severity="error", code=code, count=count, message=message, hint=hint)
 
 
-def missing(file_name: str, hint: str) -> Problem:
+def missing_file(file_name: str, hint: str) -> Problem:
     return problem("missing_file", f"{file_name} is missing", hint)
 
 

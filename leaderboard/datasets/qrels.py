@@ -1,6 +1,6 @@
 """Scoring targets, rows of relevance judgments, and the only functions that open judgments.
 
-Only the scorer requests hidden judgments. Intake never reads them, and pages get open ones only, through
+Only the scorer requests hidden judgments. Intake never reads judgments, and pages read only open ones, through
 `open_judgements`. A user gets them through `recorded_qrels_path`, which records the access before the first byte.
 Comparisons call `leaderboard.judgements.disclosure.load_compared`, which checks the permission and records the access.
 `tests/structure/test_judgements.py` lists all callers of the functions here that return hidden judgments.
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 #: Audit action for access to judgments.
 READ = "read judgements"
-#: Maximum number of cached datasets. The largest judgments of BEIR take about 100 MB, most take a few.
+#: Maximum number of cached datasets. The largest judgments of BEIR take about 100 MB, most others a few MB.
 _CACHE_SIZE = 16
 #: Number of judged documents per lookup in the corpus.
 _LOOKUP_BATCH = 100_000
@@ -183,7 +183,7 @@ def copy_open_judgements() -> int:
             path.unlink(missing_ok=True)
             shared.remove(path)
     if missing_checksums:
-        raise FileNotFoundError(f"judgements missing from private storage: {', '.join(sorted(missing_checksums))}")
+        raise FileNotFoundError(f"judgments missing from private storage: {', '.join(sorted(missing_checksums))}")
     return len(checksums)
 
 
@@ -280,7 +280,7 @@ class JudgementFile:
     missing: frozenset[str] = frozenset()
 
     def statistics(self, relevance_level: int) -> dict[str, Any]:
-        """Return counts for the dataset's page; documents with `relevance_level` or higher count as relevant."""
+        """Return counts for the dataset's page; documents with grade `relevance_level` or higher are relevant."""
         grades, counts = np.unique(self.qrels.grades, return_counts=True)
         relevant = np.bincount(
             self.qrels.rows[self.qrels.grades >= relevance_level], minlength=len(self.qrels.query_ids)
@@ -329,7 +329,7 @@ def current_or_next_qrels(
 ) -> Qrels:
     """Return the row of these judgments, creating it if they are new; `note` describes additions to `made_from`.
 
-    Without `answers_sha256`, the answers of an existing row or of `made_from` are kept.
+    Without `answers_sha256`, the row has the answers of an existing row or of `made_from`.
     """
     if made_from is not None:
         answers_sha256 = answers_sha256 or made_from.answers_sha256

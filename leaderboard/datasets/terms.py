@@ -13,7 +13,7 @@ TERMS: Mapping[type[Model], tuple[str, ...]] = {Dataset: ("task", "domain", "lic
 #: Expansions of abbreviations; stop words are removed.
 _ABBREVIATIONS = {"ir": "retrieval", "qa": "questionanswering", "information": "", "and": "", "the": ""}
 #: Minimum similarity of two spellings of one term.
-SIMILAR = 0.9
+MIN_SIMILARITY = 0.9
 
 
 def terms_in_use(model: type[Model], field: str) -> dict[str, int]:
@@ -43,8 +43,8 @@ def near_duplicates(row: Model, fields: Collection[str] | None = None) -> list[s
 def _is_similar(value: str, other_value: str) -> bool:
     first, second = _normalize(value), _normalize(other_value)
     if first == second or any(character.isdigit() for character in first + second):
-        return first == second  # CC BY 4.0 and CC BY-SA 4.0 are different licences
-    return SequenceMatcher(None, first, second).ratio() >= SIMILAR
+        return first == second  # CC BY 4.0 and CC BY-SA 4.0 are different licenses
+    return SequenceMatcher(None, first, second).ratio() >= MIN_SIMILARITY
 
 
 def _normalize(text: str) -> str:

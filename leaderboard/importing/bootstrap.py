@@ -1,6 +1,6 @@
 """Initial data of a new site: reported boards, the demo collection with its rows and model, and a curator account.
 
-All functions can be called repeatedly; existing data is left alone.
+All functions can be called repeatedly; existing data does not change.
 """
 
 import os

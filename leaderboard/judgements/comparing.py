@@ -104,8 +104,8 @@ def _grades_by_judge(qrels: Qrels | None) -> Judged:
 def record_comparison(import_: JudgementImport, columns: dict[str, Any]) -> None:
     """Store the result of a comparison for the curator. Call this within `audit.acting`.
 
-    If nothing is new there is nothing to decide, and the import ends. With hidden judgments that would reveal grades,
-    so the import continues.
+    An import that adds no judgments and has no conflicts ends without a decision. With hidden judgments this would
+    reveal grades, so the import continues.
     """
     qrels, counts = columns["against"], columns["counts"]
     is_unchanged = not is_secret(import_, qrels) and not counts["new"] and not counts["conflicts"]
@@ -156,7 +156,7 @@ def record_merge(import_: JudgementImport, merged_judgements: MergedJudgements) 
         return "This import was settled in the meantime."
     if not is_current(locked_import):
         compare_again(locked_import)
-        return "The judgements changed in the meantime. The import is being compared again."
+        return "The judgments changed in the meantime. The import is being compared again."
     if under_way(locked_import.dataset_id) is not None:
         JudgementImport.objects.filter(pk=locked_import.pk).update(state=State.READY)
         return "Decide on the pending rescore first."
@@ -214,7 +214,7 @@ def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: OfferedConte
     """Score the dataset on `qrels` from now on, and return the rescore that this requires, if any.
 
     First judgments are adopted at once: waiting runs are then scored, and the dataset's BM25 is requested. `note` is
-    the public origin of the judgments. `content` are the files that come with them
+    the public origin of the judgments. `content` are the files that belong to them
     (`rescoring.content.prepare_content`), unless the caller offers these. Call this within `audit.acting`.
 
     Raises:

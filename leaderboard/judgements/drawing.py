@@ -27,7 +27,7 @@ from leaderboard.results.pooled import get_pool_runs
 COLUMNS = ("item", "query_id", "query", "document_id", "title", "text", "grade")
 #: Maximum length of a cell in characters; spreadsheets allow 32,767.
 LONGEST_TEXT = 30_000
-#: Placeholder grade in qrels lines; negative grades count as unjudged everywhere.
+#: Placeholder grade in qrels lines; negative grades mean unjudged everywhere.
 UNJUDGED = "-1"
 
 Pairs = Sequence[tuple[str, str]]
@@ -37,7 +37,7 @@ Texts = Callable[[str], tuple[str, str]]
 def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> dict[str, Any]:
     """Draw the pool from its runs, store its files, and return the columns of its row; `folder` is for temporary files.
 
-    Only the scored topics are drawn. Reading the runs counts as half of the progress, reading the corpus as the other
+    Only the scored topics are drawn. Reading the runs is half of the progress, and reading the corpus is the other
     half. Call this within `audit.acting`: a comparison with hidden judgments is recorded before they are read.
 
     Raises:
@@ -111,19 +111,19 @@ def texts_of_documents(
     if corpus is None:
         yield lambda document: ("", "")
         return
-    places: dict[str, tuple[int, int]] = {}
+    positions: dict[str, tuple[int, int]] = {}
     with (folder / "texts").open("w+b") as file:
         end = 0
         for document in read_corpus(corpus, progress):
             if document.id in document_ids:
                 length = file.write(orjson.dumps([_truncate(document.title), _truncate(document.text)]))
-                places[document.id] = (end, length)
+                positions[document.id] = (end, length)
                 end += length
 
         def read(name: str) -> tuple[str, str]:
-            if name not in places:
+            if name not in positions:
                 return "", ""
-            start, length = places[name]
+            start, length = positions[name]
             file.seek(start)
             title, text = orjson.loads(file.read(length))
             return title, text

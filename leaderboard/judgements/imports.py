@@ -24,9 +24,9 @@ from leaderboard.results.board_rows.revisions import lock_boards
 State = JudgementImport.State
 JudgeKind = JudgementImport.JudgeKind
 Conflicts = JudgementImport.Conflicts
-#: States of unsettled imports, and of those that the scorer processes.
+#: States of unsettled imports, and of imports that the scorer processes.
 OPEN = (State.COMPARING, State.READY, State.MERGING)
-WORKING = (State.COMPARING, State.MERGING)
+SCORER_STATES = (State.COMPARING, State.MERGING)
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -73,7 +73,7 @@ def check_judge(judge: Judge) -> None:
     if judge.kind == JudgeKind.MODEL and not (judge.version.strip() and _SHA256.fullmatch(judge.prompt)):
         raise JudgingRefused(
             f"Enter the version of {judge.name} and the SHA-256 of its prompt as 64 hexadecimal digits, so that others "
-            "can reproduce the judgements."
+            "can reproduce the judgments."
         )
     if judge.kind != JudgeKind.MODEL and (judge.version or judge.prompt):
         raise JudgingRefused("Only a model has a version and a prompt. Choose “a model”, or leave both empty.")
@@ -163,7 +163,7 @@ def request_merge(import_: JudgementImport, policy: Conflicts) -> None:
             # With hidden judgments this refusal would reveal grades, so a merge without changes is allowed.
             if not is_secret(locked_import, locked_import.against) and not count_changes(locked_import, policy):
                 reason = f"no pair is new, and the policy “{policy.label}” keeps all grades"
-                raise JudgingRefused(f"This merge would not change the judgements: {reason}.")
+                raise JudgingRefused(f"This merge would not change the judgments: {reason}.")
             JudgementImport.objects.filter(pk=locked_import.pk).update(state=State.MERGING, policy=policy)
             request_import_work(locked_import)
             record(
@@ -184,7 +184,7 @@ def _concurrent_change(locked_import: JudgementImport) -> str:
     if is_current(locked_import):
         return ""
     compare_again(locked_import)
-    return "The judgements have changed since the comparison. The import is being compared again."
+    return "The judgments have changed since the comparison. The import is being compared again."
 
 
 def is_current(import_: JudgementImport) -> bool:
@@ -226,7 +226,7 @@ def discard_import(import_: JudgementImport) -> None:
 
 def fail_import(import_id: int) -> None:
     """Mark an import as failed after an internal error."""
-    JudgementImport.objects.filter(pk=import_id, state__in=WORKING).update(state=State.FAILED)
+    JudgementImport.objects.filter(pk=import_id, state__in=SCORER_STATES).update(state=State.FAILED)
 
 
 def request_import_work(import_: JudgementImport) -> None:

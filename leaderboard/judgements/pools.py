@@ -24,7 +24,7 @@ class ConcurrentChange(JudgingRefused):
 
 
 #: Maximum depth of a pool, which is the depth to which runs are scored.
-DEEPEST = 1000
+MAX_DEPTH = 1000
 #: File formats of a pool, with their suffixes.
 FORMATS = {"csv": ".csv", "trec": ".qrels"}
 
@@ -48,7 +48,7 @@ def eligible_runs(dataset: Dataset, round: Round | None = None) -> QuerySet[Run]
 def first_of_each_team(runs: Iterable[Run], runs_per_team: int) -> list[Run]:
     """Return the first runs of each team, or of each participant of a team.
 
-    The site's own runs count as those of one team.
+    The site's own runs are treated as the runs of one team.
     """
     counts: Counter[tuple[int | None, str]] = Counter()
     selected_runs = []
@@ -76,8 +76,8 @@ def request_pool(
         runs_per_team = round.runs_per_team
     pool_runs = _select_runs(dataset, runs, runs_per_team, round)
     version = dataset.current_version
-    if not 1 <= depth <= DEEPEST:
-        raise JudgingRefused(f"The depth of a pool must be from 1 to {DEEPEST:,} documents, not {depth:,}.")
+    if not 1 <= depth <= MAX_DEPTH:
+        raise JudgingRefused(f"The depth of a pool must be from 1 to {MAX_DEPTH:,} documents, not {depth:,}.")
     if not pool_runs or version is None:
         raise JudgingRefused(f"{dataset} has no runs to draw a pool from.")
     with transaction.atomic():

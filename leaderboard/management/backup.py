@@ -1,7 +1,7 @@
 """Backups of the database, the stored files, and the private files, each encrypted with age and verified by hash.
 
 The database is copied before the files, because rows reference files and not vice versa. Files that a row references
-when the database is copied stay in the store until the files are copied.
+when the database is copied remain in the store until the files are copied.
 """
 
 import hashlib
@@ -144,7 +144,7 @@ def _new_file(target: Path, keys: Sequence[Any]) -> Iterator[BinaryIO]:
 def copy_database(stream: BinaryIO) -> dict[str, int]:
     """Write a consistent copy of the database and return the number of rows by table."""
     if connection.vendor == "sqlite":
-        # The copy is not encrypted, so it stays on the site's own disk, in a folder that is swept.
+        # The copy is not encrypted, so it is written to the site's own disk, in a folder that is swept.
         with work_folder("backup") as scratch:
             copy = scratch / "copy.sqlite3"
             with connection.cursor() as cursor:
@@ -293,13 +293,13 @@ def restore_backup(
             with tarfile.open(archive, mode="r:") as content:
                 content.extractall(root, filter="data")
             expected = json.loads(hashes.read_text())
-            different = [
+            mismatches = [
                 f"{path}: {'different content' if (root / path).is_file() else 'missing'}"
                 for path, sha256 in expected.items()
                 if not (root / path).is_file() or sha256_of(root / path) != sha256
             ]
-            files[name] = len(expected) - len(different)
-            differences += different
+            files[name] = len(expected) - len(mismatches)
+            differences += mismatches
     return files, differences
 
 
@@ -310,9 +310,9 @@ def _check_restorable(folder: Path, manifest: Manifest) -> None:
             raise CommandError(f"The backup is damaged: {name} is missing.")
         if sha256_of(folder / name) != expected["sha256"]:
             raise CommandError(f"The backup is damaged: {name} does not match its hash.")
-    recorded = {(app, name) for app, names in manifest.migrations.items() for name in names}
-    problem = describe_earlier_history(recorded, manifest.rows)
-    if problem and not recorded >= EARLIER_LAST:
+    migrations = {(app, name) for app, names in manifest.migrations.items() for name in names}
+    problem = describe_earlier_history(migrations, manifest.rows)
+    if problem and not migrations >= EARLIER_LAST:
         raise CommandError(f"This version cannot restore the backup. {problem}")
     if manifest.vendor != connection.vendor:
         raise CommandError(

@@ -87,7 +87,7 @@ class OperationCommand(CurationCommand):
         return self.operation.report(current_row or row, values)
 
 
-#: Form fields whose values argparse converts.
+#: Form fields with values that argparse converts.
 _TYPES: dict[type[forms.Field], type] = {
     forms.IntegerField: int,
     forms.FloatField: float,
@@ -138,7 +138,7 @@ def read_form(
     for name, field in form.base_fields.items():
         value = options.get(name)
         if names.get(name) == "":
-            value = next((each for each, _ in field.choices if options.get(each)), None)  # type: ignore[attr-defined]
+            value = next((choice for choice, _ in field.choices if options.get(choice)), None)  # type: ignore[attr-defined]
         if isinstance(field, forms.FileField):
             paths[name] = value
         elif isinstance(field, forms.ModelChoiceField) and isinstance(value, str):
@@ -190,7 +190,7 @@ def acting_person(options: Mapping[str, Any]) -> Iterator[None]:
 def find_person(email: str) -> User:
     """Return the account with an email address. Raises CommandError."""
     rows = User.objects.filter(email__iexact=email.strip())
-    return _first(rows, f"There is no account with the email address {email}.")
+    return _first_row(rows, f"There is no account with the email address {email}.")
 
 
 def read_moment(text: str) -> datetime:
@@ -206,10 +206,10 @@ def require_right(permission: str) -> None:
     """Raise CommandError unless the acting user has a permission, such as `leaderboard.reveal_dataset`."""
     person = actor().person
     if person is None or not person.has_perm(permission):
-        raise CommandError(f"{actor().name} lacks the permission {permission}. Superusers can grant it in the admin.")
+        raise CommandError(f"{actor().name} needs the permission {permission}. Superusers can grant it in the admin.")
 
 
-def _first(rows: models.QuerySet[Row], message: str) -> Row:
+def _first_row(rows: models.QuerySet[Row], message: str) -> Row:
     """Return the first of the rows. Raises CommandError with the message `message` if there are none."""
     row = rows.first()
     if row is None:
@@ -221,7 +221,7 @@ def find_by_slug(model: type[Row], slug: str) -> Row:
     """Return the dataset, system, team, round or benchmark with a slug. Raises CommandError."""
     condition = Team.has_address(slug) if model is Team else models.Q(slug=slug)
     message = f"There is no {model._meta.verbose_name} with the slug {slug}."
-    return _first(model._default_manager.filter(condition), message)
+    return _first_row(model._default_manager.filter(condition), message)
 
 
 def find_dataset(slug: str) -> Dataset:
@@ -229,7 +229,7 @@ def find_dataset(slug: str) -> Dataset:
 
 
 def find_challenge(key: int) -> Challenge:
-    return _first(Challenge.objects.select_related("system").filter(pk=key), f"There is no challenge {key}.")
+    return _first_row(Challenge.objects.select_related("system").filter(pk=key), f"There is no challenge {key}.")
 
 
 def find_rescore(slug: str) -> Rescore:
@@ -248,7 +248,7 @@ def find_entry(reference: str) -> Entry:
     """
     entries = Entry.objects.select_related("dataset", "system")
     if reference.isdigit():
-        return _first(entries.filter(pk=int(reference)), f"There is no entry {reference}.")
+        return _first_row(entries.filter(pk=int(reference)), f"There is no entry {reference}.")
     dataset, slash, system = reference.partition("/")
     if not slash:
         raise CommandError(f"“{reference}” is not an entry. Give its number, or DATASET/SYSTEM by their slugs.")
@@ -257,8 +257,8 @@ def find_entry(reference: str) -> Entry:
         raise CommandError(f"{system} has no result on {dataset}.")
     if len(matches) > 1:
         lines = [
-            f"{each.pk}: {each.get_visibility_display()} {each.configuration} {each.published_at:%Y-%m-%d}"
-            for each in matches
+            f"{entry.pk}: {entry.get_visibility_display()} {entry.configuration} {entry.published_at:%Y-%m-%d}"
+            for entry in matches
         ]
         raise CommandError("\n".join([f"{reference} has several results. Give the number of one:", *lines]))
     return matches[0]
@@ -281,10 +281,10 @@ SUBJECTS: dict[str, tuple[dict[str, Any], Callable[[Any], models.Model]]] = {
 def list_problems(title: str, problems: Iterable[Problem], *, hints: bool = True) -> str:
     """Return a title followed by a list of problems with their line numbers."""
     lines = [title]
-    for each in problems:
-        lines.append(f"- {each.message}{at_lines(each.lines)}")
+    for problem in problems:
+        lines.append(f"- {problem.message}{at_lines(problem.lines)}")
         if hints:
-            lines.append(f"  {each.hint}")
+            lines.append(f"  {problem.hint}")
     return "\n".join(lines)
 
 

@@ -32,7 +32,7 @@ class UserManager(BaseUserManager["User"]):
 
 
 class User(AbstractUser):
-    """A user, who signs in with an email address and appears by name only."""
+    """A user, who signs in with an email address and is shown by name only."""
 
     username = None  # type: ignore[assignment]
     first_name = None  # type: ignore[assignment]
@@ -46,8 +46,8 @@ class User(AbstractUser):
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
     objects: ClassVar[UserManager] = UserManager()  # type: ignore[assignment]
-    #: Set for the current request if the session or token lacks the second factor that staff need. Staff
-    #: permissions are then suspended. Never stored.
+    #: Set for the current request, but never stored, if the session or token has no second factor although staff need
+    #: one. Staff permissions are then suspended.
     restrained = False
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class User(AbstractUser):
         return not self._rights_suspended() and super().has_perm(perm, obj)
 
     def has_module_perms(self, app_label: str) -> bool:
-        """Return whether the user has any permission in the application and these are not suspended."""
+        """Return whether the user has any permission in the application, unless staff permissions are suspended."""
         return not self._rights_suspended() and super().has_module_perms(app_label)
 
     def _rights_suspended(self) -> bool:
@@ -90,7 +90,7 @@ class User(AbstractUser):
 
 
 class Team(models.Model):
-    """A team, to which results belong on boards. Single users have a team of one."""
+    """A team, which owns results on boards. Single users have a team with one member."""
 
     slug = models.SlugField(max_length=80, unique=True)
     name = models.CharField(max_length=120)
@@ -114,7 +114,7 @@ class Team(models.Model):
 
     @staticmethod
     def has_address(slug: str) -> models.Q:
-        """Return the condition that a team has this slug, or had it before it was renamed."""
+        """Return the condition that a team has this slug or had it before a renaming."""
         return models.Q(slug=slug) | models.Q(pk__in=TeamRedirect.objects.filter(slug=slug).values("team"))
 
 

@@ -121,7 +121,7 @@ class Dataset(models.Model):
     )
     queries_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC)
     documents_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC)
-    #: Visibility of runs of public results on open judgments; runs on hidden ones are visible only to their
+    #: Visibility of runs of public results on open judgments; runs on hidden judgments are visible only to their
     #: team.
     runs_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.CURATORS)
 
@@ -232,7 +232,7 @@ class DatasetVersion(models.Model):
 
 
 class Qrels(models.Model):
-    """Immutable judgments of a version and split, in private storage that only the scorer reads."""
+    """Immutable judgments of a version and split, in private storage for the scorer only."""
 
     version = models.ForeignKey(DatasetVersion, on_delete=models.CASCADE, related_name="qrels")
     split = models.CharField(max_length=20, default="test")
@@ -303,7 +303,7 @@ class DatasetFile(models.Model):
 
 
 class Benchmark(models.Model):
-    """An ordered set of datasets, with aggregates over those that count."""
+    """An ordered set of datasets, with aggregates over the counted ones."""
 
     slug = models.SlugField(max_length=80, unique=True)
     name = models.CharField(max_length=120)

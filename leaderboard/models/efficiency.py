@@ -28,7 +28,7 @@ class HardwareClass(models.Model):
 
 
 class Measurement(models.Model):
-    """Cost of an entry's system on a hardware class, with that of BM25 on the same machine in the same job.
+    """Cost of an entry's system on a hardware class, with the cost of BM25 on the same machine in the same job.
 
     `figures` and `baseline` contain results of `evaluation.efficiency`. There is one measurement per hardware class
     and protocol; a new one replaces it.

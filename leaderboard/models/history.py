@@ -59,8 +59,8 @@ class BoardChange(models.Model):
 class EntryVersion(models.Model):
     """Board row of an entry for a range of revisions of its dataset's board. Append-only.
 
-    `row` contains all of it as plain values (the entry, its system and team under their names at the time, its costs),
-    so that old boards can be shown regardless of later renaming or withdrawal.
+    `row` contains the entry, its system and team under their names at the time, and its costs as plain values, so that
+    old boards can be shown after renaming or withdrawal.
     """
 
     entry = models.ForeignKey("Entry", on_delete=models.CASCADE, related_name="versions")
@@ -102,8 +102,8 @@ class BenchmarkVersion(models.Model):
 class Certainty(models.Model):
     """Confidence intervals, tests and ranks of a board. Written by `leaderboard.results.significance`.
 
-    `key` identifies the evaluations. If the board has others by now, tests of the whole board are outdated and being
-    recomputed. There are no rows for hidden judgments.
+    `key` identifies the evaluations. If the board has other evaluations by now, tests of the whole board are outdated
+    and being recomputed. There are no rows for hidden judgments.
     """
 
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="certainties")

@@ -9,7 +9,7 @@ class CollectionProfile(models.Model):
     """Text statistics of a dataset version for figures: vocabulary and document lengths.
 
     Unigram counts and document lengths are in storage under `terms_sha256`. The only stored text is the `example`,
-    which pages show as far as the dataset's current settings allow.
+    which pages show if the dataset's current settings allow it.
     """
 
     version = models.OneToOneField("DatasetVersion", on_delete=models.CASCADE, related_name="profile")

@@ -97,7 +97,7 @@ class EvaluationPart(models.Model):
     """
 
     class Part(models.TextChoices):
-        """Parts of a competition: the one on the board, and the one revealed at the end of a round."""
+        """Parts of a competition: the public part on the board, and the private part revealed at the end of a round."""
 
         PUBLIC = "public", "public"
         PRIVATE = "private", "private"
@@ -118,7 +118,7 @@ class EntryQuerySet(models.QuerySet["Entry"]):
     """Queries for entries by visibility."""
 
     def public(self) -> Self:
-        """Return entries on public boards, except those of datasets in preparation."""
+        """Return entries on public boards, except entries of datasets in preparation."""
         return self.listed().filter(visibility=Entry.Visibility.PUBLIC)
 
     def seen(self) -> Self:
@@ -261,12 +261,12 @@ class Entry(models.Model):
 
     @property
     def waits_for_its_turn(self) -> bool:
-        """Whether it will be released later, because it exceeds the daily budget of its dataset."""
+        """Whether the entry will be released later, because it exceeds the daily budget of its dataset."""
         return self.visibility == Entry.Visibility.HELD and self.due_at is not None and self.due_at <= timezone.now()
 
 
 class Seed(models.Model):
-    """A run of a seed set, without a board row of its own. Written by `leaderboard.results.publishing`.
+    """A run of a seed set, without a separate board row. Written by `leaderboard.results.publishing`.
 
     `scores` are the published values. They are empty for hidden judgments, for which only mean and deviation are
     published, and while the entry is withheld.

@@ -65,7 +65,7 @@ class Round(models.Model):
 class RoundSummary(models.Model):
     """Best, median and worst scores per topic over the runs of a round, computed by the scorer at the reveal.
 
-    It discloses the judged queries, and therefore only to members of the round's teams.
+    It discloses the judged queries, so only members of the round's teams may see it.
     """
 
     round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="summaries")

@@ -28,7 +28,7 @@ class Architecture(models.TextChoices):
 
 
 def architecture_choices() -> list[tuple[str, str]]:
-    """Return the architectures that systems may have, followed by those that only registered engines have."""
+    """Return the architectures that systems may have, followed by further ones of registered engines."""
     labels = {value: str(label) for value, label in Architecture.choices}
     return [
         *labels.items(),

@@ -36,7 +36,7 @@ class Phase(StrEnum):
 
 
 class RevealTooEarly(Exception):
-    """The round cannot be revealed now; the message says why, and when it can be."""
+    """The round cannot be revealed now; the message contains the reason and the earliest time."""
 
 
 def phase(row: Round, now: datetime) -> Phase:
@@ -77,7 +77,7 @@ def governing_round(rounds: Sequence[Round], now: datetime) -> Round | None:
     return None
 
 
-def datasets_of(row: Round) -> list[Dataset]:
+def round_datasets(row: Round) -> list[Dataset]:
     """Return the datasets of the round, in the benchmark's order."""
     if row.dataset is not None:
         return [row.dataset]
@@ -88,14 +88,14 @@ def datasets_of(row: Round) -> list[Dataset]:
 
 
 def listed_rounds(rounds: QuerySet[Round] | None = None) -> QuerySet[Round]:
-    """Return the rounds, by default all, with their datasets, without those of datasets in preparation."""
+    """Return the rounds, by default all, with their datasets, without rounds of datasets in preparation."""
     rounds = Round.objects.all() if rounds is None else rounds
     rounds = rounds.exclude(dataset__state=Dataset.State.PREPARING).select_related("dataset", "benchmark")
     return rounds.prefetch_related("benchmark__members__dataset")
 
 
 def listed_datasets(row: Round) -> list[Dataset]:
-    """Return the round's datasets that have a page, that is, without those in preparation."""
+    """Return the round's datasets that have a page; datasets in preparation have none."""
     datasets = [row.dataset] if row.dataset is not None else []
     if row.benchmark is not None:  # prefetched by listed_rounds
         members = sorted(row.benchmark.members.all(), key=lambda member: (member.position, member.pk))
@@ -142,7 +142,7 @@ def check_round(row: Round) -> None:
 
 
 def _overlaps(row: Round) -> dict[str, str]:
-    for dataset in datasets_of(row):
+    for dataset in round_datasets(row):
         for other_round in get_rounds(dataset.pk):
             if (
                 other_round.pk != row.pk
@@ -188,9 +188,9 @@ def save_round(row: Round) -> Round:
     row.full_clean(validate_constraints=False)
     check_round(row)
     is_new = row.pk is None
-    places = Round.objects.filter(pk=row.pk).values_list("visible_per_team", flat=True).first()
+    visible_before = Round.objects.filter(pk=row.pk).values_list("visible_per_team", flat=True).first()
     row.save()
-    if places not in (None, row.visible_per_team):
+    if visible_before not in (None, row.visible_per_team):
         refresh_round_boards(row)
     audit.record("round created" if is_new else "round changed", row, dataset=row.dataset_id, after=_facts(row))
     return row
@@ -199,13 +199,13 @@ def save_round(row: Round) -> Round:
 def lock_round(row: Round) -> None:
     """Lock the boards of the round's old and new datasets, then its row, until the commit."""
     rows = [row, *Round.objects.filter(pk=row.pk)]
-    lock_boards(dataset.pk for locked_row in rows for dataset in datasets_of(locked_row))
+    lock_boards(dataset.pk for locked_row in rows for dataset in round_datasets(locked_row))
     list(Round.objects.select_for_update(no_key=True).filter(pk=row.pk).values_list("pk"))
 
 
 def refresh_round_boards(row: Round) -> None:
     """Update the boards of competitions to the round's number of visible results per team."""
-    moved_ids = {dataset.pk: update_shown(dataset) for dataset in datasets_of(row)}
+    moved_ids = {dataset.pk: update_shown(dataset) for dataset in round_datasets(row)}
     moved_entries = Entry.objects.filter(pk__in=set().union(*moved_ids.values()))
     boards_changed([dataset_id for dataset_id, entries in moved_ids.items() if entries], Kind.VISIBILITY, moved_entries)
 
@@ -226,8 +226,8 @@ def _facts(row: Round) -> dict[str, str | int | bool]:
 def reveal(row: Round, now: datetime | None = None) -> Round:
     """Reveal the round, once and not before its time. Call this within `audit.acting`.
 
-    This publishes the private part of competitions, marks results whose runs fed a pool, and requests the per-topic
-    summary if the round provides it.
+    This publishes the private part of competitions, marks results of runs that contributed to a pool, and requests the
+    per-topic summary if the round provides it.
 
     Raises:
         RevealTooEarly: Before the reveal time, without judgments, or if the round is already revealed.
@@ -241,10 +241,10 @@ def reveal(row: Round, now: datetime | None = None) -> Round:
         raise RevealTooEarly(
             f"{row} cannot be revealed before {utc(row.reveals_at)} ({relative_time(row.reveals_at, now)})."
         )
-    datasets = datasets_of(row)
+    datasets = round_datasets(row)
     if unjudged_names := [dataset.name for dataset in datasets if dataset.awaits_judgements]:
         raise RevealTooEarly(
-            f"There are no judgements yet for {', '.join(unjudged_names)}, so there are no results to reveal."
+            f"There are no judgments yet for {', '.join(unjudged_names)}, so there are no results to reveal."
         )
     row.revealed_at, row.revealed_by = now, audit.actor().person
     row.save(update_fields=["revealed_at", "revealed_by"])
@@ -352,7 +352,7 @@ def closed_reason(row: Round | None, now: datetime) -> str:
     if current_phase == Phase.BEFORE:
         return f"{row} opens at {utc(row.opens_at)} ({relative_time(row.opens_at, now)}); submissions open then."
     earliest = f", {utc(row.reveals_at)} at the earliest" if now < row.reveals_at else ""
-    statement = f"{row} closed at {utc(row.closes_at)} and takes no late runs"
+    statement = f"{row} closed at {utc(row.closes_at)} and accepts no late runs"
     return f"{statement}; submissions reopen after its reveal{earliest}."
 
 
@@ -419,7 +419,7 @@ def quota_warning(row: Round) -> str:
     """Return a warning if quotas of datasets allow fewer submissions than the round, or an empty string."""
     limits = [
         f"{dataset} allows {limit} per team while the round is open"
-        for dataset in datasets_of(row)
+        for dataset in round_datasets(row)
         if (limit := within_quota(row, dataset)) is not None and limit < row.runs_per_team
     ]
     if not limits:

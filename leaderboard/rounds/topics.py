@@ -29,7 +29,7 @@ TAKEN_OFF = (
     Entry.Visibility.UNPUBLISHED,
     Entry.Visibility.HELD,
 )
-#: Visibilities of entries that count in the summary; private results do not.
+#: Visibilities of entries that the summary includes; it excludes private results.
 SUMMED_UP = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
 
 
@@ -48,7 +48,7 @@ class RoundRun:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A judged query with a run's own score and those over all runs; None for values that are not shown."""
+    """A judged query with a run's own score and statistics over all runs; None for values that are not shown."""
 
     query: str
     own: float | None
@@ -83,9 +83,9 @@ def get_round_runs(row: Round, dataset: Dataset, qrels: Qrels, teams: Collection
         entries = entries.filter(system__team__in=teams)
     round_runs = []
     for entry in entries.select_related("system", "evaluation").prefetch_related("seeds__evaluation"):
-        run_ids = {each.run_id for each in entry_evaluations(entry)}
+        run_ids = {row.run_id for row in entry_evaluations(entry)}
         evaluations = Evaluation.objects.filter(run__in=run_ids, qrels=qrels).select_related("run")
-        newest_evaluations = {each.run_id: each for each in evaluations.order_by("-run", "pk")}
+        newest_evaluations = {row.run_id: row for row in evaluations.order_by("-run", "pk")}
         if not run_ids or newest_evaluations.keys() != run_ids:
             continue
         names, values = mean_values(list(newest_evaluations.values()))
@@ -116,7 +116,7 @@ def parties_by_team(entries: Iterable[Entry]) -> dict[int, int]:
 
 
 def summarise_topics(row: Round, dataset: Dataset, qrels: Qrels, queries: Sequence[str]) -> RoundSummary:
-    """Store and return best, median, and worst per query over the round's public runs; an existing summary is kept.
+    """Store and return best, median, and worst per query over the round's public runs, unless a summary exists.
 
     Runs in the scorer. `queries` are the judged queries in order.
     """

@@ -1,7 +1,7 @@
 """Settings, read from environment variables; invalid values raise an error that names the valid ones.
 
 Without any variables, the site uses the embedded default: SQLite and its own Valkey below `RUNBOARD_VAR`.
-`docs/operations.md` lists the variables. The environment, services and security have files of their own.
+`docs/operations.md` lists the variables. Separate files define the environment, services and security.
 """
 
 from pathlib import Path
@@ -49,7 +49,7 @@ INSTALLED_APPS = [
     "import_export",
 ]
 
-#: Middleware in the order in which requests pass it. A submission is rejected by the first that objects.
+#: Middleware in the order in which requests pass it. The first middleware that objects rejects a submission.
 MIDDLEWARE = [
     "leaderboard.core.http.middleware.RequestIdMiddleware",  # Request id and log line.
     "django.middleware.security.SecurityMiddleware",

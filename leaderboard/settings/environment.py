@@ -25,7 +25,7 @@ def usable_cores() -> int:
 def three_quarters_of_memory() -> int:
     """Return three quarters of the memory in bytes, of the machine or of the lowest limit of a control group.
 
-    Containers have such a limit, as do Slurm jobs, whose limit belongs to a group above their own.
+    Containers have such a limit, as do Slurm jobs, which have it in a group above their own.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for line in _OWN_GROUPS.read_text().splitlines() if _OWN_GROUPS.exists() else ():

@@ -30,12 +30,12 @@ def strict_transport(header: str) -> tuple[int, bool, bool]:
 
 def contacts(addresses: Sequence[str]) -> list[str]:
     """Return security contacts as URIs, as RFC 9116 requires; email addresses may be given without `mailto:`."""
-    words = [word for each in addresses if (word := each.strip())]
+    words = [word for text in addresses if (word := text.strip())]
     uris = [f"mailto:{word}" if "@" in word and ":" not in word else word for word in words]
-    for each in uris:
-        if not re.fullmatch(r"(mailto:[^\s@]+@[^\s@]+|https://[^\s/]+\S*|tel:\+[0-9-]+)", each):
+    for uri in uris:
+        if not re.fullmatch(r"(mailto:[^\s@]+@[^\s@]+|https://[^\s/]+\S*|tel:\+[0-9-]+)", uri):
             raise ImproperlyConfigured(
-                f"SECURITY_CONTACT has {each!r}. Use email addresses, https:// URLs or tel:+ numbers."
+                f"SECURITY_CONTACT has {uri!r}. Use email addresses, https:// URLs or tel:+ numbers."
             )
     return uris
 
@@ -71,8 +71,8 @@ def sign_in_services() -> tuple[dict[str, Any], list[str]]:
         if not client and not secret:
             continue
         if not (client and secret and urlsplit(server).netloc):
-            needed = f"{key}_CLIENT_ID and {key}_CLIENT_SECRET" + (", and OIDC_SERVER, a URL" * (key == "OIDC"))
-            raise ImproperlyConfigured(f"Signing in with {name} requires {needed}.")
+            variables = f"{key}_CLIENT_ID and {key}_CLIENT_SECRET" + (", and OIDC_SERVER, a URL" * (key == "OIDC"))
+            raise ImproperlyConfigured(f"Signing in with {name} requires {variables}.")
         options: dict[str, Any] = {"oauth_pkce_enabled": True}
         app = {"client_id": client, "secret": secret, "name": name, "settings": options}
         if key != "GITHUB":
@@ -184,7 +184,7 @@ ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_MAX_EMAIL_ADDRESSES = 5
 
-# --- external sign-in, only through services whose keys are configured
+# --- external sign-in, only through services with configured keys
 SOCIALACCOUNT_ADAPTER = "submissions.accounts.adapter.ElsewhereAdapter"
 SOCIALACCOUNT_FORMS = {"signup": "submissions.accounts.adapter.ElsewhereSignupForm"}
 
@@ -228,7 +228,7 @@ STAFF_MFA_REQUIRED = needs_second_factor(embedded=EMBEDDED, behind_proxy=BEHIND_
 #: Whether a curator must approve a team before its first submission to a dataset with hidden judgments.
 TEAM_APPROVAL = env.bool("TEAM_APPROVAL", default=not EMBEDDED)
 #: Days during which a team counts as new: after its approval or, without TEAM_APPROVAL, after its creation
-#: if it was not approved; 0 for none. With TEAM_APPROVAL, unapproved teams always count as new.
+#: if it was not approved; 0 for none. With TEAM_APPROVAL, unapproved teams are always new.
 YOUNG_TEAM_DAYS = env.int("YOUNG_TEAM_DAYS", default=0 if EMBEDDED else 90)
 #: Results of new teams that are revealed per hidden dataset and day; others are queued.
 YOUNG_TEAM_READINGS = env.int("YOUNG_TEAM_READINGS", default=6)

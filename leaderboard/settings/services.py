@@ -32,8 +32,8 @@ def unacked_keys(url: str) -> dict[str, str]:
     """Return the broker keys for unacknowledged messages, which differ by broker user.
 
     Every worker restores messages that it finds there to the key that each message names, with its own user's rights.
-    Separate keys ensure that a retriever, whose user may write few keys, cannot create entries that a process with
-    more rights restores.
+    Separate keys ensure that a retriever, which may write few keys, cannot create entries that a process with more
+    rights restores.
     """
     user = urlsplit(url).username
     names = ("unacked", "unacked_index", "unacked_mutex")
@@ -88,7 +88,7 @@ class QueueTimes:
     look: float = 2.0  # Interval of a claim's heartbeats, which also check for cancellations.
     unheard: float = 30.0  # Time after which a process that ignores a cancellation is killed.
     heartbeat: float = 10.0  # Interval of a worker's heartbeats.
-    worker_silence: float = 30.0  # Silence after which a worker counts as dead.
+    worker_silence: float = 30.0  # Silence after which a worker is considered dead.
     retries: tuple[float, ...] = (0.0, 60.0)  # Delay before the next attempt, by the number of attempts.
     dispatch: float = 5.0  # Interval of the dispatcher.
     idle_poll: float = 10.0  # Interval at which idle workers poll the database for lost wakeups.
@@ -157,8 +157,7 @@ def databases() -> dict[str, dict[str, Any]]:
 
 
 DATABASES = databases()
-# knox would create a table for its own token model, which ours replaces: unused, but an obstacle to every
-# TRUNCATE.
+# Our token model replaces that of knox. Migrations of knox would create an unused table that blocks every TRUNCATE.
 MIGRATION_MODULES = {"knox": None}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 #: Folder of pg_dump and pg_restore, for backups; empty for PATH.
@@ -178,7 +177,7 @@ STORE_COPIES_BYTES = env.int("STORE_COPIES_BYTES", default=0)
 
 #: Isolation of models: auto (bwrap), bwrap, or none (staff on this machine only).
 SANDBOX = env.str("SANDBOX", default="auto")
-#: Control group (version 2) whose children have memory.max and pids.max; empty for the worker's own.
+#: Control group (version 2) with memory.max and pids.max for its children; empty for the worker's own.
 SANDBOX_CGROUP = env.str("SANDBOX_CGROUP", default="")
 #: Resources of one model: memory, wall clock, bytes written (index and run), and cores.
 MODEL_MEMORY_BYTES = env.int("MODEL_MEMORY_BYTES", default=three_quarters_of_memory())

@@ -35,7 +35,7 @@ class EmbargoRefused(ValueError):
 
 def latest_end(system: System | None, now: datetime.datetime) -> datetime.date:
     """Return the last date until which the system, or a new one if None, may be anonymous."""
-    history: Any = System.history  # a manager, which its declaration does not say
+    history: Any = System.history  # A manager, but declared as HistoricalRecords.
     start = now
     if system is not None:
         # Count from the first time it became anonymous, even if that has ended.
@@ -77,7 +77,7 @@ def make_anonymous(system: System, end_date: datetime.date) -> None:
 @transaction.atomic
 def end_anonymity(system: System) -> None:
     """End the system's anonymity; calling it again changes nothing."""
-    # Lock all boards: a first result that is being published on another board would stay anonymous forever.
+    # Lock all boards: a first result that is being published on another board would remain anonymous forever.
     lock_boards(Dataset.objects.values_list("pk", flat=True))
     locked_system = System.objects.select_for_update(no_key=True).get(pk=system.pk)
     if locked_system.anonymous_until is not None:
@@ -87,7 +87,7 @@ def end_anonymity(system: System) -> None:
 
 
 def end_due_anonymity(now: datetime.datetime) -> int:
-    """End the anonymity of systems whose date has come, and return their number.
+    """End the anonymity of systems that have reached their date, and return their number.
 
     The dispatcher calls this. An error with one system does not affect the others.
     """

@@ -52,14 +52,14 @@ DEMO_ROWS = (
     ),
 )
 
-CONFIGURATIONS: Mapping[str, EngineConfiguration] = {each.slug: each for each in (BM25, *DEMO_ROWS)}
+CONFIGURATIONS: Mapping[str, EngineConfiguration] = {row.slug: row for row in (BM25, *DEMO_ROWS)}
 
 
 def describe_bm25(language: str) -> str:
     """Return an explanation of the site's BM25 for pages that show differences from it."""
     analyser = analyser_for(language)
     if (code := known_language_code(language)) != language:
-        # An earlier version stored this spelling without knowing it, and retrieved without an analyzer.
+        # An earlier version stored this unknown spelling, and retrieved without an analyzer.
         return (
             f"BM25: k1 = 0.9, b = 0.4, title and text in one field. The dataset's language is stored as “{language}”, "
             f"and words may not have been stemmed: a curator can set the language to {code}, which rebuilds BM25."

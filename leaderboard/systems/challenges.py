@@ -1,7 +1,7 @@
 """Challenges: public doubts about a system's claims, raised by users and settled by curators.
 
 This module is the only writer of `Challenge`. A challenge changes no scores; while it is open, boards mark the
-system's rows. A decision that upholds a challenge may also correct the system's claims and thereby its boards.
+system's rows. A decision that upholds a challenge may also correct the system's claims, which updates its boards.
 """
 
 from dataclasses import asdict, dataclass
@@ -43,7 +43,7 @@ class TrainingCorrection:
 
 
 class PublicChallenge(NamedTuple):
-    """A challenge as shown publicly: `text` and `decision` are Markdown, days are ISO, `by` is no email address."""
+    """A challenge as shown publicly: `text` and `decision` are Markdown, days are ISO, `by` is a name."""
 
     key: int
     claim: str

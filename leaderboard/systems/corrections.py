@@ -21,7 +21,7 @@ from leaderboard.models import (
 )
 
 #: Maximum number of corrections, newest first.
-MOST = 20
+MAX_CORRECTIONS = 20
 #: Maximum length of values in characters; longer ones are only marked as changed.
 _MAX_LENGTH = 120
 #: Claims, which are always shown with values.
@@ -33,7 +33,7 @@ _CLAIMS: Mapping[str, str] = {
     "closed_api": "Closed API",
     "open_weights": "Open weights",
     "commercial_use": "Commercial use",
-    **{each.name: each.label for each in DECLARED_NUMBERS},
+    **{number.name: number.label for number in DECLARED_NUMBERS},
     "year": "Year",
 }
 #: Free text fields of the team.
@@ -92,12 +92,12 @@ def list_corrections(system_id: int) -> list[Correction]:
         changes = _changes(before, after, anonymous_now) if after["history_date"] >= public_since else []
         if changes:
             corrections.append(Correction(after["history_date"].date().isoformat(), changes))
-    return corrections[::-1][:MOST]
+    return corrections[::-1][:MAX_CORRECTIONS]
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any], anonymous_now: bool) -> list[FieldChange]:
-    anonymous = any(row["anonymous_until"] is not None for row in (before, after))
-    fields = {**_CLAIMS, **_TEXT_FIELDS, **({} if anonymous else _IDENTIFYING_FIELDS)}
+    is_anonymous = any(row["anonymous_until"] is not None for row in (before, after))
+    fields = {**_CLAIMS, **_TEXT_FIELDS, **({} if is_anonymous else _IDENTIFYING_FIELDS)}
     changes = []
     for name, label in fields.items():
         old_value, new_value = before[name], after[name]

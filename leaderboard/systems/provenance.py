@@ -54,7 +54,8 @@ def _number(text: object) -> float | None:
 def run_provenance(system_id: int) -> list[dict[str, Any]]:
     """Return the distinct configurations of the system's public runs by Runboard, in three queries.
 
-    `checkpoint` is empty for runs without a model; `credits` are the systems whose runs were re-ranked or fused.
+    `checkpoint` is empty for runs without a model; `credits` are the systems with the runs that were re-ranked or
+    fused.
     """
     runs = (
         Run.objects.filter(_PUBLIC_RUN, system_id=system_id)
@@ -99,7 +100,7 @@ def parameter_text(value: object) -> str:
 
 
 def _credits(runs: list[int]) -> dict[int, list[dict[str, str]]]:
-    """Return the public systems whose runs each run was built from."""
+    """Return the public systems with the runs that each run was built from."""
     rows = (
         Run.objects.filter(_PUBLIC_RUN, used_by__in=runs)
         .exclude(anonymity.anonymous_now("system__"))
@@ -119,9 +120,9 @@ DEPTH = 1000
 #: Dataset files that a reproduction needs.
 _REQUIRED_KINDS = (Kind.CORPUS, Kind.QUERIES, Kind.QRELS)
 _REPORTED = "The result is reported in a publication; Runboard did not run the system."
-_HIDDEN = "The judgements are hidden, so only Runboard can compute the scores."
+_HIDDEN = "The judgments are hidden, so only Runboard can compute the scores."
 _SEALED = "The queries or the documents of the dataset are not public."
-_UPLOADED = "The run was uploaded, and the public data is not enough to repeat it. Ask its team."
+_UPLOADED = "The run was uploaded, and the public data is not enough to reproduce it. Ask its team."
 _ANONYMOUS = "The system is anonymous for now, and its model would identify it."
 _STALE = "The content of the dataset has changed since."
 _FROM_RUNS = "The run starts from stored runs, which belong to their teams."

@@ -99,7 +99,7 @@ def house_system(
 ) -> System:
     """Return the site's own system with this name, creating it if necessary, with another slug if this one is taken.
 
-    `adapted_to` are slugs of datasets whose corpus the system was built from.
+    `adapted_to` are slugs of datasets; the system was built from their corpora.
     """
     with transaction.atomic():
         system, _ = System.objects.get_or_create(
@@ -202,13 +202,13 @@ def canonical_datasets(names: Iterable[str]) -> list[str]:
 
     Datasets in preparation are not matched.
     """
-    stripped = [name.strip() for name in names if name.strip()]
-    if not stripped:
+    stripped_names = [name.strip() for name in names if name.strip()]
+    if not stripped_names:
         return []
     slugs: dict[str, str] = {}
     for slug, name in Dataset.objects.listed().values_list("slug", "name"):
         slugs[name.casefold()] = slugs[slug.casefold()] = slug
-    return list(dict.fromkeys(slugs.get(name.casefold(), name) for name in stripped))
+    return list(dict.fromkeys(slugs.get(name.casefold(), name) for name in stripped_names))
 
 
 class CannotMerge(ValueError):
@@ -226,7 +226,7 @@ def merge_conflicts(duplicate: System, target: System) -> list[str]:
     conflicts = []
     if duplicate.source_id is not None:
         conflicts.append(
-            f"{duplicate} belongs to the reported tables, whose next import would create it again. Keep it."
+            f"{duplicate} belongs to the reported tables, and their next import would create it again. Keep it."
         )
     elif duplicate.team_id is None:
         conflicts.append(f"{duplicate} belongs to the site, which would create it again. Keep it.")
@@ -242,7 +242,7 @@ def merge_conflicts(duplicate: System, target: System) -> list[str]:
         getattr(duplicate, name) != getattr(target, name) for name in CLAIMS
     ):
         conflicts.append(
-            f"A challenge settled the training claims of {duplicate}, and those of {target} differ. Correct them first."
+            f"A challenge settled the training claims of {duplicate}, and {target} has others. Correct them first."
         )
     return [*conflicts, *_same_runs(duplicate, target), *_same_entries(duplicate, target)]
 

@@ -96,7 +96,7 @@ def figure_assets() -> dict[str, Any]:
 
 @register.simple_tag(takes_context=True)
 def figures_on(context: template.Context, subject: Subject, dataset: Mapping[str, Any] | str = "") -> list[Figure]:
-    """Return the figures for a page: on boards, only those that the data of the board supports.
+    """Return the figures for a page: on boards, only figures that the data of the board supports.
 
     Filtered views show all figures, because the user may change the view without reloading the page.
     """

@@ -16,7 +16,7 @@ SITE = (
     "judgments, with significance tests, measured costs and a baseline for every result."
 )
 #: Maximum length of a description.
-LONGEST = 300
+MAX_LENGTH = 300
 
 
 @register.simple_tag(takes_context=True)
@@ -40,4 +40,4 @@ def page_summary(context: template.Context) -> str:
         if not summary and isinstance(subject, dict):
             summary = first_sentence(subject.get("description") or "")
     text = " ".join((summary or SITE).split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"
+    return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 1].rstrip() + "…"

@@ -127,8 +127,8 @@ class _BoardPage:
             sort = Sort(column.key, "asc" if board.order == "desc" else "desc")
             sorting = f' aria-sort="{board.order}ending"'
         href = escape(self.link(sorts=(sort,)))
-        better = {"higher": _("higher is better"), "lower": _("lower is better")}.get(column.better, "")
-        title = "; ".join(filter(None, (column.note and _(column.note), better)))
+        direction = {"higher": _("higher is better"), "lower": _("lower is better")}.get(column.better, "")
+        title = "; ".join(filter(None, (column.note and _(column.note), direction)))
         note = f' title="{escape(title)}"' if title else ""
         classes = "name" if place == 0 else "n" if column.numeric else "t"
         if place > 1 and board.shown[place - 1].group != column.group:
@@ -147,11 +147,11 @@ class _BoardPage:
         """Return the HTML of the heads of column groups."""
         cells = []
         for number, (label, span) in enumerate(spans(self.board.shown[1:])):
-            first = ' class="first"' if number else ""
+            first_class = ' class="first"' if number else ""
             text = escape(label and _(label))
             if label and label == self.board.cost_group:
                 text = f'<a href="{reverse("efficiency")}">{text}</a>'
-            cells.append(f'<th scope="colgroup" colspan="{span}"{first}><span><em>{text}</em></span></th>')
+            cells.append(f'<th scope="colgroup" colspan="{span}"{first_class}><span><em>{text}</em></span></th>')
         return mark_safe("".join(cells))  # noqa: S308
 
     def _choices(self) -> dict[str, Any]:
@@ -271,8 +271,8 @@ class _BoardPage:
         return [pair for pair in self.state.pairs() if pair[0] in carried]
 
     def _ranges(self) -> list[tuple[str, list[SafeString]]]:
-        """Return the range fields of costs and the selected measure, then those of all other columns."""
-        bounds = {one.key: one for one in self.state.ranges}
+        """Return the range fields of costs and the selected measure, then the fields of all other columns."""
+        bounds = {bound.key: bound for bound in self.state.ranges}
         main_fields: list[SafeString] = []
         other_fields: list[SafeString] = []
         for column in self.board.ranges:
@@ -373,7 +373,7 @@ def _toggle_range(state: BoardState, toggled: Range) -> tuple[Range, ...]:
 
 
 def _options(choices: Iterable[Choice]) -> SafeString:
-    """Return the HTML of `option` elements, for which a template would be slow."""
+    """Return the HTML of `option` elements; a template would be slow."""
     items = (
         f'<option value="{escape(value)}"{" selected" if is_selected else ""}>{escape(label)}</option>'
         for value, label, is_selected in choices

@@ -45,7 +45,7 @@ def is_part(request: HttpRequest) -> bool:
 
 
 def has_empty_fields(request: HttpRequest) -> bool:
-    """Return whether the URL contains empty fields, as those of forms submitted without JavaScript."""
+    """Return whether the URL contains empty fields, as after submitting a form without JavaScript."""
     return any("" in request.GET.getlist(name) for name in request.GET)
 
 
@@ -58,7 +58,7 @@ def board_page(
 ) -> HttpResponse:
     """Return the page with a board or, for htmx, only the board.
 
-    URLs with empty fields and those beyond the last page redirect to the canonical URL, which is shared and cached.
+    URLs with empty fields or with a page beyond the last one redirect to the canonical URL, which is shared and cached.
 
     Args:
         request: The request.

@@ -30,7 +30,7 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import absolute, site_address
 from leaderboard.core.permissions import has_agreement, may_judge
 from leaderboard.datasets import lists
-from leaderboard.datasets.files import keeping_out, visible_files
+from leaderboard.datasets.files import blocking_agreements, visible_files
 from leaderboard.importing.benchmarks.catalogue import completeness
 from leaderboard.judgements.rescoring.campaigns import under_way
 from leaderboard.models import Dataset, DatasetVersion, Qrels
@@ -67,7 +67,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         statistics = published_statistics(lists.get_statistics(dataset)._asdict(), hidden=dataset["hidden"])
         judged_by = dataset["current_qrels__judged_by"] or {}
         row = _row(dataset)
-        agreements = keeping_out(row, request.user)
+        agreements = blocking_agreements(row, request.user)
         files = [] if agreements else visible_files(row, request.user)
         return {
             "section": "datasets",
@@ -140,11 +140,11 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     return board_page(request, "leaderboard/benchmark.html", state, lambda: context, board)
 
 
-#: Seconds for which browsers and proxies may cache a past board. Afterwards it can change only by the reason
-#: for the removal of a row.
-KEPT_FOR = 3600
-#: Time after a second when all transactions that began in it have certainly ended.
-SETTLED = datetime.timedelta(seconds=60)
+#: Seconds for which browsers and proxies may cache a past board. A past board changes only if one of its rows is
+#: removed, and then shows the reason.
+CACHE_SECONDS = 3600
+#: Duration after which all transactions that began in a given second have certainly ended.
+SETTLING_TIME = datetime.timedelta(seconds=60)
 
 
 class MomentConverter:
@@ -161,7 +161,7 @@ class MomentConverter:
         return value.astimezone(datetime.UTC).strftime(MOMENT)
 
 
-def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def _cache_past_boards(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Let browsers and proxies cache a past board once its second is settled, and respond 404 for future times."""
 
     @wraps(view)
@@ -171,9 +171,9 @@ def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
         if at is not None and at > timezone.now():
             return _no_board(request, slug, at, kind)
         response = view(request, slug=slug, kind=kind, at=at, **options)
-        settled = at is not None and next_second(at) + SETTLED < timezone.now()
-        if settled and response.status_code in (200, 304) and is_anonymous_visit(request):
-            response.headers["Cache-Control"] = f"public, max-age={KEPT_FOR}"
+        is_settled = at is not None and next_second(at) + SETTLING_TIME < timezone.now()
+        if is_settled and response.status_code in (200, 304) and is_anonymous_visit(request):
+            response.headers["Cache-Control"] = f"public, max-age={CACHE_SECONDS}"
         return response
 
     return answer
@@ -184,7 +184,7 @@ def _revision(slug: str, kind: Kind, at: datetime.datetime | None, **_: object) 
 
 
 @require_safe
-@_long_kept
+@_cache_past_boards
 @cache_page(_revision, page_variant)
 @reads(*PARAMETERS)
 def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
@@ -218,7 +218,7 @@ def _all_rows(request: HttpRequest) -> BoardState:
 
 
 @require_safe
-@_long_kept
+@_cache_past_boards
 @cache_page(_revision, export_variant)
 @reads(*PARAMETERS)
 def export(
@@ -238,16 +238,16 @@ def export(
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
     """Return 404 with the start of the board's history, identically for nonpublic and unknown boards."""
-    first, to_come = pages.first_published(kind, slug), at > timezone.now()
+    first_time, to_come = pages.first_published(kind, slug), at > timezone.now()
     context = {
         "at": at,
         "to_come": to_come,
-        "first": first,
-        "first_page": permalink(kind, slug, first),
-        "present": reverse(kind, args=[slug]) if first else "",
+        "first": first_time,
+        "first_page": permalink(kind, slug, first_time),
+        "present": reverse(kind, args=[slug]) if first_time else "",
     }
     if not request.path.endswith("/"):
-        begins = f" It begins at {first.strftime(MOMENT)}." if first else ""
+        begins = f" It begins at {first_time.strftime(MOMENT)}." if first_time else ""
         text = f"There {'is' if to_come else 'was'} no such board at {at.strftime(MOMENT)}.{begins}\n"
         return HttpResponse(text, status=404, content_type="text/plain; charset=utf-8")
     return render(request, "leaderboard/no_board_then.html", context, status=404)

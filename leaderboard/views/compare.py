@@ -46,11 +46,11 @@ def _variant(request: HttpRequest) -> PageVariant | None:
 def compare_systems(request: HttpRequest) -> HttpResponse:
     """Compare systems per dataset and, for open judgments, per query."""
     choices = system_choices()
-    labels = ((each.slug, each.label) for each in choices.values())
+    labels = ((choice.slug, choice.label) for choice in choices.values())
     options = format_html_join("", '<option value="{}">{}</option>', labels)
     try:
-        requested = CompareState.read(request.GET)
-        view = requested.but(systems=resolve_systems(requested.systems, choices))
+        state = CompareState.read(request.GET)
+        view = state.but(systems=resolve_systems(state.systems, choices))
         context = _context(view, choices) if len(view.systems) > 1 else {}
     except UnknownChoice as error:
         context = {"options": options, **_form(CompareState(), choices), **_error(request, error, choices)}
@@ -137,7 +137,7 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
     other_slugs = [slug for slug, cell in zip(view.systems, row.cells, strict=True) if cell.tested]
     if view.other and view.other not in other_slugs:
         raise UnknownChoice("system to compare by query", view.other, other_slugs)
-    other = view.other or other_slugs[0]
+    other_slug = view.other or other_slugs[0]
     collection = open_collection(row.slug)
     if collection is None:
         return {}
@@ -148,28 +148,28 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
     ]
     entries = entries_with_values(pk for _, pk in compared)
     by_slug = {choice.slug: entries[pk] for choice, pk in compared}
-    pair = compare_by_query(collection, [by_slug[view.systems[0]], by_slug[other]], row.measure)
-    shared = overlaps(collection, [entries[pk] for _, pk in compared])
+    pair = compare_by_query(collection, [by_slug[view.systems[0]], by_slug[other_slug]], row.measure)
+    shared_documents = overlaps(collection, [entries[pk] for _, pk in compared])
     path = reverse("compare")
     return {
         "one": row,
-        **(_pair(pair, choices[view.systems[0]], choices[other]) if pair else {}),
-        "p_values": row.cells[view.systems.index(other)].p_values_text,
+        **(_pair(pair, choices[view.systems[0]], choices[other_slug]) if pair else {}),
+        "p_values": row.cells[view.systems.index(other_slug)].p_values_text,
         "first": choices[view.systems[0]],
-        "other": choices[other],
-        "pair_slugs": [view.systems[0], other],
+        "other": choices[other_slug],
+        "pair_slugs": [view.systems[0], other_slug],
         "others": [
             (
                 choices[slug],
-                slug == other,
+                slug == other_slug,
                 f"{path}{view.but(dataset=row.slug, other=slug).query_string()}#by-query",
             )
             for slug in other_slugs
         ],
-        "overlaps": shared
+        "overlaps": shared_documents
         and [
             (compared[first][0], compared[second][0], f"{documents:.1f}", f"{jaccard:.2f}")
-            for first, second, documents, jaccard in shared
+            for first, second, documents, jaccard in shared_documents
         ],
         "seeds": [entry.system.name for entry in by_slug.values() if entry.seed_count],
         "state": BoardState(measure=view.measure),

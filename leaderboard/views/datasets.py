@@ -26,7 +26,7 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.permissions import may_see_dataset
 from leaderboard.core.storage.store import Area
-from leaderboard.datasets.files import find_file, is_sealed, keeping_out
+from leaderboard.datasets.files import blocking_agreements, find_file, is_sealed
 from leaderboard.judgements.rescoring.switch import restrict_comparison
 from leaderboard.judgements.rescoring.switched import switched_rescores
 from leaderboard.judgements.rescoring.table import as_csv, comparison_table, unmoved_results
@@ -50,7 +50,7 @@ def _view_of_query(request: HttpRequest) -> PageVariant | None:
     return PageVariant(state.query_string(), common=not state.systems)
 
 
-def _open(slug: str) -> OpenCollection:
+def _open_collection(slug: str) -> OpenCollection:
     collection = open_collection(slug)
     if collection is None:
         raise Http404
@@ -64,16 +64,16 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
     """List the judged queries of an open dataset with their difficulty."""
     if "id" in request.GET:  # An id that cannot be the end of a URL.
         return _query(request, slug, request.GET["id"])
-    collection = _open(slug)
+    collection = _open_collection(slug)
     path = reverse("queries", args=[slug])
     state = ListState.read(request.GET)
     listing = query_list(collection, state)
     heads = []
     labels = {"baseline": present_baseline_label(collection.dataset)}
-    for key, (usual, first, note) in COLUMNS.items():
-        label = labels.get(key) or usual
+    for key, (default_label, first_order, note) in COLUMNS.items():
+        label = labels.get(key) or default_label
         sorted_by = key == listing.sort
-        order = ("desc" if listing.order == "asc" else "asc") if sorted_by else first
+        order = ("desc" if listing.order == "asc" else "asc") if sorted_by else first_order
         href = path + state.but(sort=key, order=order).query_string()
         heads.append((key, label, note, href, f"{listing.order}ending" if sorted_by else ""))
     context = {
@@ -98,7 +98,7 @@ def query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
 
 
 def _query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
-    collection = _open(slug)
+    collection = _open_collection(slug)
     state = QueryState.read(request.GET)
     page = query_page(collection, query_id, state)
     if page is None:
@@ -124,7 +124,7 @@ def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     row, comparison = _switched_rescore(slug, number)
     dataset, public = row.dataset, Entry.Visibility.PUBLIC
     # Reasons of quarantines are public.
-    moved_ids = [each["entry"] for each in row.comparison["rows"] if each["visibility"] == public]
+    moved_ids = [move["entry"] for move in row.comparison["rows"] if move["visibility"] == public]
     quarantined = Entry.objects.filter(pk__in=moved_ids, visibility=Entry.Visibility.QUARANTINED)
     table = comparison_table(
         comparison,
@@ -176,7 +176,7 @@ def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase
     Visitors who have yet to accept the dataset's agreement get 403 for every name.
     """
     dataset = visible_dataset(request, slug)
-    if agreements := keeping_out(dataset, request.user):
+    if agreements := blocking_agreements(dataset, request.user):
         return render(request, "leaderboard/agreement_required.html", {"due": agreements[0]}, status=403)
     file = find_file(dataset, request.user, name)
     if file is None:

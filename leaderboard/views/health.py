@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 #: during an outage must not occupy the threads that pages need.
 BROKER_PATIENCE, BROKER_MEMORY = 0.3, 3.0
 #: Seconds between identical log lines.
-SAYING_AGAIN = 60.0
+LOG_INTERVAL = 60.0
 
 
 @require_safe
@@ -53,7 +53,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Return 200 if this process can serve pages, with a reachable database of this version, else 503.
 
-    A full disk only sets the status to `degraded`: it prevents just uploads, and all processes share the disk, so
+    A full disk only sets the status to `degraded`: it prevents only uploads, and all processes share the disk, so
     removing this process would also remove the pages. Pages do not need the broker, whose state is only reported.
     """
     broker = "ok" if broker_answers() else "unavailable"
@@ -86,7 +86,7 @@ def disk_state() -> str:
 
 def broker_answers() -> bool:
     """Return whether the broker responds in time, or did so a few seconds ago; failures are logged once a minute."""
-    with _making:  # Prevents that simultaneous first requests create one each.
+    with _creation_lock:  # Prevents simultaneous first requests from creating a client each.
         broker = _broker(settings.REDIS_URL)
     return broker.answers()
 
@@ -105,32 +105,32 @@ class _Broker:
             retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
         )
         self._asking = Lock()
-        self._answered: bool | None = None
+        self._last_answer: bool | None = None
         self._ask_at = self._say_at = 0.0
 
     def answers(self) -> bool:
         """Return whether the broker responded to the latest check."""
         # Wait for a check in progress only if there is no result yet.
-        if monotonic() >= self._ask_at and self._asking.acquire(blocking=self._answered is None):
+        if monotonic() >= self._ask_at and self._asking.acquire(blocking=self._last_answer is None):
             try:
                 if monotonic() >= self._ask_at:
-                    self._answered = self._ask()
+                    self._last_answer = self._ask()
                     self._ask_at = monotonic() + BROKER_MEMORY
             finally:
                 self._asking.release()
-        return bool(self._answered)
+        return bool(self._last_answer)
 
     def _ask(self) -> bool:
         try:
             self._client.ping()
         except redis.RedisError as error:
             if monotonic() >= self._say_at:
-                self._say_at = monotonic() + SAYING_AGAIN
+                self._say_at = monotonic() + LOG_INTERVAL
                 logger.error("The broker does not answer: %s", error)
             return False
         self._say_at = 0.0
         return True
 
 
-_making = Lock()
+_creation_lock = Lock()
 _broker = functools.cache(_Broker)

@@ -52,10 +52,10 @@ def home(request: HttpRequest) -> HttpResponse:
 
 def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
     """Return the board with the most systems in one of the figures, and the slug of the figure."""
-    needed = {"pareto": "mean-latency", "deltas": "delta"}
-    drawn = [
+    required_columns = {"pareto": "mean-latency", "deltas": "delta"}
+    boards = [
         (
-            sum(row.ranked_in == SCORED and row.value(needed[slug]) is not None for row in card.board.rows),
+            sum(row.ranked_in == SCORED and row.value(required_columns[slug]) is not None for row in card.board.rows),
             card,
             slug,
         )
@@ -64,7 +64,7 @@ def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
         if FIGURES[slug].drawable(card.board)
     ]
     for slug in PICTURES:
-        candidates = [candidate for candidate in drawn if candidate[2] == slug and candidate[0] >= MIN_SYSTEMS]
+        candidates = [candidate for candidate in boards if candidate[2] == slug and candidate[0] >= MIN_SYSTEMS]
         if candidates:
             return max(candidates, key=lambda candidate: candidate[0])[1], slug
     return None, ""

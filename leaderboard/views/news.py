@@ -105,7 +105,7 @@ class NewsFeed(_Feed):
         return for_xml(item.title)
 
     def item_description(self, item: news.Item) -> str:
-        """Return the title and whether it is a best score, as HTML, which Django declares summaries to be."""
+        """Return the title and whether it is a best score, as HTML, the type that Django declares for summaries."""
         best = (
             "Best score so far, significantly better than the baseline." if item.significant else "Best score so far."
         )

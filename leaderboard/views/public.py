@@ -46,7 +46,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "beside": tables.facts_table(results),
         "baseline": baselines_label(result.baseline_name for result in results),
         "sure": any(result.certainty for result in results),
-        "several": sum(one.delta is not None and not one.is_baseline for one in results) > 1,
+        "several": sum(result.delta is not None and not result.is_baseline for result in results) > 1,
         "has_in_domain": any(result.training == "in-domain" for result in results),
         "has_seeds": any(result.seed_count for result in results),
         "word_pieces": WORD_PIECES if any(result.word_pieces is not None for result in results) else "",
@@ -57,7 +57,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "made_here": any(result.provenance == Entry.Provenance.MEASURED for result in results),
         "address": f"{site_address(request)}/systems/{slug}/",
         "challenges": challenges,
-        "challenged": any(each.state == "open" for each in challenges),
+        "challenged": any(row.state == "open" for row in challenges),
         "corrections": list_corrections(facts["pk"]),
         "more": system_details(facts, results, site_address(request)),
     }
@@ -89,7 +89,7 @@ def author(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def embeddable(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Return a view whose image other sites may embed."""
+    """Return a view of an image that other sites may embed."""
 
     @wraps(view)
     def answer(request: HttpRequest, **arguments: str) -> HttpResponse:

@@ -27,7 +27,7 @@ from leaderboard.results.board_rows.measurements import OFF
 from leaderboard.results.protection import HIDDEN_DECIMALS
 
 
-def _described(family: Family) -> dict[str, Any]:
+def _display_form(family: Family) -> dict[str, Any]:
     """Return the display form of a family of measures."""
     cutoff = {"required": f"@k{family.unit[1:]}", "optional": "", "none": ""}[family.cutoff]
     return {
@@ -46,7 +46,7 @@ def measures(request: HttpRequest) -> HttpResponse:
     """Show all measures with names, formulas and sources, and the rules that apply to all."""
     context = {
         "section": "measures",
-        "families": [_described(family) for family in FAMILIES.values()],
+        "families": [_display_form(family) for family in FAMILIES.values()],
         "default_measures": DEFAULT_MEASURES,
         "specification": SPEC_VERSION,
         "hidden_decimals": HIDDEN_DECIMALS,
@@ -65,7 +65,7 @@ def formats(request: HttpRequest) -> HttpResponse:
         "file_codes": codes_about("file"),
         "request_codes": codes_about("request"),
         "checkpoint_codes": [
-            (code, accepted) for code, accepted in CODES.items() if code not in PROBLEM_CODES or code in MODEL_FAILURES
+            (code, text) for code, text in CODES.items() if code not in PROBLEM_CODES or code in MODEL_FAILURES
         ],
         "failure_codes": [code for code in codes_about("model") if code not in CODES],
         "checkpoint_limit": settings.CHECKPOINT_LIMIT_BYTES,

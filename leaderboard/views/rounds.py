@@ -50,10 +50,10 @@ def rounds(request: HttpRequest) -> HttpResponse:
         {
             "section": "rounds",  # Open rounds first, then upcoming ones by opening time.
             "on": sorted(
-                (each for each in descriptions if each.phase != Phase.REVEALED),
-                key=lambda each: (each.phase == Phase.BEFORE, each.moment),
+                (listing for listing in descriptions if listing.phase != Phase.REVEALED),
+                key=lambda listing: (listing.phase == Phase.BEFORE, listing.moment),
             ),
-            "over": [each for each in descriptions if each.phase == Phase.REVEALED],
+            "over": [listing for listing in descriptions if listing.phase == Phase.REVEALED],
         },
     )
 
@@ -83,10 +83,10 @@ def one_round(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _viewable_datasets(row: Round, datasets: list[Dataset], teams: list[int]) -> list[Dataset]:
-    """Return the datasets whose scores per topic the visitor's teams may see."""
+    """Return the datasets for which the visitor's teams may see scores per topic."""
     if phase(row, timezone.now()) != Phase.REVEALED or not row.per_topic_at_reveal or not teams:
         return []
-    summaries = {each.dataset_id: each for each in row.summaries.select_related("qrels")}
+    summaries = {summary.dataset_id: summary for summary in row.summaries.select_related("qrels")}
     return [
         dataset
         for dataset in datasets
@@ -123,17 +123,17 @@ class _TopicsPage:
 def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsPage:
     """Return the content of a page of scores per topic.
 
-    Raises Http404 before the reveal, and for visitors whose teams have no run.
+    Raises Http404 before the reveal, and for visitors without a team that has a run.
     """
     row = get_object_or_404(listed_rounds(), slug=slug, revealed_at__isnull=False, per_topic_at_reveal=True)
-    dataset = next((each for each in listed_datasets(row) if each.slug == dataset_slug), None)
+    dataset = next((row for row in listed_datasets(row) if row.slug == dataset_slug), None)
     summary = get_summary(row, dataset) if dataset is not None else None
     if dataset is None or summary is None:
         raise Http404("This round has no scores per topic for this dataset.")
     runs = _with_values(row, dataset, summary, own_teams(request))
     if not runs:
         raise Http404("Your teams have no run in this round.")
-    by_key = {str(each.entry.pk): each for each in runs}
+    by_key = {str(run.entry.pk): run for run in runs}
     run = by_key.get(choice(request.GET, "run", by_key), runs[0])
     measure = canonical_name(request.GET.get("measure", ""))
     if measure and measure not in run.measures:
@@ -178,8 +178,8 @@ def round_topics(request: HttpRequest, page: _TopicsPage) -> HttpResponse:
 
 @_topics_view
 def round_topics_json(request: HttpRequest, page: _TopicsPage) -> HttpResponse:
-    drawn = plot_round_topics(page.topics, page.run.label, page.measure, str(page.round))
-    return JsonResponse(ROUND_TOPICS.as_data(drawn))
+    figure = plot_round_topics(page.topics, page.run.label, page.measure, str(page.round))
+    return JsonResponse(ROUND_TOPICS.as_data(figure))
 
 
 @_topics_view

@@ -99,7 +99,7 @@ def _fonts(size: int, *, bold: bool) -> Fonts:
     files = [file for name in FONTS if (file := finders.find(f"fonts/{name}.woff2"))]
     if not files:
         font = ImageFont.load_default(size)
-        assert isinstance(font, ImageFont.FreeTypeFont)  # it is, wherever Pillow has FreeType, as its wheels do
+        assert isinstance(font, ImageFont.FreeTypeFont)  # Pillow's wheels include FreeType.
         return (font,)
     fonts = tuple(ImageFont.truetype(file, size, layout_engine=ImageFont.Layout.BASIC) for file in files)
     for font in fonts:

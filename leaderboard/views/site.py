@@ -89,7 +89,7 @@ def favicon(request: HttpRequest) -> HttpResponseBase:
 
 
 #: Validity of security.txt. RFC 9116 recommends less than a year; the response may be cached for a day.
-VALID = timedelta(days=180)
+VALIDITY = timedelta(days=180)
 
 
 @require_safe
@@ -98,7 +98,7 @@ def security_txt(request: HttpRequest) -> HttpResponse:
     """Return the operator's security contacts with expiry date and canonical URL. Raises Http404 if there are none."""
     if not settings.SECURITY_CONTACT:
         raise Http404("The operator of this site has not set a security contact (SECURITY_CONTACT).")
-    expires = datetime.combine((timezone.now() + VALID).date(), time(), UTC)
+    expires = datetime.combine((timezone.now() + VALIDITY).date(), time(), UTC)
     lines = [f"Contact: {contact}" for contact in settings.SECURITY_CONTACT]
     lines += [f"Expires: {expires:%Y-%m-%dT%H:%M:%SZ}", "Preferred-Languages: en"]
     address = site_address(request)

@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 from rest_framework.request import Request
 
-from leaderboard.core.permissions import has_right, sees
+from leaderboard.core.permissions import has_right, may_see
 from leaderboard.models import Entry, System, Team, User, Visibility
 from submissions.models import Checkpoint, Job, Submission
 
@@ -119,7 +119,7 @@ def downloadable_runs(person: Person, submission: Submission, *, own: bool | Non
         and job.entry.visibility == Entry.Visibility.PUBLIC
         and not job.dataset.hidden
         and submission.system.anonymous_until is None  # the run tag may identify the team
-        and sees(person, job.dataset, job.dataset.runs_visibility)
+        and may_see(person, job.dataset, job.dataset.runs_visibility)
     ]
 
 

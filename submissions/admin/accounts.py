@@ -96,8 +96,8 @@ def _decision(decide: Callable[[Any], bool], success: str, refusal: str) -> Call
 class AccountAdmin(CurationAdmin):
     """Base of admin pages about accounts. Permanent records contain only abbreviated addresses."""
 
-    def recorded(self, name: str, value: Any) -> Any:
-        return _ends(str(value or "")) if name == "email" else super().recorded(name, value)
+    def audit_value(self, name: str, value: Any) -> Any:
+        return _ends(str(value or "")) if name == "email" else super().audit_value(name, value)
 
 
 @admin.register(User)
@@ -298,7 +298,7 @@ class TeamAdmin(CurationAdmin):
         """Require the permission to change members, because deleting a team removes them."""
         return request.user.has_perm(RIGHT) and super().has_delete_permission(request, obj)
 
-    def lost(self, obj: Team) -> dict[str, Any]:
+    def deleted_values(self, obj: Team) -> dict[str, Any]:
         """Return the members by account number, with their roles, for the record."""
         members = obj.memberships.order_by("pk").values_list("user_id", "owner")
         return {"members": [{"person": person, "owner": owner} for person, owner in members]}
@@ -458,11 +458,11 @@ class AgreementAdmin(CurationAdmin):
                 "agreement. Add an agreement there, or restrict access to the documents.",
             )
 
-    def recorded(self, name: str, value: Any) -> Any:
+    def audit_value(self, name: str, value: Any) -> Any:
         """Record only the number of addresses, because records are permanent."""
         if name == "listed":
             return len(value or [])
-        return super().recorded(name, value)
+        return super().audit_value(name, value)
 
 
 class WaitingFilter(admin.SimpleListFilter):

@@ -445,7 +445,7 @@ def read_blocks(request: HttpRequest) -> Iterator[bytes]:
     """Yield blocks of the request's body until it ends or the connection breaks."""
     body = request.META["wsgi.input"]
     if isinstance(body, WatchedBody):
-        body.longest = PIECE_SECONDS
+        body.max_seconds = PIECE_SECONDS
     stream = body if is_chunked(request.META) else request
     with suppress(OSError):  # the client has disconnected and will ask for the offset
         while block := stream.read(BLOCK):

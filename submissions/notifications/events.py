@@ -23,7 +23,7 @@ from leaderboard.core.http.site_url import default_site_address
 from leaderboard.judgements.rescoring.switched import rescore_page
 from leaderboard.judgements.rescoring.table import build_line
 from leaderboard.models import Challenge, Dataset, Entry, Membership, Rescore, Round, User, WorkRequest
-from leaderboard.rounds.lifecycle import datasets_of, listed_rounds, utc
+from leaderboard.rounds.lifecycle import listed_rounds, round_datasets, utc
 from submissions.jobs.changes import RETRIES
 from submissions.models import TERMINAL, Job, NoticeKind, State, Submission
 from submissions.notifications.inbox import Message, notify, team_members
@@ -199,7 +199,7 @@ def _announce(kind: NoticeKind, round_: Round) -> bool:
 
 def round_recipients(round_: Round, kind: NoticeKind) -> list[User]:
     """Return members of teams that submitted to the round's datasets, and users who follow all rounds."""
-    submitted = Submission.objects.filter(jobs__dataset__in=datasets_of(round_))
+    submitted = Submission.objects.filter(jobs__dataset__in=round_datasets(round_))
     teams = Membership.objects.filter(team__in=submitted.values("team"))
     follows_all = Q(notice_preferences__kind=kind, notice_preferences__everywhere=True)
     is_recipient = Q(pk__in=teams.values("user")) | follows_all

@@ -9,14 +9,14 @@ from typing import Any, Generic, TypeVar
 from cachetools import TLRUCache
 from django.core.cache import cache
 
-#: Lifetimes in seconds. Values whose key changes with them are never stale and have the long one.
+#: Lifetimes in seconds. Values under a key that changes with them are never stale and have the long lifetime.
 LIFETIME, LONG_LIFETIME = 120, 3600
 
 T = TypeVar("T")
 
 
 class TTLCache(Generic[T]):
-    """A cache in this process whose values have a lifetime and a total size of at most `size`."""
+    """A cache in this process with a lifetime for each value and a total size of at most `size`."""
 
     def __init__(self, size: int) -> None:
         self._values: TLRUCache[str, tuple[float, int, T], float] = TLRUCache(
@@ -43,9 +43,9 @@ class TTLCache(Generic[T]):
 class FixedCache:
     """A cache with a fixed number of slots on the shared server, each for one value.
 
-    The cache server also carries the job queue and never evicts values. Values that visitors can multiply by their
-    requests therefore must not have a key each: the hash of a key selects a slot, and the latest value replaces the
-    previous one. This needs no index and no counters.
+    The cache server also carries the job queue and never evicts values. Visitors could create any number of keys by
+    their requests. The hash of a key therefore selects a slot, and the latest value replaces the previous one. This
+    needs no index and no counters.
 
     Args:
         name: Prefix of the slots' keys.
@@ -62,7 +62,7 @@ class FixedCache:
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the available values by key, in one request to the server."""
-        places = {key: self._place(key) for key in keys}
+        places = {key: self._slot(key) for key in keys}
         slots = cache.get_many({place for place, _ in places.values()})
         return {
             key: slots[place][1] for key, (place, name) in places.items() if place in slots and slots[place][0] == name
@@ -73,9 +73,9 @@ class FixedCache:
 
     def set_many(self, values: Mapping[str, Any]) -> None:
         """Store the values in one request to the server, replacing what their slots contain."""
-        placed = [(*self._place(key), value) for key, value in values.items()]
+        placed = [(*self._slot(key), value) for key, value in values.items()]
         cache.set_many({place: (name, value) for place, name, value in placed}, self._lifetime)
 
-    def _place(self, key: str) -> tuple[str, bytes]:
+    def _slot(self, key: str) -> tuple[str, bytes]:
         name = blake2b(key.encode(), digest_size=16).digest()
         return f"{self._name}:{int.from_bytes(name[:8]) % self._number}", name

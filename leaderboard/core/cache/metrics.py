@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 Outcome = Literal["own", "shared", "made", "unkept"]
 OUTCOMES: tuple[Outcome, ...] = ("own", "shared", "made", "unkept")
 #: Seconds between two additions by a process, so that a hit does not cost a request to the cache server.
-EVERY = 10.0
+ADDING_INTERVAL = 10.0
 
 _pending_counts: Counter[Outcome] = Counter()
 _lock = threading.Lock()
@@ -27,7 +27,7 @@ def count(outcome: Outcome) -> None:
     global _added_at
     with _lock:
         _pending_counts[outcome] += 1
-        if time.monotonic() - _added_at < EVERY:
+        if time.monotonic() - _added_at < ADDING_INTERVAL:
             return
         _added_at = time.monotonic()
     _add()

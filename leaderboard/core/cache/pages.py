@@ -1,7 +1,7 @@
 """Response cache for anonymous visitors, which stores compressed pages.
 
-The key of a page includes its URL, its view of the board, and the revision of its datasets, so that a change of a
-board leads to a new key and nothing has to be purged. Changes that the revision does not cover (such as the title of a
+The key of a page includes its URL, its view of the board, and the revision of its datasets, so that a change of a board
+leads to a new key, and no page has to be purged. Changes that the revision does not cover (such as the title of a
 source) appear after at most one and a half `LIFETIME`s, or two on comparison pages.
 
 All processes share a fixed number of slots for common views. Views with parameters of unlimited variety (a text, a
@@ -61,7 +61,7 @@ class CachedPage(NamedTuple):
         return len(self.compressed) + _AROUND_BYTES
 
 
-#: Recently served pages of this process: a request to the cache server costs more than the rest of a hit.
+#: Recently served pages of this process. A request to the cache server would cost more than the rest of a hit.
 #: The module's docstring states how long pages in both caches may be stale.
 _recent: TTLCache[CachedPage] = TTLCache(RECENT_BYTES)
 _shared = FixedCache("page", SHARED_PAGES, LIFETIME)
@@ -179,7 +179,7 @@ def accepts_gzip(header: str) -> bool:
     weights: dict[str, float] = {}
     for part in header.lower().split(","):
         coding, *parameters = (piece.strip() for piece in part.split(";"))
-        quality = next((each.partition("=")[2] for each in parameters if each.split("=")[0].strip() == "q"), "1")
+        quality = next((part.partition("=")[2] for part in parameters if part.split("=")[0].strip() == "q"), "1")
         try:
             weights[coding] = float(quality)
         except ValueError:
@@ -194,7 +194,7 @@ def etag_matches(condition: str, etag: str) -> bool:
 
 
 def own_teams(request: HttpRequest) -> list[int]:
-    """Return the ids of the visitor's teams; empty for anonymous visitors, whose pages are cached for all."""
+    """Return the ids of the visitor's teams; empty for anonymous visitors, who share cached pages."""
     if is_anonymous_visit(request) or not isinstance(request.user, User):
         return []
     return list(Membership.objects.filter(user=request.user).values_list("team_id", flat=True))

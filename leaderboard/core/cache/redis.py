@@ -1,4 +1,4 @@
-"""A Redis cache whose failure never blocks a page: missing values are computed instead.
+"""A Redis cache that never blocks a page: if the server fails, the site computes the values instead.
 
 While the server is unavailable, each process counts rate limits by itself. They are then looser by the number of
 processes, but still apply.
@@ -103,16 +103,16 @@ class ForgivingRedisCache(RedisCache):
 class SignedValues:
     """Serializer that stores None, numbers, text, bytes and lists of these as signed JSON and bytes.
 
-    Pickles are never used: loading one runs code, and every worker can write to the cache server. Values must be
-    signed with our `SECRET_KEY`. All others count as missing: those of other writers, of a replaced key, and of
-    another version of the site. Tuples are returned as lists.
+    Pickles are never used: loading one runs code, and every worker can write to the cache server. Values must be signed
+    with our `SECRET_KEY`. Values of other writers, of a replaced key, or of another version of the site are treated as
+    missing. Tuples are returned as lists.
     """
 
     def __init__(self) -> None:
         self._key = blake2b(settings.SECRET_KEY.encode(), person=b"shared cache").digest()
 
     def dumps(self, value: Any) -> bytes | int:
-        """Serialize the value. Raises TypeError if it contains anything but JSON types and bytes."""
+        """Serialize the value. Raises TypeError for types other than those of JSON and bytes."""
         if type(value) is int:
             return value
         parts: list[bytes] = []

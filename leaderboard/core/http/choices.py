@@ -31,7 +31,7 @@ class UnknownChoice(Exception):
     @property
     def suggestion(self) -> str:
         """Question that suggests similar choices; empty if there are none."""
-        return f"Did you mean {' or '.join(f'“{each}”' for each in self.near)}?" if self.near else ""
+        return f"Did you mean {' or '.join(f'“{choice}”' for choice in self.near)}?" if self.near else ""
 
     @property
     def valid(self) -> str:

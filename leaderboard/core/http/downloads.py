@@ -17,7 +17,7 @@ from leaderboard.core.storage.store import Area, local_path
 
 #: URL prefix under which the proxy serves the store.
 PROTECTED = "/protected/"
-#: Content security policy for downloads that are opened in a browser nevertheless.
+#: Content security policy for downloads that a browser opens anyway.
 SANDBOX = "sandbox; default-src 'none'"
 
 

@@ -37,7 +37,7 @@ BROKEN = Fault(
     "Something broke, and it is our fault",
     "This error is our fault, not a problem with your request. We have logged it; if it persists, send us the id.",
 )
-AWAY = Fault(
+DATABASE_AWAY = Fault(
     "unavailable",
     503,
     30,
@@ -69,7 +69,7 @@ def classify_fault(error: BaseException | None) -> Fault:
         return DISK_FULL
     if isinstance(error, UnreadablePostError):
         return TOO_SLOW
-    return AWAY if isinstance(error, (OperationalError, InterfaceError)) else BROKEN
+    return DATABASE_AWAY if isinstance(error, (OperationalError, InterfaceError)) else BROKEN
 
 
 def error_response(request: HttpRequest, error: BaseException | None) -> HttpResponse:
@@ -105,5 +105,5 @@ def _answer(request: HttpRequest, fault: Fault, identifier: str) -> HttpResponse
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Handle exceptions outside of views, such as those of sessions, accounts, early form parsing, and middleware."""
+    """Handle exceptions outside of views, such as in sessions, accounts, early form parsing, and middleware."""
     return error_response(request, sys.exc_info()[1])

@@ -1,7 +1,7 @@
 """Configuration of gunicorn (`--config python:leaderboard.core.http.gunicorn`).
 
-gunicorn's own responses to malformed and rejected requests have the same headers as all others. gunicorn trusts no
-statement of a request about its scheme or script name. Behind a proxy, Django evaluates `X-Forwarded-Proto` if
+gunicorn's own responses to malformed and rejected requests have the same headers as all others. gunicorn ignores the
+headers with which a request states its scheme or script name. Behind a proxy, Django evaluates `X-Forwarded-Proto` if
 `BEHIND_PROXY` is set.
 """
 
@@ -40,7 +40,7 @@ class Worker(ThreadWorker):
 
 def when_ready(server: Any) -> None:
     """Preload before forking, so that workers share what each would load at its first request."""
-    warm_up = getattr(server.app.wsgi(), "warm_up", None)  # Other applications lack it.
+    warm_up = getattr(server.app.wsgi(), "warm_up", None)  # Other applications have no `warm_up`.
     if server.cfg.preload_app and warm_up:
         warm_up()
         # Loaded objects are permanent: freezing them keeps garbage collection from copying their memory.

@@ -43,7 +43,7 @@ logger = logging.getLogger("runboard.requests")
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 REQUEST_ID_HEADER = "X-Request-ID"
-#: Valid request ids from a proxy: anything else could forge log lines.
+#: Valid request ids from a proxy. Other values could forge log lines.
 _ACCEPTABLE = re.compile(r"[A-Za-z0-9-]{8,64}")
 #: Allowed methods of pages; each view decides whether it accepts POST.
 PAGE_METHODS = ("GET", "HEAD", "POST")

@@ -20,8 +20,8 @@ TRACKING = {
     "fbclid", "gclid", "gbraid", "wbraid", "gad_source", "msclkid", "yclid", "twclid", "ttclid", "li_fat_id",
     "mc_cid", "mc_eid", "igshid", "_ga", "_gl", "ref", "si",
 }  # fmt: skip
-#: The packages whose views declare their parameters.
-_OWN = ("leaderboard.", "submissions.")
+#: The packages with views that declare their parameters.
+_CHECKED_PACKAGES = ("leaderboard.", "submissions.")
 
 V = TypeVar("V")
 Names = Callable[..., Iterable[str]]
@@ -44,9 +44,9 @@ def reads(*names: str | Names) -> Callable[[V], V]:
 def declared_parameters(view: Callable[..., Any], options: Mapping[str, Any]) -> list[str]:
     """Return the names and patterns that a view reads, given the keyword arguments of its URL."""
     declared = getattr(view, "query_parameters", None)
-    if declared is None:  # An API view, whose function is created by its class.
+    if declared is None:  # An API view: its class has created the function.
         declared = getattr(getattr(view, "cls", None), "query_parameters", ())
-    return [name for each in declared or () for name in ((each,) if isinstance(each, str) else each(**options))]
+    return [name for item in declared or () for name in ((item,) if isinstance(item, str) else item(**options))]
 
 
 class QueryParametersMiddleware(Middleware):
@@ -57,7 +57,7 @@ class QueryParametersMiddleware(Middleware):
     ) -> HttpResponseBase | None:
         """Reject parameters that the view does not declare."""
         namespace = request.resolver_match.namespace if request.resolver_match else ""
-        is_own = namespace != "admin" and view.__module__.startswith(_OWN)
+        is_own = namespace != "admin" and view.__module__.startswith(_CHECKED_PACKAGES)
         if not request.GET or request.method not in ("GET", "HEAD") or not is_own:
             return None
         declared_names = declared_parameters(view, options)
@@ -79,7 +79,7 @@ def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
     elif not request.path.endswith("/"):
         response = HttpResponse(f"{error}\n", content_type="text/plain; charset=utf-8", status=400)
     else:
-        links = [(choice, _corrected(request, error, choice)) for choice in error.choices]
+        links = [(choice, _corrected_url(request, error, choice)) for choice in error.choices]
         unknown_name = error.value if isinstance(error, UnknownParameter) else error.parameter
         rest = request.GET.copy()
         rest.pop(unknown_name, None)
@@ -95,7 +95,7 @@ def _refusal(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
     return response
 
 
-def _corrected(request: HttpRequest, error: UnknownChoice, choice: str) -> str:
+def _corrected_url(request: HttpRequest, error: UnknownChoice, choice: str) -> str:
     """Return the URL with a choice in place of the unknown one; empty if it cannot be built."""
     query = request.GET.copy()
     if isinstance(error, UnknownParameter):

@@ -15,14 +15,14 @@ def follow_redirects(redirects: type[Model], owner: str, folder: str) -> Callabl
     """Return a decorator that redirects views by `slug` from an earlier slug to the current one.
 
     Args:
-        redirects: Model whose rows have an earlier `slug` and a reference to the object that had it.
+        redirects: Model with rows of an earlier `slug` and a reference to the object that had it.
         owner: Name of that reference.
         folder: Path segment before the slug.
     """
 
     def decorate(view: View) -> View:
         @wraps(view)
-        def following(request: HttpRequest, slug: str, **options: Any) -> HttpResponseBase:
+        def redirecting_view(request: HttpRequest, slug: str, **options: Any) -> HttpResponseBase:
             not_found: Http404 | None = None
             response = None
             try:
@@ -40,6 +40,6 @@ def follow_redirects(redirects: type[Model], owner: str, folder: str) -> Callabl
                 raise not_found or Http404
             return response
 
-        return following
+        return redirecting_view
 
     return decorate

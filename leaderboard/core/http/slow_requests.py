@@ -1,7 +1,7 @@
 """Limits on how slowly a request body may arrive, because each occupies a thread of the web process.
 
-A buffering proxy keeps slow senders away; this module replaces it where there is none. Readers of an abandoned body
-see the end of the stream, as for a broken connection.
+A buffering proxy protects the site from slow senders; this module does so if there is no proxy. Readers of an abandoned
+body see the end of the stream, as for a broken connection.
 """
 
 import socket
@@ -14,12 +14,12 @@ from typing import Any
 
 #: Number of bytes read at a time.
 BLOCK = 64 * 1024
-#: Seconds of waiting for a block after which the sender counts as gone.
+#: Seconds of waiting for a block after which the connection is treated as lost.
 SILENCE = 30.0
 #: Seconds of waiting after which a minimum rate applies, that rate in bytes per second, and the maximum time
 #: of a body in seconds. Larger bodies need a higher rate to arrive in time; those without a length are
 #: abandoned at the maximum time.
-GRACE, MIN_RATE, LONGEST = 30.0, 4096, 3600.0
+GRACE, MIN_RATE, MAX_SECONDS = 30.0, 4096, 3600.0
 #: Seconds between two checks of the rate.
 LOOK = 1.0
 
@@ -31,62 +31,62 @@ class TooSlow(OSError):
 class WatchedBody:
     """A request body that is abandoned if its sender is too slow.
 
-    Only time spent waiting for the sender counts, not time in which the body is not read. `length` is 0 for a body in
-    chunks.
+    The limits apply to time spent waiting for the sender, not to time in which the application does not read. `length`
+    is 0 for a body in chunks.
     """
 
     def __init__(self, stream: Any, connection: socket.socket, length: int) -> None:
         self._stream, self._connection = stream, connection
         self._length = length or sys.maxsize
-        self._least = max(MIN_RATE, length / LONGEST)
-        self.longest = LONGEST
-        self._came, self._waited = 0, 0.0
-        self._waits_since: float | None = None
+        self._min_rate = max(MIN_RATE, length / MAX_SECONDS)
+        self.max_seconds = MAX_SECONDS
+        self._received, self._total_wait = 0, 0.0
+        self._wait_start: float | None = None
         self._watching = threading.Thread(target=self._watch, daemon=True, name="slow sender")
-        self._over, self._given_up = threading.Event(), False
+        self._finished, self._abandoned = threading.Event(), False
 
     def read(self, size: int = -1) -> bytes:
         """Return up to `size` bytes, fewer only at the end. Raises TooSlow if the body was abandoned."""
-        target_size = self._length - self._came if size is None or size < 0 else size
+        target_size = self._length - self._received if size is None or size < 0 else size
         read, content = self._stream.read, bytearray()
-        while len(content) < target_size and (block := self._take(read, min(target_size - len(content), BLOCK))):
+        while len(content) < target_size and (block := self._receive(read, min(target_size - len(content), BLOCK))):
             content += block
         return bytes(content)
 
     def readline(self, size: int = -1) -> bytes:
         """Return a line of at most `size` bytes. Raises TooSlow if the body was abandoned."""
-        return self._take(self._stream.readline, size)
+        return self._receive(self._stream.readline, size)
 
     def close(self) -> None:
         """Stop watching once the request is answered."""
-        self._over.set()
+        self._finished.set()
 
-    def _take(self, read: Callable[[int], bytes], size: int) -> bytes:
+    def _receive(self, read: Callable[[int], bytes], size: int) -> bytes:
         if self._watching.ident is None:
             self._watching.start()
-        began = self._waits_since = time.monotonic()
+        began = self._wait_start = time.monotonic()
         try:
             block = read(size)
         finally:
-            self._waits_since = None
-            self._waited += time.monotonic() - began
-        self._came += len(block)
-        if self._came >= self._length or not block:
-            self._over.set()
-        if self._given_up:
+            self._wait_start = None
+            self._total_wait += time.monotonic() - began
+        self._received += len(block)
+        if self._received >= self._length or not block:
+            self._finished.set()
+        if self._abandoned:
             raise TooSlow("the request arrived too slowly")
         return block
 
     def _watch(self) -> None:
-        while not self._given_up and not self._over.wait(LOOK):
-            if (waiting_since := self._waits_since) is None:
+        while not self._abandoned and not self._finished.wait(LOOK):
+            if (wait_start := self._wait_start) is None:
                 continue
-            current_wait = time.monotonic() - waiting_since
-            waited = self._waited + current_wait
-            # Only complete blocks count, so one may be in transit.
-            slow = waited > GRACE and self._came + BLOCK < self._least * waited
-            if current_wait > SILENCE or slow or waited > self.longest:
-                self._given_up = True
+            current_wait = time.monotonic() - wait_start
+            total_wait = self._total_wait + current_wait
+            # Only complete blocks are counted, and another may be in transit.
+            slow = total_wait > GRACE and self._received + BLOCK < self._min_rate * total_wait
+            if current_wait > SILENCE or slow or total_wait > self.max_seconds:
+                self._abandoned = True
                 with suppress(OSError):
                     self._connection.shutdown(socket.SHUT_RD)
 

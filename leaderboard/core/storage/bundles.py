@@ -1,7 +1,7 @@
 """Bundles: files and folders on remote storage such as a bucket, uploaded and downloaded as a whole.
 
-A bundle consists of one object `<sha256>` per file and `manifest.json`, which is written last: a bundle exists once
-its manifest does. If the caller stores the manifest's checksum, the manifest is named by that instead. Downloads are
+A bundle consists of one object `<sha256>` per file and `manifest.json`, which is written last: a bundle exists once its
+manifest exists. If the caller stores the manifest's checksum, the manifest is named by that instead. Downloads are
 verified against the manifest. Others may be able to write to the storage, so names and sizes in a manifest are checked
 before they are used.
 """
@@ -22,14 +22,14 @@ from django.core.files.storage import Storage
 #: Name of the manifest, in a folder and on storage.
 MANIFEST = "manifest.json"
 #: Size in bytes from which a manifest is rejected.
-LARGEST = 1 << 20
+MAX_MANIFEST_BYTES = 1 << 20
 #: Name of a single file in its manifest.
 CONTENT = "content"
 _DAMAGED = "damaged"
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_DEEPEST = 4
+_MAX_DEPTH = 4
 _MAX_FILES = 1000
 _BLOCK = 1 << 20
 
@@ -61,24 +61,24 @@ class Manifest:
     files: tuple[BundleFile, ...]
 
     @classmethod
-    def of(cls, path: Path) -> Manifest:
+    def from_path(cls, path: Path) -> Manifest:
         """Build the manifest of a file, or of a folder of plain files. Raises InvalidManifest for invalid names."""
         if path.is_file():
-            return cls((_described(path, CONTENT),))
+            return cls((_bundle_file(path, CONTENT),))
         paths = (child for child in sorted(path.rglob("*")) if child.is_file())
-        return cls.checked(_described(child, child.relative_to(path).as_posix()) for child in paths)
+        return cls.from_files(_bundle_file(child, child.relative_to(path).as_posix()) for child in paths)
 
     @classmethod
     def from_json(cls, text: bytes) -> Manifest:
         """Parse the output of `to_json`. Raises InvalidManifest."""
         try:
             rows = json.loads(text)["files"]
-            return cls.checked(BundleFile(row["name"], row["size"], row["sha256"]) for row in rows)
+            return cls.from_files(BundleFile(row["name"], row["size"], row["sha256"]) for row in rows)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InvalidManifest(f"it cannot be read ({type(error).__name__})") from error
 
     @classmethod
-    def checked(cls, files: Iterator[BundleFile]) -> Manifest:
+    def from_files(cls, files: Iterator[BundleFile]) -> Manifest:
         """Build a manifest after validating all files. Raises InvalidManifest."""
         entries = tuple(files)
         names = {file.name for file in entries if _is_ours(file)}
@@ -149,7 +149,7 @@ class Bundle:
         """Return the published manifest, or the one uploaded under a checksum. Raises BundleDamaged."""
         try:
             with self.storage.open(self._object(sha256 or MANIFEST)) as file:
-                if file.size >= LARGEST:
+                if file.size >= MAX_MANIFEST_BYTES:
                     raise BundleDamaged("its manifest is far too large")
                 result = Manifest.from_json(file.read())
         except FileNotFoundError as error:
@@ -192,7 +192,7 @@ class Bundle:
         return f"{self.name}/{name}"
 
 
-def _described(path: Path, name: str) -> BundleFile:
+def _bundle_file(path: Path, name: str) -> BundleFile:
     with path.open("rb") as file:
         return BundleFile(name, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
@@ -205,7 +205,7 @@ def _is_ours(file: BundleFile) -> bool:
     parts = file.name.split("/")
     return (
         file.name != MANIFEST
-        and len(parts) <= _DEEPEST
+        and len(parts) <= _MAX_DEPTH
         and all(_PART.fullmatch(part) for part in parts)
         and _SHA256.fullmatch(file.sha256) is not None
     )

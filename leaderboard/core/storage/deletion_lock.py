@@ -1,7 +1,7 @@
 """A lock that keeps stored files from being deleted while a backup copies them.
 
 A backup creates a mark in the store, which every process with access to the store sees. Code that deletes a file first
-checks that no row names it, then checks for the mark. If there is one, the file stays until a later sweep.
+checks that no row names it, then checks for the mark. If there is one, the file remains until a later sweep.
 """
 
 import tempfile
@@ -16,16 +16,16 @@ from leaderboard.core.storage.store import PARTIAL
 
 #: Seconds after which a mark is ignored, so that the mark of a killed backup does not block deletions
 #: forever.
-LONGEST = 24 * 3600
+MAX_PAUSE = 24 * 3600
 #: Prefix of marks; backups skip files that begin with it.
 _MARK = f"{PARTIAL}backup-"
 
 
 @contextmanager
 def pause_deletions() -> Iterator[None]:
-    """Prevent deletions from the store during the block, for at most LONGEST seconds.
+    """Prevent deletions from the store during the block, for at most MAX_PAUSE seconds.
 
-    A process that saw no mark had already seen, committed, that no row names its file. Later copies of the database
+    A process that saw no mark had already checked that no committed row names its file. Later copies of the database
     therefore do not name it either.
     """
     folder = _folder()
@@ -56,5 +56,5 @@ def _folder() -> Path:
 def _counts(mark: Path) -> bool:
     """Return whether a mark is valid: neither old nor from a clock that was set back since."""
     with suppress(FileNotFoundError):
-        return abs(time.time() - mark.stat().st_mtime) < LONGEST
+        return abs(time.time() - mark.stat().st_mtime) < MAX_PAUSE
     return False

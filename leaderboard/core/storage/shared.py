@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 AREAS = ("files", "indexes", "runs", "checkpoints", "open-qrels")
 #: Name prefix of incomplete files.
 PARTIAL = ".partial-"
-#: Seconds since the last use for which a copy stays, because a child process may be about to open it.
+#: Seconds since the last use during which a copy is not deleted, because a child process may be about to open it.
 GRACE = 24 * 3600
 
 
@@ -37,24 +37,24 @@ def is_shared() -> bool:
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether an error means that the bucket is unavailable or denies access, which is no fault of the user."""
-    raised = sys.modules.get("botocore.exceptions")
-    return raised is not None and isinstance(error, (raised.BotoCoreError, raised.ClientError))
+    """Return whether an error means that the bucket is unavailable or denies access, which the user cannot fix."""
+    exceptions = sys.modules.get("botocore.exceptions")
+    return exceptions is not None and isinstance(error, (exceptions.BotoCoreError, exceptions.ClientError))
 
 
-def travels(path: Path) -> bool:
+def is_shared_path(path: Path) -> bool:
     """Return whether a path belongs to a shared area and shared storage is configured."""
     return is_shared() and path.is_relative_to(_root()) and path.relative_to(_root()).parts[0] in AREAS
 
 
 def send(path: Path) -> None:
-    """Upload a file or folder of a shared area, unless it is already there.
+    """Upload a file or folder of a shared area, unless the storage already has it.
 
-    Raises the storage's errors, in which case the upload does not exist.
+    Raises the storage's errors; the upload does not exist then.
     """
-    if not travels(path) or _bundle(path).is_there():
+    if not is_shared_path(path) or _bundle(path).is_there():
         return
-    manifest = Manifest.of(path)
+    manifest = Manifest.from_path(path)
     _bundle(path).send(path, manifest, _ignore)
     _bundle(path).publish(manifest)
 
@@ -70,10 +70,10 @@ def send_all() -> int:
 def local(path: Path) -> Path:
     """Return the path after downloading it if it is not on this host.
 
-    Missing and damaged files do not exist afterwards. Damaged ones are marked, so that hosts with a copy upload it
-    again. Raises the storage's errors.
+    If the storage lacks the file or has a damaged one, the path does not exist afterward. A damaged file is marked, so
+    that hosts with a copy upload it again. Raises the storage's errors.
     """
-    if not travels(path):
+    if not is_shared_path(path):
         return path
     if not _is_used_now(path):
         with _one_at_a_time():
@@ -95,7 +95,7 @@ def _is_used_now(path: Path) -> bool:
 
 
 def fetch_all() -> None:
-    """Download everything on shared storage, as backups need. Raises the storage's errors."""
+    """Download everything on shared storage, for a backup. Raises the storage's errors."""
     for path in sent_paths():
         local(path)
 
@@ -105,7 +105,7 @@ def remove(path: Path, grace: float = 0.0) -> bool:
 
     Files that were written within the last `grace` seconds are skipped.
     """
-    if not travels(path) or (grace and _bundle(path).last_written() > time.time() - grace):
+    if not is_shared_path(path) or (grace and _bundle(path).last_written() > time.time() - grace):
         return False
     _bundle(path).remove()
     return True
@@ -118,8 +118,8 @@ def sent_paths() -> Iterator[Path]:
             yield from (_root() / area / group / name for name in _folders(f"{area}/{group}"))
 
 
-def trim_copies(largest: int) -> int:
-    """Delete the least recently used copies on this host until they fit into `largest` bytes; return their number.
+def trim_copies(max_bytes: int) -> int:
+    """Delete the least recently used copies on this host until they fit into `max_bytes` bytes; return their number.
 
     Copies that were used within `GRACE` seconds or cannot be downloaded again are never deleted.
     """
@@ -129,7 +129,7 @@ def trim_copies(largest: int) -> int:
             copies[path], sizes[path] = path.stat().st_mtime, _size(path)
     total = sum(sizes.values())
     for path in sorted(sizes, key=copies.__getitem__):
-        if total <= largest or copies[path] > time.time() - GRACE:
+        if total <= max_bytes or copies[path] > time.time() - GRACE:
             break
         if not _bundle(path).is_there():
             continue
@@ -144,7 +144,7 @@ def trim_copies(largest: int) -> int:
 
 def remove_damaged_copy(path: Path) -> None:
     """Delete this host's damaged copy if it can be downloaded again."""
-    if travels(path) and _bundle(path).is_there():
+    if is_shared_path(path) and _bundle(path).is_there():
         with suppress(FileNotFoundError):
             _remove_copy(path)
 
@@ -174,11 +174,11 @@ def _fetch(path: Path) -> None:
     manifest = bundle.manifest()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=PARTIAL) as folder:
-        arriving = Path(folder) / "arriving"
-        arriving.mkdir(mode=0o700)
-        bundle.fetch(manifest, arriving, _ignore)
-        single_file = arriving / CONTENT
-        (single_file if single_file.is_file() else arriving).rename(path)
+        incomplete = Path(folder) / "arriving"
+        incomplete.mkdir(mode=0o700)
+        bundle.fetch(manifest, incomplete, _ignore)
+        single_file = incomplete / CONTENT
+        (single_file if single_file.is_file() else incomplete).rename(path)
 
 
 def _bundle(path: Path) -> Bundle:

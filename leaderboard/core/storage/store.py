@@ -46,8 +46,8 @@ _PRIVATE = (Area.QRELS, Area.CURATION)
 def path_of(area: Area, sha256: str) -> Path:
     """Return the path of the content with a checksum.
 
-    Raises ValueError for anything but 64 hexadecimal digits, and PermissionError for private content in a process
-    without access to it.
+    Raises ValueError unless the checksum has 64 hexadecimal digits, and PermissionError for private content in a
+    process without access to it.
     """
     if area in _PRIVATE and not settings.PRIVATE_STORAGE:
         raise PermissionError(f"this process has no access to {area.value}")
@@ -73,7 +73,7 @@ def put(area: Area, source: Path, sha256: str | None = None) -> str:
 
 
 def put_by_link(area: Area, source: Path, sha256: str | None = None) -> str:
-    """Store a file that will not change any more by a hard link; copy it if the store is on another disk."""
+    """Store a file that no longer changes by a hard link, or by a copy if the store is on another disk."""
     key = sha256 or sha256_of(source)
     target = path_of(area, key)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -113,7 +113,7 @@ def atomic_write(target: Path) -> Iterator[Path]:
             sync(temporary)
             temporary.rename(target)
             sync(target.parent)
-            if new_folder:  # The new folder's name is an entry of its parent.
+            if new_folder:  # The parent folder contains the new folder's name.
                 sync(target.parent.parent)
 
 
@@ -136,7 +136,7 @@ def touch_existing(target: Path) -> bool:
     """Return whether the content exists, and mark it as just written.
 
     The sweep deletes old files without a row, and the caller's row does not exist yet. The first writer may not have
-    synced the folders, so this does.
+    synced the folders, so this function does.
     """
     try:
         os.utime(target)

@@ -13,5 +13,5 @@ def baseline_label(system: str, dataset: str) -> str:
 
 def baselines_label(names: Iterable[str]) -> str:
     """Return the common display name of several baselines, or “the baseline” if they differ."""
-    different = {name for name in names if name}
-    return different.pop() if len(different) == 1 else "the baseline"
+    unique_names = {name for name in names if name}
+    return unique_names.pop() if len(unique_names) == 1 else "the baseline"

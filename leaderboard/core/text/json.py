@@ -4,9 +4,9 @@ import json
 from typing import Any, NoReturn
 
 #: Maximum nesting depth of objects and lists.
-DEEPEST = 16
+MAX_DEPTH = 16
 #: Maximum number of digits of an integer.
-LONGEST_NUMBER = 300
+MAX_DIGITS = 300
 
 
 def read_json(text: str) -> Any:
@@ -16,21 +16,21 @@ def read_json(text: str) -> Any:
         raise ValueError(f"{name} is not a JSON number")
 
     def integer(digits: str) -> int:
-        if len(digits) > LONGEST_NUMBER:
-            raise ValueError(f"a number has {len(digits):,} digits; the maximum is {LONGEST_NUMBER}")
+        if len(digits) > MAX_DIGITS:
+            raise ValueError(f"a number has {len(digits):,} digits; the maximum is {MAX_DIGITS}")
         return int(digits)
 
     try:
         value = json.loads(text, parse_constant=refuse, parse_int=integer)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    _check(value, DEEPEST)
+    _check(value, MAX_DEPTH)
     return value
 
 
 def _check(value: Any, depth: int) -> None:
     if depth == 0:
-        raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, str):
         if "\0" in value:
             raise ValueError("it has a NUL character")

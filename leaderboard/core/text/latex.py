@@ -94,10 +94,10 @@ def _character(character: str) -> str:
 def escape_url(url: str) -> str:
     r"""Escape a URL for `\url` in a caption, where `%`, `#` and unbalanced braces would break the table."""
     quoted = "".join(
-        character if character.isascii() and character not in ' {}\\^`"<>|' else _quoted(character) for character in url
+        character if character.isascii() and character not in ' {}\\^`"<>|' else _quote(character) for character in url
     )
     return quoted.replace("%", r"\%").replace("#", r"\#")
 
 
-def _quoted(character: str) -> str:
+def _quote(character: str) -> str:
     return "".join(f"%{byte:02X}" for byte in character.encode())

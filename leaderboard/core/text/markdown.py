@@ -14,7 +14,7 @@ _TAGS = {
     "a", "blockquote", "br", "code", "em", "h3", "h4", "hr", "li", "ol", "p", "pre", "strong", "table", "tbody",
     "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
-#: Allowed link targets: absolute URLs, whose host readers can see, and anchors on the page.
+#: Allowed link targets: absolute URLs, so that readers can see the host, and anchors on the page.
 _LINK = re.compile(r"https?://[^/\\]|mailto:|#", re.IGNORECASE)
 
 

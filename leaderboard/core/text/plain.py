@@ -23,9 +23,9 @@ def plain_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}" if 0 < abs(value) < 0.001 else f"{value:.4f}".rstrip("0").rstrip(".")
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {plain_text(each)}" for key, each in value.items())
+        return ", ".join(f"{key} {plain_text(item)}" for key, item in value.items())
     if isinstance(value, (list, tuple, set, frozenset)):
-        return ", ".join(plain_text(each) for each in value)
+        return ", ".join(plain_text(item) for item in value)
     return str(value)
 
 

@@ -17,9 +17,9 @@ DATA = Path(__file__).parent / "data"
 class CataloguedDataset:
     """A dataset of a benchmark, or a part of one if `part_of` is set.
 
-    `source` is an argument of `import_dataset --from`; if it is empty, `note` says why the dataset is not available.
-    `bm25` is a published score in the measure `primary`, or None. `counted` is whether the benchmark's mean includes
-    the dataset.
+    `source` is an argument of `import_dataset --from`; if it is empty, `note` is the reason why the dataset is not
+    available. `bm25` is a published score in the measure `primary`, or None. `counted` is whether the benchmark's mean
+    includes the dataset.
     """
 
     benchmark: str
@@ -51,7 +51,7 @@ def catalogued_datasets(benchmark: str) -> tuple[CataloguedDataset, ...]:
 
 
 def completeness(benchmark: str) -> dict[str, Any] | None:
-    """Return how many `of` a benchmark's datasets are `here`, and the `missing` ones with reasons, in one query.
+    """Count a benchmark's datasets (`of`) and the available ones (`here`), and list the `missing` ones, in one query.
 
     A missing dataset `is_reported` if its board has only published results. The result is None for an unknown
     benchmark.
@@ -71,13 +71,11 @@ def completeness(benchmark: str) -> dict[str, Any] | None:
     for row in members:
         if row.slug in available:
             continue
-        state, available_parts = (
-            states.get(row.slug),
-            [slug for slug in parts.get(row.slug, ()) if slug in available],
-        )
+        state = states.get(row.slug)
+        available_parts = [slug for slug in parts.get(row.slug, ()) if slug in available]
         reason = row.note or f"It has not been imported from {row.source.partition('@')[0]}."
         if state == Dataset.State.PREPARING:
-            reason = "It was imported and waits for its baseline."
+            reason = "It was imported, but its baseline is not ready yet."
         elif available_parts:
             reason = f"{row.note} Available parts: {', '.join(available_parts)}."
         columns = {name: getattr(row, name) for name in ("slug", "name", "bm25", "bm25_source")}

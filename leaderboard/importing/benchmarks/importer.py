@@ -7,7 +7,7 @@ from enum import StrEnum
 from django.db import transaction
 from django.db.models import Max
 
-from evaluation.core.problems import InvalidContent
+from evaluation.core.problems import InvalidContent, number_of
 from leaderboard.importing.benchmarks.catalogue import CataloguedDataset, benchmarks, catalogued_datasets
 from leaderboard.importing.collections.fetching import fetch_collection
 from leaderboard.importing.collections.importer import DiskSpaceError, import_dataset
@@ -48,7 +48,7 @@ def import_benchmark(benchmark: str, only: Collection[str], progress: Progress) 
     """
     rows = catalogued_datasets(benchmark)
     if not rows:
-        raise UnknownBenchmark(f"{benchmark} is not in the catalogue. Choose one of: {', '.join(benchmarks())}.")
+        raise UnknownBenchmark(f"{benchmark} is not in the catalog. Choose one of: {', '.join(benchmarks())}.")
     if unknown_slugs := sorted(set(only).difference(row.slug for row in rows)):
         known_slugs = ", ".join(row.slug for row in rows)
         raise UnknownBenchmark(f"{benchmark} has no dataset {', '.join(unknown_slugs)}. Choose from: {known_slugs}.")
@@ -81,7 +81,7 @@ def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
             imported = import_dataset(folder, described, progress)
     except InvalidContent as error:
         problems = error.report.problems
-        suffix = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+        suffix = f" (and {number_of(len(problems) - 1, 'more problem')})" if len(problems) > 1 else ""
         return MemberOutcome(row, Outcome.FAILED, f"{problems[0].message}{suffix}. {problems[0].hint}")
     except DiskSpaceError as error:
         return MemberOutcome(row, Outcome.FAILED, str(error))

@@ -83,7 +83,7 @@ def _from_hub(reference: str, options: ImportOptions, target: Path, progress: Pr
         if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(revision) and revision != commit):
             raise NotFetched("hub_missing", f"the hub answered with another commit: {commit[:60]}")
         files = repository.files(
-            lambda each: (match := _HUB_FILE.fullmatch(each)) is not None and match["of"] in (None, options.split)
+            lambda file: (match := _HUB_FILE.fullmatch(file)) is not None and match["of"] in (None, options.split)
         )
         # JSON lines take precedence over Parquet, which may consist of several files.
         lines = {_get_part(file.name): file for file in reversed(files) if not file.name.endswith(".parquet")}
@@ -124,11 +124,11 @@ def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> 
     """Raise an error if the repository lacks required parts or is too large, before anything is downloaded."""
     available_parts = {_get_part(file.name) for file in files}
     available_parts |= {"queries.jsonl", f"qrels/{options.split}.tsv"} if _EXAMPLES in available_parts else set()
-    needed = {"queries.jsonl"} | (set() if options.runs_only else {"corpus.jsonl"})
-    needed |= set() if options.collecting else {f"qrels/{options.split}.tsv"}
-    if missing_parts := needed - available_parts:
+    required_parts = {"queries.jsonl"} | (set() if options.runs_only else {"corpus.jsonl"})
+    required_parts |= set() if options.collecting else {f"qrels/{options.split}.tsv"}
+    if missing_parts := required_parts - available_parts:
         missing_names = ", ".join(sorted(part.partition(".")[0] for part in missing_parts))
-        available_names = ", ".join(sorted(file.name for file in files)) or "nothing of the kind"
+        available_names = ", ".join(sorted(file.name for file in files)) or "no such files"
         raise _refusal(f"the repository has no {missing_names}, but {available_names}"[:1000], _LAYOUT)
     if any(file.name.endswith(".parquet") for file in files) and not importlib.util.find_spec("pyarrow"):
         raise _refusal("the repository has Parquet files", "Install pyarrow: pip install pyarrow.")
@@ -160,7 +160,7 @@ def _from_ir_datasets(name: str, options: ImportOptions, target: Path, progress:
         query_field = _write_ir_datasets(dataset, kinds, options, target, progress)
     except (InvalidContent, MemoryError):
         raise
-    except Exception as error:  # dozens of loaders may raise anything
+    except Exception as error:  # ir_datasets has dozens of loaders, which raise various exceptions
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise
         reason = " ".join(str(error).split())[:300]

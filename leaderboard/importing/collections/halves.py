@@ -60,17 +60,17 @@ def import_twin(
         if source.topic_field:  # the halves contain queries instead of topics
             origin = f"{options.source or 'TREC topics'}, the {source.topic_field} of each topic"
             options = replace(options, topic_field=None, source=origin)
-        public = replace(options, hidden=False, protection=None, public_share=None)
+        open_options = replace(options, hidden=False, protection=None, public_share=None)
         hidden = replace(options, hidden=True, slug=slug, name=name + NAME_SUFFIX, twin_of=options.slug)
-        drawn = _draw(source, options, share, seed, work, progress)
+        halves = _draw(source, options, share, seed, work, progress)
         # Check this before the transaction, because an error would roll back the record of the comparison.
         corpus = check_corpus(_require_path(source.corpus), lambda identifier: None).sha256
-        open_topics = [query for query, half in drawn.items() if half == 0]
+        open_topics = [query for query, half in halves.items() if half == 0]
         if problems := list(check_opened_topics(corpus, open_topics, options.slug, slug)):
             raise InvalidContent.of(*problems)
-        folders = [_write_half(source, options.split, half, work / f"half-{half}", drawn) for half in (0, 1)]
+        folders = [_write_half(source, options.split, half, work / f"half-{half}", halves) for half in (0, 1)]
         with transaction.atomic():
-            return import_dataset(folders[0], public, progress), import_dataset(folders[1], hidden, progress)
+            return import_dataset(folders[0], open_options, progress), import_dataset(folders[1], hidden, progress)
 
 
 def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
@@ -80,7 +80,7 @@ def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
     if options.hidden is not None or options.twin_of or options.runs_only or options.collecting:
         yield problem(
             "twin_options",
-            "a twin has one open and one hidden half, with documents and judgements",
+            "a twin has one open and one hidden half, with documents and judgments",
             "Leave out --open, --hidden, --twin-of, --runs-only and --collecting.",
         )
     existing = Dataset.objects.filter(slug__in=(options.slug, options.slug + SUFFIX)).exclude(current_version=None)
@@ -123,11 +123,11 @@ def _draw(
     # The key includes the judgments, so that the draw cannot be repeated without them by trying seeds.
     key = hashlib.sha256(b"".join([b"%d\n" % seed, *open_blocks(judgements)])).digest()
     bm25 = dict(zip(qrels.query_ids, scores, strict=True))
-    public = draw_halves(relevant_counts(qrels, level), bm25, share, key)
-    return {query: int(query not in public) for query in qrels.query_ids}
+    open_topics = draw_halves(relevant_counts(qrels, level), bm25, share, key)
+    return {query: int(query not in open_topics) for query in qrels.query_ids}
 
 
-def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, drawn: Halves) -> Path:
+def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, halves: Halves) -> Path:
     """Write the collection of one half with its judgments, its topics, and unjudged topics, and return its folder."""
     other_queries = [read_qrels(path).query_ids for name, path in source.qrels.items() if name != split]
     foreign_queries = {query for queries in other_queries for query in queries}
@@ -135,7 +135,7 @@ def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, dr
     (folder / "corpus.jsonl").symlink_to(_require_path(source.corpus).absolute())
 
     def is_included(query: str) -> bool:
-        return drawn[query] == half if query in drawn else query not in foreign_queries
+        return halves[query] == half if query in halves else query not in foreign_queries
 
     _write_queries(_require_path(source.queries), folder / "queries.jsonl", is_included)
     if source.excluded is not None:
@@ -145,10 +145,10 @@ def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, dr
     if source.answers:
         with (folder / "answers.jsonl").open("wb") as file:
             for line in b"".join(open_blocks(source.answers)).splitlines():
-                if line.strip() and drawn.get(str(orjson.loads(line)["_id"])) == half:
+                if line.strip() and halves.get(str(orjson.loads(line)["_id"])) == half:
                     file.write(line + b"\n")
     grades = read_grades(source.qrels[split])
-    half_grades = {query: graded for query, graded in grades.items() if drawn.get(query.decode()) == half}
+    half_grades = {query: graded for query, graded in grades.items() if halves.get(query.decode()) == half}
     write_judgements(half_grades, folder / "qrels" / f"{split}.tsv")
     return folder
 

@@ -72,7 +72,7 @@ class ImportResult:
         text = f"Public files: {', '.join(self.offered) or 'none'}."
         if self.left_out:
             text += (
-                f" Withheld: the judgements of {', '.join(self.left_out)}. With hidden judgements, only splits named "
+                f" Withheld: the judgments of {', '.join(self.left_out)}. With hidden judgments, only splits named "
                 "train…, dev…, or valid… are public."
             )
         return text
@@ -151,7 +151,7 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[
         yield problem("baseline", f"the file {options.baseline} does not exist", "Enter the path of a run file.")
     if options.protection == Protection.COMPETITION and not options.hidden:
         message, hint = (
-            "a competition needs hidden judgements",
+            "a competition needs hidden judgments",
             "Leave out --open, or --protection competition.",
         )
         yield problem("nothing_to_protect", message, hint)
@@ -189,17 +189,17 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem
         if dataset.current_version_id and changes(name):
             yield problem(
                 "protection_changed",
-                f"{slug} already exists, and an import cannot change the protection of its judgements",
+                f"{slug} already exists, and an import cannot change the protection of its judgments",
                 "Use the action on datasets in the admin, or manage.py protect_dataset.",
             )
     if qrels and options.hidden and not dataset.hidden:
-        message = f"the judgements of {slug} are already open and may have been downloaded"
-        hint = "Keep the dataset open, or import unseen judgements under another slug."
+        message = f"the judgments of {slug} are already open and may have been downloaded"
+        hint = "Keep the dataset open, or import unseen judgments under another slug."
         yield problem("already_open", message, hint)
     if dataset.hidden and qrels and qrels.split != options.split:
         yield problem(
             "split_changed",
-            f"{slug} is scored on hidden judgements of the split {qrels.split}; "
+            f"{slug} is scored on hidden judgments of the split {qrels.split}; "
             f"with --split {options.split} those would become public",
             f"Use --split {qrels.split}, or import the other split under another slug.",
         )
@@ -284,11 +284,11 @@ def _choose_qrels(
         return new_qrels, False
     pending_rescore = under_way(dataset)
     if pending_rescore is None:
-        start_rescore(dataset, new_qrels, "The collection was imported with other judgements.")
+        start_rescore(dataset, new_qrels, "The collection was imported with other judgments.")
         changes.append(f"rescore on {new_qrels.split} qrels v{new_qrels.number}")
     elif pending_rescore.to_qrels_id != new_qrels.pk:
         message = (
-            f"{dataset.slug} is being rescored on qrels v{pending_rescore.to_qrels.number}, which are other judgements"
+            f"{dataset.slug} is being rescored on qrels v{pending_rescore.to_qrels.number}, which are other judgments"
         )
         hint = "Switch its board to them or discard that rescore, then import again."
         raise InvalidContent.of(problem("rescore_under_way", message, hint))
@@ -303,8 +303,8 @@ def _take_run(dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *,
     if run is None:
         return False, False
     if qrels is None:
-        message = "a baseline run needs judgements, and there are none yet"
-        raise InvalidContent.of(problem("baseline", message, "Add the run when you import the judgements."))
+        message = "a baseline run needs judgments, and there are none yet"
+        raise InvalidContent.of(problem("baseline", message, "Add the run when you import the judgments."))
     # The score would reveal which topics the stored judgments judge.
     is_guess = not is_judged and dataset.hidden and not dataset.runs_only
     if is_guess and not may_see_counts(dataset, actor().person):
@@ -320,8 +320,8 @@ def _take_run(dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *,
 def _request_bm25(dataset: Dataset, qrels: Qrels | None, changes: Sequence[str], *, is_moved: bool) -> bool:
     """Request the dataset's BM25 if it has no baseline and none is requested; return whether it was requested now.
 
-    A dataset that an earlier attempt left in preparation is tried again, and one whose language changed gets another
-    BM25. BM25 is retrieved even without judgments, because a pool may use it.
+    This also tries again if an earlier attempt failed, and replaces BM25 if the dataset's language changed. BM25 is
+    retrieved even without judgments, because a pool may use it.
     """
     pending_requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.BASELINE, dataset=dataset, taken_at=None)
     is_unfinished = dataset.state == Dataset.State.PREPARING and not pending_requests.exists()
@@ -391,7 +391,7 @@ def read_baseline_run(path: Path, inspected: InspectedCollection) -> BaselineRun
 def name_run_on_board(dataset: Dataset, run: BaselineRun) -> bool:
     """Make an existing result of the same run the baseline; return False if there is none or it already is.
 
-    A second result of the same run would be compared with itself, and would count as another test.
+    A second result of the same run would be compared with itself, and would add another test.
     """
     results = Entry.objects.public().filter(
         dataset=dataset, evaluation__qrels=dataset.current_qrels, evaluation__run__sha256=run.stored.sha256

@@ -108,7 +108,7 @@ class InspectedCollection:
 
 
 class Inspection:
-    """A collection during inspection; `problems` collects those of all files."""
+    """A collection during inspection; `problems` contains the problems of all files."""
 
     def __init__(self, source: CollectionFiles, options: ImportOptions, work: Path, progress: Progress) -> None:
         self.source, self.options, self.work, self.progress = source, options, work, progress
@@ -140,7 +140,7 @@ class Inspection:
             self.problems.append(
                 problem(
                     "collecting_with_judgements",
-                    f"the collection has {options.split} qrels, but --collecting is for datasets without judgements",
+                    f"the collection has {options.split} qrels, but --collecting is for datasets without judgments",
                     "Omit --collecting to score runs now, or remove "
                     f"qrels/{options.split}.tsv (qrels.txt) from the folder and import it after the runs.",
                 )
@@ -203,7 +203,7 @@ class Inspection:
         try:
             qrels = read_qrels(path)
         except InvalidContent as error:
-            if self.options.collecting and {each.code for each in error.report.problems} == {"empty"}:
+            if self.options.collecting and {problem.code for problem in error.report.problems} == {"empty"}:
                 return
             raise
         file = _expand(path, self.work / f"plain-{split}.tsv")
@@ -226,7 +226,7 @@ class Inspection:
         ]:
             queries = "query has" if len(unanswered) == 1 else "queries have"
             message = f"{len(unanswered):,} judged {queries} no answer: {name_some(unanswered)}"
-            hint = "Every judged query needs an answer. Remove queries without one from the judgements."
+            hint = "Every judged query needs an answer. Remove queries without one from the judgments."
             raise InvalidContent.of(problem("unanswered_query", message, hint, count=len(unanswered)))
         return _expand(path, self.work / "plain-answers.jsonl")
 
@@ -244,7 +244,7 @@ class Inspection:
         if relevant_pairs:
             count_text = f"{len(relevant_pairs):,} {'pair is' if len(relevant_pairs) == 1 else 'pairs are'}"
             message = f"excluded.tsv: {count_text} judged relevant: {name_some(relevant_pairs)}"
-            hint = "Remove them from excluded.tsv or from the judgements."
+            hint = "Remove them from excluded.tsv or from the judgments."
             self.problems.append(problem("excluded_and_relevant", message, hint, count=len(relevant_pairs)))
         return excluded
 

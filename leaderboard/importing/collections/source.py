@@ -26,7 +26,7 @@ from evaluation.collections.other_formats import (
 )
 from evaluation.collections.tables import convert_judgements, convert_texts, has_other_names
 from evaluation.core.problems import InvalidContent, Problem
-from leaderboard.datasets.problems import missing, problem
+from leaderboard.datasets.problems import missing_file, problem
 
 #: Progress callback with the name of the stage and the fraction done, 0 to 1.
 Progress = Callable[[str, float], None]
@@ -40,7 +40,8 @@ _MEMBER = re.compile(
 #: Maximum depth of the search in folders.
 _DEPTH = 3
 
-#: Limits for zip files. A collection has few files but may be among many others. Its size is limited by the disk only.
+#: Limits for zip files. A collection has few files, but the zip may contain many others. Its size is limited by the
+#: disk only.
 ZIP_POLICY = ZipPolicy(
     max_members=10_000,
     members_hint="Pack only the files of the collection. At most 10,000 are allowed.",
@@ -63,7 +64,7 @@ class ImportOptions:
     Attributes:
         hidden: Whether the judgments are hidden; True by default.
         collecting: Open the dataset for runs before there are judgments.
-        split: Split whose judgments are scored.
+        split: Split of the judgments used for scoring.
         primary: Primary measure of the board.
         measures: Other measures of the board.
         protection, public_share: Protection of a new dataset.
@@ -136,7 +137,7 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
         InvalidContent: For any other path.
     """
     if path.is_dir():
-        files = {name.relative_to(path).as_posix(): name for name in _files_below(path, _DEPTH)}
+        files = {name.relative_to(path).as_posix(): name for name in _list_files(path, _DEPTH)}
         parts, problems = _find_parts(files, options.split)
         yield _source({part: files[name] for part, name in parts.items()}, problems, options, work)
     elif path.is_file() and is_zip(path):
@@ -174,19 +175,19 @@ def _other_archive(path: Path) -> str:
     return ""
 
 
-def _files_below(folder: Path, depth: int) -> Iterator[Path]:
+def _list_files(folder: Path, depth: int) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_file():
             yield path
         elif path.is_dir() and depth > 1:
-            yield from _files_below(path, depth - 1)
+            yield from _list_files(path, depth - 1)
 
 
 def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[Problem]]:
     """Return the collection's files by their part, and problems with ambiguous names.
 
-    Names use `/` between folders. Judgments are `qrels-<split>.tsv`; `qrels.txt` stands for `split`. A zip usually has
-    all files in one folder, so the shallowest folder with a known file is used.
+    Names use `/` between folders. Judgments are `qrels-<split>.tsv`; `qrels.txt` contains the judgments of `split`. A
+    zip usually has all files in one folder, so the shallowest folder with a known file is used.
     """
     matches = [match for name in sorted(names) if (match := _MEMBER.fullmatch(name))]
     standard_files = {match.string: (match["root"], _get_part(match, split)) for match in matches}
@@ -206,7 +207,7 @@ def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[
                 continue
             other_name = parts.setdefault(part, name)
             if other_name != name:
-                message = f"{other_name} and {name} are the same part of the collection"
+                message = f"{other_name} and {name} contain the same part of the collection"
                 problems.append(problem("ambiguous_files", message, "Keep one of the two."))
     return parts, problems
 
@@ -228,20 +229,20 @@ def _source(files: dict[str, Path], problems: list[Problem], options: ImportOpti
         if part.startswith("qrels-")
     }
     corpus, queries = files.get("corpus.jsonl"), files.get("queries.jsonl")
-    if conversion.problems:  # do not report unreadable files as missing
+    if conversion.problems:  # Do not report unreadable files as missing.
         return CollectionFiles(corpus, queries, None, qrels=qrels, problems=tuple(problems))
     if queries is None:
         problems.append(
-            missing("queries.jsonl", "Put queries.jsonl (or queries.jsonl.gz) at the top of the folder or zip.")
+            missing_file("queries.jsonl", "Put queries.jsonl (or queries.jsonl.gz) at the top of the folder or zip.")
         )
     if corpus is None and not options.runs_only:
         hint = "Put corpus.jsonl (or .gz) next to queries.jsonl. For a collection without documents, use --runs-only."
-        problems.append(missing("corpus.jsonl", hint))
+        problems.append(missing_file("corpus.jsonl", hint))
     if options.split not in qrels and not options.collecting:
-        hint = "Add the judgements (or qrels.txt in TREC format). If there are none yet, use --collecting."
+        hint = "Add the judgments (or qrels.txt in TREC format). If there are none yet, use --collecting."
         if qrels:
             hint = f"Choose one of the available splits: --split {', '.join(sorted(qrels))}."
-        problems.append(missing(f"qrels/{options.split}.tsv", hint))
+        problems.append(missing_file(f"qrels/{options.split}.tsv", hint))
     ids, answers = files.get("document-ids.txt"), files.get("answers.jsonl")
     excluded = files.get("excluded.tsv")
     return CollectionFiles(corpus, queries, ids, answers, qrels, conversion.topic_field, excluded, tuple(problems))
@@ -272,7 +273,7 @@ def other_format(name: str, split: str = "") -> tuple[str, str] | None:
 
 
 class Conversion:
-    """Files of a collection by part, converted from other formats; `problems` are those of invalid files."""
+    """Files of a collection by part, converted from other formats; `problems` has an item for each invalid file."""
 
     def __init__(self, files: dict[str, Path], options: ImportOptions, work: Path) -> None:
         self.files: dict[str, Path] = {}

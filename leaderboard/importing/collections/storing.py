@@ -58,7 +58,7 @@ def store_content(
         return files.store_file(files.gzipped(path, work / name))
 
     id_table_sha256 = ""
-    if inspected.id_table is not None:  # reuse the stored table, because rebuilt ones differ in their bytes
+    if inspected.id_table is not None:  # Reuse the stored table, because a rebuilt one would have other bytes.
         versions = DatasetVersion.objects.filter(dataset__slug=options.slug)
         existing_version = versions.filter(content_sha256=inspected.content_sha256).first()
         id_table_sha256 = (
@@ -126,7 +126,7 @@ def set_corpus(version: DatasetVersion, stored: StoredContent) -> None:
 
 
 def set_topics(version: DatasetVersion, inspected: InspectedCollection, stored: StoredContent) -> bool:
-    """Set the topics of an existing version to those of this import, and return whether they changed."""
+    """Set the topics of an existing version to the topics of this import, and return whether they changed."""
     topics_sha256 = stored.topics.sha256 if stored.topics else version.queries_sha256
     if version.topics_sha256 == topics_sha256:
         return False
@@ -161,7 +161,7 @@ def offer_content(
         if file.name not in judgement_files:
             files.withdraw_file(version, file.name)
     for name, (split, stored_judgements) in judgement_files.items():
-        files.offer_file(version, Kind.QRELS, stored_judgements, name, f"The {split} judgements")
+        files.offer_file(version, Kind.QRELS, stored_judgements, name, f"The {split} judgments")
     for kind, stored_file, name in (
         (Kind.CORPUS, stored.corpus, "corpus.jsonl.gz"),
         (Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz"),

@@ -1,6 +1,6 @@
-"""Checks of imports against hidden judgments: those of other splits, and those of a twin.
+"""Checks of imports against hidden judgments of other splits and of a twin.
 
-Other splits may be public besides hidden judgments unless they overlap with these. An import without the scored split
+Other splits may be public unless they overlap with the hidden judgments. An import without the scored split
 is compared with the stored judgments. The result reveals judged pairs, so this requires the permission to read them,
 and is recorded.
 
@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from evaluation.collections.beir import read_queries
-from evaluation.core.problems import InvalidContent, Problem
+from evaluation.core.problems import InvalidContent, Problem, number_of
 from evaluation.judgements import qrels as judged_qrels
 from leaderboard.core.audit import actor
 from leaderboard.core.storage.store import Area, path_of
@@ -40,7 +40,7 @@ def too_few(half: str, topics: int) -> Problem:
     """Return a problem about a half with too few topics to measure a gap."""
     return problem(
         "twin_too_small",
-        f"the {half} half has {topics} judged topics",
+        f"the {half} half has {number_of(topics, 'judged topic')}",
         f"Each half needs at least {MIN_TOPICS}, and about 300 to show a gap. See docs/contamination.md.",
         count=topics,
     )
@@ -61,7 +61,7 @@ def check_twin(
     twin = twins.filter(slug=slug, hidden=False).exclude(current_qrels=None).first()
     if twin is None:
         hint = "Import the open half first, and use its slug for --twin-of."
-        yield problem("no_twin", f"{slug} is not a dataset with open judgements", hint)
+        yield problem("no_twin", f"{slug} is not a dataset with open judgments", hint)
         return
     if options.twin_of and not options.hidden:
         yield problem("twin_open", "--twin-of is for the hidden half of a twin", "Omit --open.")
@@ -81,7 +81,7 @@ def _check_content(
         raise ValueError("a judged dataset has a version")
     corpus_sha256 = twin.current_version.statistics.get("corpus_expanded_sha256")
     if corpus_sha256 != (inspected.corpus.sha256 if inspected.corpus else None):
-        hint = "Import both halves from the same corpus.jsonl; only topics and judgements may differ."
+        hint = "Import both halves from the same corpus.jsonl; only topics and judgments may differ."
         yield problem("twin_corpus", f"{twin.slug} has another corpus", hint)
     judgements = inspected.judgements.get(options.split)
     if judgements is None:
@@ -99,7 +99,7 @@ def _check_content(
         yield problem(
             "twin_topics",
             f"{count_text} judged in {twin.slug}, too: {name_some(shared_topics)}",
-            "Remove their judgements from one half. Topics with the same words count as the same.",
+            "Remove their judgments from one half. Topics with the same words count as the same.",
             count=len(shared_topics),
         )
     yield from check_opened_topics(corpus_sha256, open_topics, twin.slug, options.slug)
@@ -136,8 +136,8 @@ def _texts(queries: Path, query_ids: Collection[str]) -> dict[str, str]:
 #: Problem that is identical for all files and raised before any is read.
 NOT_COMPARED = problem(
     "judgements_not_told",
-    "this import requires a comparison with hidden judgements, which you may not read",
-    "Include the scored split, omit the other splits, or ask a curator who may read hidden judgements (on the "
+    "this import requires a comparison with hidden judgments, which you may not read",
+    "Include the scored split, omit the other splits, or ask a curator who may read hidden judgments (on the "
     "command line: --by EMAIL).",
 )
 
@@ -177,9 +177,9 @@ def check_overlap(inspected: InspectedCollection, options: ImportOptions, datase
         if shared_count:
             yield problem(
                 "split_overlaps",
-                f"{split} qrels: {shared_count:,} of the hidden {options.split} judgements "
-                f"{'is' if shared_count == 1 else 'are'} also there (the same query and document)",
-                f"Omit qrels/{split}.tsv or those lines, or use --open, which makes all judgements public.",
+                f"{split} qrels: {shared_count:,} of the hidden {options.split} judgments "
+                f"{'is' if shared_count == 1 else 'are'} also in it (the same query and document)",
+                f"Omit qrels/{split}.tsv or those lines, or use --open, which makes all judgments public.",
                 count=shared_count,
             )
 

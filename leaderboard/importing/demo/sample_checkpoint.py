@@ -57,7 +57,7 @@ def embed_words(texts: Iterable[str], dimension: int = DIMENSION) -> tuple[list[
     words = sorted(
         word for word, count in frequencies.items() if count >= _MIN_DOCUMENTS and len(word) <= _MAX_WORD_LENGTH
     )
-    columns = {word: place for place, word in enumerate(words)}
+    columns = {word: number for number, word in enumerate(words)}
     rarity = np.log(len(counts) / np.array([frequencies[word] for word in words], np.float32))
     cells = (
         (row, columns[word], (1 + np.log(count)) * rarity[columns[word]])

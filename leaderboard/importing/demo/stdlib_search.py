@@ -59,7 +59,7 @@ def build_stdlib_search(folder: Path, library: Path | None = None, queries: int 
     for function in read_functions(library or Path(sysconfig.get_path("stdlib"))):
         functions.setdefault(function.name, function)  # keep the first definition, not a property's setter
     query_rows = choose_queries(list(functions.values()), queries)
-    documents = (_as_json(_id=name, title=split_words(name), text=each.source) for name, each in functions.items())
+    documents = (_as_json(_id=name, title=split_words(name), text=item.source) for name, item in functions.items())
     _write_lines(folder / "corpus.jsonl", documents)
     _write_lines(folder / "queries.jsonl", (_as_json(_id=query, text=text) for query, text, _ in query_rows))
     judgements = (f"{query}\t{name}\t1" for query, _, name in query_rows)
@@ -97,17 +97,17 @@ def _as_function(node: ast.stmt, parent: str, lines: list[bytes]) -> Iterator[Fu
 
 def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[bytes]) -> str:
     """Return the dedented lines of a function from `def` to its end, without its docstring."""
-    first, last = node.lineno - 1, node.end_lineno or node.lineno
-    kept_lines = lines[first:last]
+    first_line, last_line = node.lineno - 1, node.end_lineno or node.lineno
+    kept_lines = lines[first_line:last_line]
     if ast.get_docstring(node, clean=False) is not None:
         docstring = node.body[0]
         start, end = docstring.lineno - 1, docstring.end_lineno or docstring.lineno
         prefix = lines[start][: docstring.col_offset]  # `def f(): "docstring"` may be on one line
         suffix = lines[end - 1][docstring.end_col_offset :]
         kept_lines = [
-            *lines[first:start],
+            *lines[first_line:start],
             *([prefix + suffix] if (prefix + suffix).strip() else []),
-            *lines[end:last],
+            *lines[end:last_line],
         ]
     indent = node.col_offset
     dedented = [line[indent:] if not line[:indent].strip() else line for line in kept_lines]
@@ -117,8 +117,8 @@ def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, line
 def choose_queries(functions: list[Function], queries: int) -> list[tuple[str, str, str]]:
     """Return id, text, and relevant function name of up to `queries` queries, sorted by id.
 
-    Candidates are unique first sentences of 5 to 30 words. The ones whose function name has the smallest SHA-256 are
-    chosen, which is a reproducible random sample.
+    Candidates are unique first sentences of 5 to 30 words. The function names with the smallest SHA-256 are chosen,
+    which is a reproducible random sample.
     """
     sentences = {function.name: first_sentence(function.docstring) for function in functions}
     uses = Counter(sentences.values())

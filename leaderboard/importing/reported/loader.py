@@ -115,13 +115,13 @@ def figure_fields(row: tables.ReportedFigure) -> dict[str, Any]:
 def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
     """Return the BibTeX of a publication from the fields of `Source`, and optionally its `type` and `doi`."""
     kind = fields.get("type", "inproceedings" if fields["venue"] else "misc")
-    place = {"inproceedings": "booktitle", "article": "journal"}.get(kind, "howpublished")
+    venue_field = {"inproceedings": "booktitle", "article": "journal"}.get(kind, "howpublished")
     url = f"https://doi.org/{fields['doi']}" if "doi" in fields else fields.get("url", "")
     lines = [
         f"@{kind}{{{key},",
         f"  title = {{{{{fields['title']}}}}},",
         f"  author = {{{fields['authors']}}},",
-        *([f"  {place} = {{{fields['venue']}}},"] if fields["venue"] else []),
+        *([f"  {venue_field} = {{{fields['venue']}}},"] if fields["venue"] else []),
         f"  year = {{{fields['year']}}},",
         *([f"  url = {{{url}}},"] if url else []),
         "}",
@@ -309,7 +309,7 @@ def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
         raise CannotModerate(f"{entry} has no {measure}. Choose one of: {', '.join(entry.scores)}")
     place = tables.ReportedPlace(entry.source.key, entry.dataset.slug, entry.system.name, entry.configuration)
     if measure and any((row.place, row.name) == (place, measure) for row in tables.scores()):
-        raise CannotModerate(f"{measure} belongs to the site's tables and would return. Withdraw all of {entry}")
+        raise CannotModerate(f"{measure} comes from the site's tables, which would restore it. Withdraw all of {entry}")
     withdraw_reported(entry, measure, reason)
 
 
@@ -329,25 +329,25 @@ def _entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[
         may_be_baseline = rows[0].baseline or (system.name == BASELINE and not configuration)
         other_baselines = Entry.objects.filter(dataset=dataset, comparison_group=group, is_baseline=True)
         is_baseline = may_be_baseline and not other_baselines.exists()
-    figures_by_measure = {each.measure: each for each in rows}
-    printed = [
+    figures_by_measure = {row.measure: row for row in rows}
+    printed_figures = [
         tables.ReportedFigure(
-            place, name, each.share, each.value, scale=each.scale, locator=each.address or each.locator
+            place, name, figure.share, figure.value, scale=figure.scale, locator=figure.address or figure.locator
         )
-        for name, each in figures_by_measure.items()
-        if each.address or each.scale != "share"
+        for name, figure in figures_by_measure.items()
+        if figure.address or figure.scale != "share"
     ]
     # Reading a file again replaces its location, while several tables of a paper are all listed.
     existing_locators = [] if rows[0].address else existing.locator.split(", ")
-    locators = dict.fromkeys([*existing_locators, *(each.locator for each in rows)])
+    locators = dict.fromkeys([*existing_locators, *(row.locator for row in rows)])
     return Entry(
         dataset=dataset,
         system=system,
         configuration=configuration,
-        scores={**existing.scores, **{name: each.share for name, each in figures_by_measure.items()}},
+        scores={**existing.scores, **{name: figure.share for name, figure in figures_by_measure.items()}},
         figures=[
-            *(each for each in existing.figures if each["name"] not in figures_by_measure),
-            *map(figure_fields, printed),
+            *(figure for figure in existing.figures if figure["name"] not in figures_by_measure),
+            *map(figure_fields, printed_figures),
         ],
         comparison_group=group,
         is_baseline=is_baseline,

@@ -37,7 +37,7 @@ META = "model_meta.json"
 #: Folder with results under other settings, which are ignored because the variants have no names.
 _EXPERIMENTS = "experiments"
 #: Maximum file size in bytes; a task with hundreds of languages has half a megabyte.
-LARGEST = 4_000_000
+MAX_FILE_BYTES = 4_000_000
 ZIP_POLICY = ZipPolicy(
     max_members=100_000,
     members_hint="Pack the folders of fewer models.",
@@ -53,7 +53,7 @@ _FIELDS = {
 _NAME = re.compile(r"[\w.-]+/[\w.-][\w.+ ()=,:-]*")
 #: Maximum number of problems or tasks in one message.
 _MAX_LISTED = 100
-_ARCHITECTURES = {types[0]: each for each, types in MODEL_TYPES.items() if types} | {"router": Architecture.OTHER}
+_ARCHITECTURES = {types[0]: kind for kind, types in MODEL_TYPES.items() if types} | {"router": Architecture.OTHER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class MtebResults:
         """Return a sentence for each kind of results that were ignored."""
         sentences = []
         if self.unknown_tasks:
-            names = ", ".join(_first(sorted(self.unknown_tasks)))
+            names = ", ".join(_shorten(sorted(self.unknown_tasks)))
             sentences.append(f"Ignored because no dataset on this site matches the task: {names}.")
         if self.experiments:
             sentences.append(f"Ignored: {self.experiments} files below {_EXPERIMENTS}/, which use other settings.")
@@ -89,7 +89,7 @@ class MtebResults:
 
 
 class _InvalidFile(Exception):
-    """A problem with a file, such as `name is 5, and should be text`."""
+    """A problem with a file, such as `name is 5, but should be text`."""
 
 
 def read_mteb_results(
@@ -102,7 +102,7 @@ def read_mteb_results(
     """
     results, problems = MtebResults(), list[str]()
     files = _files(path, work)
-    places = {**_places(), **{task: [place] for task, place in (task_places or {}).items()}}
+    places = {**_datasets_by_task(), **{task: [place] for task, place in (task_places or {}).items()}}
     folders: defaultdict[str, list[str]] = defaultdict(list)
     for name in sorted(files):
         folder, _, file = name.rpartition("/")
@@ -130,11 +130,11 @@ def read_mteb_results(
     if not results.figures and not problems:
         problems.append(f"{path.name} has no results for datasets on this site. {' '.join(results.left_out())}".strip())
     if problems:
-        raise InvalidContent.of(*(Problem("error", "mteb_result", 1, each, "") for each in _first(problems)))
+        raise InvalidContent.of(*(Problem("error", "mteb_result", 1, text, "") for text in _shorten(problems)))
     return results
 
 
-def _first(texts: Sequence[str]) -> list[str]:
+def _shorten(texts: Sequence[str]) -> list[str]:
     """Return the first texts, and the number of the remaining ones if there are more."""
     remaining = len(texts) - _MAX_LISTED
     return [*texts[:_MAX_LISTED], *([f"and {remaining:,} more"] if remaining > 0 else [])]
@@ -143,7 +143,7 @@ def _first(texts: Sequence[str]) -> list[str]:
 def _files(path: Path, work: Path) -> dict[str, Path]:
     """Return the JSON files in a folder or zip, by relative name."""
     if path.is_dir():
-        return {each.relative_to(path).as_posix(): each for each in path.rglob("*.json") if each.is_file()}
+        return {file.relative_to(path).as_posix(): file for file in path.rglob("*.json") if file.is_file()}
     if not path.is_file() or not is_zip(path):
         raise InvalidContent.of(Problem("error", "mteb_result", 1, f"{path.name} is neither a folder nor a zip", ""))
     with open_archive(path, ZIP_POLICY) as archive:
@@ -153,7 +153,7 @@ def _files(path: Path, work: Path) -> dict[str, Path]:
     return files
 
 
-def _places() -> dict[str, list[Place]]:
+def _datasets_by_task() -> dict[str, list[Place]]:
     """Return the possible datasets for each task name.
 
     A dataset matches MTEB's name for it, or else its own name or that of its repository.
@@ -168,7 +168,7 @@ def _places() -> dict[str, list[Place]]:
             places_by_name[name].append(Place(dataset))
     slugs = {task: slug for slug, task in TASKS.items()}
     return {
-        name: [each for each in places if each.dataset.slug == slugs.get(name)] or places
+        name: [place for place in places if place.dataset.slug == slugs.get(name)] or places
         for name, places in places_by_name.items()
     }
 
@@ -189,22 +189,22 @@ class _Model:
 
 
 def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
-    """Return the model of a folder's results; its name and revision default to those of the folders."""
+    """Return the model of a folder's results; its name and revision default to the names of the folders."""
     if name not in files:
         raise _InvalidFile("the file is missing. Add the one that mteb writes next to the results")
-    meta = _read(files[name])
+    meta = _read_object(files[name])
     model_name, revision = meta.get("name"), meta.get("revision") or folder.rpartition("/")[2] or NO_REVISION
     if not isinstance(model_name, str) or not _NAME.fullmatch(model_name):
-        raise _InvalidFile(f"name is {_abbreviate(model_name)}, and should be organisation/model")
+        raise _InvalidFile(f"name is {_abbreviate(model_name)}, but should be organisation/model")
     if not isinstance(revision, str):
-        raise _InvalidFile(f"revision is {_abbreviate(revision)}, and should be text")
+        raise _InvalidFile(f"revision is {_abbreviate(revision)}, but should be text")
     return _Model(model_name, revision, _system_fields(model_name, meta))
 
 
 def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return a system's fields from ModelMeta. Raises _InvalidFile with all invalid fields."""
     if problems := [
-        f"{name} is {_abbreviate(meta[name])}, and should be {description}"
+        f"{name} is {_abbreviate(meta[name])}, but should be {description}"
         for name, (is_valid, description) in _TYPES.items()
         if meta.get(name) is not None and not is_valid(meta[name])
     ]:
@@ -218,30 +218,30 @@ def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
         fields["year"] = date.fromisoformat(meta["release_date"]).year
     if (training_datasets := meta.get("training_datasets")) is not None:
         if not isinstance(training_datasets, dict | list) or not all(
-            isinstance(each, str) for each in training_datasets
+            isinstance(task, str) for task in training_datasets
         ):
-            raise _InvalidFile(f"training_datasets is {_abbreviate(training_datasets)}, and should be names of tasks")
+            raise _InvalidFile(f"training_datasets is {_abbreviate(training_datasets)}, but should be names of tasks")
         slugs: dict[Any, str] = {task: slug for slug, task in TASKS.items()}
         fields["training_declared"] = True
-        fields["training_datasets"] = sorted({slugs.get(each, str(each)) for each in training_datasets})
+        fields["training_datasets"] = sorted({slugs.get(task, str(task)) for task in training_datasets})
     # mteb treats models without a type as dense.
     types, framework = meta.get("model_type") or ["dense"], meta.get("framework") or []
     if meta.get("is_cross_encoder") and "model_type" not in meta:
         types = ["cross-encoder"]
     kind = _ARCHITECTURES.get(types[0]) if isinstance(types, list) and isinstance(types[0], str) else None
     if kind is None:
-        raise _InvalidFile(f"model_type is {_abbreviate(types)}, and should be one of {', '.join(_ARCHITECTURES)}")
+        raise _InvalidFile(f"model_type is {_abbreviate(types)}, but should be one of {', '.join(_ARCHITECTURES)}")
     is_bm25 = name in BASELINES or ("bm25" in name.lower() and types == ["sparse"])
     fields["architecture"] = Architecture.LEXICAL if is_bm25 else kind
     fields["closed_api"] = "API" in framework
-    meta_name = {system_name: each for each, system_name in _FIELDS.items()}
+    meta_name = {system_name: name for name, system_name in _FIELDS.items()}
     system = System(name=name, **fields)
     try:
         system.clean_fields(exclude=["slug"])
     except ValidationError as error:
-        problems = [f"{meta_name.get(each, each)}: {' '.join(texts)}" for each, texts in error.message_dict.items()]
+        problems = [f"{meta_name.get(field, field)}: {' '.join(texts)}" for field, texts in error.message_dict.items()]
         raise _InvalidFile(" ".join(problems)) from error
-    return {each: getattr(system, each) for each in fields}
+    return {field: getattr(system, field) for field in fields}
 
 
 def _is_whole(value: Any) -> bool:
@@ -282,10 +282,10 @@ def _figures(
     """Yield the figures of one file. Raises _InvalidFile."""
     task = file.removesuffix(".json")
     if len(places[task]) > 1:
-        slugs = ", ".join(each.dataset.slug for each in places[task])
+        slugs = ", ".join(place.dataset.slug for place in places[task])
         raise _InvalidFile(f"{task} matches several datasets, {slugs}. Choose one with --task {task}=SLUG")
     (place,) = places[task]
-    dataset, result = place.dataset, _read(path)
+    dataset, result = place.dataset, _read_object(path)
     if "scores" not in result and "mteb_dataset_name" in result:
         raise _InvalidFile("the file is older than mteb 1.11. Update it with mteb: TaskResult.from_disk(…).to_disk(…)")
     if result.get("task_name") != task:
@@ -325,10 +325,10 @@ def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
     if not isinstance(subset_scores := scores.get(split), list):
         raise _InvalidFile(f"scores has {', '.join(scores)}, but {dataset.slug} is judged on {split}")
     subsets: defaultdict[str, list[int]] = defaultdict(list)
-    for number, each in enumerate(subset_scores):
-        if not isinstance(each, dict) or not isinstance(each.get("hf_subset"), str):
+    for number, item in enumerate(subset_scores):
+        if not isinstance(item, dict) or not isinstance(item.get("hf_subset"), str):
             raise _InvalidFile(f"scores.{split}[{number}].hf_subset is missing")
-        subsets[each["hf_subset"]].append(number)
+        subsets[item["hf_subset"]].append(number)
     candidates = [place.subset] if place.subset else ["default", dataset.language]
     same_language = [name for name in subsets if known_language_code(name) == known_language_code(dataset.language)]
     candidates += same_language if len(same_language) == 1 and not place.subset else []
@@ -343,24 +343,24 @@ def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
 def _share(value: Any, location: str) -> str:
     """Return a score as text. Raises _InvalidFile if it is not between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise _InvalidFile(f"{location} is {_abbreviate(value)}, and should be a number between 0 and 1")
+        raise _InvalidFile(f"{location} is {_abbreviate(value)}, but should be a number between 0 and 1")
     return f"{value:.6f}".rstrip("0").rstrip(".") or "0"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_object(path: Path) -> dict[str, Any]:
     """Return a file's JSON object. Raises _InvalidFile."""
-    if path.stat().st_size > LARGEST:
-        raise _InvalidFile(f"it is larger than {describe_bytes(LARGEST)}")
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise _InvalidFile(f"it is larger than {describe_bytes(MAX_FILE_BYTES)}")
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def reject_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) < len(pairs):
             repeated_name = Counter(name for name, _ in pairs).most_common(1)[0][0]
-            raise _InvalidFile(f"{_abbreviate(repeated_name)} is there twice in one object")
+            raise _InvalidFile(f"{_abbreviate(repeated_name)} occurs twice in one object")
         return result
 
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once)
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=reject_repeated_names)
         encoded = json.dumps(content, ensure_ascii=False)
         encoded.encode()  # fails for unpaired surrogates
         if "\\u0000" in encoded:
@@ -375,10 +375,10 @@ def _read(path: Path) -> dict[str, Any]:
 def _find_duplicates(figures: Iterable[CuratedFigure]) -> list[str]:
     """Return problems with files that report the same result."""
     files: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
-    for each in figures:
-        files[each.dataset.slug, each.system, each.configuration, each.measure].append(each.address)
+    for figure in figures:
+        files[figure.dataset.slug, figure.system, figure.configuration, figure.measure].append(figure.address)
     same = {tuple(addresses) for addresses in files.values() if len(addresses) > 1}
-    return [f"{' and '.join(each)} have the same model, revision, and dataset. Keep only one" for each in sorted(same)]
+    return [f"{' and '.join(urls)} have the same model, revision, and dataset. Keep only one" for urls in sorted(same)]
 
 
 def _abbreviate(value: Any) -> str:

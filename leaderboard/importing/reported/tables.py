@@ -89,8 +89,8 @@ class ReportedPlace:
 class ReportedFigure:
     """A score, or another figure: latency, index size, dimension, or cost.
 
-    For a score, `name` is the measure, `value` a share between 0 and 1, and `scale` the printed scale. `doubt` says
-    why a figure is doubtful.
+    For a score, `name` is the measure, `value` a share between 0 and 1, and `scale` the printed scale. `doubt` is the
+    reason why a figure is doubtful.
     """
 
     place: ReportedPlace

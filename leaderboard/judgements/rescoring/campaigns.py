@@ -77,9 +77,9 @@ def start_rescore(dataset: Dataset, qrels: Qrels, note: str = "") -> Rescore:
         raise RescoreUnderWay(pending_rescore)
     current_qrels = locked_dataset.current_qrels
     if current_qrels is None:
-        raise CannotRescore(f"{dataset} has no judgements yet, so there is nothing to rescore")
+        raise CannotRescore(f"{dataset} has no judgments yet, so there is nothing to rescore")
     if current_qrels.pk == qrels.pk:
-        raise CannotRescore(f"the board of {dataset} already uses these judgements")
+        raise CannotRescore(f"the board of {dataset} already uses these judgments")
     if (current_qrels.version_id, current_qrels.split) != (qrels.version_id, qrels.split):
         raise CannotRescore(f"{qrels} are not for the version and split that {dataset} is scored on: {current_qrels}")
     rescore = Rescore.objects.create(
@@ -106,7 +106,7 @@ def _request_work(rescore: Rescore) -> None:
 
 @transaction.atomic
 def discard_rescore(rescore: Rescore) -> None:
-    """Discard a rescore without changing the board; its evaluations are kept for later use.
+    """Discard a rescore without changing the board; its evaluations remain available for later use.
 
     Raises CannotRescore if it is already decided.
     """

@@ -1,4 +1,4 @@
-"""Topics and files that come with new judgments.
+"""Topics and files that belong to new judgments.
 
 The scorer prepares them before the board is switched, because it has to read the files.
 """
@@ -30,7 +30,7 @@ class OfferedContent:
     judgements_sha256: str = ""
 
     @classmethod
-    def of(cls, stored: dict[str, Any]) -> OfferedContent:
+    def from_stored(cls, stored: dict[str, Any]) -> OfferedContent:
         """Build an instance from a rescore's stored content."""
         return cls(**{name: stored[name] for name in cls.__dataclass_fields__ if name in stored})
 
@@ -84,5 +84,5 @@ def offer_content(dataset: Dataset, version: DatasetVersion, qrels: Qrels, conte
             DatasetFile.Kind.QRELS,
             files.stored_file(content.judgements_sha256),
             files.judgements_name(qrels.split),
-            f"The {qrels.split} judgements",
+            f"The {qrels.split} judgments",
         )

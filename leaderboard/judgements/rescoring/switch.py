@@ -1,8 +1,8 @@
 """Comparison of a rescore with the current results, and the switch of the board to all new results at once.
 
-All values of a comparison are published ones, rounded for hidden judgments, even for curators, who may copy them into
-mails and slides. A comparison is recomputed until the rescore is decided, and stored then. It consists of moves: the
-evaluation that each result would use after the switch, or the reason why it would not move.
+A comparison contains only published values, rounded for hidden judgments, even for curators, who may copy them into
+emails and slides. It is recomputed until the rescore is decided, and then stored. It lists the evaluation that each
+result would use after the switch, or the reason why the result would not move.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ class MovedEntry:
         return bool(self.columns["is_baseline"])
 
     def as_row(self, *, hidden: bool) -> dict[str, Any]:
-        """Return the entry's row of the comparison, without ranks. Holes of held results are not published."""
+        """Return the entry's row of the comparison, without ranks, and for held results without holes."""
         holes: tuple[float | None, float | None] = None, None
         if self.entry.visibility != Entry.Visibility.HELD:
             holes = _hole(self.before, hidden=hidden), _hole(self.after, hidden=hidden)
@@ -112,7 +112,7 @@ def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[Unmov
 
 
 def restrict_comparison(comparison: Mapping[str, Any], entries: Collection[int]) -> dict[str, Any]:
-    """Return the comparison of these entries only, with ranks among them, so that omitted ones leave no gaps."""
+    """Return the comparison of these entries only, with ranks among them, so that the ranks have no gaps."""
     rows = [{**row, "rank_before": {}, "rank_after": {}} for row in comparison["rows"] if row["entry"] in entries]
     _rank(rows, comparison["measures"])
     stays = [stay for stay in comparison["stays"] if stay["entry"] in entries]
@@ -211,7 +211,7 @@ def _reason_to_stay(entry: Entry, rescore: Rescore, new_evaluations: dict[int, E
     if first_evaluation.qrels.split != target.split:
         return f"scored on the split {first_evaluation.qrels.split}"
     if first_evaluation.qrels_id == target.pk:
-        return "already scored on these judgements"
+        return "already scored on these judgments"
     for evaluation in evaluations:
         if evaluation.run_id not in new_evaluations:
             return rescore.lost.get(str(evaluation.run_id), "not evaluated yet")
@@ -231,7 +231,7 @@ def _move(entry: Entry, rescore: Rescore, new_evaluations: dict[int, Evaluation]
         # Private values that were revealed before are also published for the new judgments.
         "private_scores": published_private_scores(after, dataset) if entry.private_scores else {},
         "comparison_group": comparison_group(after[0]),
-        "missing_queries": None if dataset.hidden else max(each.missing_queries for each in after),
+        "missing_queries": None if dataset.hidden else max(row.missing_queries for row in after),
         "is_baseline": entry.is_baseline and before[0].qrels_id == rescore.from_qrels_id,
     }
     return MovedEntry(entry, before, after, result.seed_scores, columns)
@@ -305,7 +305,7 @@ def switch_board(rescore: Rescore, *, reviewed_digest: str = "") -> Dataset:
     dataset, qrels = locked_rescore.dataset, locked_rescore.to_qrels
     dataset.current_qrels = qrels
     dataset.save()
-    offer_content(dataset, qrels.version, qrels, OfferedContent.of(locked_rescore.content))
+    offer_content(dataset, qrels.version, qrels, OfferedContent.from_stored(locked_rescore.content))
     keep_least_difference(dataset)
     mark_pooled(dataset)
     update_shown(dataset)
@@ -348,7 +348,7 @@ def _require_ready(rescore: Rescore) -> None:
         )
     waiting_count = waiting_runs(rescore).count()
     if waiting_count:
-        raise CannotSwitch(f"{waiting_count:,} runs are not evaluated yet. Wait for them, or evaluate again.")
+        raise CannotSwitch(f"Runs not evaluated yet: {waiting_count:,}. Wait for them, or evaluate again.")
 
 
 def _require_baseline(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[UnmovedEntry]) -> None:

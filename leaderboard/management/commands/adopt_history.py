@@ -31,7 +31,7 @@ UNION ALL SELECT format('trigger %s, enabled: %s, %s', pg_get_triggerdef(pg_trig
 FROM ours JOIN pg_trigger ON tgrelid = ours.oid JOIN pg_proc ON tgfoid = pg_proc.oid
 WHERE NOT tgisinternal AND proname NOT IN ('runboard_only_kinds', 'runboard_stays_ended')
 """
-#: Text casts. PostgreSQL moves those of `IN` after a dump was restored.
+#: Text casts. PostgreSQL moves the casts of `IN` after a dump was restored.
 TEXT_CASTS = re.compile(r"::(character varying|text)(\[\])?")
 SQLITE = r"""
 SELECT type, tbl_name, sql FROM sqlite_master

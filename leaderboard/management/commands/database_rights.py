@@ -19,6 +19,6 @@ class Command(BaseCommand):
         """Grant the privileges and report the number of tables per role."""
         table_counts = grant_rights()
         for role, tables in table_counts.items():
-            self.stdout.write(f"{role} may use {tables} tables.")
+            self.stdout.write(f"Number of tables that {role} may use: {tables}.")
         if not table_counts:
             self.stdout.write("This database has none of the roles, so nothing was changed.")

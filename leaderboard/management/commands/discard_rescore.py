@@ -1,4 +1,4 @@
-"""`manage.py discard_rescore DATASET`: end a rescore without changing the board; evaluations stay."""
+"""`manage.py discard_rescore DATASET`: end a rescore without changing the board; evaluations remain."""
 
 from functools import partial
 

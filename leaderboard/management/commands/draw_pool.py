@@ -55,8 +55,9 @@ class Command(CurationCommand):
             counts["other_queries"]
         )
         lines = [
-            f"Pool {pool.pk}: {counts['pairs']:,} pairs of {counts['queries']:,} queries "
-            f"from {number_of(counts['runs'], 'run')}{judged_note}.{skipped_note}"
+            f"Pool {pool.pk}: {number_of(counts['pairs'], 'pair')} of "
+            f"{number_of(counts['queries'], 'query', 'queries')} from "
+            f"{number_of(counts['runs'], 'run')}{judged_note}.{skipped_note}"
         ]
         if "csv" not in forms:
             lines.append("The query texts are hidden, so only users who may read judgments get the CSV file.")

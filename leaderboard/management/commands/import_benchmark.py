@@ -30,10 +30,10 @@ class Command(BaseCommand):
         progress, outcomes = ProgressLine(self.stdout), list[MemberOutcome]()
         try:
             with importing_person(options):
-                for each in import_benchmark(options["benchmark"], options["only"], progress.show):
+                for result in import_benchmark(options["benchmark"], options["only"], progress.show):
                     progress.finish()
-                    self.stdout.write(f"{each.dataset.slug}: {each.outcome}. {each.detail}")
-                    outcomes.append(each)
+                    self.stdout.write(f"{result.dataset.slug}: {result.outcome}. {result.detail}")
+                    outcomes.append(result)
         except UnknownBenchmark as error:
             raise CommandError(str(error)) from error
         finally:
@@ -51,6 +51,6 @@ class Command(BaseCommand):
                 f"The site accepts runs for {state['here']} of {state['of']} datasets. Imported ones follow once their "
                 "BM25 baseline is ready."
             )
-        if failure_count := sum(each.outcome == Outcome.FAILED for each in outcomes):
+        if failure_count := sum(result.outcome == Outcome.FAILED for result in outcomes):
             datasets = "1 dataset was" if failure_count == 1 else f"{failure_count} datasets were"
             raise CommandError(f"{datasets} not imported. Run the same command again to retry.")

@@ -24,7 +24,7 @@ from leaderboard.management.curating import (
     read_form,
 )
 
-#: Form fields with command-line arguments of their own.
+#: Form fields with special command-line arguments.
 _OWN_ARGUMENTS = ("archive", "judgements", "measures")
 
 
@@ -61,7 +61,7 @@ class Command(BaseCommand):
         form = read_form(ImportForm, {}, options, _OWN_ARGUMENTS)
         overrides = {name: options[name] for name in ("source", "hidden", "ir_datasets_id", "beir_name")}
         # An empty text is intended: it clears the dataset's value.
-        overrides |= {each.name: "" for each in fields(ImportOptions) if options[each.name] == ""}
+        overrides |= {field.name: "" for field in fields(ImportOptions) if options[field.name] == ""}
         import_options = replace(form.options(), measures=tuple(options["measures"]), **overrides)
         path = options["path"]
         if (path is None) == (not import_options.source):
@@ -86,7 +86,7 @@ class Command(BaseCommand):
         finally:
             progress.finish()
         self.stdout.write("\n".join(map(summary, imported)))
-        for warning in dict.fromkeys(each for result in imported for each in near_duplicates(result.dataset)):
+        for warning in dict.fromkeys(text for result in imported for text in near_duplicates(result.dataset)):
             self.stderr.write(self.style.WARNING(warning))
 
 
@@ -103,7 +103,7 @@ def summary(imported: ImportResult) -> str:
     if imported.qrels is not None:
         judgement_statistics = imported.qrels.statistics
         parts.append(
-            f"{judgement_statistics['judgements']:,} judgements of {judgement_statistics['judged_queries']:,} queries"
+            f"{judgement_statistics['judgements']:,} judgments of {judgement_statistics['judged_queries']:,} queries"
         )
         if judgement_statistics["negative_grades"]:
             parts.append(f"negative grades, treated as unjudged: {judgement_statistics['negative_grades']:,}")

@@ -71,7 +71,7 @@ class Command(CurationCommand):
         compare_now(judgement_import)
         if blind:
             self.stdout.write(
-                f"{number_of(judgement_import.counts['pairs'], 'judgement')}. {_NOT_TOLD[0].upper()}{_NOT_TOLD[1:]}"
+                f"{number_of(judgement_import.counts['pairs'], 'judgment')}. {_NOT_TOLD[0].upper()}{_NOT_TOLD[1:]}"
             )
         elif self._is_known(judgement_import):
             return "No changes: all judgments exist already."
@@ -97,10 +97,10 @@ class Command(CurationCommand):
 
 
 def _try(dataset: Dataset, file: Path, blind: bool, checks: dict[str, bool]) -> str:
-    """Describe the effect of a file, as far as the acting user may know it."""
+    """Describe the part of a file's effect that the acting user may know."""
     if blind:
         result = imports.check_judgements(dataset, file, **checks)
-        pairs = number_of(result.pairs, "judgement")
+        pairs = number_of(result.pairs, "judgment")
         return f"The file can be imported: {pairs}, {result.unjudged:,} not judged yet."
     if dataset.hidden and dataset.current_qrels is not None:
         record_reading(f"{file.name} for {dataset}", dataset.pk, what="comparison")

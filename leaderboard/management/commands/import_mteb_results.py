@@ -61,7 +61,7 @@ class Command(CurationCommand):
         except InvalidContent as error:
             text = list_problems("The results were not published:", error.report.problems, hints=False)
             raise CommandError(text) from error
-        datasets = {each.dataset.pk for each in results.figures}
+        datasets = {figure.dataset.pk for figure in results.figures}
         summary = (
             f"Published: {number_of(len(results.figures), 'figure')} of {number_of(len(results.described), 'model')} "
             f"on {number_of(len(datasets), 'dataset')}, as reported by {source}."

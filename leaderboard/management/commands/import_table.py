@@ -30,10 +30,10 @@ class Command(CurationCommand):
             raise CommandError("The file is neither CSV nor JSON. Start from the output of export_table.")
         rows, problems = try_table(resource, table)
         if problems:
-            lines = [f"- {each['message']}{at_lines(each['lines'])}" for each in problems]
+            lines = [f"- {problem['message']}{at_lines(problem['lines'])}" for problem in problems]
             raise CommandError("\n".join(["The table was not changed:", *lines]))
         lines = [
-            f"{row['name']}: " + "; ".join(f"{each['field']}: {each['old']} → {each['new']}" for each in row["changes"])
+            f"{row['name']}: " + "; ".join(f"{item['field']}: {item['old']} → {item['new']}" for item in row["changes"])
             for row in rows
         ]
         if options["dry_run"]:

@@ -22,5 +22,5 @@ class Command(CurationCommand):
 
     def curate(self, account: User, read_qrels: bool, **options: Any) -> str:
         make_curator(account, read_qrels=read_qrels)
-        also = " and may read hidden judgments" if read_qrels else ""
-        return f"{account} ({account.email}) is now a curator{also}."
+        note = " and may read hidden judgments" if read_qrels else ""
+        return f"{account} ({account.email}) is now a curator{note}."

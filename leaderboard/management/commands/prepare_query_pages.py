@@ -23,7 +23,7 @@ class Command(BaseCommand):
         if slugs := options["datasets"]:
             datasets = datasets.filter(slug__in=slugs)
             if unknown_slugs := sorted(set(slugs).difference(datasets.values_list("slug", flat=True))):
-                raise CommandError(f"no published dataset with open judgements: {', '.join(unknown_slugs)}")
+                raise CommandError(f"no published dataset with open judgments: {', '.join(unknown_slugs)}")
         for dataset in datasets:
             runs = Run.objects.filter(version=dataset.current_version_id).values_list("sha256", flat=True)
             prepare_files(dataset, runs.distinct())

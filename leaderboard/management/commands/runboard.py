@@ -34,7 +34,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if problems := check_branding(None):
-            raise CommandError("\n".join(f"{each.msg} {each.hint}" for each in problems))
+            raise CommandError("\n".join(f"{error.msg} {error.hint}" for error in problems))
         os.umask(0o077)  # For all processes of the site: other users of the machine cannot read their files.
         if options["prepare"]:
             # Syntax trees of a whole library have no cycles; searching for them takes a third of the time.

@@ -52,11 +52,11 @@ def _device_environment(device: str, queue: str) -> dict[str, str]:
         raise CommandError(f"--device {device} does not match --queue {queue}. Give {valid_devices}.")
     if match[1] == "cpu":
         return {}
-    visible, number = visible_gpus(), int(match[2])
-    if visible and number >= len(visible):
-        available_devices = ", ".join(f"cuda:{place}" for place in range(len(visible)))
+    gpus, number = visible_gpus(), int(match[2])
+    if gpus and number >= len(gpus):
+        available_devices = ", ".join(f"cuda:{place}" for place in range(len(gpus)))
         raise CommandError(
             f"{device} does not exist. Choose from {available_devices}; CUDA_VISIBLE_DEVICES restricts the list."
         )
-    gpu = visible[number] if visible else match[2]  # CUDA may find GPUs that the driver does not list.
+    gpu = gpus[number] if gpus else match[2]  # CUDA may find GPUs that the driver does not list.
     return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpu}

@@ -8,7 +8,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Literal
 
-#: Size in bytes at which a log file is moved to `NAME.log.1`; the logs of a child stay below twice this.
+#: Size in bytes at which a log file is moved to `NAME.log.1`; the logs of a child are at most twice as large.
 FILE_LIMIT_BYTES = 5 * 1024 * 1024
 #: Maximum length of a line. Longer lines are split, so that a child that never ends a line cannot fill
 #: memory.
@@ -31,22 +31,22 @@ class ConsoleFilter:
     """
 
     def __init__(self, console: ConsoleOutput) -> None:
-        self._shown = console
-        self._loud = False
+        self._console = console
+        self._shows_level = False
         self._mail = False
 
     def admits(self, line: str) -> bool:
         """Return whether to show a line. Call it for all lines in order, because tracebacks span several."""
-        if self._shown != "warnings":
-            return self._shown == "everything"
+        if self._console != "warnings":
+            return self._console == "everything"
         if _MAIL_BEGINS.match(line):
             self._mail = True
         if self._mail:
             self._mail = not _MAIL_ENDS.match(line)
             return True
         if level := _LEVEL.search(line[:200]):
-            self._loud = level["calm"] is None
-        return self._loud and bool(line.strip())
+            self._shows_level = level["calm"] is None
+        return self._shows_level and bool(line.strip())
 
 
 class ProcessLog:
@@ -60,7 +60,7 @@ class ProcessLog:
         self.last_lines: deque[str] = deque(maxlen=REASON_LINES)
         self._partial = b""
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = self._open()
+        self._file = self._open_file()
 
     def feed(self, data: bytes) -> None:
         """Process output of the child, which may end in the middle of a line."""
@@ -95,14 +95,14 @@ class ProcessLog:
         """Write a line. A full disk loses lines, but must not end the site."""
         with contextlib.suppress(OSError):
             if self._file.closed:
-                self._file = self._open()
+                self._file = self._open_file()
             if self._file.tell() + len(raw) >= FILE_LIMIT_BYTES:
                 self._file.close()
                 self.path.replace(self.path.with_name(self.path.name + ".1"))
-                self._file = self._open()
+                self._file = self._open_file()
             self._file.write(raw + b"\n")
 
-    def _open(self) -> FileIO:
+    def _open_file(self) -> FileIO:
         return self.path.open("ab", buffering=0)
 
 

@@ -30,14 +30,13 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 #: Seconds to wait at startup while the watchdog of a killed site ends its remaining processes.
 TIDYING_SECONDS = 10.0
-#: Runs shorter than this many seconds count as quick ends. This many quick ends in a row stop the site
-#: during startup.
+#: Seconds below which a run is a quick end, and number of quick ends in a row that stop the site during startup.
 QUICK_SECONDS = 10.0
 QUICK_ENDS = 4
 #: Seconds before the first restart, doubled with each further quick end up to the maximum.
 BACKOFF = 0.5
 LONGEST_BACKOFF = 60.0
-#: Seconds that children get to end after SIGTERM, and then those that end last. A worker without a broker
+#: Seconds that children have to end after SIGTERM, and that the last children then have. A worker without a broker
 #: takes 6.6 s on a busy machine.
 ENDING_SECONDS = 8.0
 ENDING_LAST_SECONDS = 2.0
@@ -267,7 +266,7 @@ class ProcessGroup:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._end([each for each in self._children if not each.command.ends_last], ENDING_SECONDS)
+            self._end([child for child in self._children if not child.command.ends_last], ENDING_SECONDS)
             self._end(self._children, ENDING_LAST_SECONDS)
         finally:
             self.watchdog.close()
@@ -281,7 +280,7 @@ class ProcessGroup:
                 child.log.close()
 
     def start(self, *commands: Command) -> list[Child]:
-        """Start commands; lasting ones are kept running from now on."""
+        """Start commands, and restart lasting ones whenever they end."""
         children = [Child(command, self._log_folder, self._working_folder) for command in commands]
         for child in children:
             self._start(child)
@@ -348,8 +347,8 @@ class ProcessGroup:
             if child.process.returncode != 0:
                 raise child.failure(f"The step '{name}' failed with {ending}.")
             return
-        quick = time.monotonic() - child.started_at < QUICK_SECONDS
-        child.quick_ends = child.quick_ends + 1 if quick else 1
+        is_quick = time.monotonic() - child.started_at < QUICK_SECONDS
+        child.quick_ends = child.quick_ends + 1 if is_quick else 1
         if child.quick_ends >= QUICK_ENDS and not self.keeps_trying:
             times = f"{child.quick_ends} times in a row, the last time with {ending}"
             raise child.failure(f"'{name}' ended {times}.")
@@ -425,7 +424,7 @@ def hold_lock(path: Path, holder: str) -> Iterator[int]:
 
 
 def _is_running(pid: int) -> bool:
-    """Return whether a process exists and is not a zombie, as far as Linux shows."""
+    """Return whether a process exists and, on Linux, is not a zombie."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -435,8 +434,8 @@ def _is_running(pid: int) -> bool:
         return True
 
 
-def run(folder: Path, holder: str, working_folder: Path, live: Callable[[ProcessGroup], None]) -> int:
-    """Hold the lock of `folder` and let `live` start and watch children until a stop is requested.
+def run(folder: Path, holder: str, working_folder: Path, run_children: Callable[[ProcessGroup], None]) -> int:
+    """Hold the lock of `folder` and let `run_children` start and watch children until a stop is requested.
 
     All children have ended when this returns. Logs are in `logs` in the folder.
 
@@ -444,18 +443,18 @@ def run(folder: Path, holder: str, working_folder: Path, live: Callable[[Process
         folder: State folder of the site.
         holder: Words about this site that another process sees if it wants the same folder.
         working_folder: Working directory of the children.
-        live: Function that starts and watches the children.
+        run_children: Function that starts and watches the children.
 
     Returns:
-        The exit status: 0 after a requested stop, or once `live` has returned; 1 after a failure, whose reason is
-        printed.
+        The exit status: 0 after a requested stop, or once `run_children` has returned; 1 after a failure, which is
+        printed with its reason.
     """
     try:
         with (
             hold_lock(folder / "run.lock", holder) as lock,
             ProcessGroup(folder / "logs", working_folder, lock) as group,
         ):
-            live(group)
+            run_children(group)
     except StopRequested:
         echo("Runboard has stopped.")
     except SupervisorError as error:

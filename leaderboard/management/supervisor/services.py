@@ -51,10 +51,10 @@ WORKER_KINDS = {
 
 def worker_for(queue: str, name: str, environment: Mapping[str, str], processes: int | None = None) -> Command:
     """Return the command of a Celery worker for a queue, with the usual or a given number of processes."""
-    queues, usual = WORKER_KINDS[queue]
+    queues, default_count = WORKER_KINDS[queue]
     if queue == "notices":  # It must not access private storage.
         environment = {**environment, "PRIVATE_STORAGE": "off"}
-    return worker(name, queues, usual if processes is None else processes, environment)
+    return worker(name, queues, default_count if processes is None else processes, environment)
 
 
 def retrievers(environment: Mapping[str, str]) -> list[Command]:

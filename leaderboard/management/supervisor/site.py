@@ -43,10 +43,10 @@ class Site:
         self._web_answers = False
 
     def run(self) -> int:
-        """Run until a stop is requested; return exit status 0, or 1 after a failure whose reason was printed."""
-        return run(self._folder, self.address, settings.BASE_DIR, self._live)
+        """Run until a stop is requested; return exit status 0, or 1 after printing the reason of a failure."""
+        return run(self._folder, self.address, settings.BASE_DIR, self._run_processes)
 
-    def _live(self, group: ProcessGroup) -> None:
+    def _run_processes(self, group: ProcessGroup) -> None:
         started_at = time.monotonic()
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -29,7 +29,7 @@ def find_server() -> Path:
 
 
 def make_socket_folder() -> Path:
-    """Create a private folder whose path is short enough for a socket."""
+    """Create a private folder with a path that is short enough for a socket."""
     folder = Path(tempfile.mkdtemp(prefix="runboard-"))
     if len(str(socket_path(folder)).encode()) > SOCKET_PATH_LIMIT_BYTES:
         folder.rmdir()

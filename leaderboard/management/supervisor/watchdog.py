@@ -31,7 +31,7 @@ def follow() -> tuple[set[int], list[str]]:
 
 
 def send(group: int, number: int) -> bool:
-    """Send a signal to a group; return False if it has no processes any more."""
+    """Send a signal to a group; return False if all its processes have ended."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):  # The latter is raised on macOS for groups of zombies only.

@@ -203,7 +203,7 @@ def send_shard(folder: Path, key: str, number: int, report: Report) -> Manifest 
         return None
     checked_size(folder)
     try:
-        manifest = Manifest.of(folder)
+        manifest = Manifest.from_path(folder)
     except InvalidManifest as error:
         raise UnusableOutput(str(error)) from error
     mark_used(key)

@@ -109,7 +109,7 @@ def test_what_is_hidden_is_opened_by_who_may_read_it(tmp_path: Path, client: Cli
     opening = {"judgements": "open", "collecting": "on"}
     refused = send(client, sent, **opening, queries_visibility="public")
     assert refused.status_code == 400
-    assert refused.content.decode().count("Only users with permission to read hidden judgments can do that") == 2
+    assert refused.content.decode().count("Ask a user who may read hidden judgments to do this") == 2
     page = client.get(reverse("admin:leaderboard_dataset_change", args=[dataset.pk]))
     assert "queries_visibility" in page.content.decode()
     save(client, page.request["PATH_INFO"], name="Tiny one", queries_visibility="public")
@@ -120,7 +120,7 @@ def test_what_is_hidden_is_opened_by_who_may_read_it(tmp_path: Path, client: Cli
         Visibility.CURATORS,
     )
     told = send(client, sent, collecting="on")
-    assert "hidden judgements, which you may not read" in told.content.decode()
+    assert "hidden judgments, which you may not read" in told.content.decode()
     alone = write_zip(tmp_path / "b.zip", {"qrels/test.tsv": None, "qrels/train.tsv": None})
     assert send(client, alone, collecting="on").status_code == 200  # with all that is hidden as it was
     make_curator(person, read_qrels=True)
@@ -136,7 +136,7 @@ def test_who_may_not_open_what_only_collects_is_told_what_it_would_open(tmp_path
     refused = send(client, sent, judgements="open", collecting="on")
     text = refused.content.decode()
     assert refused.status_code == 400
-    assert "This would publish all runs on Tiny once it is judged, and those judgments." in text
+    assert "This would publish all runs on Tiny once it is judged, and its judgments." in text
     assert "hidden judgments of" not in text
 
 

@@ -97,7 +97,7 @@ def test_a_form_that_does_not_say_what_it_was_made_from_is_not_saved() -> None:
     carol, _ = signed_in("Carol")
     source = make_source("paper")
     answer = save(carol, change_page(source), rendered_from=None, title="Else")
-    assert "The form lacks its version" in answer.content.decode()
+    assert "The version of the form is missing" in answer.content.decode()
 
 
 def test_deleting_needs_a_reason() -> None:

@@ -211,7 +211,7 @@ def test_what_each_role_may_do_to_each_table(roles: None) -> None:
 
 def test_a_retriever_changes_no_job_that_has_ended(roles: None) -> None:
     """What decides whether a quota is given back is how a job ended."""
-    assert set(database_grants.ENDED) == set(TERMINAL)
+    assert set(database_grants.FINAL_STATES) == set(TERMINAL)
     job = make_job(make_dataset())
     Job.objects.filter(pk=job.pk).update(kind=Job.Kind.MODEL)
     change = "UPDATE submissions_job SET state = 'failed'"
@@ -265,7 +265,7 @@ def test_a_role_that_could_is_warned_of(roles: None) -> None:
 
 def test_every_table_and_column_that_is_named_is_there() -> None:
     tables = {model._meta.db_table: model for model in apps.get_models(include_auto_created=True)}
-    named = {*database_grants.ADDED_TO, *database_grants.TABLES_OF_RETRIEVERS}.difference(database_grants.MIGRATIONS)
+    named = {*database_grants.APPEND_ONLY, *database_grants.TABLES_OF_RETRIEVERS}.difference(database_grants.MIGRATIONS)
     assert named <= set(tables), named.difference(tables)
     for columns in (database_grants.READ_BY_RETRIEVERS, database_grants.CHANGED_BY_RETRIEVERS):
         for table, some in columns.items():

@@ -55,7 +55,7 @@ FULL = [
 def test_a_view_that_fails_has_a_page_with_an_id(
     error: Exception, calm: Client, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
-    kind = errors.DISK_FULL if error in FULL else errors.AWAY if error in AWAY else errors.BROKEN
+    kind = errors.DISK_FULL if error in FULL else errors.DATABASE_AWAY if error in AWAY else errors.BROKEN
     monkeypatch.setattr(files, "static", raising(error))
     with django_assert_num_queries(0):
         answer = calm.get("/favicon.ico")

@@ -165,7 +165,7 @@ def test_beside_hidden_judgements_only_splits_for_training_are_offered(
     call_command("import_dataset", str(tmp_path), slug="tiny")
     told = capsys.readouterr().out
     assert "Public files: queries.jsonl.gz, queries.all.jsonl.gz, corpus.jsonl.gz, " in told
-    assert ", qrels.dev2.tsv.gz, qrels.train.tsv.gz. Withheld: the judgements of heldout. " in told
+    assert ", qrels.dev2.tsv.gz, qrels.train.tsv.gz. Withheld: the judgments of heldout. " in told
     Dataset.objects.update(state=Dataset.State.PUBLISHED)
     assert client.get("/datasets/tiny/files/qrels.dev2.tsv.gz").status_code == 200
     assert client.get("/datasets/tiny/files/qrels.heldout.tsv.gz").status_code == 404

@@ -140,7 +140,7 @@ def test_a_dataset_known_from_publications_gains_its_content(mirror: FakeHub, to
 
 
 def test_unknown_names_are_told_with_those_there_are(toys: None) -> None:
-    assert bring("toyz") == "toyz is not in the catalogue. Choose one of: toys."
+    assert bring("toyz") == "toyz is not in the catalog. Choose one of: toys."
     assert bring("toys", "--only", "toy-on").startswith("toys has no dataset toy-on. Choose from: toy-one, toy-two,")
 
 

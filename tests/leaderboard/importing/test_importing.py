@@ -276,7 +276,7 @@ def test_opening_hidden_judgements_publishes_the_scores_unrounded(tmp_path: Path
 def test_what_was_open_cannot_be_hidden_again(tmp_path: Path) -> None:
     folder = write_folder(tmp_path)
     tiny(folder, hidden=False)
-    with pytest.raises(InvalidContent, match="the judgements of tiny are already open"):
+    with pytest.raises(InvalidContent, match="the judgments of tiny are already open"):
         tiny(folder, hidden=True)
 
 

@@ -124,7 +124,7 @@ def test_a_path_that_is_no_collection_is_refused(tmp_path: Path) -> None:
 def test_plain_and_compressed_twins_are_refused(tmp_path: Path) -> None:
     write_folder(tmp_path)
     (problem,) = problems_of(write_folder(tmp_path, compressed=True))[:1]
-    assert problem.message == "corpus.jsonl and corpus.jsonl.gz are the same part of the collection"
+    assert problem.message == "corpus.jsonl and corpus.jsonl.gz contain the same part of the collection"
 
 
 def test_a_split_cannot_be_a_path(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_split_that_repeats_hidden_judgements_is_refused(tmp_path: Path, split
     copied = HEADER + "q1\td2\t0\nq2\td3\t1\nq2\td1\t1\n"
     problem = only_problem(tmp_path, {f"qrels/{split}.tsv": copied})
     assert (problem.code, problem.count) == ("split_overlaps", 2)
-    assert problem.message.startswith(f"{split} qrels: 2 of the hidden test judgements are also there")
+    assert problem.message.startswith(f"{split} qrels: 2 of the hidden test judgments are also in it")
     assert f"Omit qrels/{split}.tsv" in problem.hint
     import_dataset(tmp_path, ImportOptions(slug="open", hidden=False))
 
@@ -261,7 +261,7 @@ def test_who_may_not_read_judgements_learns_nothing_by_importing_others(
     with opened_below(private_judgements()) as opened, acting(person):
         told = [problems_of(beside_hidden(lines), collecting=True) for lines in (JUDGED, UNJUDGED)]
     assert told == [(NOT_COMPARED,), (NOT_COMPARED,)]
-    assert "ask a curator who may read hidden judgements" in NOT_COMPARED.hint
+    assert "ask a curator who may read hidden judgments" in NOT_COMPARED.hint
     assert not opened
     assert not AuditRecord.objects.filter(action=COMPARED).exists()
 
@@ -284,11 +284,11 @@ def test_the_command_compares_in_the_name_of_somebody_who_may_read_judgements(
     beside_hidden: Callable[[str], Path],
 ) -> None:
     for lines in (JUDGED, UNJUDGED):
-        with pytest.raises(CommandError, match=r"hidden judgements, which you may not read\n.*--by EMAIL"):
+        with pytest.raises(CommandError, match=r"hidden judgments, which you may not read\n.*--by EMAIL"):
             call_command("import_dataset", str(beside_hidden(lines)), slug="tiny", collecting=True)
     reader = make_user("Rita", is_superuser=True)
     said = {"slug": "tiny", "collecting": True, "by": reader.email, "why": "the dev split"}
-    with pytest.raises(CommandError, match="1 of the hidden test judgements is also there"):
+    with pytest.raises(CommandError, match="1 of the hidden test judgments is also in it"):
         call_command("import_dataset", str(beside_hidden(JUDGED)), **said)
     assert AuditRecord.objects.get(action=COMPARED).actor == reader
 

@@ -365,7 +365,7 @@ def test_two_files_of_the_same_part_are_ambiguous(tmp_path: Path) -> None:
     problem = refused(write(tmp_path, {**SMART, "topics.xml": COVID}))
     assert (problem.code, problem.message) == (
         "ambiguous_files",
-        "cran.qry and topics.xml are the same part of the collection",
+        "cran.qry and topics.xml contain the same part of the collection",
     )
 
 

@@ -79,7 +79,7 @@ def test_statistics_count_the_queries_to_answer(tmp_path: Path) -> None:
 def test_the_command_tells_both_numbers(tmp_path: Path) -> None:
     out = StringIO()
     call_command("import_dataset", str(write_folder(tmp_path, SPLITS)), slug="tiny", stdout=out)
-    assert "5 documents, 4 queries with judgments and 1 of other splits, 3 judgements of 3 queries" in out.getvalue()
+    assert "5 documents, 4 queries with judgments and 1 of other splits, 3 judgments of 3 queries" in out.getvalue()
 
 
 @pytest.mark.parametrize("changes", [{"qrels/train.tsv": None}, {"qrels/train.tsv": HEADER + "q1\td2\t1\n"}])

@@ -103,7 +103,7 @@ def test_a_collection_becomes_an_open_and_a_hidden_dataset_over_one_corpus(tmp_p
     assert topic_ids(public.current_version.topics_sha256) == {*first, "unjudged"}
     assert topic_ids(hidden.current_version.topics_sha256) == {*second, "unjudged"}
     assert WorkRequest.objects.filter(kind=WorkRequest.Kind.BASELINE).count() == 2
-    assert said.count("Its baseline is requested") == 2
+    assert said.count("Its baseline has been requested") == 2
     offered = {file.name for file in offered_files(hidden, make_a_curator())}
     assert not any(name.startswith("qrels") for name in offered)
 
@@ -249,7 +249,7 @@ def test_what_keeps_two_datasets_from_being_a_twin_is_said_at_once(tmp_path: Pat
         "twin_topics": "3 topics are judged in dev, too: q18, q19, q99",
     }
     assert "twin_open" in problems(twin_of="dev", hidden=False)
-    assert problems(twin_of="shut") == {"no_twin": "shut is not a dataset with open judgements"}
+    assert problems(twin_of="shut") == {"no_twin": "shut is not a dataset with open judgments"}
     assert set(problems(twin_of="nothing")) == {"no_twin"}
     assert not Dataset.objects.filter(slug="bad").exists()
 
@@ -274,7 +274,7 @@ def test_a_twin_of_nine_topics_is_refused(tmp_path: Path) -> None:
     [
         ({"twin": 1.5}, "1.5 is not between 0 and 1"),
         ({"hidden": True}, "one open and one hidden half"),
-        ({"runs_only": True}, "with documents and judgements"),
+        ({"runs_only": True}, "with documents and judgments"),
     ],
     ids=str,
 )

@@ -295,7 +295,7 @@ def test_nothing_is_revealed_of_a_dataset_in_no_competition(hidden: Dataset) -> 
 
 def test_the_commands_ask_for_a_person_with_the_permission_and_a_reason(hidden: Dataset) -> None:
     person = make_user("Curator")
-    with pytest.raises(CommandError, match="lacks the permission"):
+    with pytest.raises(CommandError, match="needs the permission"):
         call_command("protect_dataset", "secret", "--competition", "--by", person.email, "--why", "a contest")
     person.user_permissions.add(Permission.objects.get(codename="reveal_dataset"))
     call_command("protect_dataset", "secret", "--competition", "--by", person.email, "--why", "a contest")

@@ -207,7 +207,7 @@ def test_a_round_may_take_nothing_late(held: Round, api: Api, clock: Clock) -> N
     held.takes_late = False
     save_round(held)
     clock(AFTER)
-    assert "takes no late runs" in send(api).problem("round_closed")["message"]
+    assert "accepts no late runs" in send(api).problem("round_closed")["message"]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_round_may_take_nothing_late(held: Round, api: Api, clock: Clock) -> N
     [
         (-3, "round_not_open", "Autumn 2026 opens at 1 September 2026, 12:00 UTC (in 3 days)"),
         (1, "", ""),
-        (31, "round_closed", "Autumn 2026 closed at 1 October 2026, 12:00 UTC and takes no late runs"),
+        (31, "round_closed", "Autumn 2026 closed at 1 October 2026, 12:00 UTC and accepts no late runs"),
         (45, "", ""),
     ],
 )

@@ -381,7 +381,7 @@ def test_a_shard_that_was_sent_by_half_is_not_taken(storage: Storage, tmp_path: 
     with pytest.raises(LeaseLost):
         send(tmp_path, {"a.npy": b"a" * 300, "b.npy": b"b" * 700}, report)
     assert len(storage.names()) == 2  # one file of two, and the note of use
-    assert fetch_shards(KEY, {0: Manifest.of(tmp_path / "encoded").sha256}, silent) == {0}
+    assert fetch_shards(KEY, {0: Manifest.from_path(tmp_path / "encoded").sha256}, silent) == {0}
     assert not embeddings_folder(KEY).exists()
 
 

@@ -282,7 +282,7 @@ def test_what_is_known_already_changes_nothing(demo: Dataset, curator: User, tmp
     assert (brought.state, brought.counts["same"]) == (State.DISCARDED, 2)
     only_conflicts = bring(demo, curator, tmp_path, "q1 0 d1 0\n")
     for policy in (Policy.KEEP, Policy.HIGHEST):
-        with acting(curator), pytest.raises(JudgingRefused, match="would not change the judgements"):
+        with acting(curator), pytest.raises(JudgingRefused, match="would not change the judgments"):
             request_merge(only_conflicts, policy)
     assert Qrels.objects.count() == 1
 

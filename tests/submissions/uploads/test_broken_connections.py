@@ -72,7 +72,7 @@ def test_a_sender_that_says_nothing_is_taken_to_be_gone(rf: RequestFactory, monk
 def test_a_sender_that_drips_is_ended(
     rf: RequestFactory, monkeypatch: pytest.MonkeyPatch, rate: int, drops: int, ends: bool
 ) -> None:
-    for name, value in {"GRACE": 0.1, "MIN_RATE": rate, "LOOK": 0.05, "LONGEST": 60.0}.items():
+    for name, value in {"GRACE": 0.1, "MIN_RATE": rate, "LOOK": 0.05, "MAX_SECONDS": 60.0}.items():
         monkeypatch.setattr(slow_requests, name, value)
     sender, ours = socket.socketpair()
     with sender, ours, ours.makefile("rb") as stream:

@@ -21,7 +21,7 @@ import submissions
 from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import PROBLEM_CODES, codes_about
 from evaluation.execution.failures import MODEL_FAILURES
-from leaderboard.core.http.errors import AWAY, BROKEN, DISK_FULL, TOO_SLOW
+from leaderboard.core.http.errors import BROKEN, DATABASE_AWAY, DISK_FULL, TOO_SLOW
 
 RAISING = (evaluation.archives, evaluation.runs, leaderboard.api, leaderboard.core, submissions)
 #: Registers what a web process registers, and prints it.
@@ -47,7 +47,7 @@ def test_a_web_process_knows_every_code() -> None:
 
 def test_the_documentation_of_the_api_names_each_code_of_an_answer() -> None:
     text = Path("docs/api.md").read_text()
-    faults = {fault.code for fault in (BROKEN, AWAY, DISK_FULL, TOO_SLOW)}
+    faults = {fault.code for fault in (BROKEN, DATABASE_AWAY, DISK_FULL, TOO_SLOW)}
     refusals = {
         each.default_code
         for each in vars(exceptions).values()
