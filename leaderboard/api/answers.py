@@ -19,7 +19,7 @@ from leaderboard.api.fields import (
 from leaderboard.boards.dataset_details import AwaitingRun, JudgedVersion, LoadingSnippet, QueryExample
 from leaderboard.boards.pages import Tombstone
 from leaderboard.boards.system.page import Result
-from leaderboard.comparison.search import Found
+from leaderboard.comparison.search import SearchResult
 from leaderboard.datasets.lists import DatasetStatistics
 from leaderboard.models import DECLARED_NUMBERS, Challenge
 from leaderboard.results.profiles.public import Neighbour
@@ -57,7 +57,7 @@ NeighbourSerializer = shape(
     Neighbour, "Neighbour", "A similar dataset; `overlap` of the vocabularies is between 0 and 1."
 )
 AwaitingRunSerializer = shape(AwaitingRun, "AwaitingRun", "A public run that will be scored once there are judgments.")
-FoundSerializer = shape(Found, "Found", "A search result.", url=AddressField(help_text="URL of its page."))
+FoundSerializer = shape(SearchResult, "Found", "A search result.", url=AddressField(help_text="URL of its page."))
 TombstoneSerializer = shape(Tombstone, "Tombstone", "Public remainder of a withdrawn result.")
 
 

@@ -25,8 +25,8 @@ from leaderboard.api.fields import (
 )
 from leaderboard.boards import exports, pages
 from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
-from leaderboard.boards.facets import OF_DATASETS
-from leaderboard.boards.state import FACETS, PARAMETERS, PRESETS, VIEWS, WEIGHED, BoardState
+from leaderboard.boards.facets import DATASET_FACETS
+from leaderboard.boards.state import FACETS, PARAMETERS, PRESETS, VIEWS, WEIGHT_NAMES, BoardState
 from leaderboard.boards.system import page as system_page
 from leaderboard.boards.system.page import Result
 from leaderboard.comparison.search import read_query, search
@@ -75,7 +75,7 @@ VIEW_PARAMETERS = [
             str,
             enum=facet or None,
             many=True,
-            description=f"Only {'datasets' if name in OF_DATASETS else 'rows'} with these values.",
+            description=f"Only {'datasets' if name in DATASET_FACETS else 'rows'} with these values.",
         )
         for name, facet in FACETS.items()
     ),
@@ -97,7 +97,7 @@ VIEW_PARAMETERS = [
     ),
     OpenApiParameter("exact", bool, description="Pages only: responses always have all published decimals."),
     OpenApiParameter("pin", str, many=True, description="Slugs of systems to show at the top."),
-    *(OpenApiParameter(f"weight-{name}", float, description="Weight in the weighted score.") for name in WEIGHED),
+    *(OpenApiParameter(f"weight-{name}", float, description="Weight in the weighted score.") for name in WEIGHT_NAMES),
     OpenApiParameter("rows", str, enum=["all"], description="Pages only: responses always have all rows."),
     OpenApiParameter("page", int, description="Pages only: responses always have all rows."),
     OpenApiParameter("q", str, description="Text in the name of a system, team or source."),
@@ -169,7 +169,7 @@ class DatasetView(ReadView):
 
 
 def _board(request: Request, kind: Kind, slug: str) -> Response:
-    page = pages.READERS[kind](slug, BoardState.read(request.query_params).but(all_rows=True))
+    page = pages.READERS[kind](slug, BoardState.from_parameters(request.query_params).with_values(all_rows=True))
     if page is None:
         raise Http404
     cited = board_citation(request._request, kind, slug, page.board.title, page.at)

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_noop as _
 from evaluation.measures.registry import upper_bound_of
 from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
-from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED, SIZE, TRAINING
+from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, SIZE, TRAINING
 from leaderboard.boards.columns.baseline import BaselineColumns, difference_head
 from leaderboard.boards.columns.costs import (
     BoardCosts,
@@ -97,7 +97,7 @@ class RankedDataset:
     notes_on_weights: Sequence[str]
 
     @property
-    def scored(self) -> bool:
+    def has_scored_rows(self) -> bool:
         """Whether any row was scored on judgments of the dataset itself."""
         return self.facts.qrels_id is not None and any_scored(self.board.rows, self.board.measure)
 
@@ -106,8 +106,8 @@ class RankedDataset:
         board, hidden = apply_view(self.board, state, self.board.measure), self.facts.hidden
         notes = [
             *self._notes_on_results(board),
-            *([REVEALED] if any(column.group == PRIVATE_PART for column in self.board.columns) else []),
-            *self.tests.notes(board.verdict, scored=self.scored, hidden=hidden),
+            *([PRIVATE_PART_NOTE] if any(column.group == PRIVATE_PART for column in self.board.columns) else []),
+            *self.tests.notes(board.verdict, has_scored_rows=self.has_scored_rows, hidden=hidden),
             *gaps.notes(bool(self.gaps), self.versus.display_name),
             *self.notes_on_judging,
             *ignored_filters(board, state),
@@ -137,9 +137,9 @@ class RankedDataset:
         notes += marks.notes(row.entry for row in rows)
         visible_keys = [column.key for column in board.columns]
         if board.measure in visible_keys and marks.has_seeds(rows, [board.measure]):
-            notes.append(f"{marks.SEEDS} Tests use each query’s mean over the seeds.")
+            notes.append(f"{marks.SEEDS_NOTE} Tests use each query’s mean over the seeds.")
         if has_doubtful(rows, board.columns):
-            notes.append(marks.DOUBTFUL)
+            notes.append(marks.DOUBTFUL_NOTE)
         if facts.hidden:
             public_part = " over the public part of the judged queries" if facts.competition else ""
             notes.append(f"The judgments are hidden: scores are means{public_part}, published with three decimals.")
@@ -172,7 +172,7 @@ def rank_dataset(
     own teams; no other row depends on them. Raises UnknownChoice for a measure or hardware that the board does not
     have.
     """
-    shown_entries = [_without_numbers(entry) for entry in entries if entry.visibility in _VISIBLE]
+    shown_entries = [_without_numbers(entry) for entry in entries if entry.visibility in _ROW_VISIBILITIES]
     measures = _measures(facts, [entry.scores for entry in shown_entries if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
     known_gaps = statements.gaps if measure == statements.gap_measure else {} if _names_gaps(state) else None
@@ -206,7 +206,7 @@ def rank_dataset(
     lower = better(measure) == "lower"
     assign_ranks(rows, measure, lower_is_better=lower)
     scores = [entry.scores.get(measure) for entry in shown_entries]
-    on_weights = fill_weighted(rows, scores, dict(state.weights), costs.machine, lower_is_better=lower)
+    weight_notes = fill_weighted(rows, scores, dict(state.weights), costs.machine, lower_is_better=lower)
     columns = [*focus, *costs.columns, *other_columns, *figures, *last_columns]
     ranked_board = RankedDataset(
         Board(facts.name, columns, rows, measure, measures, statements=statements),
@@ -216,7 +216,7 @@ def rank_dataset(
         costs,
         known_gaps,
         [*judging_notes(rows, measure, tests.measure_certainty), *notes_on_judges(facts)],
-        on_weights,
+        weight_notes,
     )
     return replace(ranked_board, board=_with_summary(ranked_board, state))
 
@@ -256,7 +256,7 @@ def _with_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
         certainty=tests.board if tests.measure_certainty is not None else None,
         verdict=verdict,
         verdict_entries={row.entry.pk: row.entry for row in rows} if verdict is not None else {},
-        awaited=tests.awaited(scored=ranked_board.scored, hidden=facts.hidden),
+        pending_columns=tests.pending_columns(has_scored_rows=ranked_board.has_scored_rows, hidden=facts.hidden),
         machine=costs.machine,
         machines=costs.machines,
         cost_group=costs.head,
@@ -352,7 +352,7 @@ def _other_columns(facts: DatasetFacts, measures: Sequence[str], measure: str) -
 _ABOUT = (
     *ABOUT_SYSTEM,
     TRAINING,
-    *DECLARED,
+    *DECLARED_COLUMNS,
     SIZE,
     Column(
         "published",
@@ -364,7 +364,7 @@ _ABOUT = (
     Column("submission", _("Submission"), ABOUT, "text", cell=lambda line: line.entry.submission or None),
 )
 #: Visibilities of entries that have a row.
-_VISIBLE = ("public", "private", QUARANTINED)
+_ROW_VISIBILITIES = ("public", "private", QUARANTINED)
 
 
 def _lines(
@@ -387,19 +387,19 @@ def _lines(
             kind = QUARANTINED
         elif entry.visibility == "private" and kind != STALE:
             kind = PRIVATE
-        is_tested = tests.measure_certainty is not None and kind in (SCORED, CLOSED)
+        certainty = tests.measure_certainty if kind in (SCORED, CLOSED) else None
         yield EntryLine(
             entry,
             kind,
             3 if provenance == REPORTED or facts.hidden else 4,
             baselines.get(group),
-            tests.measure_certainty.of(entry.pk) if tests.measure_certainty is not None and is_tested else None,
+            None if certainty is None else certainty.entries.get(entry.pk),
             known_gaps.get(entry.pk) if known_gaps is not None else None,
         )
 
 
 def _row(line: EntryLine, hidden: BoardStatements | None, measure: str) -> Row:
-    """Return the row of an entry without cells; over `hidden` judgments, statements decide about significance."""
+    """Return the row of an entry without cells; with hidden judgments, `hidden` has the significance."""
     entry = line.entry
     return Row(
         entry,
@@ -408,7 +408,7 @@ def _row(line: EntryLine, hidden: BoardStatements | None, measure: str) -> Row:
         facets=row_facets(entry, (entry.provenance,), (entry.training,), gaps.facet_value(line.gap)),
         entries=(entry.pk,),
         certainty=line.certainty,
-        differs=differs(line.certainty) if hidden is None else bool(hidden.of(entry.pk, measure).better),
+        differs=differs(line.certainty) if hidden is None else bool(hidden.for_entry(entry.pk, measure).better),
     )
 
 
@@ -463,7 +463,7 @@ def other_column(measure: str) -> Column:
 
 PRIVATE_PART = _("Private part")
 
-REVEALED = _(
+PRIVATE_PART_NOTE = _(
     "Private part: the mean over the judged queries that the ranking does not use, published when the round was "
     "revealed. Δ is private minus public: a much larger loss than for others suggests overfitting to the public part. "
     "A dash marks results submitted after the reveal, or in a round that is not revealed yet."

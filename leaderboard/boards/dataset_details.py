@@ -193,8 +193,8 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
         )
     )
     if any(row.pk != dataset["current_qrels_id"] for row in rows):  # The current judgments are always shown.
-        unpublished = set(unpublished_judgements(dataset["pk"]).values_list("pk", flat=True))
-        rows = [row for row in rows if row.pk not in unpublished]
+        unpublished_ids = set(unpublished_judgements(dataset["pk"]).values_list("pk", flat=True))
+        rows = [row for row in rows if row.pk not in unpublished_ids]
     pages = rescore_pages(dataset["pk"], dataset["slug"]) if len(rows) > 1 else {}
     versions = []
     for previous, row in zip([None, *rows], rows, strict=False):
@@ -291,7 +291,7 @@ def awaiting_runs(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
             date=f"{row['created_at']:%Y-%m-%d}",
             submission=row["submission_reference"],
         )
-        for row in (public_columns(each, "system__") for each in rows)
+        for row in (public_columns(row, "system__") for row in rows)
     ]
 
 
@@ -322,11 +322,11 @@ def remarks(*, finds_nothing: bool, statistics: Mapping[str, Any] | None, hidden
     return [_NO_RESULTS] * finds_nothing + ([] if hidden or not statistics else missing_documents(statistics))
 
 
-def remarks_on(qrels: int | None, *, hidden: bool) -> list[str]:
+def qrels_remarks(qrels: int | None, *, hidden: bool) -> list[str]:
     """Return the remarks on a collection with these judgments, current or past. One database query."""
     rows = Qrels.objects.filter(pk__in=[qrels] if qrels else []).values_list("statistics", _has_empty_bm25("pk"))
     return [
         text
-        for statistics, empty in rows
-        for text in remarks(finds_nothing=empty, statistics=statistics, hidden=hidden)
+        for statistics, has_empty_bm25 in rows
+        for text in remarks(finds_nothing=has_empty_bm25, statistics=statistics, hidden=hidden)
     ]

@@ -31,13 +31,13 @@ LABELS = {
     "task": "Task",
 }
 #: Facets of datasets, which select the datasets that a board of several shows and counts.
-OF_DATASETS = ("language", "domain", "task")
-OF_ROWS = tuple(name for name in FACETS if name not in OF_DATASETS)
+DATASET_FACETS = ("language", "domain", "task")
+ROW_FACETS = tuple(name for name in FACETS if name not in DATASET_FACETS)
 UNKNOWN = "unknown"
 #: Value for systems whose team is hidden during a review.
 ANONYMOUS = anonymity.ANONYMOUS
 #: Value for the site's own systems, without a team or publication, and its name in the column “By”.
-THIS_SITE, HOUSE = "this-site", "this site"
+THIS_SITE, THIS_SITE_NAME = "this-site", "this site"
 
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "architecture": dict(architecture_choices()),
@@ -48,7 +48,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
     "commercial": {"yes": "permitted", "no": "not permitted", UNKNOWN: "not declared"},
     "licence": {UNKNOWN: "not declared"},
     "year": {UNKNOWN: "not declared"},
-    "team": {THIS_SITE: HOUSE},
+    "team": {THIS_SITE: THIS_SITE_NAME},
 }
 
 
@@ -109,7 +109,7 @@ def matches_facet(facets: Facets, facet: str, selected_values: Sequence[str]) ->
     return value in selected_values if isinstance(value, str) else any(item in selected_values for item in value)
 
 
-def count_facets(rows: Collection[Facets], names: Iterable[str] = OF_ROWS) -> dict[str, Counter[str]]:
+def count_facets(rows: Collection[Facets], names: Iterable[str] = ROW_FACETS) -> dict[str, Counter[str]]:
     return {name: _count(rows, name) for name in names}
 
 
@@ -126,7 +126,7 @@ def offered_facets(
     """
     names = tuple(totals)
     counts = _counts(rows, state, names) if state.filtered else totals
-    unit = "datasets" if names == OF_DATASETS else "rows"
+    unit = "datasets" if names == DATASET_FACETS else "rows"
     facets = []
     for name in names:
         values = set(totals[name]) - {""}

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.columns.costs import describe_costs
-from leaderboard.boards.facets import OF_DATASETS, count_facets, matches_facet, offered_facets
+from leaderboard.boards.facets import DATASET_FACETS, count_facets, matches_facet, offered_facets
 from leaderboard.boards.model import (
     DELTA,
     EFFECTIVENESS,
@@ -27,7 +27,7 @@ from leaderboard.boards.model import (
     Block,
     Board,
     Column,
-    Counted,
+    FacetCounts,
     Row,
     Value,
 )
@@ -42,31 +42,31 @@ from leaderboard.results.board_rows.entry_rows import PRIVATE, UNRANKED, rank_va
 ZERO_SHOT = (Entry.Training.ZERO_SHOT.value, Entry.Training.ADAPTED.value)
 
 
-def apply_view(board: Board, state: BoardState, default: str, omitted: Collection[str] = ()) -> Board:
+def apply_view(board: Board, state: BoardState, default: str, omitted_keys: Collection[str] = ()) -> Board:
     """Return the view of a ranked board, which must have all its rows in order of publication.
 
     The rows are copies, because views share those of the ranked board. `default` is the default sort column. Pages
-    omit the columns `omitted`. Raises UnknownChoice for a column that the board does not have.
+    omit the columns with `omitted_keys`. Raises UnknownChoice for a column that the board does not have.
     """
     unfaceted_rows = _filter_without_facets(board, state)
     board = replace(board, total=len(board.rows), sorts=resolve_sorts(board, state, default))
     matching_rows = _filter_by_facets(unfaceted_rows, state)
     value_counts, display_names = board.counted or ({}, {})
     for facet, selected_values in state.facets:
-        known_values = value_counts[facet] if not FACETS[facet] and facet not in OF_DATASETS else selected_values
+        known_values = value_counts[facet] if not FACETS[facet] and facet not in DATASET_FACETS else selected_values
         if unknown_values := [value for value in selected_values if value not in known_values]:
             raise UnknownChoice(facet, unknown_values[0], sorted(known_values))
     facets = offered_facets(value_counts, [row.facets for row in unfaceted_rows], state, display_names)
     if board.member_facets:
-        facets += offered_facets(count_facets(board.member_facets, OF_DATASETS), board.member_facets, state)
+        facets += offered_facets(count_facets(board.member_facets, DATASET_FACETS), board.member_facets, state)
     filled_columns = [
-        column for column in _filled_columns(board, matching_rows, state, default) if column.key not in omitted
+        column for column in _filled_columns(board, matching_rows, state, default) if column.key not in omitted_keys
     ]
     # Pinned rows are on every page, regardless of filters.
-    pinned = [
+    pinned_rows = [
         row for slug in state.pins for row in sort_rows(board, [row for row in board.rows if row.entry.slug == slug])
     ]
-    slugs = {row.entry.slug for row in pinned}
+    slugs = {row.entry.slug for row in pinned_rows}
     other_rows = sort_rows(
         board, [row for row in matching_rows if row.entry.slug not in slugs] if slugs else matching_rows
     )
@@ -74,12 +74,12 @@ def apply_view(board: Board, state: BoardState, default: str, omitted: Collectio
     page = min(state.page, pages)
     if pages > 1:
         other_rows = other_rows[(page - 1) * ROWS_OF_A_PAGE : page * ROWS_OF_A_PAGE]
-    rows = [row.copy() for row in [*pinned, *other_rows]]
+    rows = [row.copy() for row in [*pinned_rows, *other_rows]]
     board = replace(
         board,
         rows=rows,
         found=len(matching_rows),
-        pinned=len(pinned),
+        pinned=len(pinned_rows),
         pages=pages,
         page=page,
         facets=facets,
@@ -98,7 +98,7 @@ def apply_view(board: Board, state: BoardState, default: str, omitted: Collectio
 def resolve_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
     """Return the sort columns with their orders, except columns that are still being computed. Raises UnknownChoice."""
     by_key = {column.key: column for column in board.columns}
-    available_sorts = [sort for sort in state.sorts if sort.key not in board.awaited]
+    available_sorts = [sort for sort in state.sorts if sort.key not in board.pending_columns]
     sorts = []
     for sort in available_sorts or (Sort(default),):
         key = sort.key or default
@@ -133,13 +133,13 @@ def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
         rows = [row for row in rows if matches_facet(row.facets, "training", ZERO_SHOT)]
     if state.cpu_only:
         rows = [row for row in rows if row.measured and not row.measured.machine.has_gpu]
-    numeric = [column.key for column in board.columns if column.numeric]
+    numeric_keys = [column.key for column in board.columns if column.numeric]
     for key, low, high in state.ranges:
-        if key in board.awaited:
+        if key in board.pending_columns:
             continue
-        if key not in numeric:
+        if key not in numeric_keys:
             bound = "max-" if low is None else "min-"
-            raise UnknownParameter(bound + key, [bound + each for each in numeric])
+            raise UnknownParameter(bound + key, [bound + name for name in numeric_keys])
         lower, upper = -inf if low is None else low, inf if high is None else high
         rows = [row for row in rows if isinstance(value := row.value(key), (int, float)) and lower <= value <= upper]
     return rows
@@ -148,12 +148,12 @@ def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
 def _filter_by_facets(rows: list[Row], state: BoardState) -> list[Row]:
     """Return the rows with a selected value of every facet. Facets of datasets are ignored: they select columns."""
     for facet, selected_values in state.facets:
-        if facet not in OF_DATASETS:
+        if facet not in DATASET_FACETS:
             rows = [row for row in rows if matches_facet(row.facets, facet, selected_values)]
     return rows
 
 
-def count_rows(rows: Sequence[Row]) -> Counted:
+def count_rows(rows: Sequence[Row]) -> FacetCounts:
     """Return the number of rows by facet and value, and the names of teams and publications as in the column “By”."""
     display_names = {
         str(row.facets.get("team")): row.entry.team if row.entry.team and row.entry.team_slug else str(owner)
@@ -172,19 +172,19 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
     check_all_kinds = bool(matching_rows) and not board.views
     if board.views:  # Private rows must not affect the columns.
         rows = [row for row in board.rows if row.ranked_in != PRIVATE]
-    needed = {default, *(sort.key for sort in board.sorts), *(bounds.key for bounds in state.ranges)}
-    needed.update(key for row in rows for key, cell in row.cells.items() if cell.text)
+    needed_keys = {default, *(sort.key for sort in board.sorts), *(bounds.key for bounds in state.ranges)}
+    needed_keys.update(key for row in rows for key, cell in row.cells.items() if cell.text)
     values_of_rows = [row.values for row in rows]
 
-    def stays(column: Column) -> bool:
-        if column.key in needed or not (
+    def is_kept(column: Column) -> bool:
+        if column.key in needed_keys or not (
             check_all_kinds or column.kind == "figure" or column.group in (OTHER_MEASURES, JUDGED_SHARE)
         ):
             return True
         values = [row.get(column.key) for row in values_of_rows]
         return any(values) if column == SIZE else values.count(None) < len(values)
 
-    return [column for column in board.columns if stays(column)]
+    return [column for column in board.columns if is_kept(column)]
 
 
 def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:
@@ -204,11 +204,11 @@ def sort_by_column(rows: Sequence[Row], key: str, order: Literal["asc", "desc"])
     texts = any(isinstance(value, str) for value, _ in valued_pairs)
     if texts:  # Numbers before texts, ignoring case.
 
-        def place(pair: tuple[Value, Row]) -> tuple[bool, Any]:
+        def sort_key(pair: tuple[Value, Row]) -> tuple[bool, Any]:
             value = pair[0]
             return (True, value.casefold()) if isinstance(value, str) else (False, value)
 
-        valued_pairs.sort(key=place, reverse=order == "desc")
+        valued_pairs.sort(key=sort_key, reverse=order == "desc")
     else:
         valued_pairs.sort(key=itemgetter(0), reverse=order == "desc")
     return [row for _, row in valued_pairs] + rows_without_value
@@ -230,10 +230,10 @@ def assign_ranks(rows: Iterable[Row], key: str, *, lower_is_better: bool = False
 
 #: Kinds of columns whose best values are marked.
 _KINDS_WITH_BEST = ("score", "figure", "number", "rank")
-Best = dict[tuple[str, str], float]
+BestValues = dict[tuple[str, str], float]
 
 
-def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Best, Best]:
+def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[BestValues, BestValues]:
     """Return the best and second-best values by column and kind of row, for columns with a better direction.
 
     A value with noise is the best if it is better than all others even in the worst case. If ranges overlap, the best
@@ -243,8 +243,8 @@ def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Best, B
     for row in rows:
         if row.ranked_in not in UNRANKED:
             kinds[row.ranked_in].append(row)
-    best: Best = {}
-    second: Best = {}
+    best: BestValues = {}
+    second: BestValues = {}
     for column in columns:
         # Differences that replace scores in a view are marked like scores.
         replaces_score = column.kind in ("delta", "relative") and column.group.startswith(EFFECTIVENESS)
@@ -291,7 +291,7 @@ class Preset(NamedTuple):
 #: First columns of every selection: the score and its difference from the baseline.
 _SCORE = ("mean", DELTA, RELATIVE, "average-relative")
 #: Columns that a preset omits if it has another one with the same values for more rows.
-_REPLACED_BY = {"model-parameters": "parameters"}
+_REPLACEMENTS = {"model-parameters": "parameters"}
 _PRESETS: Mapping[str, Preset] = dict(
     zip(
         PRESETS,
@@ -327,9 +327,9 @@ _FURTHER_MEASURES = "other-measures"
 _WHOLE_GROUPS = ("effectiveness", "ranks-over-all", "reported")
 
 
-def offered_presets(columns: Iterable[Column], hidden: Collection[str]) -> list[tuple[str, str]]:
+def offered_presets(columns: Iterable[Column], hidden_groups: Collection[str]) -> list[tuple[str, str]]:
     """Return the names and labels of the presets that apply to these columns, ignoring hidden groups."""
-    groups = {column.group_slug for column in columns}.difference(hidden)
+    groups = {column.group_slug for column in columns}.difference(hidden_groups)
     return [
         (name, str(preset.label))
         for name, preset in _PRESETS.items()
@@ -344,11 +344,11 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
     if name not in _PRESETS and not any(column.key in state.columns for column in columns):
         name = PRESETS[0]  # The board has none of the columns.
     preset = _PRESETS.get(name) or Preset("", keys=state.columns)
-    sorted_by = {sort.key for sort in board.sorts}
+    sort_keys = {sort.key for sort in board.sorts}
     keys = {
         SYSTEM,
         *preset.keys,
-        *sorted_by,
+        *sort_keys,
     }  # Sort columns are always visible, so that the order is evident.
     if name in _PRESETS:
         keys.add(board.measure)
@@ -360,11 +360,11 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
         redundant_keys = {RELATIVE} if any(column.key == DELTA for column in columns) else set()
         if len({row.value("published") for row in board.rows} - {None}) == 1:
             redundant_keys.add("published")
-        keys -= redundant_keys - sorted_by
+        keys -= redundant_keys - sort_keys
     selected_columns = [column for column in columns if column.key in keys or column.group_slug in preset.groups]
     if name in _PRESETS:
         selected_keys = {column.key for column in selected_columns}
-        selected_columns = [column for column in selected_columns if _REPLACED_BY.get(column.key) not in selected_keys]
+        selected_columns = [column for column in selected_columns if _REPLACEMENTS.get(column.key) not in selected_keys]
     return _fill_overview(board, columns, selected_columns) if name == PRESETS[0] else selected_columns
 
 

@@ -36,7 +36,7 @@ Kind = Literal["score", "delta", "relative", "rank", "number", "figure", "count"
 Value = float | str | None
 
 #: Number of rows by facet and value, and display names of teams and publications by slug or key.
-Counted = tuple[Mapping[str, Counter[str]], Mapping[str, str]]
+FacetCounts = tuple[Mapping[str, Counter[str]], Mapping[str, str]]
 
 #: Mark of a value that differs significantly from the baseline's.
 SEPARATED = "*"
@@ -52,7 +52,7 @@ DIFFERENCE = "Δ vs BM25"
 OTHER_MEASURES = _("Other measures")
 JUDGED_SHARE = _("Judged")
 EFFICIENCY = _("Efficiency")
-REPORTED_BESIDE = _("Also reported")
+OTHER_REPORTED = _("Also reported")
 ABOUT = _("About")
 
 
@@ -125,7 +125,7 @@ class Column:
         return "desc"
 
 
-#: Common prefix of the heads of difference groups, whichever the baseline.
+#: Common prefix of the heads of difference groups, for any baseline.
 _DIFFERENCES = "Δ "
 
 #: Slugs of groups by head; other groups use their slugified head.
@@ -135,7 +135,7 @@ _GROUP_SLUGS = {
     OTHER_MEASURES: "other-measures",
     JUDGED_SHARE: "judged",
     EFFICIENCY: "efficiency",
-    REPORTED_BESIDE: "reported",
+    OTHER_REPORTED: "reported",
     ABOUT: "about",
     "Gap: open vs hidden half": "public-against-hidden",
     "All datasets": "over-all",
@@ -329,11 +329,11 @@ class Board:
     verdict: Verdict | None = None
     verdict_entries: Mapping[int, EntryRow] = field(default_factory=dict)
     #: Keys of columns that are still being computed: views that sort or filter by them are valid.
-    awaited: frozenset[str] = frozenset()
+    pending_columns: frozenset[str] = frozenset()
     #: Statements about a dataset's rows, by entry id.
     statements: BoardStatements = field(default_factory=BoardStatements)
     #: Result of `filtering.count_rows` for all rows.
-    counted: Counted | None = None
+    counted: FacetCounts | None = None
     #: Facets of each dataset of a benchmark, and the views that the board offers.
     member_facets: Sequence[Facets] = ()
     views: Sequence[str] = ()
@@ -357,7 +357,7 @@ class Board:
     data_columns: Sequence[Column] = ()
     unhidden: Sequence[Column] = ()
     #: Key of the column without which a row is incomplete; empty if all rows are complete.
-    complete_by: str = ""
+    completeness_key: str = ""
     #: Test settings of single cells, on a benchmark's board.
     found_with: TestSettings | None = None
     #: Slugs of systems on a past board whose results are no longer public.
@@ -398,7 +398,7 @@ class Board:
         """Return the part of the table to which a row belongs. Sorting never mixes parts."""
         if row.ranked_in in (STALE, QUARANTINED):
             return Block.NOT_RANKED
-        if self.complete_by and row.values.get(self.complete_by) is None:
+        if self.completeness_key and row.values.get(self.completeness_key) is None:
             return Block.INCOMPLETE
         return Block.REPORTED if row.ranked_in == REPORTED else Block.SCORED
 

@@ -117,12 +117,12 @@ def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
     same_load = BoardChange.objects.filter(kind=Kind.REPORTED, at=OuterRef("at"), pk__lt=OuterRef("pk"))
     if datasets is not None:
         changes, same_load = changes.filter(dataset__in=datasets), same_load.filter(dataset__in=datasets)
-    published_before = BoardChange.objects.filter(kind=Kind.PUBLISHED, entry=OuterRef("entry"), pk__lt=OuterRef("pk"))
+    earlier_changes = BoardChange.objects.filter(kind=Kind.PUBLISHED, entry=OuterRef("entry"), pk__lt=OuterRef("pk"))
     return (
         changes.exclude(dataset__state=Dataset.State.PREPARING)
         .filter(Q(entry=None) | Q(entry__visibility__in=Entry.SEEN))
         .exclude(Q(kind=Kind.REPORTED) & Exists(same_load))
-        .exclude(Q(kind=Kind.PUBLISHED) & Exists(published_before))
+        .exclude(Q(kind=Kind.PUBLISHED) & Exists(earlier_changes))
         .select_related("dataset", "entry__system__team")
         .order_by("-at", "-pk")
     )
@@ -130,22 +130,22 @@ def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
 
 def _items(changes: Iterable[BoardChange]) -> list[Item]:
     public_changes = [change for change in changes if is_public(change.facts)]
-    facts_before = _facts_before([change for change in public_changes if change.kind == Kind.IMPORTED])
-    reported = _reported([change.at for change in public_changes if change.kind == Kind.REPORTED])
+    previous_facts = _previous_facts([change for change in public_changes if change.kind == Kind.IMPORTED])
+    reported_items = _reported_items([change.at for change in public_changes if change.kind == Kind.REPORTED])
     rescored = rescore_news(change for change in public_changes if change.kind == Kind.RESCORED)
     results = [change for change in public_changes if change.kind == Kind.PUBLISHED]
     board_statements = statements({change.dataset_id for change in results})
-    baselines = _baselines_named_since(results)
+    baselines = _later_baselines(results)
     items: list[Item] = []
     for change in public_changes:
         if change.pk in rescored:
             items.append(_item(change, "Rescored", rescored[change.pk]))
         elif change.kind == Kind.REPORTED:
-            items += reported.get(change.at, [])
+            items += reported_items.get(change.at, [])
         elif change.kind == Kind.IMPORTED:
-            items += _imported(change, facts_before.get(change.pk, {}))
+            items += _import_items(change, previous_facts.get(change.pk, {}))
         elif change.kind == Kind.REVEALED:
-            note = "the private part, and how it differs from the public one"
+            note = "scores on the private part, and their difference from the public part"
             items.append(_item(change, "Revealed", note))
         elif change.kind == Kind.PROTECTED and change.facts.get("protection") == Protection.COMPETITION:
             note = "the board shows the public part of the judged queries"
@@ -158,7 +158,7 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
     return sorted(items, key=attrgetter("at"), reverse=True)
 
 
-def _facts_before(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
+def _previous_facts(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
     """Return the dataset's columns before each of these changes, by id of the change. One database query."""
     if not changes:
         return {}
@@ -168,7 +168,7 @@ def _facts_before(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]
     return {change.pk: facts.get((change.dataset_id, change.revision - 1), {}) for change in changes}
 
 
-def _imported(change: BoardChange, previous: Mapping[str, Any]) -> list[Item]:
+def _import_items(change: BoardChange, previous: Mapping[str, Any]) -> list[Item]:
     """Return the items about an import's visible effects; none for files and settings."""
     current = change.facts
     if not is_public(previous):
@@ -198,7 +198,7 @@ def _takes_runs(facts: Mapping[str, Any]) -> bool:
     return facts["state"] in Dataset.TAKES_RUNS and facts["current_version_id"] is not None
 
 
-def _baselines_named_since(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
+def _later_baselines(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
     """Return the baselines of results that were published before there was one, by id of the change. One query."""
     changes_without_baseline = [
         change
@@ -239,12 +239,12 @@ def _entry_item(
     facts = {**(change.facts.get("result") or {}), **baseline}
     note, new_best = _result(facts, hidden=change.facts.get("hidden") or change.dataset.hidden)
     if entry.visibility == Entry.Visibility.QUARANTINED:
-        note, new_best = "quarantined since by a curator", False
+        note, new_best = "later quarantined by a curator", False
     if entry.visibility == Entry.Visibility.WITHDRAWN:
-        note, new_best = "; ".join(part for part in (note, "withdrawn since") if part), False
-    statement = board_statements[change.dataset_id].of(entry.pk, change.dataset.primary_measure) if new_best else None
-    better = statement is not None and statement.better is True
-    return _item(change, "New result", note, entry, new_best=new_best, significant=better)
+        note, new_best = "; ".join(part for part in (note, "later withdrawn") if part), False
+    measure = change.dataset.primary_measure
+    is_better = new_best and board_statements[change.dataset_id].for_entry(entry.pk, measure).better is True
+    return _item(change, "New result", note, entry, new_best=new_best, significant=is_better)
 
 
 def _result(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
@@ -263,11 +263,11 @@ def _result(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
     delta = numbers.difference(value, baseline)
     if delta is not None:
         note += f", {numbers.lead(delta, result.get('baseline_name') or 'the baseline')}"
-    beaten = best is not None and (value < best if better(measure) == "lower" else value > best)
-    return note, beaten
+    is_new_best = best is not None and (value < best if better(measure) == "lower" else value > best)
+    return note, is_new_best
 
 
-def _reported(times: Sequence[datetime.datetime]) -> dict[datetime.datetime, list[Item]]:
+def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetime, list[Item]]:
     """Return, by time, an item for each publication whose figures were loaded then. Two database queries."""
     if not times:
         return {}

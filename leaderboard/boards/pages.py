@@ -16,9 +16,9 @@ from leaderboard.boards.benchmark.board import RankedBenchmark, benchmark_view_k
 from leaderboard.boards.benchmark.composite import compose, has_hidden_part
 from leaderboard.boards.benchmark.published_means import PublishedMeans, compare_published_means
 from leaderboard.boards.columns.judging import describe_judges
-from leaderboard.boards.columns.significance import AWAITED, OUTDATED
+from leaderboard.boards.columns.significance import OUTDATED_NOTE, PENDING_NOTE
 from leaderboard.boards.dataset_board import RankedDataset, dataset_view_key, rank_dataset
-from leaderboard.boards.dataset_details import BM25_FINDS_NOTHING, remarks, remarks_on
+from leaderboard.boards.dataset_details import BM25_FINDS_NOTHING, qrels_remarks, remarks
 from leaderboard.boards.model import BenchmarkFacts, Board, DatasetFacts, Member
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.memory import LONG_LIFETIME
@@ -41,7 +41,7 @@ from leaderboard.results.board_rows.revisions import private_rows
 from leaderboard.results.board_rows.rows import (
     BENCHMARK_CHANGED_AT,
     CHANGED_AT,
-    NEVER,
+    NO_REVISION,
     TWIN_CHANGED_AT,
     BoardRows,
     Revision,
@@ -150,26 +150,26 @@ def dataset_page(
     dataset, member, collection_remarks = match
     pk, rows = member.dataset_id, read_rows([member])
     if at is None:
-        changes = [each.revision.at for each in (member, *member.parts)]
+        changes = [part.revision.at for part in (member, *member.parts)]
         last_change = _last_change([*changes, dataset["twin_changed_at"] or changes[0]])
         board_statements = statements([pk])[pk]
     else:
         twin_pairs, other_halves = _twins_at([pk], at)
-        last_change = max(each.revision.at for each in (member, *member.parts))
+        last_change = max(part.revision.at for part in (member, *member.parts))
         last_change = max([last_change, *(revision.at for revision in other_halves.values())])
         halves = {pk: member.revision, **other_halves}
         board_statements = statements_at(halves, {**rows, **rows_at(other_halves)}, twin_pairs)[pk]
     board = dataset_board(member, rows, board_statements, state, private_rows([pk], teams).get(pk, ()))
-    on_parts = (
+    parts_note = (
         f"Scored results are means over the {len(member.parts)} parts, for systems with results on all of them; each "
         "part has its own board."
     )
-    notes = [*board.notes, *([on_parts] if member.parts else []), *collection_remarks]
+    notes = [*board.notes, *([parts_note] if member.parts else []), *collection_remarks]
     if at is not None:
-        untested = dataset["current_qrels_id"] is not None and not dataset["hidden"]
-        untested = untested and not (board.certainty is not None and board.certainty.current)
-        notes = [note for note in notes if note not in (AWAITED, OUTDATED)]
-        notes += [UNTESTED] if untested and any(row.ranked_in == SCORED for row in board.rows) else []
+        lacks_tests = dataset["current_qrels_id"] is not None and not dataset["hidden"]
+        lacks_tests = lacks_tests and not (board.certainty is not None and board.certainty.current)
+        notes = [note for note in notes if note not in (PENDING_NOTE, OUTDATED_NOTE)]
+        notes += [NO_TESTS_NOTE] if lacks_tests and any(row.ranked_in == SCORED for row in board.rows) else []
     board = replace(board, notes=notes)
     if at is not None:
         board = _mark_removed(board, [member], rows)
@@ -181,19 +181,19 @@ def dataset_page(
     return DatasetPage(dataset, board, tombstones, member.parts, last_change, rows.values(), collection_remarks)
 
 
-UNTESTED = "Tests between these results had not been computed yet at that time."
+NO_TESTS_NOTE = "Tests between these results had not been computed yet at that time."
 #: Columns of a dataset, the dataset with its parts, and the remarks on its collection.
-_FoundDataset = tuple[dict[str, Any], Member, Sequence[str]]
+_DatasetMatch = tuple[dict[str, Any], Member, Sequence[str]]
 
 
-def _present_dataset(slug: str) -> _FoundDataset | None:
-    computed = {
+def _present_dataset(slug: str) -> _DatasetMatch | None:
+    computed_columns = {
         "changed_at": CHANGED_AT,
         "twin_changed_at": TWIN_CHANGED_AT,
         "finds_nothing": BM25_FINDS_NOTHING,
     }
     matching_datasets = DatasetQuerySet(Dataset).listed().filter(slug=slug)
-    dataset = next(iter(matching_datasets.values(*DATASET_FIELDS, **computed)), None)
+    dataset = next(iter(matching_datasets.values(*DATASET_FIELDS, **computed_columns)), None)
     if dataset is None:
         return None
     if are_sealed(dataset["hidden"], dataset["queries_visibility"]):
@@ -209,16 +209,16 @@ def _present_dataset(slug: str) -> _FoundDataset | None:
     return dataset, member, collection_remarks
 
 
-def _past_dataset(slug: str, at: datetime.datetime) -> _FoundDataset | None:
+def _past_dataset(slug: str, at: datetime.datetime) -> _DatasetMatch | None:
     ids = _listed_ids(slug)
     revisions = past.revisions_at(ids, at)
     if not ids or ids[0] not in revisions:
         return None
     facts = revisions[ids[0]].facts
     qrels = Qrels.objects.filter(pk=facts["current_qrels_id"])
-    judging = qrels.values(current_qrels__judged_by=F("judged_by"), current_qrels__statistics=F("statistics"))
-    member = _past_member({"pk": ids[0], **(judging.first() or {})}, revisions)
-    return dict(facts), member, remarks_on(facts["current_qrels_id"], hidden=member.facts.hidden)
+    judging_columns = qrels.values(current_qrels__judged_by=F("judged_by"), current_qrels__statistics=F("statistics"))
+    member = _past_member({"pk": ids[0], **(judging_columns.first() or {})}, revisions)
+    return dict(facts), member, qrels_remarks(facts["current_qrels_id"], hidden=member.facts.hidden)
 
 
 def benchmark_page(
@@ -240,13 +240,13 @@ def benchmark_page(
         benchmark["efficiency_from_id"],
     )
     rows, ids = read_rows(members), [member.dataset_id for member in members]
-    changes = [each.revision.at for member in members for each in (member, *member.parts)]
+    changes = [part.revision.at for member in members for part in (member, *member.parts)]
     if at is None:
         certainty = read_certainty(ids)
         last_change = _last_change([*changes, benchmark["changed_at"]]) if changes else None
     else:
         board_statements = statements_at({member.dataset_id: member.revision for member in members}, rows)
-        certainty = {pk: each.certainty for pk, each in board_statements.items() if each.certainty is not None}
+        certainty = {pk: board.certainty for pk, board in board_statements.items() if board.certainty is not None}
         last_change = max(changes)
     board = benchmark_board(facts, rows, certainty, state, private_rows(ids, teams))
     if at is not None:
@@ -266,10 +266,10 @@ def benchmark_page(
 
 
 #: Columns of a benchmark, and its datasets.
-_FoundBenchmark = tuple[dict[str, Any], Sequence[Member]]
+_BenchmarkMatch = tuple[dict[str, Any], Sequence[Member]]
 
 
-def _present_benchmark(slug: str) -> _FoundBenchmark | None:
+def _present_benchmark(slug: str) -> _BenchmarkMatch | None:
     columns = (
         "pk",
         "slug",
@@ -302,7 +302,7 @@ def _present_benchmark(slug: str) -> _FoundBenchmark | None:
     return benchmark, [read_member(row, parts.get(row["pk"], ())) for row in rows]
 
 
-def _past_benchmark(slug: str, at: datetime.datetime) -> _FoundBenchmark | None:
+def _past_benchmark(slug: str, at: datetime.datetime) -> _BenchmarkMatch | None:
     row = _benchmark_version(slug, at)
     if row is None:
         return None
@@ -362,7 +362,7 @@ def ranked_benchmark(
     """Return the ranked board of a benchmark for a view."""
 
     def rank() -> RankedBenchmark:
-        composed_rows = {each.dataset_id: compose(each, rows).rows for each in facts.members}
+        composed_rows = {member.dataset_id: compose(member, rows).rows for member in facts.members}
         return rank_benchmark(facts, composed_rows, state, private)
 
     members = " ".join(member.key for member in facts.members)
@@ -384,20 +384,20 @@ def _rank_once(key: str, rank: Callable[[], R]) -> R:
 
 def read_boards(seconds: float) -> list[tuple[str, str]]:
     """Rank boards for about `seconds`, benchmarks first, and return their kinds and slugs."""
-    end, read = monotonic() + seconds, list[tuple[str, str]]()
+    end, boards_read = monotonic() + seconds, list[tuple[str, str]]()
     benchmarks, datasets = Benchmark.objects.order_by("position"), Dataset.objects.listed().order_by("pk")
     for kind, boards in (("benchmark", benchmarks), ("dataset", datasets)):
         for slug in boards.values_list("slug", flat=True):
             if monotonic() < end:
                 READERS[kind](slug, BoardState())
-                read.append((kind, slug))
-    return read
+                boards_read.append((kind, slug))
+    return boards_read
 
 
 def read_rows(members: Iterable[Member]) -> dict[int, BoardRows]:
     """Return the rows of datasets and their public parts by dataset id. At most one database query."""
-    read = (each for member in members for each in (member, *member.parts) if each.listed)
-    return rows_at({each.dataset_id: each.revision for each in read})
+    listed_members = (part for member in members for part in (member, *member.parts) if part.listed)
+    return rows_at({member.dataset_id: member.revision for member in listed_members})
 
 
 def read_member(row: Mapping[str, Any], parts: Sequence[Member], revision: Revision | None = None) -> Member:
@@ -453,7 +453,7 @@ def _past_member(row: Mapping[str, Any], revisions: Mapping[int, Revision]) -> M
     parts = [
         read_member({**revisions[pk].facts, "pk": pk}, (), revisions[pk])
         if pk in revisions
-        else Member(pk, "", DatasetFacts("", False, "", []), NEVER, listed=False)
+        else Member(pk, "", DatasetFacts("", False, "", []), NO_REVISION, listed=False)
         for pk in revision.parts
     ]
     return read_member({**row, **revision.facts}, parts, revision)
@@ -462,7 +462,7 @@ def _past_member(row: Mapping[str, Any], revisions: Mapping[int, Revision]) -> M
 def _last_change(times: Iterable[datetime.datetime | None]) -> datetime.datetime | None:
     """Return the latest of these times, to the second, or None if any is unknown."""
     all_times = list(times)
-    known_times = [at for at in all_times if at not in (None, NEVER.at)]
+    known_times = [at for at in all_times if at not in (None, NO_REVISION.at)]
     return max(known_times).replace(microsecond=0) if all_times and len(known_times) == len(all_times) else None
 
 
@@ -473,24 +473,24 @@ def collect_bibtex(rows: Iterable[BoardRows]) -> dict[str, str]:
 def _mark_removed(
     board: Board, members: Sequence[Member], rows: Mapping[int, BoardRows], *, name_datasets: bool = False
 ) -> Board:
-    """Return a past board that says at each row if and why it was removed since; `name_datasets` adds the dataset.
+    """Return a past board with the reason at each row that was removed later; `name_datasets` adds the dataset.
 
-    A row consists of the entries whose values it shows, and of no other of the same system.
+    Only entries with values in the row are considered, not other entries of the same system.
     """
-    removals = past.removed_since(rows)
+    removals = past.find_removed(rows)
     if not removals:
         return board
     composed = {pk: ids for member in members for pk, ids in compose(member, rows).components.items()}
-    datasets = {each.dataset_id: member for member in members for each in (*member.parts, member)}
+    datasets = {part.dataset_id: member for member in members for part in (*member.parts, member)}
     for row in board.rows:
-        ids = (each for pk in row.entries for each in composed.get(pk, (pk,)))
+        ids = (entry for pk in row.entries for entry in composed.get(pk, (pk,)))
         row_removals = [removals[pk] for pk in ids if pk in removals]
         if row_removals:
             texts = (
-                f"{each.reason} ({datasets[each.dataset_id].facts.name})" if name_datasets else each.reason
-                for each in row_removals
+                f"{removal.reason} ({datasets[removal.dataset_id].facts.name})" if name_datasets else removal.reason
+                for removal in row_removals
             )
-            reasons, states = "; ".join(dict.fromkeys(texts)), {each.visibility for each in row_removals}
+            reasons, states = "; ".join(dict.fromkeys(texts)), {removal.visibility for removal in row_removals}
             row.entry = row.entry._replace(
                 visibility=next((state for state in (QUARANTINED, WITHDRAWN) if state in states), GONE),
                 withdrawal_reason=reasons,
@@ -500,7 +500,7 @@ def _mark_removed(
         board,
         notes=[
             *board.notes,
-            "Results removed since then keep their place and scores, with the reason if it is public.",
+            "Results that were removed later are still shown with rank and scores, and the reason if it is public.",
         ],
         without_page=past.without_page(removals.values()),
     )
@@ -509,8 +509,8 @@ def _mark_removed(
 def _twins_at(datasets: Collection[int], at: datetime.datetime) -> tuple[Sequence[Twins], Mapping[int, Revision]]:
     """Return the twins of which both halves had boards at the time, and revisions of halves not in `datasets`."""
     twins = find_twins(datasets)
-    other_halves = past.revisions_at({half for each in twins for half in each[:2]}.difference(datasets), at)
-    return [each for each in twins if not other_halves.keys().isdisjoint(each[:2])], other_halves
+    other_halves = past.revisions_at({half for pair in twins for half in pair[:2]}.difference(datasets), at)
+    return [pair for pair in twins if not other_halves.keys().isdisjoint(pair[:2])], other_halves
 
 
 def past_board_key(kind: str, slug: str, at: datetime.datetime) -> str:

@@ -175,8 +175,8 @@ class ColumnWriter:
                             texts[position] = f"<{tag}>{texts[position]}</{tag}>"
         if "" in texts:
             empty_cell = "", f' class="{css_class}none"', "—"
-            parts = zip(paddings, attributes, texts, strict=False)
-            paddings, attributes, texts = map(list, zip(*(one if one[2] else empty_cell for one in parts), strict=True))
+            parts = (part if part[2] else empty_cell for part in zip(paddings, attributes, texts, strict=False))
+            paddings, attributes, texts = map(list, zip(*parts, strict=True))
         if room is not None:
             top = self._scale_maximum()
             return [
@@ -204,13 +204,13 @@ class ColumnWriter:
         numbers = [value if isinstance(value, (float, int)) else 0.0 for value in self.values]
         bars = [min(BAR_STEPS, max(0, round(number * scale))) for number in numbers]
         digits = [(bar // 100, bar // 10 % 10, bar % 10) for bar in bars]
-        return ColumnHtml(texts, [f' class="b{one} c{two} d{three}"' for one, two, three in digits], paddings)
+        return ColumnHtml(texts, [f' class="b{first} c{second} d{third}"' for first, second, third in digits], paddings)
 
     def _numbers(self, sign: str) -> tuple[list[str], Iterable[str]]:
         """Return the numbers as text with the decimals of their rows, and padding that aligns their points."""
-        decimals, values, widest = self.decimals, self.values, max(self.decimals)
-        if min(decimals) == widest:
-            pattern = f"%{sign}.{widest}f"
+        decimals, values, max_decimals = self.decimals, self.values, max(self.decimals)
+        if min(decimals) == max_decimals:
+            pattern = f"%{sign}.{max_decimals}f"
             if None not in values:
                 # Format the whole column at once, which takes half the time of one operation per value.
                 return ((pattern + "\n") * len(values) % tuple(values)).split("\n")[:-1], repeat("")
@@ -219,7 +219,7 @@ class ColumnWriter:
             "" if value is None else f"%{sign}.{digits}f" % value
             for digits, value in zip(decimals, values, strict=True)
         ]
-        return texts, [FIGURE_SPACE * (widest - digits) for digits in decimals]
+        return texts, [FIGURE_SPACE * (max_decimals - digits) for digits in decimals]
 
     def deltas(self) -> ColumnHtml:
         """Return differences from the baseline, with stars, and with ratios unless these have a column."""
@@ -228,7 +228,7 @@ class ColumnWriter:
             return differences
         stars = [f"<sup>{SEPARATED}</sup>" if board.separates(row) else "" for row in board.rows]
         relative_texts: Iterable[str] = repeat("")
-        if not any(each.key == RELATIVE for each in board.shown):
+        if not any(column.key == RELATIVE for column in board.shown):
             ratios = [row.values.get(RELATIVE) for row in board.rows]
             relative_texts = [
                 f"<small>{signed_percent(part)}</small>" if isinstance(part, float) else "" for part in ratios
@@ -248,29 +248,29 @@ class ColumnWriter:
         Better is not the same as positive for measures such as Hole@10. Worse scores on hidden judgments are not
         tested, so they are not gray.
         """
-        higher, grey = self.column.better != "lower", ' class="ns"'
-        plus, minus = (' class="up"', ' class="down"') if higher else (' class="down"', ' class="up"')
-        signed = [
+        higher_is_better, gray = self.column.better != "lower", ' class="ns"'
+        plus, minus = (' class="up"', ' class="down"') if higher_is_better else (' class="down"', ' class="up"')
+        signed_texts = [
             text.replace("-", MINUS) if value else text.replace("+", "±")
             for value, text in zip(self.values, texts, strict=True)
         ]
-        board, untested = self.board, grey
+        board, untested_gray = self.board, gray
         if self.column.key in (DELTA, RELATIVE):
-            significant = [row.differs for row in board.rows]
-            untested = grey if board.statements.least_difference(board.measure) is None else ' class="untested"'
+            significances = [row.differs for row in board.rows]
+            untested_gray = gray if board.statements.least_difference(board.measure) is None else ' class="untested"'
         else:
-            significant = [differs(cell.certainty) for cell in self.cells]
+            significances = [differs(cell.certainty) for cell in self.cells]
         attributes = [
-            grey
+            gray
             if not value or isinstance(value, str)
             else (plus if value > 0 else minus)
             if is_significant
-            else untested
-            if (value < 0) == higher
-            else grey
-            for value, is_significant in zip(self.values, significant, strict=True)
+            else untested_gray
+            if (value < 0) == higher_is_better
+            else gray
+            for value, is_significant in zip(self.values, significances, strict=True)
         ]
-        return ColumnHtml(signed, attributes, paddings)
+        return ColumnHtml(signed_texts, attributes, paddings)
 
     def plain_numbers(self) -> ColumnHtml:
         """Return numbers with the column's decimals, or as many as they need, four at most."""
@@ -289,9 +289,9 @@ class ColumnWriter:
             for cell, value in zip(self.cells, self.values, strict=True)
         ]
         parts, paddings = [text.partition(".")[1:] for text in texts], []
-        widest = max(len(decimals) for point, decimals in parts)
+        max_length = max(len(decimals) for _, decimals in parts)
         for point, decimals in parts:
-            padding = FIGURE_SPACE * (widest - len(decimals))
+            padding = FIGURE_SPACE * (max_length - len(decimals))
             paddings.append(padding if point or not padding else POINT_SPACE + padding)
         return ColumnHtml(list(map(escape, texts)), paddings=paddings)
 
@@ -336,8 +336,8 @@ def _title(cell: Cell) -> str:
     """Return the attribute with the text that a cell shows on hover."""
     title = cell.title
     if cell.interval is not None:
-        drawn = "95% interval {:.4f} to {:.4f}".format(*cell.interval)
-        title = f"{title}; {drawn}" if title else drawn
+        interval_text = "95% interval {:.4f} to {:.4f}".format(*cell.interval)
+        title = f"{title}; {interval_text}" if title else interval_text
     return title and f' title="{escaped(title)}"'
 
 
@@ -350,10 +350,10 @@ def _cell_suffix(cell: Cell, value: Value, digits: int, room: int, top: float) -
     mark = cell.mark and (
         f"<sup>{cell.mark}</sup>" if SYMBOLS.issuperset(cell.mark) else f" <i>{escape(cell.mark)}</i>"
     )
-    drawn = ""
+    whisker = ""
     if isinstance(value, float) and cell.interval:
         low, high, middle = (round(end * WIDTH / max(top, 1e-12)) for end in (*cell.interval, value))
-        drawn = (
+        whisker = (
             f'<svg class="whisker" viewBox="0 0 {WIDTH} 5" preserveAspectRatio="none" aria-hidden="true">'
             f'<path d="M{low} 0v5m0-2.5H{high}m0-2.5v5"/><path d="M{middle} 2.5h0"/></svg>'
         )
@@ -361,7 +361,7 @@ def _cell_suffix(cell: Cell, value: Value, digits: int, room: int, top: float) -
     if spread and not cell.noise:  # A spread over seeds gets as many decimals as the mean.
         deviation, seeds = spread.removeprefix("± ").split(" ")
         spread = f"± {float(deviation):.{digits}f} {seeds}"
-    return f"{mark}{drawn}{spread_box(room, spread)}"
+    return f"{mark}{whisker}{spread_box(room, spread)}"
 
 
 def spread_widths(rows: Sequence[Row]) -> dict[str, int]:
@@ -410,15 +410,15 @@ _SHRINKABLE = {"by": ' class="by"', "architecture": ' class="kind"'}
 class RowHeads(NamedTuple):
     """Context for the row heads of a board: facts that have no column, and entries not separable from the best.
 
-    `without_page` are slugs of systems that no longer have a page, `implied` is a provenance that rows omit, and
+    `without_page` are slugs of systems that no longer have a page, `implied_provenance` is one that rows omit, and
     `shared_missing` is the number of missing queries that all results share. The other fields are texts looked up
     once per board: labels of buttons, with a placeholder for the name, and the notes below a rank.
     """
 
     fact_keys: tuple[str, ...]
-    tied: Collection[int]
+    tied_entries: Collection[int]
     without_page: Collection[str]
-    implied: str
+    implied_provenance: str
     shared_missing: int
     pin: str
     unpin: str
@@ -481,11 +481,11 @@ class RowHeads(NamedTuple):
         if missing_count == (self.shared_missing if row.ranked_in != STALE else 0):
             missing_count = 0
         text = ngettext("no results for %d query", "no results for %d queries", missing_count) if missing_count else ""
-        facts = _facts(self.fact_keys, tuple(map(row.values.get, self.fact_keys)), self.implied)
+        facts = _facts(self.fact_keys, tuple(map(row.values.get, self.fact_keys)), self.implied_provenance)
         details = (entry.configuration, text and text % missing_count, reason_gone(entry))
         if line := DOT.join(filter(None, [facts, *map(escaped, details)])):
             suffix += f"<small>{line}</small>"
-        tied = bool(self.tied) and bool(row.entries) and row.entries[0] in self.tied
+        tied = bool(self.tied_entries) and bool(row.entries) and row.entries[0] in self.tied_entries
         class_names = " ".join([*classes, *["is-tied"] * tied, *[f"is-{state}" for state in states]])
         opening = f'<tr class="{class_names}">' if class_names else "<tr>"
         # A system that has only private results may have no page.
@@ -512,7 +512,7 @@ class RowHeads(NamedTuple):
 
 
 @lru_cache(4096)
-def _facts(keys: tuple[str, ...], values: tuple[Value, ...], implied: str) -> str:
+def _facts(keys: tuple[str, ...], values: tuple[Value, ...], implied_provenance: str) -> str:
     """Return facts of a system in one line of HTML. They are cached because many rows and boards share them.
 
     Each fact is a `<span>` that includes the separator before it, so that narrow layouts can omit team and
@@ -520,7 +520,7 @@ def _facts(keys: tuple[str, ...], values: tuple[Value, ...], implied: str) -> st
     """
     facts: list[tuple[str, str]] = []
     for key, value in zip(keys, values, strict=True):
-        if key == "provenance" and value == implied:
+        if key == "provenance" and value == implied_provenance:
             continue
         if isinstance(value, (float, int)):
             text = _("%s M parameters") % format_quantity(value)

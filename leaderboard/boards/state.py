@@ -55,12 +55,12 @@ PRESETS = ("overview", "effectiveness", "efficiency", "training", "all")
 #: Maximum number of columns selected one by one.
 MAX_COLUMNS = 80
 #: Criteria of a weighted score, as in Dynascore.
-WEIGHED = ("effectiveness", "latency", "memory", "cost")
+WEIGHT_NAMES = ("effectiveness", "latency", "memory", "cost")
 
 #: Query parameters of a board; `*` stands for the key of a column.
 PARAMETERS = (
     "measure", "view", "sort", "order", *FACETS, "min-*", "max-*", "zero-shot", "cpu-only", "corpus", "hide", "columns",
-    "exact", "pin", *(f"weight-{name}" for name in WEIGHED), "rows", "page", "q", "hardware",
+    "exact", "pin", *(f"weight-{name}" for name in WEIGHT_NAMES), "rows", "page", "q", "hardware",
 )  # fmt: skip
 
 #: Characters in names of measures, left unquoted in URLs.
@@ -142,13 +142,13 @@ class BoardState:
     exact: bool = False
     #: Slugs of systems pinned to the top.
     pins: tuple[str, ...] = ()
-    #: Positive weights of the criteria in WEIGHED; empty if there is no weighted score.
+    #: Positive weights of the criteria in WEIGHT_NAMES; empty if there is no weighted score.
     weights: tuple[tuple[str, float], ...] = ()
     page: int = 1
     all_rows: bool = False
 
     @classmethod
-    def read(cls, parameters: Parameters) -> BoardState:
+    def from_parameters(cls, parameters: Parameters) -> BoardState:
         """Return the state that a query string describes, ignoring empty parameters. Raises UnknownChoice."""
         if not parameters:
             return cls()
@@ -223,14 +223,14 @@ class BoardState:
         query = "&".join(quoted_pairs)
         return f"?{query}" if query else ""
 
-    def but(self, **changes: object) -> BoardState:
+    def with_values(self, **changes: object) -> BoardState:
         """Return the state with some values replaced, on the first page unless `page` is given."""
         return replace(self, **{"page": 1, **changes})  # type: ignore[arg-type]
 
     def with_facet(self, facet: str, values: Iterable[str]) -> BoardState:
         """Return the state with these values of a facet, or with all values if there are none."""
-        values_by_facet = {**dict(self.facets), facet: tuple(sorted(set(values)))}
-        return self.but(facets=tuple((name, values_by_facet[name]) for name in FACETS if values_by_facet.get(name)))
+        selections = {**dict(self.facets), facet: tuple(sorted(set(values)))}
+        return self.with_values(facets=tuple((name, selections[name]) for name in FACETS if selections.get(name)))
 
 
 def last_value(parameters: Parameters, name: str) -> str:
@@ -260,10 +260,10 @@ def _sorts(parameters: Parameters) -> tuple[Sort, ...]:
         key = _column(_RENAMED.get(key, key))
         if key and key not in sorts:
             sorts[key] = Sort(key, direction)  # type: ignore[arg-type]
-    first, *other_sorts = list(sorts.values())[:MAX_SORTS] or [Sort("")]
-    if order and not first.order:
-        first = first._replace(order=order)  # type: ignore[arg-type]
-    return (first, *other_sorts) if first.key or first.order else ()
+    primary_sort, *other_sorts = list(sorts.values())[:MAX_SORTS] or [Sort("")]
+    if order and not primary_sort.order:
+        primary_sort = primary_sort._replace(order=order)  # type: ignore[arg-type]
+    return (primary_sort, *other_sorts) if primary_sort.key or primary_sort.order else ()
 
 
 def _column(key: str) -> str:
@@ -315,7 +315,7 @@ def _ranges(parameters: Parameters) -> tuple[Range, ...]:
 
 def _weights(parameters: Parameters) -> tuple[tuple[str, float], ...]:
     weights = []
-    for name in WEIGHED:
+    for name in WEIGHT_NAMES:
         value = last_value(parameters, f"weight-{name}").strip()
         if value:
             weight = _float(f"weight-{name}", value)

@@ -53,11 +53,11 @@ def summarize(
         return None
     best = (min if lower else max)(rows, key=lambda row: _number(row, key) or 0.0)
     ties = board.statements.tied_with_best(board.measure)
-    tied = [row for row in rows if row is not best and ties.intersection(row.entries)]
-    tied.sort(key=lambda row: _number(row, key) or 0.0, reverse=not lower)
+    tied_rows = [row for row in rows if row is not best and ties.intersection(row.entries)]
+    tied_rows.sort(key=lambda row: _number(row, key) or 0.0, reverse=not lower)
     names, score = Counter(row.entry.system for row in board.rows), _number(best, key) or 0.0
-    statement = board.statements.of(best.entries[0], board.measure) if best.entries else UNKNOWN
-    leader = _Leader(board, key, rows, best, tied, score, statement, names)
+    statement = board.statements.for_entry(best.entries[0], board.measure) if best.entries else UNKNOWN
+    leader = _Leader(board, key, rows, best, tied_rows, score, statement, names)
     return leader.summary(measure or board.measure, relative, is_filtered=is_filtered)
 
 
@@ -81,26 +81,26 @@ class _Leader:
     def summary(self, measure: str, relative: str, *, is_filtered: bool) -> Summary:
         """Return the statements on the board."""
         board, best, rows, statement = self.board, self.best, self.rows, self.statement
-        ratio, reported, total = _number(best, relative), best.ranked_in == REPORTED, len(board.rows)
+        ratio, is_reported, total = _number(best, relative), best.ranked_in == REPORTED, len(board.rows)
         baseline = next((row for row in self.tied if row.entry.is_baseline), None)
         baseline = baseline if statement.better else None
         cheapest, latency, cost = self._cheapest()
-        parts = [self._lead(ratio, baseline)]
+        parts = [self._lead_part(ratio, baseline)]
         if board.statements.tied_with_best(board.measure) and len(rows) > 1:
             detail = pairs_text(board.statements, board.measure)
             parts.append(Part(_("Not separable from the best"), self._ties(), detail=detail))
-        elif reason := self._untested():
+        elif reason := self._untested_reason():
             parts.append(Part(_("Not separable from the best"), reason))
-        exceeds_bound = self._above_bound()
+        exceeds_bound = self._exceeds_bound()
         if exceeds_bound is not None:
             # Unjudged documents that the baseline retrieved may be relevant.
-            holds = _("the lead over %(baseline)s holds even if all count against it")
-            text = holds if exceeds_bound else _("the lead over %(baseline)s could vanish if they were judged")
+            remains = _("the lead over %(baseline)s remains even if all of them are relevant")
+            text = remains if exceeds_bound else _("the lead over %(baseline)s could vanish if they were judged")
             parts.append(Part(_("Unjudged documents"), text % {"baseline": board.baseline}))
-        label = _("Best reported") if reported else _("Best")
+        label = _("Best reported") if is_reported else _("Best")
         if is_filtered and total > 1:
             all_labels = _("Best reported of all %(total)d systems"), _("Best of all %(total)d systems")
-            label = all_labels[not reported] % {"total": total}
+            label = all_labels[not is_reported] % {"total": total}
         details = ", ".join(filter(None, [best.entry.team or "", _("challenged") if best.entry.challenged else ""]))
         return Summary(
             label,
@@ -119,10 +119,10 @@ class _Leader:
             baseline is not None,
         )
 
-    def _above_bound(self) -> bool | None:
+    def _exceeds_bound(self) -> bool | None:
         """Return whether the leader beats the baseline even if all unjudged documents of the baseline are relevant.
 
-        None if there are none, if that is unknown, or if the leader is not better than the baseline.
+        Returns None if there are none, if the bound is unknown, or if the leader is not better than the baseline.
         """
         bound = upper_bound_of(self.key)
         baseline = next((row for row in self.rows if row.entry.is_baseline), None)
@@ -135,7 +135,7 @@ class _Leader:
             else self.score > upper_bound
         )
 
-    def _lead(self, relative: float | None, tied_baseline: Row | None) -> Part:
+    def _lead_part(self, relative: float | None, tied_baseline: Row | None) -> Part:
         """Return the lead over the baseline, and whether it is significant if such results are tested.
 
         Later submissions do not change the difference and its interval; a star marks significance after correction.
@@ -147,7 +147,7 @@ class _Leader:
             is_alone = len(self.rows) == 1
             return Part(
                 _("Lead"),
-                _("the baseline, alone so far") if is_alone else _("none (the best is the baseline)"),
+                _("none (the baseline is the only system)") if is_alone else _("none (the best is the baseline)"),
             )
         delta = _number(best, DELTA)
         if relative is None and delta is None:
@@ -174,7 +174,7 @@ class _Leader:
         else:
             detail = _("95%% interval in brackets; %(p)s") % {"p": p_values_text(statement)}
         if tied_baseline is not None:
-            p = board.statements.of(tied_baseline.entries[0], board.measure).p_best
+            p = board.statements.for_entry(tied_baseline.entries[0], board.measure).p_best
             facts = {"detail": detail, "pairs": pairs_text(board.statements, board.measure)}
             if p is None:
                 detail = _("%(detail)s; not separable: %(pairs)s") % facts
@@ -199,7 +199,7 @@ class _Leader:
         text = ngettext("%(names)s and %(more)d more", "%(names)s and %(more)d more", remainder)
         return text % {"names": ", ".join(tied_names[:name_count]), "more": remainder}
 
-    def _untested(self) -> str:
+    def _untested_reason(self) -> str:
         """Return the reason for unknown separability; empty for a single system, or if no test will follow."""
         if len(self.rows) < 2:
             return ""
@@ -207,7 +207,7 @@ class _Leader:
             return _("not testable: the paper gives no per-query scores")
         if self.board.views:
             return _("not tested over several datasets")
-        return _("not known yet") if self.board.awaited else ""
+        return _("not known yet") if self.board.pending_columns else ""
 
     def _cheapest(self) -> tuple[Row | None, float | None, str]:
         """Return the fastest system near the best or not separable from it, its latency, and the cost of the best."""

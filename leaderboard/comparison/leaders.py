@@ -124,5 +124,5 @@ def _benchmark_card(
     board = pages.benchmark_board(facts, rows, certainty, BoardState())
     counted_members = len(facts.counted)
     about = {**row, "counted": counted_members, "uncounted": len(members) - counted_members}
-    changes = (each.revision.at for member in members for each in (member, *member.parts))
+    changes = (part.revision.at for member in members for part in (member, *member.parts))
     return BoardCard("benchmark", about, board, max(changes, default=None))

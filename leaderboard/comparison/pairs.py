@@ -83,8 +83,8 @@ class TestRequest(NamedTuple):
 
 def affordable_permutations(queries: int) -> int:
     """Return the number of permutations that a page can afford for `queries` judged queries over all its datasets."""
-    affordable = MAX_SIGNS // max(queries, 1)
-    return max(MIN_PERMUTATIONS, min(PERMUTATIONS, affordable // 100 * 100))
+    max_permutations = MAX_SIGNS // max(queries, 1)
+    return max(MIN_PERMUTATIONS, min(PERMUTATIONS, max_permutations // 100 * 100))
 
 
 def run_tests(requests: Sequence[TestRequest], permutations: int) -> dict[TestRequest, list[PairTest]]:
@@ -135,7 +135,7 @@ def corrected_on_board(board: BoardStatements, pair: tuple[int, int], measure: s
         (certainty.best, "p_best_corrected", certainty.pairs, BOARD_PAIRS),
         (certainty.baseline, "p_baseline_corrected", certainty.comparisons, BASELINE_COMPARISONS),
     ):
-        if anchor in pair and (certainty_of_other := certainty.of(pair[1 - pair.index(anchor)])) is not None:
+        if anchor in pair and (certainty_of_other := certainty.entries.get(pair[1 - pair.index(anchor)])) is not None:
             p = getattr(certainty_of_other, column)
             if p is not None and tests > 1:
                 return CorrectedP(p, tests, family)
@@ -205,23 +205,23 @@ def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[tuple
     """
     sets = []
     for entry in entries:
-        top = top_documents(first_run(entry), collection.excluded_sha256)
-        if top is None:
+        run_documents = top_documents(first_run(entry), collection.excluded_sha256)
+        if run_documents is None:
             return None
         judged_queries = set(collection.judgements.query_ids)
         drop = collection.dataset.drop_self_matches
         sets.append(
             {
                 query: frozenset(displayed_documents(documents, query, depth=DEPTH, drop_self_matches=drop))
-                for query, documents in top
+                for query, documents in run_documents
                 if query in judged_queries
             }
         )
     pairs = combinations(range(len(sets)), 2)
-    return [(first, second, *_shared(sets[first], sets[second])) for first, second in pairs]
+    return [(first, second, *_document_overlap(sets[first], sets[second])) for first, second in pairs]
 
 
-def _shared(first: dict[str, frozenset[str]], second: dict[str, frozenset[str]]) -> tuple[float, float]:
+def _document_overlap(first: dict[str, frozenset[str]], second: dict[str, frozenset[str]]) -> tuple[float, float]:
     """Return the mean number of shared documents and the mean Jaccard similarity."""
     no_documents: frozenset[str] = frozenset()
     shared, similar = 0, 0.0

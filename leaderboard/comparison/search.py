@@ -25,7 +25,7 @@ KINDS = ("benchmark", "dataset", "system", "team", "author")
 Describe = Callable[..., Sequence[str]]
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """A search result. `about` is a short description, `of` the total number of results of its kind."""
 
     kind: str
@@ -40,7 +40,7 @@ def read_query(text: str) -> str:
     return " ".join(text[:LONGEST_QUERY].split()[:MAX_WORDS])
 
 
-def search(query: str, kind: str = "") -> list[Found]:
+def search(query: str, kind: str = "") -> list[SearchResult]:
     """Return up to `MAX_RESULTS` results of each kind, or up to `MAX_RESULTS_OF_ONE_KIND` of `kind`.
 
     Names that begin with the query come first. A query without words has no results. An anonymous system matches only
@@ -50,8 +50,8 @@ def search(query: str, kind: str = "") -> list[Found]:
     words = query.casefold().split()
     if not words:
         return []
-    public = EntryQuerySet(Entry).public().values("system_id")
-    systems = System.objects.filter(pk__in=public)
+    public_systems = EntryQuerySet(Entry).public().values("system_id")
+    systems = System.objects.filter(pk__in=public_systems)
     attributed_systems = systems.exclude(anonymity.anonymous_now())
     limit = MAX_RESULTS_OF_ONE_KIND if kind else MAX_RESULTS
     shown_team = Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name())
@@ -62,17 +62,17 @@ def search(query: str, kind: str = "") -> list[Found]:
         searched: Sequence[str],
         *description_columns: str,
         describe: Describe | None = None,
-    ) -> list[Found]:
+    ) -> list[SearchResult]:
         """Return the rows that contain all words in these columns, names that begin with the query first."""
         rank = Case(When(name__istartswith=query, then=Value(0)), default=Value(1), output_field=IntegerField())
         matches = rows.filter(_contains_all(words, *searched)).annotate(of=Window(Count("*"))).order_by(rank, "name")
         results = []
         for title, slug, total, *texts in matches[:limit].values_list("name", "slug", "of", *description_columns):
             description = ", ".join(filter(None, describe(*texts) if describe else texts))
-            results.append(Found(result_kind, title, reverse(result_kind, args=[slug]), description, total))
+            results.append(SearchResult(result_kind, title, reverse(result_kind, args=[slug]), description, total))
         return results
 
-    finders: dict[str, Callable[[], list[Found]]] = {
+    finders: dict[str, Callable[[], list[SearchResult]]] = {
         "benchmark": lambda: by_name("benchmark", Benchmark.objects.all(), ("name", "slug")),
         "dataset": lambda: by_name(
             "dataset", Dataset.objects.listed(), ("name", "slug", "task", "domain"), "task", "domain"
@@ -87,7 +87,7 @@ def search(query: str, kind: str = "") -> list[Found]:
         "team": lambda: by_name("team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)),
         "author": lambda: _authors(words, attributed_systems, limit),
     }
-    return [one for name, find in finders.items() if kind in ("", name) for one in find()]
+    return [result for name, find in finders.items() if kind in ("", name) for result in find()]
 
 
 def _describe_system(team: str, authors: str, year: int | None, architecture: str) -> Sequence[str]:
@@ -98,13 +98,13 @@ def _describe_system(team: str, authors: str, year: int | None, architecture: st
 def _contains_all(words: Sequence[str], *columns: str) -> Q:
     """Return the condition that each word occurs in at least one of the columns."""
     conditions = (
-        reduce(lambda first, second: first | second, (Q(**{f"{column}__icontains": word}) for column in columns))
+        reduce(lambda left, right: left | right, (Q(**{f"{column}__icontains": word}) for column in columns))
         for word in words
     )
     return reduce(and_, conditions)
 
 
-def _authors(words: Sequence[str], attributed_systems: QuerySet[System], limit: int) -> list[Found]:
+def _authors(words: Sequence[str], attributed_systems: QuerySet[System], limit: int) -> list[SearchResult]:
     """Return the matching authors of systems and of publications with reported results."""
     sources = Source.objects.filter(pk__in=EntryQuerySet(Entry).public().values("source_id"))
     texts = chain.from_iterable(
@@ -115,8 +115,8 @@ def _authors(words: Sequence[str], attributed_systems: QuerySet[System], limit: 
     )
     people = {person for text in texts for person in authors_in(text) if person.slug}
     results = {
-        person.slug: Found("author", person.name, reverse("author", args=[person.slug]), "", 0)
+        person.slug: SearchResult("author", person.name, reverse("author", args=[person.slug]), "", 0)
         for person in sorted(people)
         if all(word in person.name.casefold() for word in words)
     }
-    return [one._replace(of=len(results)) for one in list(results.values())[:limit]]
+    return [result._replace(of=len(results)) for result in list(results.values())[:limit]]

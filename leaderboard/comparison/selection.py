@@ -60,7 +60,7 @@ class ComparedEntry(NamedTuple):
         return self.group.startswith(f"scored:{self.version}:{self.qrels}:")
 
     @property
-    def untested(self) -> str:
+    def untested_reason(self) -> str:
         """Reason why the dataset has no tests for this entry, empty if it has."""
         if self.provenance == REPORTED:
             return REPORTED
@@ -69,15 +69,15 @@ class ComparedEntry(NamedTuple):
         return "" if self.is_current else STALE
 
     @property
-    def judged(self) -> int:
+    def judged_queries(self) -> int:
         return (self.statistics or {}).get("judged_queries", 0)
 
 
 def system_choices() -> dict[str, SystemChoice]:
     """Return every system with a public result by slug, ordered by name, in one database query."""
-    public = EntryQuerySet(Entry).public().values("system_id")
+    public_systems = EntryQuerySet(Entry).public().values("system_id")
     rows = (
-        System.objects.filter(pk__in=public)
+        System.objects.filter(pk__in=public_systems)
         .order_by("name", "pk")
         .values_list("slug", "name", anonymity.team_name(), "source__authors", "source__year")
     )
@@ -101,7 +101,7 @@ def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -
     for name in names:
         matches = _matches(name, choices)
         if len(matches) != 1:
-            raise UnknownChoice("system", name, (matches or _similar(name, choices))[:MAX_SUGGESTED])
+            raise UnknownChoice("system", name, (matches or _similar_systems(name, choices))[:MAX_SUGGESTED])
         slugs += matches
     return tuple(dict.fromkeys(slugs))
 
@@ -111,17 +111,17 @@ def _matches(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
     if name in choices:
         return [name]
     key = name.casefold()
-    exact = [slug for slug, choice in choices.items() if name in (choice.name, choice.label)]
-    if len(exact) == 1:
-        return exact
+    exact_matches = [slug for slug, choice in choices.items() if name in (choice.name, choice.label)]
+    if len(exact_matches) == 1:
+        return exact_matches
     if key in choices:
         return [key]
-    return exact or [
+    return exact_matches or [
         slug for slug, choice in choices.items() if key in (choice.name.casefold(), choice.label.casefold())
     ]
 
 
-def _similar(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
+def _similar_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
     """Return the systems whose name or slug contains the text, then those with a similar spelling."""
     key = name.casefold()
     spellings: dict[str, list[str]] = {}
@@ -198,7 +198,7 @@ class CompareState:
     benchmark: str = ""
 
     @classmethod
-    def read(cls, parameters: Parameters) -> CompareState:
+    def from_parameters(cls, parameters: Parameters) -> CompareState:
         """Return the state that a query string describes. Raises UnknownChoice for too many systems."""
         systems = tuple(dict.fromkeys(value.strip() for value in parameters.getlist("system") if value.strip()))
         if len(systems) > MAX_SYSTEMS:
@@ -218,15 +218,15 @@ class CompareState:
             ("benchmark", self.benchmark),
         )
 
-    def but(self, **changes: Any) -> CompareState:
+    def with_values(self, **changes: Any) -> CompareState:
         """Return the state with some values replaced."""
         return replace(self, **changes)
 
-    def without(self, slug: str) -> CompareState:
+    def without_system(self, slug: str) -> CompareState:
         """Return the state without one of its systems."""
-        other = "" if self.other == slug else self.other
-        return self.but(systems=tuple(system_slug for system_slug in self.systems if system_slug != slug), other=other)
+        systems = tuple(system_slug for system_slug in self.systems if system_slug != slug)
+        return self.with_values(systems=systems, other="" if self.other == slug else self.other)
 
-    def anchored(self, slug: str) -> CompareState:
+    def with_first_system(self, slug: str) -> CompareState:
         other_slugs = [system_slug for system_slug in self.systems if system_slug != slug]
-        return self.but(systems=(slug, *other_slugs), other="")
+        return self.with_values(systems=(slug, *other_slugs), other="")

@@ -75,8 +75,8 @@ class ComparedCell:
         """Both p-values, such as `p < 0.001 for this pair; p = 0.214 corrected for the board’s 153 pairs`."""
         if self.tested is None:
             return ""
-        alone = _("p %(p)s for this pair") % {"p": p_text(self.tested.p)}
-        return f"{'; '.join(filter(None, [alone, self.corrected and self.corrected.sentence]))}."
+        pair_text = _("p %(p)s for this pair") % {"p": p_text(self.tested.p)}
+        return f"{'; '.join(filter(None, [pair_text, self.corrected and self.corrected.sentence]))}."
 
     @property
     def is_significant(self) -> bool:
@@ -95,15 +95,15 @@ class ComparedCell:
 class ComparedDataset:
     """A row of the comparison; cells are in the order of the systems.
 
-    `untested` is the reason why there is no test, or empty. `chosen` tells that a system has several results here, of
-    which the best is shown.
+    `untested_reason` is the reason why there is no test, or empty. `chosen` tells that a system has several results
+    here, of which the best is shown.
     """
 
     slug: str
     name: str
     measure: str
     cells: tuple[ComparedCell, ...]
-    untested: str
+    untested_reason: str
     chosen: bool = False
 
     @property
@@ -161,8 +161,8 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
     boards = statements({cell.entry.dataset_id for row in rows for cell in row.cells if cell.entry})
     rows, pairs, permutations = _run_tests(rows, boards)
     directions = [
-        [row.cells[place].direction for row in rows if row.cells[place].delta is not None]
-        for place in range(len(slugs))
+        [row.cells[position].direction for row in rows if row.cells[position].delta is not None]
+        for position in range(len(slugs))
     ]
     return Comparison(
         rows=rows,
@@ -179,13 +179,13 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
 
 def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measure: str) -> ComparedDataset:
     measure = requested_measure or _shared_measure(entries)
-    with_measure = [entry for entry in entries if measure in entry.scores]
-    group = _group(slugs, with_measure)
+    entries_with_measure = [entry for entry in entries if measure in entry.scores]
+    group = _group(slugs, entries_with_measure)
     sign = -1 if better(measure) == "lower" else 1
     cells: list[ComparedCell] = []
-    chosen_among = 0
+    candidate_count = 0
     for slug in slugs:
-        system_entries = [entry for entry in with_measure if entry.system == slug]
+        system_entries = [entry for entry in entries_with_measure if entry.system == slug]
         group_entries = [entry for entry in system_entries if entry.group == group]
         entry = max(group_entries or system_entries, key=lambda entry: sign * entry.scores[measure], default=None)
         value = entry.scores[measure] if entry is not None else None
@@ -194,10 +194,10 @@ def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measu
         if cells and cells[0].comparable and comparable:
             delta = numbers.difference(value, cells[0].value)
         cells.append(ComparedCell(entry, value, comparable, delta, measure=measure))
-        chosen_among = max(chosen_among, len(group_entries or system_entries))
+        candidate_count = max(candidate_count, len(group_entries or system_entries))
     reference = next((cell.entry for cell in cells if cell.comparable and cell.entry), entries[0])
     return ComparedDataset(
-        reference.dataset, reference.dataset_name, measure, tuple(cells), reference.untested, chosen_among > 1
+        reference.dataset, reference.dataset_name, measure, tuple(cells), reference.untested_reason, candidate_count > 1
     )
 
 
@@ -219,7 +219,7 @@ def _group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
     for entry in entries:
         groups.setdefault(entry.group, []).append(entry)
 
-    def place(group: str) -> tuple[bool, int, bool, str]:
+    def sort_key(group: str) -> tuple[bool, int, bool, str]:
         group_entries = groups[group]
         systems = {entry.system for entry in group_entries}
         return (
@@ -229,7 +229,7 @@ def _group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
             max(entry.published for entry in group_entries),
         )
 
-    return max(groups, key=place, default="")
+    return max(groups, key=sort_key, default="")
 
 
 def _run_tests(
@@ -239,10 +239,10 @@ def _run_tests(
     requests: dict[str, TestRequest] = {}
     judged_queries = 0
     for row in rows:
-        if row.untested or not row.cells[0].comparable:
+        if row.untested_reason or not row.cells[0].comparable:
             continue
         comparable_entries = [cell.entry for cell in row.cells if cell.comparable and cell.entry is not None]
-        judged_queries += comparable_entries[0].judged
+        judged_queries += comparable_entries[0].judged_queries
         if len(comparable_entries) > 1:
             requests[row.slug] = TestRequest(tuple(entry.pk for entry in comparable_entries), row.measure)
     permutations = affordable_permutations(judged_queries)
@@ -266,44 +266,44 @@ def _with_tests(
 
     Each p-value is corrected as on the dataset's board if possible, else over the tests of the page.
     """
-    remaining, first = iter(results), row.cells[0].entry
+    remaining_tests, first = iter(results), row.cells[0].entry
     cells = []
-    for place, cell in enumerate(row.cells):
+    for position, cell in enumerate(row.cells):
         if (entry := cell.entry) is not None:
-            cell = replace(cell, gap=boards[entry.dataset_id].of(entry.pk, cell.measure).gap)
-            if place and cell.comparable and results and first is not None:
+            cell = replace(cell, gap=boards[entry.dataset_id].for_entry(entry.pk, cell.measure).gap)
+            if position and cell.comparable and results and first is not None:
                 page_correction = next(page_corrections)
                 pair = first.pk, entry.pk
-                corrected = corrected_on_board(boards[first.dataset_id], pair, row.measure)
-                if corrected is None and page_correction.tests > 1:
-                    corrected = page_correction
-                cell = replace(cell, tested=next(remaining), corrected=corrected)
+                corrected_p = corrected_on_board(boards[first.dataset_id], pair, row.measure)
+                if corrected_p is None and page_correction.tests > 1:
+                    corrected_p = page_correction
+                cell = replace(cell, tested=next(remaining_tests), corrected=corrected_p)
         cells.append(cell)
     return replace(row, cells=tuple(cells))
 
 
 def _means(slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, benchmark: str) -> dict[str, Any]:
     """Return the fields of `Comparison` about means: from the benchmark's board, else over common datasets."""
-    complete = [row for row in rows if row.complete]
-    scopes = benchmark_scopes({row.slug for row in complete}, benchmark) if complete or benchmark else []
+    complete_rows = [row for row in rows if row.complete]
+    scopes = benchmark_scopes({row.slug for row in complete_rows}, benchmark) if complete_rows or benchmark else []
     for scope in scopes:
         if (means := board_means(scope, slugs, measure)) is not None:
             return means
     if not scopes:
-        return _common_means(complete, None)
-    return _common_means([row for row in complete if row.slug in scopes[0].counted], scopes[0])
+        return _common_means(complete_rows, None)
+    return _common_means([row for row in complete_rows if row.slug in scopes[0].counted], scopes[0])
 
 
-def _common_means(complete: Sequence[ComparedDataset], scope: BenchmarkScope | None) -> dict[str, Any]:
+def _common_means(complete_rows: Sequence[ComparedDataset], scope: BenchmarkScope | None) -> dict[str, Any]:
     """Return the means over the datasets with comparable values of all systems, for their most frequent measure."""
-    counts = Counter(row.measure for row in complete)
+    counts = Counter(row.measure for row in complete_rows)
     measure = max(counts, key=counts.__getitem__, default="")
-    common = [row for row in complete if row.measure == measure]
+    common_rows = [row for row in complete_rows if row.measure == measure]
     means = None
-    if len(common) > 1:
-        values = np.array([[cell.value for cell in row.cells] for row in common], np.float64)
+    if len(common_rows) > 1:
+        values = np.array([[cell.value for cell in row.cells] for row in common_rows], np.float64)
         means = _mean_cells(values.mean(axis=0).tolist(), measure)
-    return {"common": len(common), "means": means, "benchmark": scope}
+    return {"common": len(common_rows), "means": means, "benchmark": scope}
 
 
 def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
@@ -311,10 +311,10 @@ def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
         ComparedCell(
             value=mean,
             comparable=True,
-            delta=numbers.difference(mean, means[0]) if place else None,
+            delta=numbers.difference(mean, means[0]) if position else None,
             measure=measure,
         )
-        for place, mean in enumerate(means)
+        for position, mean in enumerate(means)
     ]
 
 
@@ -322,8 +322,8 @@ def reasons(rows: Sequence[ComparedDataset]) -> Mapping[str, list[str]]:
     """Return the names of the datasets that each footnote covers: by reason for no test, `apart`, and `chosen`."""
     datasets_by_note: dict[str, list[str]] = {}
     for row in rows:
-        if row.untested:
-            datasets_by_note.setdefault(row.untested, []).append(row.name)
+        if row.untested_reason:
+            datasets_by_note.setdefault(row.untested_reason, []).append(row.name)
         for note, applies in (("apart", row.apart), ("chosen", row.chosen)):
             if applies:
                 datasets_by_note.setdefault(note, []).append(row.name)
@@ -338,7 +338,7 @@ class BenchmarkScope:
     name: str
     counted: frozenset[str]
     members: frozenset[str]
-    known: frozenset[str]
+    all_members: frozenset[str]
 
 
 def benchmark_scopes(datasets: Collection[str], requested: str) -> list[BenchmarkScope]:
@@ -370,7 +370,7 @@ def benchmark_scopes(datasets: Collection[str], requested: str) -> list[Benchmar
         if not requested_scopes:
             raise UnknownChoice("benchmark", requested, [scope.slug for scope in scopes])
         return requested_scopes
-    matching_scopes = [scope for scope in scopes if len(scope.members) > 1 and scope.known.issuperset(datasets)]
+    matching_scopes = [scope for scope in scopes if len(scope.members) > 1 and scope.all_members.issuperset(datasets)]
     return sorted(matching_scopes, key=lambda scope: len(scope.members))
 
 
@@ -387,11 +387,11 @@ def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> di
     if page is None or mean is None:
         return None
     best = min if mean.better == "lower" else max
-    for reported in (False, True):
+    for is_reported in (False, True):
         means: dict[str, list[float]] = {slug: [] for slug in slugs}
         for row in page.board.rows:
             value, is_ranked = row.value(MEAN), row.ranked_in not in UNRANKED
-            if is_ranked and (row.ranked_in == REPORTED) == reported and isinstance(value, (int, float)):
+            if is_ranked and (row.ranked_in == REPORTED) == is_reported and isinstance(value, (int, float)):
                 means.get(row.entry.slug, []).append(float(value))
         if all(means.values()):
             cells = _mean_cells([best(means[slug]) for slug in slugs], page.board.measure)

@@ -41,13 +41,13 @@ def build_sizes(request: FigureRequest) -> Plot:
     sizes = _sizes(drawing.visible_datasets(page, counted_only=False))
     if not sizes:
         return Plot.empty("The sizes of these datasets are not known.")
-    names, tasks = [one.name for one in sizes], [one.task for one in sizes]
-    documents, queries = [one.documents for one in sizes], [one.queries for one in sizes]
+    names, tasks = [size.name for size in sizes], [size.task for size in sizes]
+    documents, queries = [size.documents for size in sizes], [size.queries for size in sizes]
     x, x2 = (
         drawing.log_axis(title, [number for number in numbers if number] or [1], sparse=True)
         for title, numbers in (("Documents", documents), ("Queries", queries))
     )
-    firsts = [next(task_sizes) for _, task_sizes in groupby(sizes, lambda one: one.task)]
+    first_sizes = [next(task_sizes) for _, task_sizes in groupby(sizes, lambda size: size.task)]
     return Plot(
         data=[
             _size_trace("documents", documents, sizes, "x"),
@@ -58,7 +58,7 @@ def build_sizes(request: FigureRequest) -> Plot:
             22,
             xaxis={**x, "domain": [0.0, 0.46]},
             xaxis2={**x2, "domain": [0.5, 0.76], "anchor": "y"},
-            annotations=[_task_name(one) for one in firsts],
+            annotations=[_task_name(size) for size in first_sizes],
             meta={
                 "narrow": {
                     "xaxis": {**x, "domain": [0.0, 0.56]},
@@ -74,7 +74,7 @@ def build_sizes(request: FigureRequest) -> Plot:
         table=Table.from_columns(
             ("Dataset", names),
             ("Task", tasks),
-            ("Domain", [one.domain or None for one in sizes]),
+            ("Domain", [size.domain or None for size in sizes]),
             ("Documents", documents, ",d"),
             ("Queries", queries, ",d"),
         ),
@@ -82,7 +82,7 @@ def build_sizes(request: FigureRequest) -> Plot:
         f"{drawing.inline_title(page.board)}, by task. Counted at import, or as stated by the source of the reported "
         "figures.",
         subtitle=page.board.title,
-        notes=[f"Shown on the board but not counted: {one.name}." for one in sizes if not one.counted],
+        notes=[f"Shown on the board but not counted: {size.name}." for size in sizes if not size.counted],
     )
 
 
@@ -91,8 +91,8 @@ def _size_trace(label: str, numbers: Sequence[int | None], sizes: Sequence[_Size
         mode="markers",
         name=label,
         x=numbers,
-        y=[one.name for one in sizes],
-        customdata=[one.task for one in sizes],
+        y=[size.name for size in sizes],
+        customdata=[size.task for size in sizes],
         marker={"color": drawing.BLUE, "size": 10},
         hovertemplate=f"%{{y}}, %{{customdata}}<br>%{{x:,}} {label}<extra></extra>",
         xaxis=axis,
@@ -105,30 +105,30 @@ def _task_name(first_dataset: _Size) -> dict[str, Any]:
     return {**position, "text": first_dataset.task, "font": {"color": drawing.SOFT}, "showarrow": False}
 
 
-def _sizes(places: list[Member]) -> list[_Size]:
+def _sizes(members: list[Member]) -> list[_Size]:
     """Return the known sizes, grouped by task."""
     rows = {row["slug"]: row for row in lists.datasets()}
     sizes = []
-    for place in places:
-        if (row := rows.get(place.slug)) is not None:
+    for member in members:
+        if (row := rows.get(member.slug)) is not None:
             numbers = published_statistics(row["statistics"]._asdict(), hidden=row["hidden"])
             name, task, counts = (
                 drawing.shorten(row["name"]),
                 row["task"],
                 (numbers["documents"], numbers["queries"]),
             )
-            sizes.append(_Size(name, task or "task not stated", row["domain"], *counts, place.counted))
-    order = list(dict.fromkeys(one.task for one in sizes))
-    sizes.sort(key=lambda one: (order.index(one.task), -(one.documents or 0)))
-    return [one for one in sizes if one.documents or one.queries]
+            sizes.append(_Size(name, task or "task not stated", row["domain"], *counts, member.counted))
+    order = list(dict.fromkeys(size.task for size in sizes))
+    sizes.sort(key=lambda size: (order.index(size.task), -(size.documents or 0)))
+    return [size for size in sizes if size.documents or size.queries]
 
 
 def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> Plot:
     """Draw a line for each task or domain, and a point for each system."""
     page = request.benchmark_page
     groups: dict[str, list[Member]] = {}
-    for place in drawing.visible_datasets(page):
-        groups.setdefault(getattr(place, grouping) or "not stated", []).append(place)
+    for member in drawing.visible_datasets(page):
+        groups.setdefault(getattr(member, grouping) or "not stated", []).append(member)
     kind_rows, kind = drawing.majority_kind(drawing.comparable_rows(page.board))
     rows = drawing.select_rows(kind_rows, request.systems or request.state.pins, MAX_SYSTEMS)
     if any(row.entry.is_baseline for row in rows):
@@ -136,7 +136,7 @@ def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> 
     else:
         baseline = [row for row in kind_rows if row.entry.is_baseline][:1]
         rows = [*rows[: MAX_SYSTEMS - len(baseline)], *baseline]
-    means = {group: [drawing.mean(row, places) for row in rows] for group, places in groups.items()}
+    means = {group: [drawing.mean(row, members) for row in rows] for group, members in groups.items()}
     means = {group: values for group, values in means.items() if any(value is not None for value in values)}
     if not rows or not means:
         return Plot.empty(f"No system of this view has all datasets of any {grouping}.")
@@ -151,7 +151,7 @@ def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> 
         "on the board."
     ]
     if len(kind_rows) > len(rows):
-        notes.append(f"{len(rows)} of {len(kind_rows)} systems.")
+        notes.append(f"The figure shows {len(rows)} of {len(kind_rows)} systems.")
     return Plot(
         data=_mean_traces(rows, names, means, labels, form),
         layout=drawing.bar_layout(len(means), 34, xaxis=axis, yaxis_showgrid=True),
@@ -160,8 +160,8 @@ def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> 
             ("Datasets", [len(groups[group]) for group in means], "d"),
             *((name, values, form) for name, values in by_system),
         ),
-        caption=f"Mean {page.board.measure} of {len(rows)} systems over the datasets of each {grouping} of "
-        f"{drawing.inline_title(page.board)}, {kind_label} only. The number of datasets is in brackets.",
+        caption=f"Mean {page.board.measure} of {drawing.count_systems(len(rows))} over the datasets of each "
+        f"{grouping} of {drawing.inline_title(page.board)}, {kind_label} only. The number of datasets is in brackets.",
         subtitle=f"{page.board.title}, {page.board.measure}, {kind_label}",
         notes=notes,
     )
@@ -179,7 +179,7 @@ def _mean_traces(
     other_systems = [number for number in range(len(rows)) if number not in (highlighted, *baselines)]
 
     def trace(title: str, numbers: Sequence[int], **marker: Any) -> go.Scatter:
-        drawn = [
+        points = [
             (means[group][number], labels[group], names[number])
             for number in numbers
             for group in means
@@ -188,9 +188,9 @@ def _mean_traces(
         return go.Scatter(
             mode="markers",
             name=title,
-            x=[mean for mean, *_ in drawn],
-            y=[label for _, label, _ in drawn],
-            customdata=[name for *_, name in drawn],
+            x=[mean for mean, *_ in points],
+            y=[label for _, label, _ in points],
+            customdata=[name for *_, name in points],
             hovertemplate=f"%{{y}}<br>%{{customdata}}: %{{x:{form}}}<extra></extra>",
             marker=marker,
         )
@@ -239,13 +239,13 @@ Counts = tuple[int, int, int]
 
 class _WinCount(NamedTuple):
     row: Row
-    won: int
-    tied: int
-    lost: int
+    wins: int
+    ties: int
+    losses: int
 
     @property
-    def compared(self) -> int:
-        return self.won + self.tied + self.lost
+    def total(self) -> int:
+        return self.wins + self.ties + self.losses
 
 
 def build_wins(request: FigureRequest) -> Plot:
@@ -264,21 +264,21 @@ def build_wins(request: FigureRequest) -> Plot:
     if not win_counts:
         return Plot.empty("No system of this view can be compared with a baseline on these datasets.")
     datasets = len(drawing.visible_datasets(request.benchmark_page))
-    win_counts.sort(key=lambda win_count: (-win_count.compared, -win_count.won, win_count.lost))
-    drawn, notes = drawing.limit_bars(win_counts, "most datasets, and of these the most wins")
-    systems = drawing.distinct_names([win_count.row for win_count in drawn])
-    coverage = [f"{win_count.compared}/{datasets}" for win_count in drawn]
-    incomplete_count = sum(win_count.compared < datasets for win_count in drawn)
+    win_counts.sort(key=lambda win_count: (-win_count.total, -win_count.wins, win_count.losses))
+    shown_counts, notes = drawing.limit_bars(win_counts, "most datasets, and of these the most wins")
+    systems = drawing.distinct_names([win_count.row for win_count in shown_counts])
+    coverage = [f"{win_count.total}/{datasets}" for win_count in shown_counts]
+    incomplete_count = sum(win_count.total < datasets for win_count in shown_counts)
     if incomplete_count:
         notes.append(
-            f"{incomplete_count} of these {len(drawn)} systems cannot be compared on all {datasets} datasets: "
-            "they are listed last, with their number of datasets in brackets."
+            f"Systems that cannot be compared on all {datasets} datasets ({incomplete_count} of "
+            f"{len(shown_counts)}) are listed last, with their number of datasets in brackets."
         )
     names = [
-        f"{name} ({coverage_text})" if win_count.compared < datasets else name
-        for win_count, name, coverage_text in zip(drawn, systems, coverage, strict=True)
+        f"{name} ({coverage_text})" if win_count.total < datasets else name
+        for win_count, name, coverage_text in zip(shown_counts, systems, coverage, strict=True)
     ]
-    wins, ties, losses = ([getattr(win_count, count) for win_count in drawn] for count in ("won", "tied", "lost"))
+    wins, ties, losses = map(list, zip(*(win_count[1:] for win_count in shown_counts), strict=True))
     return Plot(
         data=[
             _bars("Losses", names, losses, drawing.WORSE, sign=-1),
@@ -286,7 +286,7 @@ def build_wins(request: FigureRequest) -> Plot:
             *([_bars("Ties", names, ties, drawing.GREY)] if any(ties) else []),
         ],
         layout=drawing.bar_layout(
-            len(drawn),
+            len(shown_counts),
             barmode="relative",
             xaxis=_count_axis(datasets),
             xaxis_title_text="← datasets lost · datasets won →",
@@ -340,20 +340,20 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     rows, kind = drawing.majority_kind([row for row in all_rows if row.entry.slug in slugs] or all_rows)
     kind_rows = [row for row in all_rows if row.ranked_in == kind]
     rows = drawing.select_rows(kind_rows, slugs, MAX_COMPARED)
-    places = drawing.visible_datasets(page)
-    if len(rows) < 2 or not places:
+    members = drawing.visible_datasets(page)
+    if len(rows) < 2 or not members:
         return Plot.empty("A comparison needs two systems of one kind, reported or scored.")
     names, kind_label = drawing.distinct_names(rows), drawing.describe_kind(kind)
-    counts = _pairwise_counts(rows, places, lower=drawing.lower_is_better(page.board))
-    texts = [[f"{one[0]}–{one[2]}" if one else "" for one in line] for line in counts]
+    counts = _pairwise_counts(rows, members, lower=drawing.lower_is_better(page.board))
+    texts = [[f"{cell[0]}–{cell[2]}" if cell else "" for cell in line] for line in counts]
     # Share of the common datasets won; a tie counts half.
-    shares = [[round((one[0] + one[1] / 2) / sum(one), 4) if one else None for one in line] for line in counts]
+    shares = [[round((cell[0] + cell[1] / 2) / sum(cell), 4) if cell else None for cell in line] for line in counts]
     short_names = [drawing.shorten(name, 22) for name in names]
     notes = ["Ties are not counted as wins or losses; in the shading, a tie is half a win for each."]
     if len(kind_rows) > len(rows):
         notes.append(f"The first {len(rows)} of {len(kind_rows)} systems. Pin others on the board to put them first.")
-    if omitted := len(all_rows) - len(kind_rows):
-        notes.append(f"{omitted} systems of the other kind, reported or scored, are not compared with these.")
+    if len(all_rows) > len(kind_rows):
+        notes.append("Systems of the other kind, reported or scored, are not compared with these.")
     return Plot(
         data=[
             drawing.heatmap(
@@ -371,7 +371,7 @@ def build_head_to_head(request: FigureRequest) -> Plot:
         ),
         table=Table.from_columns(
             ("Won–lost against", names),
-            *((name, [line[place] or None for line in texts]) for place, name in enumerate(names)),
+            *((name, [line[column] or None for line in texts]) for column, name in enumerate(names)),
         ),
         caption=f"Datasets of {drawing.inline_title(page.board)} that the row's system wins and loses against the "
         f"column's in {page.board.measure}. {len(rows)} systems, {kind_label} only.",
@@ -380,12 +380,12 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     )
 
 
-def _pairwise_counts(rows: Sequence[Row], places: Sequence[Member], *, lower: bool) -> list[list[Counts | None]]:
+def _pairwise_counts(rows: Sequence[Row], members: Sequence[Member], *, lower: bool) -> list[list[Counts | None]]:
     """Return each row's wins, ties, and losses against each other row.
 
     None for the diagonal and for rows without a common dataset.
     """
-    scores = np.array([[row.value(place.slug) for place in places] for row in rows], np.float64)
+    scores = np.array([[row.value(member.slug) for member in members] for row in rows], np.float64)
     counts_by_row = [zip(*wins(row_scores, scores, lower_is_better=lower), strict=True) for row_scores in scores]
     return [
         [counts if any(counts) and number != column else None for column, counts in enumerate(line)]

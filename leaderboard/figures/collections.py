@@ -34,9 +34,9 @@ MAX_SYSTEMS = 20
 MAX_SYSTEM_LINES = 3
 _LINE_HUES = (drawing.GREY, drawing.GREEN, drawing.ORANGE, drawing.BLUE, drawing.PURPLE)
 #: Height of a distribution in pixels, and the share of it that the widest one fills.
-_LANE, _WIDEST = 44, 0.46
+_LANE_HEIGHT, _MAX_WIDTH = 44, 0.46
 _WORDS = "Words of title and text are split at white space."
-_WITHHELD_NOTE = "If judgments are hidden or documents are not public, no data about single documents is shown."
+_WITHHELD_NOTE = "Data about single documents is shown only if judgments are open and documents are public."
 
 
 class _Lane(NamedTuple):
@@ -94,33 +94,33 @@ def _systems(rows: Sequence[Row], limit: int) -> tuple[list[tuple[str, LengthDis
     """Return the systems with a profile, the baseline first, and a note if some are omitted."""
     keys = [row.entry.pk for row in rows]
     profiles = retrieved_lengths(keys)
-    with_profile = [
+    profiled_rows = [
         (row, profiles[key]) for key, row in zip(keys, rows, strict=True) if key in profiles and profiles[key].total
     ]
-    with_profile.sort(key=lambda pair: not pair[0].entry.is_baseline)
-    selected_systems = [(drawing.row_name(row), lengths) for row, lengths in with_profile[:limit]]
-    left_out = len(with_profile) - len(selected_systems)
-    note = f"{len(selected_systems)} of {len(with_profile)} systems. Use the board’s order and filters to see others."
-    return selected_systems, [note] if left_out else []
+    profiled_rows.sort(key=lambda pair: not pair[0].entry.is_baseline)
+    selected_systems = [(drawing.row_name(row), lengths) for row, lengths in profiled_rows[:limit]]
+    omitted_count = len(profiled_rows) - len(selected_systems)
+    note = f"Shown: {len(selected_systems)} of {len(profiled_rows)} systems. Use the board’s filters to see others."
+    return selected_systems, [note] if omitted_count else []
 
 
 def _quantiles(lengths: LengthDistribution) -> tuple[float, ...]:
     return lengths.quantiles[1 : len(QUANTILES) - 1] or (float("nan"),) * (len(QUANTILES) - 2)
 
 
-def _place(length: float) -> float:
+def _log_position(length: float) -> float:
     """Return the position of a length on a logarithmic axis; empty documents are left of all others."""
     return length if length >= 1 else 0.6
 
 
 #: Bin edges of the histograms.
-_PLACES = [_place(edge) for edge in (*EDGES, 2 * EDGES[-1])]
+_EDGE_POSITIONS = [_log_position(edge) for edge in (*EDGES, 2 * EDGES[-1])]
 
 
 def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
     """Return the histograms as closed outlines, all to one scale."""
     densities = [
-        np.asarray(lane.lengths.counts / max(lane.lengths.total, 1) / np.diff(np.log2(_PLACES)), np.float64)
+        np.asarray(lane.lengths.counts / max(lane.lengths.total, 1) / np.diff(np.log2(_EDGE_POSITIONS)), np.float64)
         for lane in lanes
     ]
     highest = max(float(density.max()) for density in densities) or 1.0
@@ -128,8 +128,8 @@ def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
     for number, (lane, density) in enumerate(zip(lanes, densities, strict=True)):
         nonzero_bins = np.flatnonzero(density)
         bins = range(int(nonzero_bins[0]), int(nonzero_bins[-1]) + 1) if len(nonzero_bins) else range(0)
-        edge_positions = [edge for bin_ in bins for edge in (_PLACES[bin_], _PLACES[bin_ + 1])]
-        half_widths = [float(density[bin_]) / highest * _WIDEST for bin_ in bins for _ in range(2)]
+        edge_positions = [edge for bin_ in bins for edge in (_EDGE_POSITIONS[bin_], _EDGE_POSITIONS[bin_ + 1])]
+        half_widths = [float(density[bin_]) / highest * _MAX_WIDTH for bin_ in bins for _ in range(2)]
         xs = [round(value, 3) for value in (*edge_positions, *reversed(edge_positions))]
         ys = [round(number + y, 4) for y in (*(-y for y in half_widths), *reversed(half_widths))]
         traces.append(
@@ -147,9 +147,9 @@ def _boxes(lanes: Sequence[_Lane]) -> list[go.Scatter]:
         go.Scatter(
             mode="markers",
             name="Median",
-            x=[_place(each[2]) for each in quantiles],
+            x=[_log_position(lengths[2]) for lengths in quantiles],
             y=list(range(len(lanes))),
-            customdata=[[lane.name, *each] for lane, each in zip(lanes, quantiles, strict=True)],
+            customdata=[[lane.name, *lengths] for lane, lengths in zip(lanes, quantiles, strict=True)],
             marker={"color": drawing.PAPER, "size": 8, "line": {"color": drawing.INK, "width": 1.5}},
             hovertemplate="%{customdata[0]}<br>median %{customdata[3]:,.0f} words<br>"
             "middle half %{customdata[2]:,.0f} to %{customdata[4]:,.0f}<br>"
@@ -162,7 +162,7 @@ def _boxes(lanes: Sequence[_Lane]) -> list[go.Scatter]:
 def _spans(quantiles: Sequence[tuple[float, ...]], low: int, high: int, width: float) -> go.Scatter:
     return line_trace(
         f"{QUANTILES[low + 1]:.0%} to {QUANTILES[high + 1]:.0%}",
-        [value for each in quantiles for value in (_place(each[low]), _place(each[high]), None)],
+        [value for lengths in quantiles for value in (_log_position(lengths[low]), _log_position(lengths[high]), None)],
         [value for number in range(len(quantiles)) for value in (number, number, None)],
         {"color": drawing.INK, "width": width},
         showlegend=False,
@@ -170,11 +170,11 @@ def _spans(quantiles: Sequence[tuple[float, ...]], low: int, high: int, width: f
 
 
 def _layout(lanes: Sequence[_Lane]) -> go.Layout:
-    longest = max(max(lane.lengths.quantiles, default=1.0) for lane in lanes)
-    shortest = min(min(lane.lengths.quantiles, default=0.0) for lane in lanes)
+    max_length = max(max(lane.lengths.quantiles, default=1.0) for lane in lanes)
+    min_length = min(min(lane.lengths.quantiles, default=0.0) for lane in lanes)
     ticks = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000]
-    visible_ticks = [tick for tick in ticks if _place(shortest) <= tick <= longest * 1.5]
-    zero = [0] if shortest < 1 else []
+    visible_ticks = [tick for tick in ticks if _log_position(min_length) <= tick <= max_length * 1.5]
+    zero = [0] if min_length < 1 else []
     names = [drawing.shorten(lane.name) for lane in lanes]
     rows = {
         "tickvals": list(range(len(lanes))),
@@ -186,11 +186,11 @@ def _layout(lanes: Sequence[_Lane]) -> go.Layout:
     }
     narrow_names = [drawing.shorten(lane.name, drawing.MAX_NARROW_NAME) for lane in lanes]
     return go.Layout(
-        height=len(lanes) * _LANE + 80,
+        height=len(lanes) * _LANE_HEIGHT + 80,
         xaxis={
             "type": "log",
             "title_text": "words per document",
-            "tickvals": [_place(tick) for tick in (*zero, *visible_ticks)],
+            "tickvals": [_log_position(tick) for tick in (*zero, *visible_ticks)],
             "ticktext": [f"{tick:,}" for tick in (*zero, *visible_ticks)],
         },
         yaxis=rows,
@@ -211,8 +211,8 @@ def build_relevance(request: FigureRequest) -> Plot:
     systems, notes = _systems(page.board.rows, MAX_SYSTEM_LINES)
     lines = [("All documents", profile.documents), ("Relevant documents", profile.relevant), *systems]
     edges = doublings(lengths for _, lengths in lines)
-    ranges = [_range(each.low, each.high) for each in shares(profile.documents, edges)]
-    columns = [[each.share for each in shares(lengths, edges)] for _, lengths in lines]
+    ranges = [_range(bin_.low, bin_.high) for bin_ in shares(profile.documents, edges)]
+    columns = [[bin_.share for bin_ in shares(lengths, edges)] for _, lengths in lines]
     highest = max(max(column) for column in columns)
     return Plot(
         data=[
@@ -286,12 +286,12 @@ _OVERLAP_METHOD = (
 )
 
 
-def _complete() -> OverlapMatrix | None:
+def _complete_overlaps() -> OverlapMatrix | None:
     """Return the overlaps of all datasets that were compared with all others; None for fewer than two."""
     matrix = public_overlaps()
     while np.isnan(matrix.similarities).any():
-        worst = int(np.isnan(matrix.similarities).sum(axis=0).argmax())
-        remaining = [number for number in range(len(matrix.datasets)) if number != worst]
+        emptiest = int(np.isnan(matrix.similarities).sum(axis=0).argmax())
+        remaining = [number for number in range(len(matrix.datasets)) if number != emptiest]
         matrix = OverlapMatrix(
             [matrix.datasets[number] for number in remaining],
             matrix.similarities[np.ix_(remaining, remaining)],
@@ -301,16 +301,16 @@ def _complete() -> OverlapMatrix | None:
 
 def build_heatmap(request: FigureRequest) -> Plot:
     """Draw datasets × datasets, ordered by their first principal axis so that similar ones are adjacent."""
-    complete = _complete()
-    if complete is None:
+    matrix = _complete_overlaps()
+    if matrix is None:
         return Plot.empty(_TOO_FEW)
-    centred = complete.similarities - complete.similarities.mean(axis=0)
-    principal_axis = np.linalg.svd(centred)[0][:, 0]
+    centered = matrix.similarities - matrix.similarities.mean(axis=0)
+    principal_axis = np.linalg.svd(centered)[0][:, 0]
     order = np.argsort(principal_axis * np.sign(principal_axis[np.abs(principal_axis).argmax()]), kind="stable")
-    names = [complete.datasets[place].name for place in order]
-    values: list[list[float | None]] = complete.similarities[np.ix_(order, order)].tolist()
-    for place, row in enumerate(values):
-        row[place] = None
+    names = [matrix.datasets[number].name for number in order]
+    values: list[list[float | None]] = matrix.similarities[np.ix_(order, order)].tolist()
+    for number, row in enumerate(values):
+        row[number] = None
     form = "%.2f" if len(names) <= _MAX_WITH_NUMBERS else ""
     texts = [[form % value if form and value is not None else "" for value in row] for row in values]
     max_overlap = max(value for row in values for value in row if value is not None) or 1.0

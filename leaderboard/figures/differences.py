@@ -64,7 +64,7 @@ class _Subject(NamedTuple):
     form: str
     caption: str
     subtitle: str
-    lower: bool
+    lower_is_better: bool
 
 
 def _system_differences(board: Board, column: str) -> Plot:
@@ -220,31 +220,31 @@ def _plot(
 
 def _points(number: int, series: _Series, heads: Sequence[str], subject: _Subject, *, is_single: bool) -> go.Scatter:
     """Return one series. A single one is colored by significance; several have a hue and a symbol each."""
-    differences, look = series.differences, drawing.mark(number)
-    colors, symbols = [look.color] * len(heads), [look.symbol] * len(heads)
+    differences, mark = series.differences, drawing.mark(number)
+    colors, symbols = [mark.color] * len(heads), [mark.symbol] * len(heads)
     if is_single:
-        significant = [differs(point.certainty) for point in differences]
-        symbols = ["circle" if certain else "circle-open" for certain in significant]
+        significances = [differs(difference.certainty) for difference in differences]
+        symbols = ["circle" if is_significant else "circle-open" for is_significant in significances]
         colors = [
-            (drawing.BETTER if ((point.value or 0) > 0) != subject.lower else drawing.WORSE)
-            if certain
+            (drawing.BETTER if ((difference.value or 0) > 0) != subject.lower_is_better else drawing.WORSE)
+            if is_significant
             else drawing.GREY
-            for certain, point in zip(significant, differences, strict=True)
+            for is_significant, difference in zip(significances, differences, strict=True)
         ]
     numbers, ends = (
-        [point.value or 0.0 for point in differences],
-        [point.ends for point in differences],
+        [difference.value or 0.0 for difference in differences],
+        [difference.ends for difference in differences],
     )
     digits = int(subject.form[-2])
     return go.Scatter(
         mode="markers",
         name=series.name,
-        x=[point.value for point in differences],
+        x=[difference.value for difference in differences],
         y=list(heads),
-        text=[signed(point.value, digits) if point.value is not None else "" for point in differences],
-        error_x=drawing.error_bars(numbers, ends, drawing.SOFT if is_single else look.color),
+        text=["" if difference.value is None else signed(difference.value, digits) for difference in differences],
+        error_x=drawing.error_bars(numbers, ends, drawing.SOFT if is_single else mark.color),
         marker={"color": colors, "symbol": symbols, "size": 11, "line": {"color": colors, "width": 2}},
-        meta={"links": [point.link for point in differences if point.link]},
+        meta={"links": [difference.link for difference in differences if difference.link]},
         hovertemplate="%{y}<br>%{fullData.name}: %{text}<extra></extra>",
     )
 
@@ -259,7 +259,7 @@ def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
         low, high = min(0.0, *numbers), max(0.0, *numbers)
         span = high - low or 0.1
         bounds = low - 0.04 * span, high + share * span
-        arrow = "← better" if subject.lower else "better →"
+        arrow = "← better" if subject.lower_is_better else "better →"
         title = {"text": f"Δ {subject.measure} vs {subject.baseline} ({arrow})"}
         ticks = drawing.linear_ticks(*bounds, signed=True, max_ticks=max_ticks)
         return {"title": title, "range": list(bounds), "zeroline": True, **ticks}

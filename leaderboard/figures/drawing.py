@@ -171,23 +171,23 @@ def shorten(name: str, length: int = MAX_NAME) -> str:
     return name if len(name) <= length else name[: length - 1].rstrip(" ,-") + "…"
 
 
-def limit_bars(rows: Sequence[T], first: str) -> tuple[list[T], list[str]]:
-    """Return the rows that fit into a picture, and a note if there are more; `first` names their order."""
+def limit_bars(rows: Sequence[T], order: str) -> tuple[list[T], list[str]]:
+    """Return the rows that fit into a picture, and a note if there are more; `order` describes the first ones."""
     if len(rows) <= MAX_BARS:
         return list(rows), []
-    note = f"The {MAX_BARS} of {len(rows)} systems with the {first}. Use the board's filters to see others."
+    note = f"The {MAX_BARS} of {len(rows)} systems with the {order}. Use the board's filters to see others."
     return list(rows[:MAX_BARS]), [note]
 
 
 def bar_layout(number: int, bar_height: int = BAR, /, **options: Any) -> go.Layout:
     """Return a layout for horizontal bars or rows, the first on top; `options` has further options."""
     axis = {"autorange": "reversed", "showgrid": False, "ticks": "", "type": "category"}
-    usual = {
+    defaults = {
         "height": max(number, 2) * bar_height + BAR_MARGIN,
         "bargap": 0.25,
         "legend_traceorder": "normal",
     }
-    return go.Layout({**usual, "yaxis": axis}, **options)
+    return go.Layout({**defaults, "yaxis": axis}, **options)
 
 
 class NameSquare(NamedTuple):
@@ -208,10 +208,10 @@ def heatmap(square: NameSquare, max_value: float, title: str, hover: str) -> go.
     text as `%{customdata[0]}` to `[2]`.
     """
     numbers = range(len(square.names))
-    places = [(row, column) for row in numbers for column in numbers if square.values[row][column] is not None]
-    texts = [square.texts[row][column] for row, column in places]
+    cells = [(row, column) for row in numbers for column in numbers if square.values[row][column] is not None]
+    texts = [square.texts[row][column] for row, column in cells]
     marker = {
-        "color": [square.values[row][column] for row, column in places],
+        "color": [square.values[row][column] for row, column in cells],
         "colorscale": SCALE,
         "cmin": 0,
         "cmax": max_value,
@@ -220,9 +220,9 @@ def heatmap(square: NameSquare, max_value: float, title: str, hover: str) -> go.
     bar = {"thickness": 10, "outlinewidth": 0, "title": {"text": title, "side": "right"}}
     return go.Bar(
         orientation="h",
-        y=[row for row, _ in places],
-        base=[column - 0.5 for _, column in places],
-        x=[1] * len(places),
+        y=[row for row, _ in cells],
+        base=[column - 0.5 for _, column in cells],
+        x=[1] * len(cells),
         text=texts,
         textposition="inside",
         insidetextanchor="middle",
@@ -230,7 +230,7 @@ def heatmap(square: NameSquare, max_value: float, title: str, hover: str) -> go.
         textangle=0,
         constraintext="none",
         customdata=[
-            [square.names[row], square.names[column], text] for (row, column), text in zip(places, texts, strict=True)
+            [square.names[row], square.names[column], text] for (row, column), text in zip(cells, texts, strict=True)
         ],
         hovertemplate=f"{hover}<extra></extra>",
         marker={**marker, "colorbar": bar},
@@ -270,7 +270,7 @@ def comparable_rows(board: Board) -> list[Row]:
 
 
 def majority_kind(rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """Return the reported or the scored rows, whichever are more (scored if equal), and their kind."""
+    """Return the rows of the more frequent kind, reported or scored (scored on ties), and that kind."""
     counts = Counter(row.ranked_in for row in rows)
     kind = max(counts, key=lambda kind: (counts[kind], kind != REPORTED), default="")
     return [row for row in rows if row.ranked_in == kind], kind
@@ -285,14 +285,14 @@ def distinct_names(rows: Sequence[Row]) -> list[str]:
 
     If there are reported and scored rows, (r) marks the reported ones.
     """
-    mixed = len({row.ranked_in for row in rows}) > 1
+    has_both_kinds = len({row.ranked_in for row in rows}) > 1
     row_counts = Counter(row.entry.system for row in rows)
     names: list[str] = []
     for row in rows:
         entry, name = row.entry, shorten(row.entry.system)
         if row_counts[entry.system] > 1 and entry.configuration:
             name = shorten(f"{entry.system}, {entry.configuration}")
-        name += " (r)" if mixed and row.ranked_in == REPORTED else ""
+        name += " (r)" if has_both_kinds and row.ranked_in == REPORTED else ""
         number = 2
         while name in names:
             name, number = f"{name.removesuffix(f' [{number - 1}]')} [{number}]", number + 1
@@ -329,12 +329,12 @@ def value(row: Row, column: str) -> float | None:
     return round(float(number), row.decimals) if isinstance(number, (int, float)) else None
 
 
-def mean(row: Row, places: Sequence[Member]) -> float | None:
+def mean(row: Row, datasets: Sequence[Member]) -> float | None:
     """Return the row's mean over datasets, or None if it lacks any of them."""
-    values = [row.value(place.slug) for place in places]
+    values = [row.value(dataset.slug) for dataset in datasets]
     numbers = [number for number in values if isinstance(number, (int, float))]
-    complete = numbers and len(numbers) == len(values)
-    return round(sum(numbers) / len(numbers), row.decimals) if complete else None
+    is_complete = numbers and len(numbers) == len(values)
+    return round(sum(numbers) / len(numbers), row.decimals) if is_complete else None
 
 
 def score_format(rows: Sequence[Row], sign: str = "") -> str:
@@ -360,6 +360,10 @@ def list_names(names: Sequence[str], max_names: int = 12) -> str:
     return f"{', '.join(names[:max_names])}{remainder}"
 
 
+def count_systems(number: int) -> str:
+    return "1 system" if number == 1 else f"{number} systems"
+
+
 def lower_is_better(board: Board) -> bool:
     return better(board.measure) == "lower"
 
@@ -367,11 +371,11 @@ def lower_is_better(board: Board) -> bool:
 def running_best(scores: Sequence[float], *, lower: bool) -> list[int]:
     """Return the positions of the scores that are better than all before them."""
     sign = -1 if lower else 1
-    best: list[int] = []
-    for place, score in enumerate(scores):
-        if not best or sign * score > sign * scores[best[-1]]:
-            best.append(place)
-    return best
+    positions: list[int] = []
+    for position, score in enumerate(scores):
+        if not positions or sign * score > sign * scores[positions[-1]]:
+            positions.append(position)
+    return positions
 
 
 def effectiveness_column(request: FigureRequest, board: Board) -> tuple[str, str]:
@@ -388,7 +392,7 @@ def effectiveness_column(request: FigureRequest, board: Board) -> tuple[str, str
 
 #: Assumed height of a picture, line height, gap next to a point, and widths of a small letter and of other
 #: characters in a wide typeface, in pixels.
-HEIGHT, LINE, GAP, SMALL, LARGE = 330.0, 15.0, 7.0, 7.0, 8.7
+HEIGHT, LINE_HEIGHT, GAP, SMALL_LETTER_WIDTH, LETTER_WIDTH = 330.0, 15.0, 7.0, 7.0, 8.7
 
 
 class PictureWidth(NamedTuple):
@@ -418,7 +422,7 @@ POSITIONS: dict[str, Offset] = {
 }
 #: More distant label positions, the nearest first: horizontal offset of the text's start (right of the point)
 #: or end (left of it), and vertical offset, in pixels.
-FAR = [(side, row * 16) for row in (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -6, 6, -7, 7) for side in (26, -26)]
+FAR_OFFSETS = [(side, row * 16) for row in (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -6, 6, -7, 7) for side in (26, -26)]
 #: Maximum number of points for which every name may be placed further away; beyond it only leading names are.
 MAX_FAR_POINTS = 25
 #: Positions for points on a line, which occupies their right side.
@@ -442,52 +446,52 @@ def label_points(
     x_shares = _shares([math.log10(x) if log_x else x for x, _ in points])
     y_shares = _shares([*(y for _, y in points), *(end for pair in ends for end in pair)])
 
-    def place(picture: PictureWidth) -> list[dict[str, Any]]:
-        tops = [(1 - share) * HEIGHT for share in y_shares]
-        spots = [(share * picture.width, top) for share, top in zip(x_shares, tops, strict=False)]
-        occupied = [LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in spots]
-        intervals = zip(tops[len(points) :: 2], tops[len(points) + 1 :: 2], strict=True)
+    def fit_labels(picture: PictureWidth) -> list[dict[str, Any]]:
+        y_positions = [(1 - share) * HEIGHT for share in y_shares]
+        centers = [(share * picture.width, top) for share, top in zip(x_shares, y_positions, strict=False)]
+        occupied = [LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in centers]
+        intervals = zip(y_positions[len(points) :: 2], y_positions[len(points) + 1 :: 2], strict=True)
         occupied += [
-            LabelBox(x - 2, min(pair), x + 2, max(pair)) for (x, _), pair in zip(spots, intervals, strict=False)
+            LabelBox(x - 2, min(pair), x + 2, max(pair)) for (x, _), pair in zip(centers, intervals, strict=False)
         ]
         labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
         for number in dict.fromkeys([*first, *range(len(names))]):
-            leads = number in first
-            other_boxes = [box for place, box in enumerate(occupied) if place != number]
+            is_leading = number in first
+            other_boxes = [box for position, box in enumerate(occupied) if position != number]
             for offset, label in _candidates(
                 names[number],
-                leads=leads,
-                allow_far=allow_far and (leads or len(names) <= MAX_FAR_POINTS),
+                is_leading=is_leading,
+                allow_far=allow_far and (is_leading or len(names) <= MAX_FAR_POINTS),
             ):
-                box = _box(offset, picture.letters * text_width(names[number]), spots[number])
-                inside = box.left >= 0 and box.right <= picture.width + picture.overhang
-                inside = inside and box.top >= -10 and box.bottom <= HEIGHT + 5
-                if inside and not any(map(box.meets, other_boxes)):
+                box = _box(offset, picture.letters * text_width(names[number]), centers[number])
+                is_inside = box.left >= 0 and box.right <= picture.width + picture.overhang
+                is_inside = is_inside and box.top >= -10 and box.bottom <= HEIGHT + 5
+                if is_inside and not any(map(box.overlaps, other_boxes)):
                     labels[number] |= label
                     occupied.append(box)
                     break
         return labels
 
-    return [{**label, "narrow": narrow_label} for label, narrow_label in zip(place(WIDE), place(NARROW), strict=True)]
+    return [{**wide, "narrow": narrow} for wide, narrow in zip(fit_labels(WIDE), fit_labels(NARROW), strict=True)]
 
 
-def _candidates(name: str, *, leads: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
+def _candidates(name: str, *, is_leading: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
     """Yield the possible positions of a label in order of preference, with their trace options."""
-    for position in ABOVE_FIRST if leads else POSITIONS:
+    for position in ABOVE_FIRST if is_leading else POSITIONS:
         yield POSITIONS[position], {"text": name, "textposition": position}
-    for x_offset, y_offset in FAR if allow_far else ():
+    for x_offset, y_offset in FAR_OFFSETS if allow_far else ():
         yield (-1.0 if x_offset < 0 else 0.0, -0.5, x_offset, y_offset), {"far": (x_offset, y_offset)}
 
 
 def text_width(name: str) -> float:
     """Return an upper bound of a name's width on a wide screen, in pixels."""
-    return sum(SMALL if sign.islower() or sign in " .,-()[]" else LARGE for sign in name)
+    return sum(SMALL_LETTER_WIDTH if sign.islower() or sign in " .,-()[]" else LETTER_WIDTH for sign in name)
 
 
 def _box(offset: Offset, width: float, point: tuple[float, float]) -> LabelBox:
     x_share, y_share, x_offset, y_offset = offset
-    left_edge, top = point[0] + x_share * width + x_offset, point[1] + y_share * LINE + y_offset
-    return LabelBox(left_edge, top, left_edge + width, top + LINE)
+    left_edge, top = point[0] + x_share * width + x_offset, point[1] + y_share * LINE_HEIGHT + y_offset
+    return LabelBox(left_edge, top, left_edge + width, top + LINE_HEIGHT)
 
 
 def far_labels(
@@ -548,9 +552,9 @@ def traces_by_architecture(
 
     Names at the positions `first` are placed before the others.
     """
-    names, places = [point.name for point in points], [(point.x, point.y) for point in points]
-    ends = [point.ends or (point.y, point.y) for point in points] if any(one.ends for one in points) else ()
-    labels = label_points(names, places, first=first, log_x=log_x, ends=ends)
+    names, coordinates = [point.name for point in points], [(point.x, point.y) for point in points]
+    ends = [point.ends or (point.y, point.y) for point in points] if any(point.ends for point in points) else ()
+    labels = label_points(names, coordinates, first=first, log_x=log_x, ends=ends)
     traces = []
     for architecture, name in architecture_choices():
         mark = ARCHITECTURE.get(architecture, ARCHITECTURE["other"])
@@ -570,7 +574,7 @@ def traces_by_architecture(
             bars = error_bars([point.y for point in members], [point.ends for point in members], mark.color)
             trace_labels = [labels[number] for number in positions]
             traces.append(point_trace(name, members, trace_labels, marker, error_y=bars))
-    return traces, far_labels(names, places, labels, log_x=log_x)
+    return traces, far_labels(names, coordinates, labels, log_x=log_x)
 
 
 def points_table(

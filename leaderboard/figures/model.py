@@ -107,8 +107,8 @@ def escape_markup(value: Any, key: str = "") -> Any:
     if isinstance(value, str):
         return value if key in TEMPLATES else value.translate(_ESCAPES)
     if isinstance(value, dict):
-        return {name: escape_markup(inner, name) for name, inner in value.items()}
-    return [escape_markup(inner, key) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {name: escape_markup(item, name) for name, item in value.items()}
+    return [escape_markup(item, key) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 class FigureChoice(NamedTuple):
@@ -167,14 +167,14 @@ class FigureRequest:
     def __init__(self, figure: Figure, parameters: Parameters) -> None:
         """Read the parameters. Raises UnknownChoice, and SubjectNotFound for an invalid slug."""
         self.figure = figure
-        self.state = BoardState.read(parameters)
+        self.state = BoardState.from_parameters(parameters)
         self.dataset = _slug(parameters, "dataset")
         self.benchmark = "" if self.dataset else _slug(parameters, "benchmark")
         if not self.dataset and not self.benchmark:
-            if benchmarks := benchmarks_for(figure):
+            if benchmarks := benchmarks_with_figure(figure):
                 self.benchmark, self.dataset = benchmarks[0]["slug"], ""
             else:
-                largest_dataset = max(datasets_for(figure), key=lambda row: row["number"], default=None)
+                largest_dataset = max(datasets_with_figure(figure), key=lambda row: row["number"], default=None)
                 self.benchmark, self.dataset = "", largest_dataset["slug"] if largest_dataset else ""
         system_slugs = [slug for slug in parameters.getlist("system") if slug]
         self.systems = tuple(dict.fromkeys(system_slugs))[:MAX_SYSTEMS]
@@ -207,7 +207,7 @@ class FigureRequest:
     @property
     def view(self) -> BoardState:
         """State of the page with all rows, columns, and scores visible."""
-        return self.state.but(all_rows=True, hidden=(), view="", weights=())
+        return self.state.with_values(all_rows=True, hidden=(), view="", weights=())
 
     @cached_property
     def benchmark_page(self) -> BenchmarkPage:
@@ -216,7 +216,7 @@ class FigureRequest:
 
     def benchmark_in_view(self, view: str) -> BenchmarkPage:
         """Return the benchmark's page with a view of `VIEWS`. Raises SubjectNotFound and UnknownChoice."""
-        state = self.view.but(view=view, all_rows=True)
+        state = self.view.with_values(view=view, all_rows=True)
         page = pages.benchmark_page(self.benchmark, state) if self.benchmark else None
         if page is None:
             raise SubjectNotFound
@@ -233,7 +233,7 @@ class FigureRequest:
     def unfiltered(self) -> FigureRequest:
         """Return a request for the same figure, measure, and machine without filters."""
         request = copy(self)
-        request.state = self.state.but(facets=(), ranges=(), text="", zero_shot=False, sorts=())
+        request.state = self.state.with_values(facets=(), ranges=(), text="", zero_shot=False, sorts=())
         for name in ("benchmark_page", "dataset_page"):
             request.__dict__.pop(name, None)
         return request
@@ -247,11 +247,11 @@ def figure_parameters(figure: Figure) -> list[str]:
     return [*dict.fromkeys(("benchmark", "dataset", "system", *figure.choices, *PARAMETERS))]
 
 
-def benchmarks_for(figure: Figure) -> list[dict[str, Any]]:
+def benchmarks_with_figure(figure: Figure) -> list[dict[str, Any]]:
     return lists.benchmarks() if "benchmark" in figure.subjects else []
 
 
-def datasets_for(figure: Figure) -> list[dict[str, Any]]:
+def datasets_with_figure(figure: Figure) -> list[dict[str, Any]]:
     """Return the datasets with results whose pages show a figure."""
     if not {"dataset", "comparison"} & set(figure.subjects):
         return []

@@ -47,15 +47,15 @@ Key = tuple[str, str]
 class CostAxis(NamedTuple):
     """One source of costs for an axis.
 
-    `values` are by row number, `origin` describes the source for the caption. `where` names publication, machine, and
-    dataset of costs that were not measured by Runboard, `others` other sources.
+    `values` are by row number, and `origin` describes the source for the caption. `setting` names publication, machine,
+    and dataset of costs that Runboard did not measure, and `other_sources` the alternatives.
     """
 
     values: Mapping[int, float]
     title: str
     origin: str = ""
-    others: Sequence[str] = ()
-    where: str = ""
+    other_sources: Sequence[str] = ()
+    setting: str = ""
 
 
 class _ScoredRows:
@@ -71,7 +71,7 @@ class _ScoredRows:
         return _ScoredRows(self.request.unfiltered()) if self.request.state.filtered else self
 
     @property
-    def reported(self) -> dict[Key, int]:
+    def reported_numbers(self) -> dict[Key, int]:
         """Numbers of the rows with reported results."""
         return {
             (row.entry.slug, row.entry.configuration): number
@@ -104,18 +104,18 @@ def build(request: FigureRequest) -> Plot:
         return Plot.empty(
             f"No system of this view has both a {scored_rows.title} and a known {cost_name}"
             + (f" {lowercase_first(costs.origin)}" if costs.origin else ".")
-            + (f" Also available: {'; '.join(costs.others)}." if costs.others else "")
+            + (f" Also available: {'; '.join(costs.other_sources)}." if costs.other_sources else "")
         )
     rows = [scored_rows.rows[number] for number in sorted(costs.values)]
     form, points = drawing.score_format(rows), _points(scored_rows, costs)
     lower = drawing.lower_is_better(scored_rows.board)
-    best = frontier(points, lower=lower)
+    frontier_numbers = frontier(points, lower=lower)
     x_axis = log_axis(f"{costs.title}, log scale", [point.x for point in points])
     heights = [y for point in points for y in (point.y, *(point.ends or ()))]
     y_axis = linear_axis(capitalize_first(scored_rows.title), heights)
     baselines = [number for number, point in enumerate(points) if point.row.entry.is_baseline]
-    traces, labels = drawing.traces_by_architecture(points, first=[*best, *baselines], log_x=True)
-    frontier_traces = _frontier_traces([points[number] for number in best], x_axis, y_axis, lower=lower)
+    traces, labels = drawing.traces_by_architecture(points, first=[*frontier_numbers, *baselines], log_x=True)
+    frontier_traces = _frontier_traces([points[number] for number in frontier_numbers], x_axis, y_axis, lower=lower)
     reference = _reference([points[number] for number in baselines], x_axis, lower=lower)
     omitted_rows = [row for number, row in enumerate(scored_rows.rows) if number not in costs.values]
     notes = drawing.omission_note(omitted_rows, f"no {cost_name} on this hardware")
@@ -127,22 +127,22 @@ def build(request: FigureRequest) -> Plot:
             ("System", [point.name for point in points]),
             (scored_rows.title, [point.y for point in points], form),
             (costs.title, [point.x for point in points], ",.6g"),
-            ("On the frontier", ["yes" if number in best else "no" for number in range(len(points))]),
+            ("On the frontier", ["yes" if number in frontier_numbers else "no" for number in range(len(points))]),
         ),
         caption=f"{capitalize_first(scored_rows.title)} of {drawing.inline_title(scored_rows.board)} against "
-        f"{lowercase_first(costs.title)}, for {len(points)} systems; the shaded area is worse and costs more than a "
-        "system on the line. "
-        f"{costs.origin}",
+        f"{lowercase_first(costs.title)}, for {drawing.count_systems(len(points))}; the shaded area is worse and costs "
+        f"more than a system on the line. {costs.origin}",
         subtitle=f"{scored_rows.board.title}, {scored_rows.title}; {costs.origin.rstrip('.')}",
-        notes=[*notes, *([f"Also available: {'; '.join(costs.others)}."] if costs.others else [])],
+        notes=[*notes, *([f"Also available: {'; '.join(costs.other_sources)}."] if costs.other_sources else [])],
     )
 
 
 def _points(scored_rows: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoint]:
     """Return the points, with the published 95% intervals of scores on a dataset."""
-    drawn = {number: scored_rows.rows[number] for number in sorted(costs.values)}
-    form, points = drawing.score_format(list(drawn.values())), []
-    for (number, row), name in zip(drawn.items(), drawing.distinct_names(list(drawn.values())), strict=True):
+    numbers = sorted(costs.values)
+    rows = [scored_rows.rows[number] for number in numbers]
+    form, points = drawing.score_format(rows), []
+    for number, row, name in zip(numbers, rows, drawing.distinct_names(rows), strict=True):
         score, cost, certainty = drawing.value(row, scored_rows.score), costs.values[number], row.certainty
         if score is None or cost <= 0:
             continue
@@ -163,10 +163,10 @@ def _frontier_traces(
     lower: bool,
 ) -> list[go.Scatter]:
     """Return the frontier as steps to the right edge, over the area that it dominates."""
-    right_edge, worst = 10 ** x_axis["range"][1], y_axis["range"][1 if lower else 0]
+    right_edge, worst_score = 10 ** x_axis["range"][1], y_axis["range"][1 if lower else 0]
     xs, ys = [*(point.x for point in best), right_edge], [*(point.y for point in best), best[-1].y]
     corners = [(x, y) for y, *pair in zip(ys, xs, xs[1:], strict=False) for x in pair]
-    corners += [(right_edge, worst), (xs[0], worst)]
+    corners += [(right_edge, worst_score), (xs[0], worst_score)]
     shade = drawing.area_trace("dominated", corners, BLUE, 0.08, showlegend=False)
     style = {"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"}
     return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
@@ -200,14 +200,14 @@ def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
         column = column if unfiltered_values else None
     if column is None or not (measured_values or is_filtered):
         return reported
-    others = sorted(
+    other_sources = sorted(
         {
-            *reported.others,
-            *([reported.where] if reported.values and reported.where else []),
+            *reported.other_sources,
+            *([reported.setting] if reported.values and reported.setting else []),
         }
     )
     origin = f"Measured here {column.group.removeprefix(EFFICIENCY).strip()}."
-    return CostAxis(measured_values, _with_unit(title, column.unit), origin, others)
+    return CostAxis(measured_values, _with_unit(title, column.unit), origin, other_sources)
 
 
 def _measured_costs(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column | None, dict[int, float]]:
@@ -240,12 +240,12 @@ def _reported_costs(scored_rows: _ScoredRows, axis: str, title: str) -> CostAxis
         datasets = [member.dataset_id for member in request.benchmark_page.members]
         source = request.benchmark_page.benchmark["source_id"]
     settings = reported_figures(axis, datasets, source)
-    reported, all_reported = scored_rows.reported, scored_rows.unfiltered.reported
-    setting, other_settings = select_setting(settings, all_reported.keys(), reported.keys(), request.choice("device"))
+    numbers, all_numbers = scored_rows.reported_numbers, scored_rows.unfiltered.reported_numbers
+    setting, other_settings = select_setting(settings, all_numbers.keys(), numbers.keys(), request.choice("device"))
     setting_names = sorted({str(alternative) for alternative in other_settings})
     if setting is None:
-        return CostAxis({}, title, others=setting_names)
-    values = {reported[key]: costs for key, costs in settings[setting].items() if key in reported}
+        return CostAxis({}, title, other_sources=setting_names)
+    values = {numbers[key]: costs for key, costs in settings[setting].items() if key in numbers}
     return CostAxis(values, _with_unit(title, setting.unit), f"Reported by {setting}.", setting_names, str(setting))
 
 
@@ -257,7 +257,7 @@ def frontier(points: Sequence[drawing.ChartPoint], *, lower: bool = False) -> li
     """Return the numbers of the points that no other dominates, by increasing cost."""
     sign = -1 if lower else 1
     order = sorted(range(len(points)), key=lambda number: (points[number].x, -sign * points[number].y))
-    return [order[place] for place in drawing.running_best([points[number].y for number in order], lower=lower)]
+    return [order[position] for position in drawing.running_best([points[number].y for number in order], lower=lower)]
 
 
 class ParetoSetting(NamedTuple):
@@ -292,9 +292,9 @@ def reported_figures(
                     continue
                 key, unit = figure_key(figure, {figure["name"]}), str(figure.get("unit", ""))
                 cost = round(float(figure["value"]) * MILLISECONDS.get(unit, 1.0), 6)
-                if cost > 0:  # a logarithmic axis cannot show zero
-                    place = names[dataset], row.source, row.source_key or "", key.hardware, key.unit
-                    setting = ParetoSetting(dataset, *place)
+                if cost > 0:  # A logarithmic axis cannot show zero.
+                    facts = names[dataset], row.source, row.source_key or "", key.hardware, key.unit
+                    setting = ParetoSetting(dataset, *facts)
                     settings.setdefault(setting, {})[row.slug, row.configuration] = cost
     return settings
 
@@ -302,7 +302,7 @@ def reported_figures(
 def select_setting(
     settings: Mapping[ParetoSetting, Mapping[Key, float]],
     scored_keys: Set[Key],
-    in_view: Set[Key],
+    visible_keys: Set[Key],
     device: str,
 ) -> tuple[ParetoSetting | None, Sequence[ParetoSetting]]:
     """Return the setting with costs of most `scored_keys` rows on the requested device, and others with rows in view.
@@ -318,7 +318,7 @@ def select_setting(
         return len(scored_keys & settings[setting].keys()), len(settings[setting]), str(setting)
 
     best = max(candidates, key=priority, default=None)
-    return best, [setting for setting in settings if setting != best and not in_view.isdisjoint(settings[setting])]
+    return best, [setting for setting in settings if setting != best and not visible_keys.isdisjoint(settings[setting])]
 
 
 PARETO = Figure(
@@ -351,7 +351,7 @@ def _recalls(entries: Sequence[int]) -> dict[int, float]:
     return {pk: float(facts["recall_against_exact"]) for pk, facts in entries_with_recall.values_list("pk", "facts")}
 
 
-def _timed(board: Board) -> list[int]:
+def _timed_entries(board: Board) -> list[int]:
     return [
         row.entry.pk for row in drawing.comparable_rows(board) if _speed(row) and row.entry.architecture != "lexical"
     ]
@@ -367,7 +367,7 @@ def _speed(row: Row) -> float:
 def build_throughput(request: FigureRequest) -> Plot:
     """Draw a point for each system with an approximate index whose searches were timed on the board's machine."""
     board = request.board()
-    recalls = _recalls(_timed(board))
+    recalls = _recalls(_timed_entries(board))
     rows = [row for row in drawing.comparable_rows(board) if row.entry.pk in recalls and _speed(row)]
     speeds = [_speed(row) for row in rows]
     if not rows:
@@ -398,5 +398,5 @@ THROUGHPUT = Figure(
     caption="Recall of approximate indexes (HNSW, IVF, PQ) against exact search, and their queries per second.",
     subjects=("dataset",),
     build=build_throughput,
-    has_data=lambda board, datasets: len(_recalls(_timed(board))) > 1,
+    has_data=lambda board, datasets: len(_recalls(_timed_entries(board))) > 1,
 )

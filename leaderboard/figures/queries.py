@@ -108,9 +108,9 @@ def _difficulty_traces(
         sums: NDArray[np.float64] = np.add.reduceat(query_values[order], starts)
         return [round(value, 6) for value in (sums / number).tolist()]
 
-    low, middle, high = (smooth(row) for row in values.quantiles)
+    low, median_values, high = (smooth(row) for row in values.quantiles)
     hover = "query %{x}<br>median %{y:.3f}<extra></extra>"
-    median = line_trace("median", ranks, middle, {"color": INK, "width": 2}, hovertemplate=hover)
+    median = line_trace("median", ranks, median_values, {"color": INK, "width": 2}, hovertemplate=hover)
     if values.systems == 1:
         return [median]
     outline = list(zip([*ranks, *reversed(ranks)], [*high, *reversed(low)], strict=True))
@@ -148,7 +148,7 @@ def build_differences(request: FigureRequest) -> Plot:
     positions, notes = _evenly_spaced(len(sorted_queries))
     rows = sorted_queries[positions].tolist()
     names = [collection.judgements.query_ids[row] for row in rows]
-    differences, ranks = pair.differences[rows].tolist(), [place + 1 for place in positions]
+    differences, ranks = pair.differences[rows].tolist(), [position + 1 for position in positions]
     result = pair.result
     bars = _vertical_bars(
         ranks,
@@ -170,8 +170,8 @@ def build_differences(request: FigureRequest) -> Plot:
 
 def _pair(collection: OpenCollection, systems: tuple[str, ...], measure: str) -> list[Entry] | None:
     """Return the best entries of the first two systems, by default of the baseline and the best system."""
-    best = collection.best_entries(measure)
-    entry_ids = [best[slug].pk for slug in (systems or best) if slug in best][:2]
+    best_entries = collection.best_entries(measure)
+    entry_ids = [best_entries[slug].pk for slug in (systems or best_entries) if slug in best_entries][:2]
     if len(entry_ids) < 2:
         return None
     entries = entries_with_values(entry_ids)
@@ -185,7 +185,7 @@ def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, round_tit
         return Plot.empty(f"No median is shown if fewer than {MIN_OTHERS} other teams have public runs.")
     sorted_topics = sorted(topics_with_median, key=lambda topic: -(topic.difference or 0.0))
     positions, notes = _evenly_spaced(len(sorted_topics))
-    drawn_topics, ranks = [sorted_topics[place] for place in positions], [place + 1 for place in positions]
+    drawn_topics, ranks = [sorted_topics[position] for position in positions], [position + 1 for position in positions]
     names = [topic.query for topic in drawn_topics]
     own_values, best_values, worst_values = (
         [round((getattr(topic, name) or 0.0) - (topic.median or 0.0), 6) for topic in drawn_topics]
@@ -222,9 +222,9 @@ def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, round_tit
 
 def _evenly_spaced(total: int) -> tuple[range, list[str]]:
     """Return evenly spaced positions that fit as vertical bars, and a note if some queries are omitted."""
-    places = range(0, total, -(-total // MAX_VERTICAL_BARS))
-    note = f"{len(places):,} of {total:,} queries are drawn, at equal distances in the order."
-    return places, [note] if len(places) < total else []
+    positions = range(0, total, -(-total // MAX_VERTICAL_BARS))
+    note = f"{len(positions):,} of {total:,} queries are drawn, at equal distances in the order."
+    return positions, [note] if len(positions) < total else []
 
 
 def _vertical_layout(number: int, title: str, **options: Any) -> go.Layout:
@@ -238,11 +238,11 @@ def _vertical_layout(number: int, title: str, **options: Any) -> go.Layout:
     )
 
 
-def _vertical_bars(places: Sequence[int], differences: Sequence[float], measure: str, **options: Any) -> go.Bar:
+def _vertical_bars(ranks: Sequence[int], differences: Sequence[float], measure: str, **options: Any) -> go.Bar:
     lower = better(measure) == "lower"
     colors = [BETTER if (value > 0) != lower else WORSE for value in differences]
     heights = [round(value, 6) for value in differences]
-    return go.Bar(x=places, y=heights, marker={"color": colors, "line_width": 0}, **options)
+    return go.Bar(x=ranks, y=heights, marker={"color": colors, "line_width": 0}, **options)
 
 
 DIFFICULTY = Figure(

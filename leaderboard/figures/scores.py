@@ -57,39 +57,39 @@ def build_progress(request: FigureRequest) -> Plot:
     column, y_title = drawing.effectiveness_column(request, board)
     rows = [row for row in drawing.comparable_rows(board) if drawing.value(row, column) is not None]
     lower, form = drawing.lower_is_better(board), drawing.score_format(rows)
-    dated = _dated(request, rows, column, form)
-    days = len({day for day, _ in dated})
+    dated_pairs = _dated(request, rows, column, form)
+    days = len({day for day, _ in dated_pairs})
     if days < MIN_DATES:
         return Plot.empty(
             f"Progress needs {MIN_DATES} different dates; the systems of this view that have a "
             f"{y_title} have {days or 'none'}."
         )
-    traces, table, descriptions = [], [], []
-    for line, reported in zip(LINES, (False, True), strict=True):
-        kind_points = [dated_point for dated_point in dated if (dated_point[1].row.ranked_in == REPORTED) is reported]
+    traces, table, texts = [], [], []
+    for line, is_reported in zip(LINES, (False, True), strict=True):
+        kind_points = [pair for pair in dated_pairs if (pair[1].row.ranked_in == REPORTED) == is_reported]
         if kind_points:
             points = [point for _, point in kind_points]
-            best = drawing.running_best([point.y for point in points], lower=lower)
-            traces += _traces(line, points, best)
-            descriptions.append(line.description)
+            best_numbers = drawing.running_best([point.y for point in points], lower=lower)
+            traces += _traces(line, points, best_numbers)
+            texts.append(line.description)
             for number, (day, point) in enumerate(kind_points):
-                table.append((point.name, day, point.y, "yes" if number in best else "no"))
+                table.append((point.name, day, point.y, "yes" if number in best_numbers else "no"))
     names, dates, scores, best_flags = zip(*table, strict=True)
-    drawn = {id(point.row) for _, point in dated}
+    drawn_rows = {id(point.row) for _, point in dated_pairs}
     return Plot(
         data=traces,
         layout=go.Layout(
             height=400,
-            xaxis=_axis([day for day, _ in dated]),
+            xaxis=_axis([day for day, _ in dated_pairs]),
             yaxis=linear_axis(capitalize_first(y_title), scores),
         ),
         table=Table.from_columns(
-            ("System", names), ("Date", dates), (y_title, scores, form), ("Best when it came", best_flags)
+            ("System", names), ("Date", dates), (y_title, scores, form), ("Best at that date", best_flags)
         ),
-        caption=f"{capitalize_first(y_title)} of {drawing.inline_title(board)} over time, for {len(dated)} "
-        f"systems; lines show the best so far. {capitalize_first('; '.join(descriptions))}.",
+        caption=f"{capitalize_first(y_title)} of {drawing.inline_title(board)} over time, for "
+        f"{drawing.count_systems(len(dated_pairs))}; lines show the best so far. {capitalize_first('; '.join(texts))}.",
         subtitle=f"{board.title}, {y_title}",
-        notes=drawing.omission_note([row for row in rows if id(row) not in drawn], "no date"),
+        notes=drawing.omission_note([row for row in rows if id(row) not in drawn_rows], "no date"),
     )
 
 
@@ -121,14 +121,14 @@ def _dated(request: FigureRequest, rows: Sequence[Row], column: str, form: str) 
     else:
         datasets = drawing.counted_datasets(request.benchmark_page.members)
     dates = _dates(datasets)
-    dated = []
+    dated_pairs = []
     for row, name in zip(rows, drawing.distinct_names(rows), strict=True):
         day, score = dates.get(_key(row)), drawing.value(row, column)
         if day and score is not None:
             line = f"{day}: {format_value(score, int(form[-2]))}"
-            dated.append((day, drawing.ChartPoint(row, name, _day(day), score, [line])))
+            dated_pairs.append((day, drawing.ChartPoint(row, name, _day(day), score, [line])))
     sign = 1 if drawing.lower_is_better(request.board()) else -1
-    return sorted(dated, key=lambda dated_point: (dated_point[0], sign * dated_point[1].y))
+    return sorted(dated_pairs, key=lambda dated_point: (dated_point[0], sign * dated_point[1].y))
 
 
 #: A system's slug, its configuration, and whether its results are reported.
@@ -166,23 +166,23 @@ def _day(text: str) -> str:
     return f"{text}-07-01" if len(text) == 4 else text
 
 
-def _traces(line: _Line, points: Sequence[drawing.ChartPoint], best: Sequence[int]) -> list[go.Scatter]:
+def _traces(line: _Line, points: Sequence[drawing.ChartPoint], best_numbers: Sequence[int]) -> list[go.Scatter]:
     days, scores = [str(point.x) for point in points], [point.y for point in points]
     years = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
-    places = list(zip(years, scores, strict=True))
-    labels = drawing.label_points([point.name for point in points], places, first=best, allow_far=False)
+    coordinates = list(zip(years, scores, strict=True))
+    labels = drawing.label_points([point.name for point in points], coordinates, first=best_numbers, allow_far=False)
     ring = {"color": line.color if line.symbol.endswith("open") else PAPER, "width": 1.5}
     marker = {"color": line.color, "symbol": line.symbol, "size": 9, "line": ring}
-    drawn = drawing.point_trace(line.label, points, labels, marker)
+    trace = drawing.point_trace(line.label, points, labels, marker)
     if len(points) == 1:
-        return [drawn]
+        return [trace]
     best_so_far = drawing.line_trace(
         f"Best so far ({line.label.split(',')[0].lower()})",
-        [*(days[number] for number in best), max(days)],
-        [*(scores[number] for number in best), scores[best[-1]]],
+        [*(days[number] for number in best_numbers), max(days)],
+        [*(scores[number] for number in best_numbers), scores[best_numbers[-1]]],
         {"color": line.color, "width": 1.5, "shape": "hv", "dash": line.dash},
     )
-    return [best_so_far, drawn]
+    return [best_so_far, trace]
 
 
 PROGRESS = Figure(
@@ -214,7 +214,7 @@ def build_in_domain(request: FigureRequest) -> Plot:
     most_trained = counts.most_common(1)[0][0] if counts else None
     trained_on = next((member for member in datasets if member.slug == most_trained), None)
     other_datasets = [member for member in datasets if member.counted and member != trained_on]
-    kind_rows, kind = _rows_with(trained_on, all_rows)
+    kind_rows, kind = _rows_on_dataset(trained_on, all_rows)
     rows = [row for row in kind_rows if _is_zero_shot(row, other_datasets)]
     if trained_on is None or not rows:
         return Plot.empty("No system of this view was trained on one of these datasets and scored on all others.")
@@ -227,7 +227,7 @@ def build_in_domain(request: FigureRequest) -> Plot:
         if (x := drawing.value(row, trained_on.slug)) is not None
         and (y := drawing.mean(row, other_datasets)) is not None
     ]
-    trained = [_training(point.row, trained_on) for point in points]
+    training_texts = [_training(point.row, trained_on) for point in points]
     traces, labels = drawing.traces_by_architecture(points)
     x_axis = linear_axis(capitalize_first(x_label), [point.x for point in points])
     y_axis = linear_axis(capitalize_first(y_label), [point.y for point in points])
@@ -238,10 +238,10 @@ def build_in_domain(request: FigureRequest) -> Plot:
             points,
             (capitalize_first(x_label), form),
             (capitalize_first(y_label), form),
-            (f"Trained on {trained_on.facts.name}", trained),
+            (f"Trained on {trained_on.facts.name}", training_texts),
         ),
-        caption=f"{capitalize_first(x_label)}, on which {trained.count('yes')} of these {len(points)} systems were "
-        f"trained, against {y_label} datasets of {drawing.inline_title(board)}, for which none declares training "
+        caption=f"{capitalize_first(x_label)}, on which {training_texts.count('yes')} of these {len(points)} systems "
+        f"were trained, against {y_label} datasets of {drawing.inline_title(board)}, for which none declares training "
         f"labels. {kind.capitalize()} only.",
         subtitle=f"{board.title}, {measure}, {kind}",
         notes=[
@@ -255,7 +255,7 @@ def build_in_domain(request: FigureRequest) -> Plot:
     )
 
 
-def _rows_with(dataset: Member | None, all_rows: Sequence[Row]) -> tuple[list[Row], str]:
+def _rows_on_dataset(dataset: Member | None, all_rows: Sequence[Row]) -> tuple[list[Row], str]:
     """Return the rows of one kind that have a value on a dataset, and the name of that kind."""
     rows = [row for row in all_rows if dataset and drawing.value(row, dataset.slug) is not None]
     kind_rows, kind = drawing.majority_kind(rows)
@@ -264,8 +264,8 @@ def _rows_with(dataset: Member | None, all_rows: Sequence[Row]) -> tuple[list[Ro
 
 def _is_zero_shot(row: Row, datasets: Sequence[Member]) -> bool:
     """Return whether a row has values on all datasets and was trained on none of them."""
-    trained = any(_is_marked(row, dataset) for dataset in datasets)
-    return drawing.mean(row, datasets) is not None and not trained
+    is_trained = any(_is_marked(row, dataset) for dataset in datasets)
+    return drawing.mean(row, datasets) is not None and not is_trained
 
 
 def _is_marked(row: Row, dataset: Member) -> bool:
@@ -300,7 +300,7 @@ def _correlation(points: Sequence[drawing.ChartPoint]) -> list[str]:
     number = len(points)
     if not 3 <= number <= MAX_CORRELATED:
         return []
-    x, y = (np.subtract.outer(axis, axis) for axis in ([one.x for one in points], [one.y for one in points]))
+    x, y = (np.subtract.outer(axis, axis) for axis in ([point.x for point in points], [point.y for point in points]))
     tau = np.sign(x * y).sum() / (number * (number - 1))
     return [f"Kendall's τ between the two orders is {tau:.2f} over {number} systems (1: same order, 0: unrelated)."]
 

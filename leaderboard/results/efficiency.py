@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from evaluation.efficiency import PROTOCOL, EfficiencyFigures, Hardware, noise_reasons
-from leaderboard.models import BoardChange, Dataset, Entry, HardwareClass, Measurement, Price
+from leaderboard.models import BoardChange, Entry, HardwareClass, Measurement, Price
 from leaderboard.results.board_rows.revisions import Kind, board_changed, boards_changed
 
 
@@ -57,7 +57,7 @@ def cost_per_million(mean_latency_ms: float, per_hour: float) -> float:
 
 def price_changed(hardware: HardwareClass) -> None:
     """Record a change of every board that shows costs on the hardware class."""
-    boards_changed(datasets_with_costs([hardware.pk]), Kind.PRICE, _measured_on([hardware.pk]))
+    boards_changed(datasets_with_costs([hardware.pk]), Kind.PRICE, _measured_entries([hardware.pk]))
 
 
 def apply_due_prices() -> int:
@@ -69,18 +69,18 @@ def apply_due_prices() -> int:
     hardware = list(Price.objects.filter(valid_from=today.date()).values_list("hardware_id", flat=True))
     if not hardware:
         return 0
-    recorded = BoardChange.objects.filter(kind=Kind.PRICE, at__gte=today).values("dataset")
-    pending = datasets_with_costs(hardware) - set(Dataset.objects.filter(pk__in=recorded).values_list("pk", flat=True))
-    boards_changed(pending, Kind.PRICE, _measured_on(hardware))
-    return len(pending)
+    recorded_datasets = BoardChange.objects.filter(kind=Kind.PRICE, at__gte=today).values_list("dataset", flat=True)
+    pending_ids = datasets_with_costs(hardware).difference(recorded_datasets)
+    boards_changed(pending_ids, Kind.PRICE, _measured_entries(hardware))
+    return len(pending_ids)
 
 
 def datasets_with_costs(hardware: Iterable[int]) -> set[int]:
     """Return the ids of the datasets whose boards show costs on these hardware classes."""
-    entries = _measured_on(hardware).filter(visibility=Entry.Visibility.PUBLIC)
+    entries = _measured_entries(hardware).filter(visibility=Entry.Visibility.PUBLIC)
     return set(entries.values_list("dataset_id", flat=True))
 
 
-def _measured_on(hardware: Iterable[int]) -> QuerySet[Entry]:
+def _measured_entries(hardware: Iterable[int]) -> QuerySet[Entry]:
     measurements = Measurement.objects.filter(hardware__in=list(hardware))
     return Entry.objects.filter(pk__in=measurements.values("entry"))

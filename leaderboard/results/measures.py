@@ -65,7 +65,7 @@ def describe_shown(dataset: Dataset, measures: Sequence[str]) -> str:
     if not uncomputed or not evaluations.exists():
         return notice
     names = " and ".join(uncomputed)
-    return f"{notice} No result has {names} yet: only runs that are scored from now on will."
+    return f"{notice} No result has {names} yet. Only runs that are scored from now on will have them."
 
 
 def shown_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> list[str]:
@@ -92,13 +92,13 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
             yield problem(
                 "revealing_measure",
                 f"{measure.name} reveals which documents are judged",
-                "Choose another measure, or open the judgements.",
+                "Choose another measure, or open the judgments.",
             )
     if not has_unknown and hidden and len(shown_measures(primary, secondary, hidden=True)) > MAX_MEASURES:
         yield problem(
             "too_many_measures",
-            f"with hidden judgements at most {MAX_MEASURES} measures are shown, the primary one included",
-            "Every measure reveals more about the judgements; choose fewer, or open them.",
+            f"with hidden judgments at most {MAX_MEASURES} measures are shown, the primary one included",
+            "Every measure reveals more about the judgments. Choose fewer measures, or open the judgments.",
         )
 
 
@@ -109,7 +109,7 @@ def check_reads_texts(measures: Sequence[str]) -> Iterator[Problem]:
     if text_measures:
         yield problem(
             "missing_answers",
-            f"{' and '.join(text_measures)} cannot be computed: there are no answers, or no texts to look for them in",
+            f"{' and '.join(text_measures)} cannot be computed, because the dataset lacks answers or texts",
             "Import the collection with its corpus.jsonl and an answers.jsonl, or choose other measures.",
             count=len(text_measures),
         )

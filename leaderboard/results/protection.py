@@ -82,7 +82,7 @@ class ProtectionPolicy:
     def _sentences(self) -> Iterator[str]:
         texts = " Query texts are also hidden." if self.queries_hidden else ""
         yield (
-            "The judgements are hidden: only the scorer and curators with a special permission can read them. Curators "
+            "The judgments are hidden: only the scorer and curators with a special permission can read them. Curators "
             "who download pools can see which documents are judged. Every access is logged."
             f"{texts}"
         )
@@ -142,9 +142,9 @@ class ProtectionPolicy:
             "A result is published only if it improves on the best result of its team and its submitter (at first the "
             f"baseline) by more than {STEP} and by more than the standard error of the difference on the public part, "
             "or a multiple of it that grows with the number of results. Otherwise the team sees “no significant "
-            "change”, and the board stays the same. This keeps noise and guesses off the board."
+            "change”, and the board stays the same. This excludes noise and guesses from the board."
         )
-        yield ("One result is visible per team and per person, or as many as the round allows: the best ones.")
+        yield "Only the best result per team and per person is visible, or as many as the round allows."
 
 
 def primary_step(*, competition: bool) -> float:
@@ -233,13 +233,13 @@ def draw_parts(qrels: Qrels) -> Qrels:
     if row.parts_sha256:
         return row
     dataset = row.version.dataset
-    relevant = judged_parts.relevant_counts(load_qrels(row), dataset.relevance_level)
+    relevant_counts = judged_parts.relevant_counts(load_qrels(row), dataset.relevance_level)
     predecessor = row.made_from
     if predecessor is None or not predecessor.parts_sha256:
         qrels_with_parts = Qrels.objects.filter(version__dataset=row.version.dataset_id).exclude(parts_sha256="")
         predecessor = qrels_with_parts.order_by("-pk").first()
     earlier_parts = load_parts(predecessor) if predecessor is not None else None
-    store_parts(row, judged_parts.draw_parts(relevant, dataset.public_share, earlier_parts))
+    store_parts(row, judged_parts.draw_parts(relevant_counts, dataset.public_share, earlier_parts))
     return row
 
 

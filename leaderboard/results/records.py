@@ -131,10 +131,10 @@ def entry_evaluations(entry: Entry) -> list[Evaluation]:
 
 def mean_values(evaluations: Sequence[Evaluation]) -> tuple[list[str], NDArray[np.float64]]:
     """Return the common measures of the evaluations and their unrounded mean values of shape (queries, measures)."""
-    first, *rest = evaluations
-    if not rest:
-        return list(first.measures), per_query_values(first)
-    measures = [name for name in first.measures if all(name in evaluation.measures for evaluation in rest)]
+    first_evaluation, *others = evaluations
+    if not others:
+        return list(first_evaluation.measures), per_query_values(first_evaluation)
+    measures = [name for name in first_evaluation.measures if all(name in other.measures for other in others)]
     columns = [[evaluation.measures.index(name) for name in measures] for evaluation in evaluations]
     values = [
         per_query_values(evaluation)[:, indices] for evaluation, indices in zip(evaluations, columns, strict=True)

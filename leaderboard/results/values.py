@@ -43,13 +43,13 @@ def published_statistics(statistics: Mapping[str, Any], *, hidden: bool) -> dict
     With hidden judgments, the number of judgments is omitted, and relevant documents per query are rounded to one
     decimal, because the exact mean reveals that number. Statistics from a publication (`reported`) are public anyway.
     """
-    public = dict(statistics)
-    if not hidden or public.get("reported"):
-        return public
-    public.pop("judgements", None)
-    if public.get("relevant_per_query") is not None:
-        public["relevant_per_query"] = round(public["relevant_per_query"], 1)
-    return public
+    values = dict(statistics)
+    if not hidden or values.get("reported"):
+        return values
+    values.pop("judgements", None)
+    if values.get("relevant_per_query") is not None:
+        values["relevant_per_query"] = round(values["relevant_per_query"], 1)
+    return values
 
 
 def comparison_group(evaluation: Evaluation) -> str:
@@ -89,8 +89,8 @@ def published_private_scores(evaluations: Sequence[Evaluation], dataset: Dataset
     """Return the revealed values over a competition's private part, averaged over the seeds of a seed set."""
     if not get_policy(dataset).competition:
         return {}
-    private = [part_means(evaluation, EvaluationPart.Part.PRIVATE) for evaluation in evaluations]
-    scores = [_publish(means, dataset, dataset.measures, {}) for means in private]
+    private_means = [part_means(evaluation, EvaluationPart.Part.PRIVATE) for evaluation in evaluations]
+    scores = [_publish(means, dataset, dataset.measures, {}) for means in private_means]
     return scores[0] if len(scores) == 1 else _seed_means(scores, dataset, {})
 
 
@@ -168,6 +168,6 @@ def judged_shares(evaluation: Evaluation) -> dict[str, float]:
 
 def datasets_without_shares() -> list[Dataset]:
     """Return open datasets with results that were published before the judgment coverage measures existed."""
-    stored = Q(evaluation__means__has_key=HOLE) | Q(seeds__evaluation__means__has_key=HOLE)
-    entries = Entry.objects.filter(stored, dataset__hidden=False).exclude(scores__has_key=JUDGED)
+    has_share = Q(evaluation__means__has_key=HOLE) | Q(seeds__evaluation__means__has_key=HOLE)
+    entries = Entry.objects.filter(has_share, dataset__hidden=False).exclude(scores__has_key=JUDGED)
     return list(Dataset.objects.filter(pk__in=entries.values("dataset")))

@@ -23,7 +23,7 @@ from leaderboard.boards.columns.significance import COLUMN_NAMES, WINS
 from leaderboard.boards.facets import LABELS, Facet
 from leaderboard.boards.filtering import offered_presets
 from leaderboard.boards.model import DELTA, Board, Column, spans
-from leaderboard.boards.state import MAX_PINS, MAX_SORTS, PRESETS, VIEWS, WEIGHED, BoardState, Range, Sort
+from leaderboard.boards.state import MAX_PINS, MAX_SORTS, PRESETS, VIEWS, WEIGHT_NAMES, BoardState, Range, Sort
 from leaderboard.models import Entry
 from leaderboard.views.board_views import export_links
 
@@ -74,7 +74,7 @@ class _BoardPage:
     path: str
 
     def link(self, **changes: object) -> str:
-        return self.path + self.state.but(**changes).query_string()
+        return self.path + self.state.with_values(**changes).query_string()
 
     def context(self) -> dict[str, Any]:
         """Return the table and its tools."""
@@ -95,14 +95,14 @@ class _BoardPage:
             "ranges": self._ranges(),
             "weights": [
                 (name, f"{weight:g}" if (weight := dict(state.weights).get(name)) else "")
-                for name in WEIGHED
+                for name in WEIGHT_NAMES
                 if board.machines or state.weights
             ],
             "chips": list(self._chips()),
             "hidden_fields": self._hidden_fields(),
             "quick_filters": list(self._quick_filters()),
             "picker": self._picker(),
-            "picker_fields": state.but(columns=(), exact=False).pairs(),
+            "picker_fields": state.with_values(columns=(), exact=False).pairs(),
             "kinds": {"scored": board.total - reported, "reported": reported, "papers": board.papers},
             "legend": self._legend(),
             **self._order(),
@@ -265,7 +265,7 @@ class _BoardPage:
         """Return the parameters of the view that have no field in the form."""
         board = self.board
         carried = {"sort", "pin", "columns", "exact", "hide", "rows"}
-        carried |= {f"{end}-{key}" for key in board.awaited for end in ("min", "max")}
+        carried |= {f"{end}-{key}" for key in board.pending_columns for end in ("min", "max")}
         carried |= set() if board.views else {"view"}
         carried |= set() if board.machines else {"cpu-only", "corpus"}
         return [pair for pair in self.state.pairs() if pair[0] in carried]
@@ -338,7 +338,7 @@ class _BoardPage:
                 yield FilterChip(label, self.path + reduced_state.query_string())
         columns = {column.key: column for column in board.ranges}
         for one in state.ranges:
-            if one.key in board.awaited:
+            if one.key in board.pending_columns:
                 label = f"{COLUMN_NAMES[one.key]}: not applied yet, still being computed"
             else:
                 column = columns[one.key]

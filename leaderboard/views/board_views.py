@@ -33,7 +33,7 @@ def site_revision(**_: object) -> str:
 
 def page_variant(request: HttpRequest) -> PageVariant | None:
     """Return the view for the page cache, or None for searches and URLs with empty fields."""
-    state = BoardState.read(request.GET)
+    state = BoardState.from_parameters(request.GET)
     if state.text or has_empty_fields(request):
         return None
     return PageVariant(("part" if is_part(request) else "") + state.query_string(), state.is_common)
@@ -70,7 +70,7 @@ def board_page(
     current_board: Board = board["board"]
     response: HttpResponse
     if current_board.page != state.page:
-        response = redirect(request.path + state.but(page=current_board.page).query_string())
+        response = redirect(request.path + state.with_values(page=current_board.page).query_string())
     elif is_part(request):
         response = render(request, "leaderboard/_board.html", {**board, "fragment": True})
     elif has_empty_fields(request):
@@ -88,12 +88,12 @@ def permalink(kind: Kind, slug: str, at: datetime.datetime | None) -> str:
 
 def board_citation(request: HttpRequest, kind: Kind, slug: str, title: str, at: datetime.datetime | None) -> Citation:
     """Return the citation of the requested view for exports; `at` is the time of the board's latest change."""
-    query = BoardState.read(request.GET).but(all_rows=False).query_string()
+    query = BoardState.from_parameters(request.GET).with_values(all_rows=False).query_string()
     address = permalink(kind, slug, at) or reverse(kind, args=[slug])
     return Citation(kind, slug, title, absolute(request, address + query), at)
 
 
 def export_links(path: str, state: BoardState) -> list[tuple[str, str]]:
     """Return names and URLs of the exports of the view on the page at `path`."""
-    query = state.but(all_rows=False).query_string()
+    query = state.with_values(all_rows=False).query_string()
     return [(export_format.label, f"{path}board.{ending}{query}") for ending, export_format in FORMATS.items()]

@@ -47,7 +47,7 @@ from leaderboard.views.board_views import REVISIONS, Kind, board_citation, board
 @reads(*PARAMETERS)
 def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     """Show a dataset with its description, files, and board."""
-    state = BoardState.read(request.GET)
+    state = BoardState.from_parameters(request.GET)
     page = pages.dataset_page(slug, state, own_teams(request))
     if page is None:
         raise Http404
@@ -110,7 +110,7 @@ def _row(dataset: dict[str, Any]) -> Dataset:
 @reads(*PARAMETERS)
 def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     """Show a benchmark: systems × datasets for one measure."""
-    state = BoardState.read(request.GET)
+    state = BoardState.from_parameters(request.GET)
     page = pages.benchmark_page(slug, state, own_teams(request))
     if page is None:
         raise Http404
@@ -189,7 +189,7 @@ def _revision(slug: str, kind: Kind, at: datetime.datetime | None, **_: object) 
 @reads(*PARAMETERS)
 def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
     """Show the board as of `at`, in the view of the query string."""
-    state = BoardState.read(request.GET)
+    state = BoardState.from_parameters(request.GET)
     page = pages.READERS[kind](slug, state, at=at)
     if page is None:
         return _no_board(request, slug, at, kind)
@@ -214,7 +214,7 @@ def export_variant(request: HttpRequest) -> PageVariant | None:
 
 
 def _all_rows(request: HttpRequest) -> BoardState:
-    return BoardState.read(request.GET).but(all_rows=True)
+    return BoardState.from_parameters(request.GET).with_values(all_rows=True)
 
 
 @require_safe

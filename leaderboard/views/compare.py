@@ -9,7 +9,7 @@ from django.utils.html import format_html_join
 from django.views.decorators.http import require_safe
 
 from evaluation.statistics.randomisation import CORRECTION, TEST
-from leaderboard.boards.columns.marks import SEEDS
+from leaderboard.boards.columns.marks import SEEDS_NOTE
 from leaderboard.boards.state import BoardState, last_value
 from leaderboard.comparison.pairs import PairComparison, compare_by_query, overlaps
 from leaderboard.comparison.queries.collection import open_collection
@@ -34,7 +34,7 @@ from leaderboard.views.board_views import site_revision
 
 def _variant(request: HttpRequest) -> PageVariant | None:
     try:
-        query = CompareState.read(request.GET).query_string()
+        query = CompareState.from_parameters(request.GET).query_string()
     except UnknownChoice:
         return None
     return PageVariant(query, common=not query)
@@ -49,8 +49,8 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
     labels = ((choice.slug, choice.label) for choice in choices.values())
     options = format_html_join("", '<option value="{}">{}</option>', labels)
     try:
-        state = CompareState.read(request.GET)
-        view = state.but(systems=resolve_systems(state.systems, choices))
+        requested = CompareState.from_parameters(request.GET)
+        view = requested.with_values(systems=resolve_systems(requested.systems, choices))
         context = _context(view, choices) if len(view.systems) > 1 else {}
     except UnknownChoice as error:
         context = {"options": options, **_form(CompareState(), choices), **_error(request, error, choices)}
@@ -78,7 +78,7 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
         name: last_value(request.GET, name) for name in ("measure", "dataset", "benchmark") if name != parameter
     }
     return {
-        "view": CompareState().but(**other_parameters),
+        "view": CompareState().with_values(**other_parameters),
         "error": error,
         "suggestions": links,
         "several": names == {error.value.casefold()},
@@ -95,8 +95,8 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
         "systems": [
             (
                 choices_by_slug[slug],
-                path + view.without(slug).query_string(),
-                path + view.anchored(slug).query_string(),
+                path + view.without_system(slug).query_string(),
+                path + view.with_first_system(slug).query_string(),
             )
             for slug in view.systems
         ],
@@ -111,11 +111,11 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
     return {
         "comparison": comparison,
         "rows": [
-            (row, path + view.but(dataset=row.slug).query_string() + "#by-query" if row.tested else "")
+            (row, path + view.with_values(dataset=row.slug).query_string() + "#by-query" if row.tested else "")
             for row in comparison.rows
         ],
         "reasons": reasons(comparison.rows),
-        "seeds_note": SEEDS if any(cell.spread for row in comparison.rows for cell in row.cells) else "",
+        "seeds_note": SEEDS_NOTE if any(cell.spread for row in comparison.rows for cell in row.cells) else "",
         "test": TEST,
         "correction": CORRECTION,
         **_one_dataset(view, comparison, distinct_choices(view.systems, choices)),
@@ -162,7 +162,7 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
             (
                 choices[slug],
                 slug == other_slug,
-                f"{path}{view.but(dataset=row.slug, other=slug).query_string()}#by-query",
+                f"{path}{view.with_values(dataset=row.slug, other=slug).query_string()}#by-query",
             )
             for slug in other_slugs
         ],

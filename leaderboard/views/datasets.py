@@ -41,12 +41,12 @@ def _revision(slug: str, **_: str) -> str:
 def _view_of_list(request: HttpRequest) -> PageVariant | None:
     if "id" in request.GET:
         return None
-    state = ListState.read(request.GET)
+    state = ListState.from_parameters(request.GET)
     return None if state.text else PageVariant(state.query_string())
 
 
 def _view_of_query(request: HttpRequest) -> PageVariant | None:
-    state = QueryState.read(request.GET)
+    state = QueryState.from_parameters(request.GET)
     return PageVariant(state.query_string(), common=not state.systems)
 
 
@@ -66,7 +66,7 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
         return _query(request, slug, request.GET["id"])
     collection = _open_collection(slug)
     path = reverse("queries", args=[slug])
-    state = ListState.read(request.GET)
+    state = ListState.from_parameters(request.GET)
     listing = query_list(collection, state)
     heads = []
     labels = {"baseline": present_baseline_label(collection.dataset)}
@@ -74,7 +74,7 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
         label = labels.get(key) or default_label
         sorted_by = key == listing.sort
         order = ("desc" if listing.order == "asc" else "asc") if sorted_by else first_order
-        href = path + state.but(sort=key, order=order).query_string()
+        href = path + state.with_values(sort=key, order=order).query_string()
         heads.append((key, label, note, href, f"{listing.order}ending" if sorted_by else ""))
     context = {
         "section": "datasets",
@@ -83,8 +83,8 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
         "text": state.text,
         "heads": heads,
         "measures": collection.measures,
-        "before": path + state.but(page=listing.page - 1).query_string() if listing.page > 1 else "",
-        "after": path + state.but(page=listing.page + 1).query_string() if listing.page < listing.pages else "",
+        "before": path + state.with_values(page=listing.page - 1).query_string() if listing.page > 1 else "",
+        "after": path + state.with_values(page=listing.page + 1).query_string() if listing.page < listing.pages else "",
     }
     return render(request, "leaderboard/queries.html", context)
 
@@ -99,7 +99,7 @@ def query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
 
 def _query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
     collection = _open_collection(slug)
-    state = QueryState.read(request.GET)
+    state = QueryState.from_parameters(request.GET)
     page = query_page(collection, query_id, state)
     if page is None:
         raise Http404

@@ -14,8 +14,8 @@ from leaderboard.datasets import lists
 from leaderboard.figures.model import (
     FigureRequest,
     SubjectNotFound,
-    benchmarks_for,
-    datasets_for,
+    benchmarks_with_figure,
+    datasets_with_figure,
     figure_parameters,
 )
 from leaderboard.figures.registry import FIGURES
@@ -72,8 +72,8 @@ def figure(request: HttpRequest, figure_request: FigureRequest) -> HttpResponse:
         "section": "figures",
         "figure": figure_request.figure,
         "asked": figure_request,
-        "benchmarks": benchmarks_for(figure_request.figure),
-        "datasets": datasets_for(figure_request.figure),
+        "benchmarks": benchmarks_with_figure(figure_request.figure),
+        "datasets": datasets_with_figure(figure_request.figure),
         "choices": [
             (name, label, values, figure_request.choice(name))
             for name, (label, values) in figure_request.figure.choices.items()

@@ -23,7 +23,7 @@ from evaluation.statistics.ladder import PUBLIC_STEP, STEP
 from leaderboard.boards.columns.costs import BETWEEN_JOBS, COSTS, OVER_STORED_RUNS
 from leaderboard.core.cache.pages import cache_page
 from leaderboard.models import HardwareClass
-from leaderboard.results.board_rows.measurements import OFF
+from leaderboard.results.board_rows.measurements import MAX_DEVIATION
 from leaderboard.results.protection import HIDDEN_DECIMALS
 
 
@@ -101,7 +101,7 @@ def efficiency(request: HttpRequest) -> HttpResponse:
             "least_seconds": measurements.MIN_SECONDS,
             "groups": protocol.GROUPS,
             "settled": 100 * protocol.SETTLED,
-            "off": 100 * OFF,
+            "off": 100 * MAX_DEVIATION,
             "between_jobs": 100 * BETWEEN_JOBS,
             "narrow": 100 * protocol.NARROW,
             "most_unsettled": 100 * measurements.MAX_UNSETTLED,

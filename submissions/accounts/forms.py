@@ -17,7 +17,7 @@ from django.http import HttpRequest
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
-from leaderboard.boards.facets import ANONYMOUS, HOUSE
+from leaderboard.boards.facets import ANONYMOUS, THIS_SITE_NAME
 from submissions.accounts.access import LIFETIMES
 from submissions.core.names import NameField, is_site_name
 from submissions.models import Scope
@@ -190,7 +190,7 @@ class TeamNameField(NameField):
         name: str = super().clean(value)
         if is_site_name(name):
             raise ValidationError("This is the name of the site. Choose another name.")
-        if name.casefold() in (ANONYMOUS, HOUSE):
+        if name.casefold() in (ANONYMOUS, THIS_SITE_NAME):
             raise ValidationError(
                 f"“{name}” is reserved, because boards use it with another meaning. Choose another name."
             )

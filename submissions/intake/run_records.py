@@ -89,4 +89,4 @@ def record_waiting_run(
     job.submission = submission
     record_job_run(job, submission.system, stored, statistics, version, job.seed)
     if submission.public:
-        board_changed(job.dataset, Kind.VISIBILITY, touched=Entry.objects.none())
+        board_changed(job.dataset, Kind.VISIBILITY, row_entries=Entry.objects.none())

@@ -178,7 +178,7 @@ def _delete_waiting_runs(submission: Submission) -> None:
 def _waiting_changed(submission: Submission) -> None:
     for job in submission.jobs.select_related("dataset"):
         if job.dataset.awaits_judgements and job.validated:
-            board_changed(job.dataset, Kind.VISIBILITY, touched=Entry.objects.none())
+            board_changed(job.dataset, Kind.VISIBILITY, row_entries=Entry.objects.none())
 
 
 @transaction.atomic

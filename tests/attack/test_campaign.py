@@ -171,5 +171,5 @@ def _require_same(sent: Any, board: Board) -> None:
         told = entry.visibility != Entry.Visibility.HELD
         assert told == (result.told_on is not None), (result.team, result.day)
         assert entry.scores == ({"nDCG@10": pytest.approx(result.score)} if told else {})
-        assert said.of(entry.pk, "nDCG@10").better == (board.is_better(result) if told else None)
+        assert said.for_entry(entry.pk, "nDCG@10").better == (board.is_better(result) if told else None)
         assert entry.waits_for_its_turn == (result in board.waiting)

@@ -26,7 +26,7 @@ def said(site: Site) -> Sequence[str]:
     """Every statement of every entry, and the answers that carry them."""
     board = statements([site.dataset.pk])[site.dataset.pk]
     entries = Entry.objects.filter(dataset=site.dataset).order_by("pk")
-    told = [repr(board.of(entry.pk, "nDCG@10")) for entry in entries]
+    told = [repr(board.for_entry(entry.pk, "nDCG@10")) for entry in entries]
     slug = site.dataset.slug
     answers = [
         site.get(f"/api/v1/datasets/{slug}/board/"),

@@ -21,24 +21,24 @@ Figures = npt.NDArray[np.float64]
 class Tables:
     """Scores and baselines of all lines, with one column per dataset.
 
-    `counted` has the columns that count, `kinds` the kind that each line is ranked in.
+    `counted_columns` has the columns of the counted datasets, and `kinds` the kind that each line is ranked in.
     """
 
     scores: Table
     baselines: Table
-    counted: Sequence[int]
+    counted_columns: Sequence[int]
     kinds: Sequence[str]
     lower_is_better: bool
 
     @property
     def on_counted_datasets(self) -> tuple[Table, Table]:
         """Scores and baselines on the counted datasets."""
-        if len(self.counted) == self.scores.shape[1]:
+        if len(self.counted_columns) == self.scores.shape[1]:
             return self.scores, self.baselines
-        return self.scores[:, self.counted], self.baselines[:, self.counted]
+        return self.scores[:, self.counted_columns], self.baselines[:, self.counted_columns]
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return not np.isnan(self.on_counted_datasets[0]).any()
 
 
@@ -61,21 +61,21 @@ def coverage(scores: Table) -> list[int]:
     return (scores.shape[1] - np.isnan(scores).sum(axis=1)).tolist()
 
 
-class Common(NamedTuple):
+class CommonMeans(NamedTuple):
     """Positions of the datasets that a selection of rows has in common, and every row's mean over them."""
 
-    places: list[int]
+    positions: list[int]
     means: Figures
 
 
-def common(scores: Table, selected_rows: Sequence[int]) -> Common:
+def common_means(scores: Table, selected_rows: Sequence[int]) -> CommonMeans:
     """Return the means over the datasets that all `selected_rows` have, the largest set that is fair to all of them.
 
     The set depends on the selection, so always show it together with the means.
     """
-    everywhere = ~np.isnan(scores[list(selected_rows)]).any(axis=0)
-    places = np.flatnonzero(everywhere).tolist() if selected_rows else []
-    return Common(places, means(scores[:, places]))
+    has_all_scores = ~np.isnan(scores[list(selected_rows)]).any(axis=0)
+    positions = np.flatnonzero(has_all_scores).tolist() if selected_rows else []
+    return CommonMeans(positions, means(scores[:, positions]))
 
 
 def differences(scores: Table, baselines: Table) -> Table:

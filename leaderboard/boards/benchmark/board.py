@@ -13,7 +13,7 @@ from leaderboard.boards.benchmark.columns import (
     COMMON,
     MEAN,
     NOTE,
-    RANKING,
+    RANKING_KEYS,
     VIEW_DEPENDENT,
     ViewOptions,
     build_columns,
@@ -35,9 +35,9 @@ from leaderboard.boards.benchmark.lines import (
 )
 from leaderboard.boards.columns.baseline import difference_head, notes_on_baselines
 from leaderboard.boards.columns.costs import BoardCosts, fill_costs, fill_weighted, has_doubtful
-from leaderboard.boards.columns.marks import DOUBTFUL, SEEDS, has_seeds, notes_on_challenges
-from leaderboard.boards.columns.significance import WITHHELD, format_p_value, ranks_text
-from leaderboard.boards.facets import OF_DATASETS, matches_facet
+from leaderboard.boards.columns.marks import DOUBTFUL_NOTE, SEEDS_NOTE, has_seeds, notes_on_challenges
+from leaderboard.boards.columns.significance import WITHHELD_NOTE, format_p_value, ranks_text
+from leaderboard.boards.facets import DATASET_FACETS, matches_facet
 from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows, resolve_sorts
 from leaderboard.boards.model import SEPARATED, BenchmarkFacts, Board, Cell, Column, Member
 from leaderboard.boards.state import VIEWS, BoardState
@@ -78,33 +78,33 @@ class RankedBenchmark:
         default = default_sort(facts, columns)
         sort = resolve_sorts(board, state, default)[0].key
         datasets = {member.slug for member in facts.members}
-        ranked_by = columns[sort if sort in RANKING or sort in datasets else default]
+        ranked_by = columns[sort if sort in RANKING_KEYS or sort in datasets else default]
         rows = [row.copy() for row in board.rows]
         if state.sorts:
             assign_ranks(rows, ranked_by.key, lower_is_better=ranked_by.better == "lower")
         board = replace(board, rows=rows)
-        omitted: Sequence[str] = ()
+        omitted_keys: Sequence[str] = ()
         if COMMON in columns:
             board, says_enough = fill_common(facts, board, self.tables, state)
-            omitted = () if says_enough else (COMMON,)
-        complete_by = sort if sort == COMMON or sort in datasets else MEAN
-        if facts.all_counted > 1 and any(row.value(complete_by) is not None for row in rows):
-            board = replace(board, complete_by=complete_by)
+            omitted_keys = () if says_enough else (COMMON,)
+        completeness_key = sort if sort == COMMON or sort in datasets else MEAN
+        if facts.all_counted > 1 and any(row.value(completeness_key) is not None for row in rows):
+            board = replace(board, completeness_key=completeness_key)
         # Values that are not zero-shot have already been removed, cell by cell.
-        board = apply_view(board, replace(state, zero_shot=False), default, omitted)
-        names = {place: name for place, (name, _) in self.baselines.items()}
-        found_with, on_tests = add_significance(board, facts, certainty, names)
+        board = apply_view(board, replace(state, zero_shot=False), default, omitted_keys)
+        names = {position: name for position, (name, _) in self.baselines.items()}
+        test_settings, test_notes = add_significance(board, facts, certainty, names)
         notes = [
             *_rank_notes(facts, board, ranked_by),
             *notes_on_baselines(facts, self.baselines),
             *_dataset_notes(facts, board),
             *self._on_kinds(board, state),
-            *on_tests,
+            *test_notes,
             *self.notes_on_weights,
             *([NOTE] if any(row.ranked_in == PRIVATE for row in rows) else []),
             *self.costs.notes(),
         ]
-        return replace(board, found_with=found_with, notes=notes)
+        return replace(board, found_with=test_settings, notes=notes)
 
     def _on_kinds(self, board: Board, state: BoardState) -> list[str]:
         notes = []
@@ -118,11 +118,11 @@ class RankedBenchmark:
         if visible_datasets and self.any_in_domain:
             notes.append(_("‡ in-domain: trained on that dataset."))
         if has_seeds(rows, visible_datasets):
-            notes.append(SEEDS)
+            notes.append(SEEDS_NOTE)
         if state.zero_shot:
             notes.append(_ZERO_SHOT_NOTE)
         if has_doubtful(rows, board.columns):
-            notes.append(DOUBTFUL)
+            notes.append(DOUBTFUL_NOTE)
         return notes + notes_on_challenges(rows)
 
 
@@ -138,7 +138,7 @@ _ZERO_SHOT_NOTE = _(
 def benchmark_view_key(state: BoardState) -> str:
     """Return text that changes with all properties of a view on which the ranked board depends."""
     costs = state.hardware, state.cpu_only, state.corpus, state.weights
-    datasets = [state.chosen(facet) for facet in OF_DATASETS]
+    datasets = [state.chosen(facet) for facet in DATASET_FACETS]
     return f"{state.measure} {state.view} {state.zero_shot} {costs} {state.filtered} {datasets}"
 
 
@@ -173,7 +173,7 @@ def rank_benchmark(
     assign_ranks(rows, default, lower_is_better=columns[default].better == "lower")
     effectiveness, lower = to_values(means(tables.on_counted_datasets[0])), tables.lower_is_better
     weights = dict(state.weights)
-    on_weights = fill_weighted(rows, effectiveness, weights, costs.machine, lower_is_better=lower)
+    weight_notes = fill_weighted(rows, effectiveness, weights, costs.machine, lower_is_better=lower)
     in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
     best = best_values(columns.values(), rows)
     if private:
@@ -197,7 +197,7 @@ def rank_benchmark(
     label = f"mean {measure}" if facts.all_counted > 1 else measure
     summary = summarize(board, measure=label, key=default, relative=AVERAGE, is_filtered=state.filtered)
     board = replace(board, summary=summary)
-    return RankedBenchmark(board, facts, tables, baselines, costs, in_domain, on_weights)
+    return RankedBenchmark(board, facts, tables, baselines, costs, in_domain, weight_notes)
 
 
 def _select_datasets(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:
@@ -205,7 +205,7 @@ def _select_datasets(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts
 
     Raises UnknownChoice for a language, domain, or task that none of its datasets has.
     """
-    selection = {facet: state.chosen(facet) for facet in OF_DATASETS if state.chosen(facet)}
+    selection = {facet: state.chosen(facet) for facet in DATASET_FACETS if state.chosen(facet)}
     for facet, values in selection.items():
         known_values = sorted({member.facets[facet] for member in facts.members} - {""})
         for value in values:
@@ -241,13 +241,13 @@ def _rank_notes(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[
     is_multiple = facts.all_counted > 1
     notes = [f"Ranked by {ranked_by.label}; equal values share a rank, missing values always sort last."]
     if is_multiple:
-        notes.append(f"Means are {over_datasets(facts)}, for complete rows only; missing values are excluded, never 0.")
+        notes.append(f"Means are {over_datasets(facts)}, for complete rows only; missing values are excluded.")
     if COMMON in keys:
         notes.append(f"Common mean: {keys[COMMON].note}; it changes with the filters.")
     notes.append(
         "Δ compares with the baseline of the same source, dataset version, and judgments."
         + (
-            " Δ mean (%) is the ratio of the two means, Mean of Δ (%) the mean of the ratios; W/T/L counts counted "
+            " Δ mean (%) is the ratio of the two means, Mean of Δ (%) the mean of the ratios; W/T/L: counted "
             "datasets won, tied, and lost."
             if is_multiple
             else ""
@@ -287,10 +287,10 @@ BASELINE = "the baseline"
 
 
 class _Dataset(NamedTuple):
-    """A dataset's column with its test results and their settings; `place` is the position of its values in a line."""
+    """A dataset's column with its test results and their settings; its values are at `position` in a line."""
 
     key: str
-    place: int
+    position: int
     certainty: MeasureCertainty
     settings: TestSettings
     baseline: str
@@ -306,14 +306,14 @@ def add_significance(
     """
     datasets = _datasets(board, facts, certainty, baselines)
     cached_results = [
-        (each.key, each.place, each, each.certainty.cell_statements.setdefault(each.baseline, {})) for each in datasets
+        (dataset, dataset.certainty.cell_statements.setdefault(dataset.baseline, {})) for dataset in datasets
     ]
     has_results = has_marks = False
     for row in board.rows if cached_results else ():
         if row.ranked_in in (REPORTED, PRIVATE):
             continue
-        for key, place, dataset, results_by_entry in cached_results:
-            entry = row.entries[place]
+        for dataset, results_by_entry in cached_results:
+            key, entry = dataset.key, row.entries[dataset.position]
             result = results_by_entry.get(entry) or _cell_certainty(dataset, entry)
             if result is None:
                 continue
@@ -339,8 +339,8 @@ def _cell_certainty(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str,
     certainty, settings = dataset.certainty.entries.get(entry), dataset.settings
     if certainty is None:
         return None
-    corrected = certainty.p_baseline_corrected
-    differs = corrected is not None and corrected < settings.alpha
+    corrected_p = certainty.p_baseline_corrected
+    differs = corrected_p is not None and corrected_p < settings.alpha
     result = certainty, describe_result(certainty, settings, dataset.baseline), differs
     dataset.certainty.cell_statements[dataset.baseline][entry] = result
     return result
@@ -355,12 +355,12 @@ def _datasets(
     """Return the visible datasets with test results. Composite datasets have none of their own."""
     visible_keys = {column.key for column in board.columns}
     datasets = []
-    for place, member in enumerate(facts.members):
+    for position, member in enumerate(facts.members):
         board_certainty = certainties.get(member.dataset_id)
-        measure = board_certainty.of(member.measure(board.measure)) if board_certainty is not None else None
+        measure = board_certainty.for_measure(member.measure(board.measure)) if board_certainty is not None else None
         if board_certainty is not None and measure is not None and member.slug in visible_keys and not member.parts:
-            name = baselines.get(place, BASELINE)
-            datasets.append(_Dataset(member.slug, place, measure, board_certainty.settings, name))
+            name = baselines.get(position, BASELINE)
+            datasets.append(_Dataset(member.slug, position, measure, board_certainty.settings, name))
     return datasets
 
 
@@ -389,4 +389,4 @@ def _test_notes(facts: BenchmarkFacts, datasets: Sequence[_Dataset], *, has_mark
             f"query, {settings.correction}-corrected over the dataset’s own board, not over datasets. {notes[0]}"
         )
     hidden = [member.facts.name for member in facts.members if member.facts.hidden]
-    return notes + ([f"{', '.join(hidden)}: {WITHHELD[0].lower()}{WITHHELD[1:]}"] if hidden else [])
+    return notes + ([f"{', '.join(hidden)}: {WITHHELD_NOTE[0].lower()}{WITHHELD_NOTE[1:]}"] if hidden else [])

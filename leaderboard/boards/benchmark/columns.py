@@ -17,7 +17,7 @@ from leaderboard.boards.benchmark.lines import (
     build_tables,
     collect_lines,
 )
-from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED, SIZE
+from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, SIZE
 from leaderboard.boards.columns.costs import WEIGHTED, weighted_column
 from leaderboard.boards.columns.marks import seeds_title
 from leaderboard.boards.facets import row_facets
@@ -45,7 +45,7 @@ AVERAGE, MEAN_RELATIVE, WINS = "average-relative", "mean-relative", "wins"
 BORDA, MEAN_RANK = "borda", "mean-rank"
 #: Columns that can determine ranks, besides datasets. Others depend on the rows in view, or say little about
 #: quality.
-RANKING = frozenset({MEAN, AVERAGE, MEAN_RELATIVE, BORDA, MEAN_RANK, WEIGHTED})
+RANKING_KEYS = frozenset({MEAN, AVERAGE, MEAN_RELATIVE, BORDA, MEAN_RANK, WEIGHTED})
 #: Columns that depend on the rows in view, or on the reader's weights.
 VIEW_DEPENDENT = frozenset({COMMON, WEIGHTED})
 
@@ -123,11 +123,11 @@ def build_columns(
         Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.entry.system),
         *([weighted_column(OVER_ALL)] if look.weighted else []),
         *map(with_cells, (*means, *_differences(facts, direction, look.difference, is_multiple=is_multiple))),
-        *(_dataset(place, member, look) for place, member in enumerate(facts.members)),
+        *(_dataset(position, member, look) for position, member in enumerate(facts.members)),
         *map(with_cells, _RANKS if is_multiple else ()),
         *look.costs,
         *ABOUT_SYSTEM,
-        *DECLARED,
+        *DECLARED_COLUMNS,
         SIZE,
     ]
 
@@ -149,15 +149,15 @@ def _means(facts: BenchmarkFacts, direction: Direction) -> list[Column]:
     ]
 
 
-def common_column(column: Column, counted_members: Sequence[Member], places: Sequence[int]) -> Column:
+def common_column(column: Column, counted_members: Sequence[Member], positions: Sequence[int]) -> Column:
     """Return the column of the common mean with the datasets that it covers."""
-    names = ", ".join(counted_members[place].facts.name for place in places)
+    names = ", ".join(counted_members[position].facts.name for position in positions)
     total = len(counted_members)
-    note = f"mean over the counted datasets that all rows in view have, {len(places)} of {total}: {names}"
+    note = f"mean over the counted datasets that all rows in view have, {len(positions)} of {total}: {names}"
     return replace(
         column,
-        unit=f"{len(places)} of {len(counted_members)}",
-        note=note if places else "no counted dataset has results of all rows in view",
+        unit=f"{len(positions)} of {len(counted_members)}",
+        note=note if positions else "no counted dataset has results of all rows in view",
     )
 
 
@@ -195,13 +195,13 @@ _RANKS = (
 )
 
 
-def _dataset(place: int, member: Member, look: ViewOptions) -> Column:
+def _dataset(position: int, member: Member, look: ViewOptions) -> Column:
     """Return the column of the dataset at this position of the benchmark."""
 
     def cell(line: BenchmarkLine) -> Cell | Value:
-        if line.annotations and place in line.annotations:
-            return Cell(line.values[place], "", *line.annotations[place])
-        return line.values[place]
+        if line.annotations and position in line.annotations:
+            return Cell(line.values[position], "", *line.annotations[position])
+        return line.values[position]
 
     measure, shown_measure = look.measure, member.measure(look.measure)
     unit = [
@@ -275,7 +275,7 @@ def build_rows(
     fill_cells(rows, columns, line_inputs)
     for row, line in zip(rows, lines, strict=True):
         if line.left_out:
-            names = ", ".join(facts.members[place].facts.name for place in sorted(line.left_out))
+            names = ", ".join(facts.members[position].facts.name for position in sorted(line.left_out))
             row[COVERAGE] = replace(row[COVERAGE], title=f"omitted: {names}")
     return rows
 
@@ -323,7 +323,7 @@ def _cell_annotations(
     `mixed` tells that the line's results have several provenances, which are then named in the titles.
     """
     annotations = {}
-    for place, (member, result, score) in enumerate(zip(facts.members, line.results, line.scores, strict=True)):
+    for position, (member, result, score) in enumerate(zip(facts.members, line.results, line.scores, strict=True)):
         mark, title, spread = "", result.provenance if mixed else "", ""
         if score is not None:
             mark = member.stand_ins.get(look.measure, "")
@@ -336,10 +336,10 @@ def _cell_annotations(
                     spread = f"± {deviation:.{decimals}f} ({result.seed_count})"
         if result.training == IN_DOMAIN:
             mark = f"‡ {mark}".rstrip()
-        if place in line.left_out:
+        if position in line.left_out:
             title = f"omitted: {result.training}"
         if mark or title or spread:
-            annotations[place] = mark, title, spread
+            annotations[position] = mark, title, spread
     return annotations
 
 
@@ -357,20 +357,20 @@ def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: Boar
     ranges = tuple(bounds for bounds in state.ranges if bounds.key != COMMON)
     visible_rows = filter_rows(replace(board, rows=public), replace(state, ranges=ranges, zero_shot=False))
     ids = set(map(id, visible_rows))
-    common = aggregates.common(
+    common = aggregates.common_means(
         tables.on_counted_datasets[0], [number for number, row in enumerate(public) if id(row) in ids]
     )
     for row, value in zip(public, to_values(common.means), strict=True):
         row.values[COMMON] = value
     columns = [
-        common_column(column, facts.counted, common.places) if column.key == COMMON else column
+        common_column(column, facts.counted, common.positions) if column.key == COMMON else column
         for column in board.columns
     ]
     best, second = best_values([column for column in columns if column.key == COMMON], public)
     board = replace(board, columns=columns, best={**board.best, **best}, second={**board.second, **second})
-    says_enough = len(common.places) >= MIN_COMMON or len(facts.counted) <= MIN_COMMON
+    says_enough = len(common.positions) >= MIN_COMMON or len(facts.counted) <= MIN_COMMON
     is_requested = COMMON in {sort.key for sort in state.sorts} | {bounds.key for bounds in state.ranges}
-    return board, is_requested or (says_enough and not tables.complete)
+    return board, is_requested or (says_enough and not tables.is_complete)
 
 
 NOTE = (

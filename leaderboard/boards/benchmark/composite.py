@@ -29,7 +29,7 @@ _SEVEREST_FIRST = (
 _date = attrgetter("published", "pk")
 
 
-class Whole(NamedTuple):
+class CompositeRows(NamedTuple):
     """Rows of a composite dataset, and the ids of the entries averaged in each composed entry, by its id."""
 
     rows: BoardRows
@@ -46,37 +46,37 @@ def has_hidden_part(parts: Sequence[Member]) -> bool:
     return any(part.facts.hidden for part in parts)
 
 
-def compose(member: Member, rows: Mapping[int, BoardRows]) -> Whole:
+def compose(member: Member, rows: Mapping[int, BoardRows]) -> CompositeRows:
     """Return a dataset's rows, including entries composed from its parts once all parts are public.
 
     Composed entries are public and have negative ids. They have neither measured costs nor tests.
     """
     dataset_rows = rows[member.dataset_id]
     if not member.parts or not all(part.listed for part in member.parts):
-        return Whole(dataset_rows, {})
+        return CompositeRows(dataset_rows, {})
     parts, rows_by_part = member.parts, [rows[part.dataset_id] for part in member.parts]
     groups = [
         present_group(
             part.facts.version_id,
             part.facts.qrels_id,
-            ((row.comparison_group, row.is_baseline) for _, row in stored.results),
+            ((row.comparison_group, row.is_baseline) for _, row in part_rows.results),
         )
-        for part, stored in zip(parts, rows_by_part, strict=True)
+        for part, part_rows in zip(parts, rows_by_part, strict=True)
     ]
-    lines = [_lines_in(stored, group) for stored, group in zip(rows_by_part, groups, strict=True)]
-    complete = [
+    lines = [_latest_results(part_rows, group) for part_rows, group in zip(rows_by_part, groups, strict=True)]
+    complete_lines = [
         [part_lines[key] for part_lines in lines] for key in lines[0] if all(key in part_lines for part_lines in lines)
     ]
-    complete.sort(key=lambda values: max(map(_date, values)))
+    complete_lines.sort(key=lambda values: max(map(_date, values)))
     digest = sha256("\n".join(groups).encode()).hexdigest()[:12]
     decimals = HIDDEN_DECIMALS if has_hidden_part(parts) else None
-    composed = [_compose_entry(values, f"{GROUP}parts-{digest}", decimals) for values in complete]
+    composed = [_compose_entry(values, f"{GROUP}parts-{digest}", decimals) for values in complete_lines]
     entries = sorted([*composed, *dataset_rows.entries], key=attrgetter("published"))
-    components = {row.pk: [value.pk for value in values] for row, values in zip(composed, complete, strict=True)}
-    return Whole(BoardRows(dataset_rows.dataset_id, entries), components)
+    components = {row.pk: [value.pk for value in values] for row, values in zip(composed, complete_lines, strict=True)}
+    return CompositeRows(BoardRows(dataset_rows.dataset_id, entries), components)
 
 
-def _lines_in(rows: BoardRows, group: str) -> dict[LineKey, EntryRow]:
+def _latest_results(rows: BoardRows, group: str) -> dict[LineKey, EntryRow]:
     """Return each line's latest result in a comparison group; a baseline is never replaced."""
     result_by_line: dict[LineKey, EntryRow] = {}
     for key, row in rows.results if group else ():

@@ -27,8 +27,8 @@ from leaderboard.systems.baselines import BM25
 IN_DOMAIN = Entry.Training.IN_DOMAIN.value
 
 #: Publication time and id of an entry, the order of every board.
-Published = tuple[str, int]
-_published = attrgetter("published", "pk")
+PublicationOrder = tuple[str, int]
+_publication_order = attrgetter("published", "pk")
 #: Placeholder for a missing result.
 NO_RESULT = EntryRow("", "", "", "", {}, "", "", "", "", 0)
 
@@ -43,7 +43,7 @@ class SystemLine:
 
     key: LineKey
     entry: EntryRow
-    published: Published
+    published: PublicationOrder
     results: Sequence[EntryRow]
     scores: list[float | None]
     groups: list[str]
@@ -118,8 +118,8 @@ def collect_lines(
     # A value is compared with the baseline of its own comparison group.
     baselines: list[dict[str, float | None]] = [{} for _ in names]
     for line in anchors:
-        for place in line.baseline_on:
-            baselines[place][line.groups[place]] = line.scores[place]
+        for position in line.baseline_on:
+            baselines[position][line.groups[position]] = line.scores[position]
     current = _current_groups(anchors, len(names))
     baselines_by_groups: dict[tuple[str, ...], list[float | None]] = {}  # Most lines have the same groups.
     for line in lines:
@@ -143,12 +143,12 @@ def _zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
     remaining = []
     for line in lines:
         line.left_out = [
-            place
-            for place, (score, result) in enumerate(zip(line.scores, line.results, strict=True))
+            position
+            for position, (score, result) in enumerate(zip(line.scores, line.results, strict=True))
             if score is not None and result.training not in ZERO_SHOT
         ]
-        for place in line.left_out:
-            line.scores[place] = None
+        for position in line.left_out:
+            line.scores[position] = None
         if line.scores.count(None) < len(line.scores):
             remaining.append(line)
     return remaining
@@ -161,7 +161,7 @@ def _line(key: LineKey, results_by_dataset: Sequence[_Results], names: Sequence[
     return SystemLine(
         key,
         earliest[0],
-        min(map(_published, earliest)),
+        min(map(_publication_order, earliest)),
         results,
         [result.scores.get(name) for result, name in zip(results, names, strict=True)],
         list(map(attrgetter("comparison_group"), results)),
@@ -201,16 +201,16 @@ def _current_results(results: Iterable[tuple[LineKey, EntryRow]]) -> dict[LineKe
 def _current_groups(lines: Sequence[SystemLine], number: int) -> list[str]:
     """Return the comparison group of scored values by dataset: the baseline's, else the newest."""
     current = [""] * number
-    anchored: set[int] = set()
+    baseline_positions: set[int] = set()
     for line in lines:
         if line.ranked_in == REPORTED:
             continue
         if line.groups == current and not line.baseline_on:
             continue  # This is the case for most lines.
-        anchored |= line.baseline_on
-        for place, group in enumerate(line.groups):
-            if group and (place not in anchored or place in line.baseline_on):
-                current[place] = group
+        baseline_positions |= line.baseline_on
+        for position, group in enumerate(line.groups):
+            if group and (position not in baseline_positions or position in line.baseline_on):
+                current[position] = group
     return current
 
 
@@ -223,11 +223,11 @@ def available_measures(facts: BenchmarkFacts, rows: Mapping[int, BoardRows]) -> 
     candidates -= {name for member in facts.members for name in member.stand_ins.values()}
     candidates |= {name for member in facts.members for name in member.stand_ins}
 
-    def widely_had(measure: str) -> bool:
+    def is_common(measure: str) -> bool:
         count = sum(member.measure(measure) in measures_by_dataset[member.dataset_id] for member in facts.counted)
         return count > 0 and 2 * count >= len(facts.counted)
 
-    return [facts.measure, *sorted(name for name in candidates if name != facts.measure and widely_had(name))]
+    return [facts.measure, *sorted(name for name in candidates if name != facts.measure and is_common(name))]
 
 
 def line_kinds(lines: Sequence[SystemLine]) -> list[str]:
@@ -238,14 +238,14 @@ def line_kinds(lines: Sequence[SystemLine]) -> list[str]:
 def find_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[int, tuple[str, bool]]:
     """Return the baseline of scored values by position of a dataset, and whether it is the site's own BM25."""
     return {
-        place: (
-            baseline_label(line.entry.system, facts.members[place].facts.name),
+        position: (
+            baseline_label(line.entry.system, facts.members[position].facts.name),
             line.entry.slug == BM25.slug,
         )
         for line in lines
         if line.ranked_in == SCORED
-        for place in line.baseline_on
-        if line.scores[place] is not None
+        for position in line.baseline_on
+        if line.scores[position] is not None
     }
 
 
@@ -254,7 +254,7 @@ def build_tables(facts: BenchmarkFacts, lines: Sequence[SystemLine], kinds: Sequ
     return Tables(
         scores=table([line.scores for line in lines], len(facts.members)),
         baselines=table([line.baselines for line in lines], len(facts.members)),
-        counted=[place for place, member in enumerate(facts.members) if member.counted],
+        counted_columns=[position for position, member in enumerate(facts.members) if member.counted],
         kinds=kinds,
         lower_is_better=better(measure) == "lower",
     )

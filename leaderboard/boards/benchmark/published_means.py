@@ -33,7 +33,7 @@ class PublishedMeans(NamedTuple):
     sentence: str
 
 
-class _Computed(NamedTuple):
+class _ComputedMeans(NamedTuple):
     system: str
     slug: str
     wins: int
@@ -46,27 +46,27 @@ def compare_published_means(
     facts: BenchmarkFacts, board: Board, printed: Mapping[str, PublishedAverage]
 ) -> PublishedMeans | None:
     """Return the comparison with the aggregates that a publication prints, or None if nothing can be compared."""
-    computed = []
+    computed_means = []
     for row in board.rows:
         wins, ratio, ratios = (row.value(key) for key in (WINS, AVERAGE, MEAN_RELATIVE))
         name = row.entry.system
         if row.ranked_in == REPORTED and name in printed and isinstance(ratio, float) and isinstance(ratios, float):
             # A baseline has no wins against itself.
             wins = int(wins) if isinstance(wins, float) else 0
-            computed.append(_Computed(name, row.entry.slug, wins, ratio, ratios, printed[name]))
-    if not computed:
+            computed_means.append(_ComputedMeans(name, row.entry.slug, wins, ratio, ratios, printed[name]))
+    if not computed_means:
         return None
     dataset_count = len(facts.counted)
     return PublishedMeans(
-        [_row(system) for system in computed],
+        [_row(system) for system in computed_means],
         dataset_count,
         facts.measure,
-        sorted({locator for system in computed for locator in system.printed.locators}),
-        _sentence(computed, dataset_count),
+        sorted({locator for system in computed_means for locator in system.printed.locators}),
+        _sentence(computed_means, dataset_count),
     )
 
 
-def _row(system: _Computed) -> PublishedMeansRow:
+def _row(system: _ComputedMeans) -> PublishedMeansRow:
     printed = system.printed
     return PublishedMeansRow(
         system.system,
@@ -80,10 +80,10 @@ def _row(system: _Computed) -> PublishedMeansRow:
     )
 
 
-def _sentence(computed: list[_Computed], dataset_count: int) -> str:
+def _sentence(computed_means: list[_ComputedMeans], dataset_count: int) -> str:
     """Return which formula reproduces the printed averages, and which printed wins are inconsistent."""
-    averages = [(system, system.printed.average) for system in computed if system.printed.average is not None]
-    exact = [
+    averages = [(system, system.printed.average) for system in computed_means if system.printed.average is not None]
+    exact_readings = [
         name
         for name, get_value in (
             ("the ratio of means", lambda system: system.ratio),
@@ -91,15 +91,15 @@ def _sentence(computed: list[_Computed], dataset_count: int) -> str:
         )
         if all(abs(100 * get_value(system) - printed) < 0.05 for system, printed in averages)
     ]
-    if exact:
-        text = f"The printed average is {exact[0]}."
+    if exact_readings:
+        text = f"The printed average is {exact_readings[0]}."
     else:
         text = (
             f"Neither reading of “average relative to BM25” over the {dataset_count} datasets reproduces the printed "
             f"line exactly: the ratio of means is off by {_deviation(averages, 'ratio')}, the mean of ratios by "
             f"{_deviation(averages, 'ratios')}."
         )
-    for system in computed:
+    for system in computed_means:
         if system.printed.wins not in (None, system.wins):
             text += (
                 f" {system.system} wins against BM25 on {system.wins} of {dataset_count} datasets according to the "
@@ -108,6 +108,6 @@ def _sentence(computed: list[_Computed], dataset_count: int) -> str:
     return text
 
 
-def _deviation(averages: list[tuple[_Computed, float]], name: str) -> str:
+def _deviation(averages: list[tuple[_ComputedMeans, float]], name: str) -> str:
     distances = [abs(100 * getattr(system, name) - printed) for system, printed in averages]
     return f"{sum(distances) / len(distances):.1f} points on average, {max(distances):.1f} at most"

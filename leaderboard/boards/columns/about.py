@@ -5,7 +5,7 @@ from typing import Any
 
 from django.utils.translation import gettext_noop as _
 
-from leaderboard.boards.facets import HOUSE
+from leaderboard.boards.facets import THIS_SITE_NAME
 from leaderboard.boards.model import ABOUT, Column, Value
 from leaderboard.models import DECLARED_NUMBERS, Entry, architecture_choices
 from leaderboard.results.board_rows.entry_rows import REPORTED
@@ -17,7 +17,7 @@ TRAININGS = {value: str(label) for value, label in Entry.Training.choices}
 
 
 def _owner(line: Any) -> Value:
-    return (line.entry.source if line.ranked_in == REPORTED else line.entry.team or HOUSE) or None
+    return (line.entry.source if line.ranked_in == REPORTED else line.entry.team or THIS_SITE_NAME) or None
 
 
 def _weights(line: Any) -> Value:
@@ -26,12 +26,12 @@ def _weights(line: Any) -> Value:
     return None if line.entry.open_weights is None else "open" if line.entry.open_weights else "closed"
 
 
-def _declared(name: str, per: float) -> Callable[[Any], Value]:
-    """Return a function that reads a declared number from a line, in units of `per`."""
+def _declared_number(name: str, unit: float) -> Callable[[Any], Value]:
+    """Return a function that reads a declared number from a line, in units of `unit`."""
 
     def value(line: Any) -> Value:
-        declared = getattr(line.entry, name)
-        return None if declared is None else declared / per
+        number = getattr(line.entry, name)
+        return None if number is None else number / unit
 
     return value
 
@@ -73,18 +73,18 @@ TRAINING = Column(
     cell=lambda line: TRAININGS.get(line.entry.training) if line.entry.training else None,
 )
 #: Numbers that teams declare.
-DECLARED = tuple(
+DECLARED_COLUMNS = tuple(
     Column(
-        each.key,
-        each.head,
+        number.key,
+        number.head,
         ABOUT,
         "figure",
-        unit=f"{each.unit}, declared",
+        unit=f"{number.unit}, declared",
         note=SELF_REPORTED,
-        cell=_declared(each.name, each.per),
+        cell=_declared_number(number.name, number.per),
     )
-    for each in DECLARED_NUMBERS
-    if each.key
+    for number in DECLARED_NUMBERS
+    if number.key
 )
 #: Number of the model's parameters, counted or declared.
 SIZE = Column(

@@ -20,13 +20,13 @@ MIXED_HEAD = "Δ vs baseline"
 class BaselineColumns(NamedTuple):
     """A dataset's baseline: its name, and whether it is the BM25 that Runboard created itself.
 
-    The name is empty if scored results have no baseline; `any` tells whether any results, including reported ones,
-    have one.
+    The name is empty if scored results have no baseline; `has_any` is true if any results, including reported
+    ones, have one.
     """
 
     name: str
     is_site_bm25: bool
-    any: bool
+    has_any: bool
 
     @classmethod
     def from_entries(cls, entries: Iterable[EntryRow], current: str, dataset: str) -> BaselineColumns:
@@ -34,9 +34,9 @@ class BaselineColumns(NamedTuple):
         public_entries = [entry for entry in entries if entry.is_baseline and entry.visibility == "public"]
         current_entries = [entry for entry in public_entries if entry.comparison_group == current]
         if not current_entries:
-            return cls("", is_site_bm25=False, any=bool(public_entries))
-        last = current_entries[-1]
-        return cls(baseline_label(last.system, dataset), is_site_bm25=last.slug == BM25.slug, any=True)
+            return cls("", is_site_bm25=False, has_any=bool(public_entries))
+        newest = current_entries[-1]
+        return cls(baseline_label(newest.system, dataset), is_site_bm25=newest.slug == BM25.slug, has_any=True)
 
     @property
     def display_name(self) -> str:
@@ -44,13 +44,13 @@ class BaselineColumns(NamedTuple):
 
     def notes(self, language: str) -> list[str]:
         """Return the notes on the baseline below a board."""
-        if not self.any:
+        if not self.has_any:
             return []
-        note = f"Δ compares with {BM25.name} on the same dataset version and judgments, from the same source;"
+        note = f"Δ compares with {BM25.name} on the same dataset version and judgments, from the same source."
         if self.display_name != BM25.name:
-            note = f"Δ compares with {self.name}, the baseline here, on the same dataset version and judgments;"
+            note = f"Δ compares with {self.name}, the baseline here, on the same dataset version and judgments."
         return [
-            f"{note} — if unavailable.",
+            f"{note} A dash means that no baseline is available.",
             *([describe_bm25(language)] if self.is_site_bm25 else []),
         ]
 
@@ -71,8 +71,8 @@ def notes_on_baselines(facts: BenchmarkFacts, baselines: Mapping[int, tuple[str,
     """
     datasets_by_name: dict[str, list[str]] = {}
     datasets_by_description: dict[str, list[str]] = {}
-    for place, (name, is_site_bm25) in sorted(baselines.items()):
-        member = facts.members[place].facts
+    for position, (name, is_site_bm25) in sorted(baselines.items()):
+        member = facts.members[position].facts
         if is_site_bm25:
             datasets_by_description.setdefault(describe_bm25(member.language), []).append(member.name)
         elif name != BM25.name:

@@ -12,7 +12,7 @@ from django.utils.text import slugify
 from django.utils.translation import gettext_noop as _
 
 from evaluation.efficiency import PROTOCOL, is_brief
-from leaderboard.boards.model import EFFICIENCY, REPORTED_BESIDE, Cell, Column, Row, Value, fill_cells
+from leaderboard.boards.model import EFFICIENCY, OTHER_REPORTED, Cell, Column, Row, Value, fill_cells
 from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.results import reported_facts
@@ -27,7 +27,7 @@ from leaderboard.results.board_rows.measurements import (
 from leaderboard.results.efficiency import cost_per_million
 
 #: Uncertainty of a value for which there is no estimate.
-UNKNOWN = math.inf
+UNKNOWN_NOISE = math.inf
 #: Relative difference in a system's latency between jobs on an idle machine, due to memory layout.
 BETWEEN_JOBS = 0.03
 #: Mark of a doubtful value.
@@ -55,7 +55,7 @@ def relative_spread(figures: Mapping[str, Any]) -> float:
     """
     spread = figures.get("spread_ms")
     if spread is None or figures["protocol"] != PROTOCOL or is_brief(figures):
-        return UNKNOWN
+        return UNKNOWN_NOISE
     return max(float(spread / figures["latency_ms"]["mean"]), BETWEEN_JOBS)
 
 
@@ -72,7 +72,7 @@ class CostColumn(NamedTuple):
     unit: str
     note: str
     compute: Callable[[MeasuredEntry], float | None]
-    relative_noise: Callable[[MeasuredEntry], float] = lambda measurement: UNKNOWN
+    relative_noise: Callable[[MeasuredEntry], float] = lambda measurement: UNKNOWN_NOISE
     better: Literal["higher", "lower", ""] = "lower"
     whole_searches: bool = False
 
@@ -85,10 +85,10 @@ class CostColumn(NamedTuple):
         return None if self.whole_searches and measurement.over_stored_runs else self.compute(measurement)
 
 
-def _figure(name: str, per: float = 1.0) -> Callable[[MeasuredEntry], float | None]:
+def _figure(name: str, divisor: float = 1.0) -> Callable[[MeasuredEntry], float | None]:
     def value(measurement: MeasuredEntry) -> float | None:
         figure = measurement.figures.get(name)
-        return None if figure is None else figure / per
+        return None if figure is None else figure / divisor
 
     return value
 
@@ -223,7 +223,7 @@ COSTS: tuple[CostColumn, ...] = (
         "energy",
         _("Energy"),
         "J/query",
-        _("of a single search"),
+        _("energy of a single search"),
         _figure("energy_joules_per_query"),
         whole_searches=True,
     ),
@@ -262,12 +262,12 @@ def cost_columns(
 
     If `corpus` is given, a column with the estimated index size for that many documents follows the measured one.
     """
-    cost_column_list = list(COSTS)
+    shown_columns = list(COSTS)
     if corpus:
-        place = next(number for number, cost_column in enumerate(cost_column_list) if cost_column.key == "index-bytes")
-        cost_column_list.insert(place + 1, estimated_index(corpus))
+        position = next(number for number, column in enumerate(shown_columns) if column.key == "index-bytes")
+        shown_columns.insert(position + 1, estimated_index(corpus))
     group, currency = cost_group(machine, dataset), common_currency(measurements)
-    return [_column(cost_column, group, currency) for cost_column in cost_column_list]
+    return [_column(cost_column, group, currency) for cost_column in shown_columns]
 
 
 def _column(cost_column: CostColumn, group: str, currency: str) -> Column:
@@ -365,14 +365,14 @@ def unit_with_currency(currency: str, unit: str) -> str:
 class BoardCosts(NamedTuple):
     """The costs on a board: selected machine, all machines, measurements by row, and columns.
 
-    `elsewhere` counts the rows that were measured only on other machines; `dataset` is the dataset of the costs if the
-    board has several.
+    `other_machine_count` is the number of rows measured only on other machines. `dataset` is the dataset of the costs
+    if the board has several.
     """
 
     machine: Machine | None
     machines: list[Machine]
     measured: dict[Any, MeasuredEntry]
-    elsewhere: int
+    other_machine_count: int
     columns: Sequence[Column] = ()
     dataset: str = ""
 
@@ -405,13 +405,13 @@ class BoardCosts(NamedTuple):
         on_dataset, measurements = f" on {self.dataset}" if self.dataset else "", list(self.measured.values())
         notes = [
             f"Efficiency was measured here{on_dataset} under protocol {PROTOCOL} on {self.machine.name}; × BM25 is the "
-            "latency divided by BM25's on the same machine in the same job. ± is the uncertainty of a value; no best "
-            "is marked within it, or where a system was timed only once."
+            "latency divided by BM25's on the same machine in the same job. ± is the uncertainty of a value. No best "
+            "value is marked within it, or if a system was timed only once."
         ]
         earlier_count = sum(measurement.protocol != PROTOCOL for measurement in measurements)
         if earlier_count:
             systems = "1 system was" if earlier_count == 1 else f"{earlier_count} systems were"
-            notes.append(f"{systems} measured under an earlier protocol; such times are never marked best.")
+            notes.append(f"{systems} measured under an earlier protocol. These times are never marked best.")
         if any(is_brief(measurement.figures) for measurement in measurements):
             notes.append(
                 _(
@@ -426,16 +426,16 @@ class BoardCosts(NamedTuple):
                     "first search was not timed; their pages show the other costs."
                 )
             )
-        if self.elsewhere:
-            systems = "1 system was" if self.elsewhere == 1 else f"{self.elsewhere} systems were"
-            notes.append(f"{systems} measured on other hardware only: choose it under Filters, Hardware.")
+        if self.other_machine_count:
+            systems = "1 system was" if self.other_machine_count == 1 else f"{self.other_machine_count} systems were"
+            notes.append(f"{systems} measured on other hardware only. Choose it under Filters, Hardware.")
         return notes
 
 
 WEIGHTED = "weighted-score"
 #: Cost criteria of the weighted score, with their columns.
 COST_COLUMNS = {"latency": "mean-latency", "memory": "peak-memory", "cost": "cost-per-million"}
-#: Maximum number of systems named in the note; all of them count.
+#: Maximum number of systems named in the note; the score uses all of them.
 MAX_NAMED = 12
 #: Neighbors whose effectiveness differs by less than this share of the greatest are ignored, as in
 #: Dynabench's implementation: their rate would be a division by almost 0.
@@ -530,8 +530,8 @@ def average_rate(effectiveness: Sequence[float], values: Sequence[float]) -> flo
         return None
     min_difference = MIN_DIFFERENCE * max(abs(value) for value in effectiveness)
     rates = [
-        abs((value - previous) / (better - worse))
-        for (worse, previous), (better, value) in pairwise(sorted_pairs)
+        abs((value - previous_value) / (better - worse))
+        for (worse, previous_value), (better, value) in pairwise(sorted_pairs)
         if better - worse > min_difference
     ]
     return sum(rates) / len(rates) if rates else None
@@ -594,11 +594,11 @@ def figure_columns(
 def _reported_cell(figure: Mapping[str, Any]) -> Cell:
     """Return the cell of a figure; a doubtful one is shown as printed and has no value to sort by."""
     factor = MILLISECONDS.get(str(figure.get("unit", "")), 1.0)
-    printed = str(figure.get("as_printed") or f"{figure['value']:g}")
+    printed_text = str(figure.get("as_printed") or f"{figure['value']:g}")
     if figure.get("doubtful"):
-        return Cell(text=f"{printed} {figure['unit']}" if factor != 1.0 else printed, mark="?")
+        return Cell(text=f"{printed_text} {figure['unit']}" if factor != 1.0 else printed_text, mark="?")
     value = round(float(figure["value"]) * factor, 6)
-    return Cell(value, printed if factor == 1.0 else f"{value:g}")
+    return Cell(value, printed_text if factor == 1.0 else f"{value:g}")
 
 
 def _position(key: FigureKey) -> tuple[int, str, str]:
@@ -623,7 +623,7 @@ def _reported_column(key: FigureKey, split_names: set[str], other_keys: set[str]
     return Column(
         key=slugify(f"{slug} {key.unit or 'reported'}") if slug in other_keys else slug,
         label=label,
-        group=EFFICIENCY if key.name in reported_facts.COSTS else REPORTED_BESIDE,
+        group=EFFICIENCY if key.name in reported_facts.COSTS else OTHER_REPORTED,
         kind="figure",
         better="lower" if reported_facts.COSTS.get(key.name) == "lower" else "",
         unit=key.unit,

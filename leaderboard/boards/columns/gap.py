@@ -55,7 +55,7 @@ def gap_columns(baseline: str) -> Sequence[Column]:
         ),
         Column(
             GAP_INTERVAL, _("95% interval"), GROUP, "count",
-            note=_("of the gap; sorted by its lower end"),
+            note=_("95% interval of the gap; sorted by its lower end"),
             cell=_gap_cell(lambda gap: Cell(gap.low, interval_text(gap))),
         ),
         Column(GAP_SHOWN, _("Better on public queries"), GROUP, "text", note=CLAIM, cell=_gap_cell(answer)),

@@ -34,16 +34,16 @@ def notes(entries: Iterable[EntryRow]) -> list[str]:
     return [text for label, text in NOTES.items() if label in labels]
 
 
-CHALLENGED = _("Challenged: a claim about this system is under review; its page has the details. Scores do not change.")
+CHALLENGED_NOTE = _("Challenged: a claim about this system is under review, see its page. Scores do not change.")
 
 
 def notes_on_challenges(rows: Iterable[Row]) -> list[str]:
-    return [CHALLENGED] if any(row.entry.challenged for row in rows) else []
+    return [CHALLENGED_NOTE] if any(row.entry.challenged for row in rows) else []
 
 
 MISSING_QUERIES = _(
-    "Missing queries score 0. Their number is shown below the system’s name, or above the board if every result has "
-    "the same."
+    "Missing queries score 0. Their number is shown below the system’s name, or above the board if it is the "
+    "same for every result."
 )
 
 
@@ -54,8 +54,8 @@ def missing_from_all(rows: Iterable[Row]) -> int:
     return min(known_counts) if len(known_counts) > 1 else 0
 
 
-DOUBTFUL = _("?: doubtful, as printed or as measured on a busy machine; never used to rank, sort, or plot.")
-SEEDS = _("±: sample standard deviation (n − 1) over seeds, with their number; the score is their mean.")
+DOUBTFUL_NOTE = _("?: doubtful, as printed or as measured on a busy machine; never used to rank, sort, or plot.")
+SEEDS_NOTE = _("±: sample standard deviation (n − 1) over seeds, with their number; the score is their mean.")
 
 
 def has_seeds(rows: Iterable[Row], keys: Collection[str]) -> bool:

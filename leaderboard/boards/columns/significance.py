@@ -40,9 +40,9 @@ COLUMN_NAMES = {
 #: Decimals of the ends of an interval; more would not be visible in its drawing.
 INTERVAL_DECIMALS = 3
 
-WITHHELD = _("Confidence intervals and per-query results are not published, to protect the hidden judgments.")
-AWAITED = _("Intervals and tests are being computed and will appear shortly.")
-OUTDATED = _("The board has changed: rank ranges, p vs best, and corrected tests are being recomputed.")
+WITHHELD_NOTE = _("Confidence intervals and per-query results are not published, to protect the hidden judgments.")
+PENDING_NOTE = _("Intervals and tests are being computed and will appear shortly.")
+OUTDATED_NOTE = _("The board has changed: rank ranges, p vs best, and corrected tests are being recomputed.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class SignificanceColumns:
     @classmethod
     def for_measure(cls, board: BoardCertainty | None, measure: str, baseline: str) -> SignificanceColumns:
         """Return the columns for which the board has results."""
-        certainty = board.of(measure) if board is not None else None
+        certainty = board.for_measure(measure) if board is not None else None
         if board is None or certainty is None:
             return cls(board, baseline, None, (), ())
         beside_score = _score_columns(board.settings, measure, current=board.current)
@@ -67,35 +67,35 @@ class SignificanceColumns:
         )
         return cls(board, baseline, certainty, beside_score, beside_difference)
 
-    def awaited(self, *, scored: bool, hidden: bool) -> frozenset[str]:
+    def pending_columns(self, *, has_scored_rows: bool, hidden: bool) -> frozenset[str]:
         """Return the columns that will exist once the tests are computed; URLs that name them are valid.
 
-        `scored` tells whether any row was scored on judgments of the dataset itself.
+        `has_scored_rows` tells whether any row was scored on judgments of the dataset itself.
         """
-        if hidden or not scored or (self.board is not None and self.board.current):
+        if hidden or not has_scored_rows or (self.board is not None and self.board.current):
             return frozenset()
         return frozenset(COLUMN_NAMES) - {column.key for column in (*self.beside_score, *self.beside_difference)}
 
-    def notes(self, verdict: Verdict | None, *, scored: bool, hidden: bool) -> list[str]:
+    def notes(self, verdict: Verdict | None, *, has_scored_rows: bool, hidden: bool) -> list[str]:
         """Return the notes on the tests, empty if there are no results for the measure."""
-        if not scored:
+        if not has_scored_rows:
             return []
         if hidden:
-            return [WITHHELD]
+            return [WITHHELD_NOTE]
         if self.board is None or self.measure_certainty is None:
-            return [] if self.board is not None and self.board.current else [AWAITED]
+            return [] if self.board is not None and self.board.current else [PENDING_NOTE]
         sentences = [verdict_sentence(verdict, self.baseline, self.board.settings)] if verdict is not None else []
         sentences.append(_describe_own_facts(self.board.settings, self.measure_certainty, self.baseline))
-        return [*sentences, _describe_board_tests(self.board.settings) if self.board.current else OUTDATED]
+        return [*sentences, _describe_board_tests(self.board.settings) if self.board.current else OUTDATED_NOTE]
 
 
-def _certainty_cell(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any], Cell | None]:
+def _test_cell(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any], Cell | None]:
     return lambda line: None if line.certainty is None else cell(line.certainty)
 
 
 def _score_columns(settings: TestSettings, measure: str, *, current: bool) -> list[Column]:
     """Return the interval, and the results of the tests of all pairs if they are up to date."""
-    lower, corrected = better(measure) == "lower", f"{settings.pairs_correction} over all pairs of the board"
+    lower, correction = better(measure) == "lower", f"{settings.pairs_correction} over all pairs of the board"
     interval = Column(
         INTERVAL,
         f"{settings.level:.0%} interval",
@@ -104,7 +104,7 @@ def _score_columns(settings: TestSettings, measure: str, *, current: bool) -> li
         better(measure),
         note=f"{settings.interval} of the mean; sorted by its worse end",
         arrow=False,
-        cell=_certainty_cell(lambda one: Cell(one.high if lower else one.low, interval_text(one.low, one.high))),
+        cell=_test_cell(lambda test: Cell(test.high if lower else test.low, interval_text(test.low, test.high))),
     )
     ranks = Column(
         RANKS,
@@ -112,17 +112,17 @@ def _score_columns(settings: TestSettings, measure: str, *, current: bool) -> li
         EFFECTIVENESS,
         "count",
         "lower",
-        note=f"ranks that the tests leave open: {corrected}; sorted by the first rank",
+        note=f"ranks that the tests leave open: {correction}; sorted by the first rank",
         arrow=False,
-        cell=_certainty_cell(lambda one: None if one.rank_low is None else Cell(one.rank_low, ranks_text(one))),
+        cell=_test_cell(lambda test: None if test.rank_low is None else Cell(test.rank_low, ranks_text(test))),
     )
     p_best = Column(
         P_BEST,
         _("p vs best"),
         EFFECTIVENESS,
         "figure",
-        note=f"against the best: {corrected}",
-        cell=_certainty_cell(lambda one: _p(one.p_best_corrected, "uncorrected", one.p_best)),
+        note=f"against the best: {correction}",
+        cell=_test_cell(lambda test: _p(test.p_best_corrected, "uncorrected", test.p_best)),
     )
     return [interval, ranks, p_best] if current else [interval]
 
@@ -131,11 +131,11 @@ def _difference_columns(settings: TestSettings, measure: str, baseline: str) -> 
     head, lower = difference_head([baseline]), better(measure) == "lower"
 
     def compared_cell(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any], Cell | None]:
-        return _certainty_cell(lambda one: None if one.p_baseline is None else cell(one))
+        return _test_cell(lambda test: None if test.p_baseline is None else cell(test))
 
     def interval(certainty: EntryCertainty) -> Cell | None:
-        worse = certainty.delta_high if lower else certainty.delta_low
-        return None if certainty.delta_low is None else Cell(worse, difference_interval_text(certainty))
+        worse_end = certainty.delta_high if lower else certainty.delta_low
+        return None if certainty.delta_low is None else Cell(worse_end, difference_interval_text(certainty))
 
     return (
         Column(
@@ -152,7 +152,7 @@ def _difference_columns(settings: TestSettings, measure: str, baseline: str) -> 
             head,
             "figure",
             note=f"against {baseline}: {settings.test}, not corrected",
-            cell=compared_cell(lambda one: _p(one.p_baseline, "corrected over the board", one.p_baseline_corrected)),
+            cell=compared_cell(lambda test: _p(test.p_baseline, "corrected over the board", test.p_baseline_corrected)),
         ),
         Column(
             WINS,
@@ -160,7 +160,7 @@ def _difference_columns(settings: TestSettings, measure: str, baseline: str) -> 
             head,
             "count",
             note=f"queries won, tied, and lost against {baseline}",
-            cell=compared_cell(lambda one: Cell(one.wins, f"{one.wins}/{one.ties}/{one.losses}")),
+            cell=compared_cell(lambda test: Cell(test.wins, f"{test.wins}/{test.ties}/{test.losses}")),
         ),
     )
 
@@ -195,20 +195,20 @@ def ranks_text(certainty: EntryCertainty) -> str:
 
 def format_p_value(p: float, decimals: int = 3) -> str:
     """Return a p-value as text, such as `0.214` or `<0.001`."""
-    smallest = 10.0**-decimals
-    return f"{p:.{decimals}f}" if p >= smallest else f"<{smallest:.{decimals}f}"
+    min_shown = 10.0**-decimals
+    return f"{p:.{decimals}f}" if p >= min_shown else f"<{min_shown:.{decimals}f}"
 
 
 def verdict_sentence(verdict: Verdict, baseline: str, settings: TestSettings) -> str:
     """Return how many systems are better and worse than the baseline by corrected tests, and the date of the tests."""
     day = f"{verdict.at.day} {verdict.at:%B %Y}"
-    dated = f"As of {day}, revision {verdict.revision:,} of the board."
+    as_of = f"As of {day}, revision {verdict.revision:,} of the board."
     if not verdict.compared:
-        return dated
+        return as_of
     system_count = "1 other system" if verdict.compared == 1 else f"{verdict.compared:,} other systems"
     return (
         f"Of {system_count}, {len(verdict.better):,} {'is' if len(verdict.better) == 1 else 'are'} better and "
-        f"{len(verdict.worse):,} worse than {baseline} at {settings.alpha:g} ({settings.correction}-corrected). {dated}"
+        f"{len(verdict.worse):,} worse than {baseline} at {settings.alpha:g} ({settings.correction}-corrected). {as_of}"
     )
 
 
@@ -232,8 +232,8 @@ def _describe_board_tests(settings: TestSettings) -> str:
         "Rank range and p vs best come from tests of all pairs on this board, corrected together "
         f"({settings.pairs_correction}, {settings.pairs_permutations:,} permutations, level {settings.alpha:g}). A "
         "system’s first rank follows all systems that are significantly better, its last rank precedes all that are "
-        "significantly worse; systems whose range begins with 1 are not separable from the best. Both may change when "
-        "others submit; filters do not change them."
+        "significantly worse; systems with a range that starts at 1 are not separable from the best. Both may change "
+        "when others submit; filters do not change them."
     )
 
 
@@ -243,8 +243,8 @@ def any_scored(rows: Sequence[Row], measure: str) -> bool:
 
 def ignored_filters(board: Board, state: BoardState) -> list[str]:
     """Return a note on filters and sort columns that are ignored because their columns are still being computed."""
-    ignored = [f"order by {COLUMN_NAMES[sort.key]}" for sort in state.sorts if sort.key in board.awaited]
-    ignored += [f"bounds of {COLUMN_NAMES[bounds.key]}" for bounds in state.ranges if bounds.key in board.awaited]
-    if not ignored:
+    names = [f"order by {COLUMN_NAMES[sort.key]}" for sort in state.sorts if sort.key in board.pending_columns]
+    names += [f"bounds of {COLUMN_NAMES[bounds.key]}" for bounds in state.ranges if bounds.key in board.pending_columns]
+    if not names:
         return []
-    return [f"Not applied yet, because these columns are still being computed: {', '.join(ignored)}."]
+    return [f"Not applied yet, because these columns are still being computed: {', '.join(names)}."]

@@ -10,8 +10,8 @@ from typing import Any
 from leaderboard.models import Dataset, DatasetFile
 
 CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
-_TYPED = {"data": "@json", "dataType": "@vocab", "examples": "@json"}
-_PLAIN = (
+_TYPED_TERMS = {"data": "@json", "dataType": "@vocab", "examples": "@json"}
+_PLAIN_TERMS = (
     "citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet", "format",
     "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex",
     "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform",
@@ -25,8 +25,8 @@ CONTEXT: dict[str, Any] = {
     "rai": "http://mlcommons.org/croissant/RAI/",
     "dct": "http://purl.org/dc/terms/",
     "conformsTo": "dct:conformsTo",
-    **{name: f"cr:{name}" for name in _PLAIN},
-    **{name: {"@id": f"cr:{name}", "@type": kind} for name, kind in _TYPED.items()},
+    **{name: f"cr:{name}" for name in _PLAIN_TERMS},
+    **{name: {"@id": f"cr:{name}", "@type": kind} for name, kind in _TYPED_TERMS.items()},
 }
 Kind = DatasetFile.Kind
 #: Fields of a file's records as name, description, and type; each has a column of the same name in the file.
@@ -74,15 +74,15 @@ def describe(
     if dataset.citation:
         description["citeAs"] = dataset.citation
     description["distribution"] = [_file(file, get_address(file)) for file in content]
-    titled = bool(version and version.statistics.get("has_titles", 1))
-    description["recordSet"] = [_records(file, titled) for file in content if file.kind in _RECORDS]
+    has_titles = bool(version and version.statistics.get("has_titles", 1))
+    description["recordSet"] = [_records(file, has_titles) for file in content if file.kind in _RECORDS]
     return description
 
 
 def _file(file: DatasetFile, address: str) -> dict[str, Any]:
     name = file.name.removesuffix(".gz")
     formats = {".jsonl": "application/jsonlines", ".tsv": "text/tab-separated-values"}
-    kind = next((each for ending, each in formats.items() if name.endswith(ending)), "text/plain")
+    kind = next((media_type for ending, media_type in formats.items() if name.endswith(ending)), "text/plain")
     return {
         "@type": "cr:FileObject",
         "@id": file.name,
@@ -95,10 +95,10 @@ def _file(file: DatasetFile, address: str) -> dict[str, Any]:
     }
 
 
-def _records(file: DatasetFile, titled: bool) -> dict[str, Any]:
-    """Return the record set of a file; without `titled` documents the file need not have a title column."""
+def _records(file: DatasetFile, has_titles: bool) -> dict[str, Any]:
+    """Return the record set of a file; if documents have no titles, the file may lack a title column."""
     name, fields = _RECORDS[Kind(file.kind)]
-    fields = tuple(field for field in fields if titled or field[0] != "title")
+    fields = tuple(field for field in fields if has_titles or field[0] != "title")
     if file.kind == Kind.QRELS:
         name = re.sub(r"[^\w-]", "-", file.name.removesuffix(".gz").removesuffix(".tsv"))
     keys = [{"@id": f"{name}/{field}"} for field, _, _ in fields[: 2 if file.kind in _PAIRED else 1]]

@@ -197,8 +197,8 @@ def model_name(system: System) -> tuple[str, str]:
 def mteb_archive(system: System, results: Sequence[ExchangedResult], url: str) -> bytes:
     """Return the results and the description as a zip file.
 
-    A configuration takes the place of a model's revision in MTEB. Configurations that become identical there (`k1=1.2`
-    and `k1=12`) are numbered.
+    MTEB has no configurations, so they are written as revisions of the model. Configurations that become identical
+    there (`k1=1.2` and `k1=12`) are numbered.
     """
     folder = "results/" + "__".join(model_name(system))
     files: dict[str, Mapping[str, Any]] = {}
@@ -228,7 +228,7 @@ def mteb_archive(system: System, results: Sequence[ExchangedResult], url: str) -
 
 
 SCHEMA = "0.3.0"
-_AVAILABLE = {True: "open_weights", False: "closed_weights", None: "unknown"}
+_AVAILABILITY = {True: "open_weights", False: "closed_weights", None: "unknown"}
 
 
 def every_eval_ever_record(
@@ -244,21 +244,21 @@ def every_eval_ever_record(
     changes with the results.
     """
     model = "/".join(model_name(system))
-    newest = str(int(max(result.published_at for result in results).timestamp()))
-    reported = all(result.provenance == Entry.Provenance.REPORTED for result in results)
+    newest_time = str(int(max(result.published_at for result in results).timestamp()))
+    is_reported = all(result.provenance == Entry.Provenance.REPORTED for result in results)
     deployment = "externally_managed" if system.closed_api else "unknown"
     if not system.closed_api and any(result.provenance == Entry.Provenance.MEASURED for result in results):
         deployment = "self_deployed"
     return {
         "schema_version": SCHEMA,
-        "evaluation_id": f"runboard/{model.replace('/', '_')}/{newest}",
-        "retrieved_timestamp": newest,
+        "evaluation_id": f"runboard/{model.replace('/', '_')}/{newest_time}",
+        "retrieved_timestamp": newest_time,
         "source_metadata": {
             "source_name": site,
-            "source_type": "documentation" if reported else "evaluation_run",
+            "source_type": "documentation" if is_reported else "evaluation_run",
             "source_organization_name": site,
             "source_organization_url": url,
-            "evaluator_relationship": "other" if reported else "third_party",
+            "evaluator_relationship": "other" if is_reported else "third_party",
         },
         "eval_library": {"name": "runboard", "version": VERSION},
         "model_info": {
@@ -267,7 +267,7 @@ def every_eval_ever_record(
             "developer": model.partition("/")[0],
             "additional_details": {
                 "deployment_type": deployment,
-                "model_availability": _AVAILABLE[system.open_weights],
+                "model_availability": _AVAILABILITY[system.open_weights],
                 "architecture": system.architecture,
             },
         },

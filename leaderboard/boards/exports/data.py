@@ -63,7 +63,7 @@ def to_json(board: Board, cited: Citation) -> dict[str, Any]:
 
 def _row(board: Board, row: Row) -> dict[str, Any]:
     cells = {column.key: row[column.key] for column in board.columns}
-    statement = board.statements.of(row.entry.pk, board.measure)
+    statement = board.statements.for_entry(row.entry.pk, board.measure)
     settings = board.certainty.settings if board.certainty else board.found_with
     return {
         "rank": row.rank,

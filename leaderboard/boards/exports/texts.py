@@ -16,14 +16,14 @@ from django.conf import settings
 
 from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.significance import DELTA_INTERVAL, INTERVAL, P_BASELINE, P_BEST, RANKS
-from leaderboard.boards.facets import OF_DATASETS
+from leaderboard.boards.facets import DATASET_FACETS
 from leaderboard.boards.model import EFFECTIVENESS, SEPARATED, SYSTEM, Board, Column, Row, spans
 from leaderboard.core.text import bibtex, numbers
 from leaderboard.core.text.latex import escape, escape_url
 from leaderboard.results.board_rows.entry_rows import CLOSED, QUARANTINED
 
 #: Text of a missing value.
-MISSING = "—"
+MISSING_TEXT = "—"
 
 
 def cell_text(row: Row, column: Column) -> str:
@@ -32,7 +32,7 @@ def cell_text(row: Row, column: Column) -> str:
     if text:
         return text
     if value is None:
-        return MISSING
+        return MISSING_TEXT
     if isinstance(value, str):
         return value
     if column.kind == "score":
@@ -129,7 +129,7 @@ def dataset_selection(board: Board) -> str:
     selections = [
         f"{facet.label.lower()}: {', '.join(option.label for option in facet.options if option.chosen)}"
         for facet in board.facets
-        if facet.name in OF_DATASETS and facet.chosen
+        if facet.name in DATASET_FACETS and facet.chosen
     ]
     if not selections:
         return ""
@@ -192,31 +192,31 @@ _RARELY_PRINTED = frozenset(("weights", "licence", "training-data"))
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """Markup of a format; `raised` are marks that directly follow a value."""
+    """Markup of a format; `superscripts` are marks that directly follow a value."""
 
     escape: Callable[[str], str]
     dagger: str
     status: str
     emphasis: Mapping[str, str]
     annotation: str = "{}"
-    raised: Mapping[str, str] = field(default_factory=dict)
+    superscripts: Mapping[str, str] = field(default_factory=dict)
 
     def cells(self, board: Board, row: Row, columns: Sequence[Column]) -> list[str]:
         """Return the rank, the system, and the cells of the other columns."""
         name = self.escape(row_name(row)) + (self.dagger if row.entry.training == "in-domain" else "")
         if status := row_status(row):
             name += self.status.format(status)
-        rank = self.escape(row.rank_label or MISSING)
+        rank = self.escape(row.rank_label or MISSING_TEXT)
         return [rank, name, *(self._cell(board, row, column) for column in columns[1:])]
 
     def _cell(self, board: Board, row: Row, column: Column) -> str:
-        text, cell, raised_marks = self.escape(cell_text(row, column)), row[column.key], ""
+        text, cell, superscripts = self.escape(cell_text(row, column)), row[column.key], ""
         text = self.emphasis.get(board.emphasis(row, column.key), "{}").format(text)
         parts = [cell.spread, cell.mark]
-        if self.raised.keys() >= set(cell.mark):
-            raised_marks, parts = "".join(self.raised[sign] for sign in cell.mark), [cell.spread]
+        if self.superscripts.keys() >= set(cell.mark):
+            superscripts, parts = "".join(self.superscripts[sign] for sign in cell.mark), [cell.spread]
         annotations = " ".join(self.annotation.format(self.escape(part)) for part in parts if part)
-        return f"{text}{raised_marks}{f' {annotations}' if annotations else ''}"
+        return f"{text}{superscripts}{f' {annotations}' if annotations else ''}"
 
 
 def to_latex(board: Board, cited: Citation) -> str:
@@ -299,19 +299,19 @@ def _tests(board: Board) -> list[str]:
     if visible_keys & {RANKS, P_BEST}:
         texts.append(
             f"Rank range, p vs best: all pairs of the board, {settings.pairs_correction}, level {settings.alpha:g}; "
-            "systems whose range begins with 1 are not separable from the best."
+            "systems with a range that starts at 1 are not separable from the best."
         )
     return texts
 
 
 def _groups(columns: Sequence[Column]) -> list[str]:
     """Return the heads of the groups of columns, and a line below each."""
-    cells, rules, place = ["", ""], [], 3
+    cells, rules, column_number = ["", ""], [], 3
     for label, span in spans(columns[1:]):
         cells.append(rf"\multicolumn{{{span}}}{{c}}{{{_stacked(label, span)}}}" if label else "&" * (span - 1))
         if label:
-            rules.append(rf"\cmidrule(lr){{{place}-{place + span - 1}}}")
-        place += span
+            rules.append(rf"\cmidrule(lr){{{column_number}-{column_number + span - 1}}}")
+        column_number += span
     return [_line(cells), "".join(rules)] if rules else []
 
 
@@ -336,13 +336,13 @@ _LATEX = _Dialect(
     status=r" \emph{{{}}}",
     emphasis={"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"},
     annotation=r"{{\footnotesize {}}}",
-    raised={"‡": escape("‡"), SEPARATED: r"$^{*}$"},
+    superscripts={"‡": escape("‡"), SEPARATED: r"$^{*}$"},
 )
 
 
 #: Characters with a meaning in Markdown or in its HTML.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
-#: Text that GitHub turns into links or notifications despite a backslash: @names, addresses, e-mail, #1, and
+#: Text that GitHub turns into links or notifications despite a backslash: @names, addresses, email, #1, and
 #: GH-1.
 _AUTOLINKED = re.compile(r"(?<!\w)@(?=\w)|@(?=[\w\\-]+\.\w)|#(?=\d)|\w(?=://)|\bwww(?=\.)|\bGH(?=-\d)", re.IGNORECASE)
 #: Zero-width space.

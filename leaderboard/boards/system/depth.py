@@ -26,14 +26,14 @@ LEFT, RIGHT, TOP, BOTTOM = 14, 306, 34, 164
 #: Distance of the first and the last point from the ends: half a label.
 INDENT = 24
 #: Margin for labels above and below the line, as a share of its range.
-_AIR = 0.25
+_LABEL_MARGIN = 0.25
 #: Approximate width of a label's character, and height of a line.
-_LETTER, _LINE = 6.2, 9.0
+_LETTER_WIDTH, _LINE_HEIGHT = 6.2, 9.0
 #: Minimum value of ticks with six or more characters.
-_WIDE = 1_000
+_MIN_LONG_TICK = 1_000
 
 #: A point of the drawing (x, y) with its value as text.
-_Place = tuple[float, float, str]
+_LabelPosition = tuple[float, float, str]
 
 
 class Axis(NamedTuple):
@@ -92,15 +92,15 @@ def depth_series(measure: str, points: Iterable[DepthPoint], axis: Axis = DEPTH)
     sorted_points = list({point.depth: point for point in sorted(points)}.values())
     if len(sorted_points) < 2:
         return None
-    timed = [
+    latencies = [
         (point.depth, point.latency_ms, f"{format_quantity(point.latency_ms)} ms")
         for point in sorted_points
         if point.latency_ms is not None
     ]
     values = [(point.depth, point.value, format_value(point.value, DECIMALS)) for point in sorted_points]
     charts = _chart(measure, values, axis, from_zero=False)
-    if len(timed) > 1:
-        charts += _chart("Latency, ms", timed, axis, from_zero=True)
+    if len(latencies) > 1:
+        charts += _chart("Latency, ms", latencies, axis, from_zero=True)
     rows = [
         DepthRow(
             f"{point.depth:,g}",
@@ -109,13 +109,13 @@ def depth_series(measure: str, points: Iterable[DepthPoint], axis: Axis = DEPTH)
         )
         for point in sorted_points
     ]
-    return DepthSeries(measure, rows, mark_safe(charts), bool(timed), axis)  # noqa: S308
+    return DepthSeries(measure, rows, mark_safe(charts), bool(latencies), axis)  # noqa: S308
 
 
 def _chart(title: str, points: Sequence[tuple[float, float, str]], axis: Axis, *, from_zero: bool) -> str:
     """Return a line chart over depth. Each point is (depth, value, text), with the text above the point."""
-    places = [(_x(points, depth, axis), _y(points, value, from_zero), text) for depth, value, text in points]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in places)
+    positions = [(_x(points, depth, axis), _y(points, value, from_zero), text) for depth, value, text in points]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in positions)
     values = ", ".join(f"{text} at {depth:g}" for depth, _, text in points)
     description = f"{escape(title)} by {axis.words}: {values}"
     parts = [
@@ -124,11 +124,11 @@ def _chart(title: str, points: Sequence[tuple[float, float, str]], axis: Axis, *
         f'<line class="chart-axis" x1="{LEFT}" x2="{RIGHT}" y1="{BOTTOM}" y2="{BOTTOM}"/>',
         f'<polyline class="chart-line" points="{line}"/>',
     ]
-    parts += [f'<text class="chart-label" x="{x:.1f}" y="{y:.1f}">{text}</text>' for x, y, text in _labels(places)]
+    parts += [f'<text class="chart-label" x="{x:.1f}" y="{y:.1f}">{text}</text>' for x, y, text in _labels(positions)]
     last_tick = -100.0
-    for (x, y, _), (depth, _, _) in zip(places, points, strict=True):
+    for (x, y, _), (depth, _, _) in zip(positions, points, strict=True):
         parts.append(f'<circle class="chart-point" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
-        if x - last_tick >= (44 if depth >= _WIDE else 22):
+        if x - last_tick >= (44 if depth >= _MIN_LONG_TICK else 22):
             parts.append(f'<text class="chart-tick" x="{x:.1f}" y="{BOTTOM + 15}">{depth:,g}</text>')
             last_tick = x
     return "".join([*parts, "</svg>"])
@@ -145,16 +145,16 @@ class LabelBox(NamedTuple):
     @classmethod
     def around_text(cls, x: float, y: float, text: str) -> LabelBox:
         """Return the area of a text centered at `x` with its baseline at `y`."""
-        half = len(text) * _LETTER / 2
-        return cls(x - half, y - _LINE, x + half, y + 2)
+        half_width = len(text) * _LETTER_WIDTH / 2
+        return cls(x - half_width, y - _LINE_HEIGHT, x + half_width, y + 2)
 
-    def meets(self, other: LabelBox) -> bool:
+    def overlaps(self, other: LabelBox) -> bool:
         """Return whether the two overlap."""
         return (
             self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
         )
 
-    def is_crossed(self, start: _Place, end: _Place) -> bool:
+    def is_crossed(self, start: _LabelPosition, end: _LabelPosition) -> bool:
         """Return whether the line from `start` to `end`, which is to its right, crosses the area."""
         left_end, right_end = max(self.left, start[0]), min(self.right, end[0])
         if left_end > right_end:
@@ -164,25 +164,25 @@ class LabelBox(NamedTuple):
         return min(heights) < self.bottom and max(heights) > self.top
 
 
-def _labels(places: Sequence[_Place]) -> Iterator[_Place]:
+def _labels(points: Sequence[_LabelPosition]) -> Iterator[_LabelPosition]:
     """Yield positions of labels next to their points that no line, point, or other label crosses.
 
     Points without such a position get no label; the table has all values.
     """
-    occupied = [LabelBox(x - 4, y - 4, x + 4, y + 4) for x, y, _ in places]
-    for x, y, text in places:
-        half = len(text) * _LETTER / 2
-        for centre, baseline in (
+    occupied_boxes = [LabelBox(x - 4, y - 4, x + 4, y + 4) for x, y, _ in points]
+    for x, y, text in points:
+        half_width = len(text) * _LETTER_WIDTH / 2
+        for center, baseline in (
             (x, y - 10),
             (x, y + 19),
-            *((x + side * (half + 6), y + offset) for offset in (-6, 14) for side in (-1, 1)),
+            *((x + side * (half_width + 6), y + offset) for offset in (-6, 14) for side in (-1, 1)),
         ):
-            box = LabelBox.around_text(centre, baseline, text)
-            inside = box.left >= 0 and box.right <= WIDTH and box.top >= TOP - 14 and box.bottom < BOTTOM - 1
-            is_crossed = any(box.is_crossed(start, end) for start, end in pairwise(places))
-            if inside and not is_crossed and not any(map(box.meets, occupied)):
-                occupied.append(box)
-                yield centre, baseline, text
+            box = LabelBox.around_text(center, baseline, text)
+            is_inside = box.left >= 0 and box.right <= WIDTH and box.top >= TOP - 14 and box.bottom < BOTTOM - 1
+            is_crossed = any(box.is_crossed(start, end) for start, end in pairwise(points))
+            if is_inside and not is_crossed and not any(map(box.overlaps, occupied_boxes)):
+                occupied_boxes.append(box)
+                yield center, baseline, text
                 break
 
 
@@ -198,5 +198,5 @@ def _y(points: Sequence[tuple[float, float, str]], value: float, from_zero: bool
     values = [point_value for _, point_value, _ in points]
     low, high = (0.0 if from_zero else min(values)), max(values)
     span = (high - low) or abs(high) or 1.0
-    bottom = low if from_zero else low - _AIR * span
-    return BOTTOM - (BOTTOM - TOP) * (value - bottom) / (high + _AIR * span - bottom)
+    bottom = low if from_zero else low - _LABEL_MARGIN * span
+    return BOTTOM - (BOTTOM - TOP) * (value - bottom) / (high + _LABEL_MARGIN * span - bottom)

@@ -102,9 +102,9 @@ def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
     baselines = Counter(
         (result.baseline_slug, result.baseline_name) for result in results if result.baseline_slug not in ("", slug)
     )
-    best = Counter((result.best_slug, result.best_system) for result in results if result.best_slug != slug)
+    leaders = Counter((result.best_slug, result.best_system) for result in results if result.best_slug != slug)
     names_by_slug: dict[str, str] = {}
-    for counts in (baselines, best):
+    for counts in (baselines, leaders):
         for (other_slug, name), _ in counts.most_common(1):
             names_by_slug.setdefault(other_slug, name)
     return [(f"Compare with {name}", _address(other_slug, slug)) for other_slug, name in names_by_slug.items()]
@@ -153,11 +153,11 @@ def _authors_and_variants(system_id: int) -> tuple[list[Author], list[Author], l
 
     Variants are tuples (relation, slug, name), including the system that it is a variant of itself.
     """
-    public = EntryQuerySet(Entry).public().values("system_id")
+    public_systems = EntryQuerySet(Entry).public().values("system_id")
     # Variants are mostly of the same team, so that they would identify anonymous systems.
     system = System.objects.exclude(anonymity.anonymous_now()).filter(pk=system_id)
     is_variant = Q(variant_of__in=system) | Q(variants__in=system)
-    rows = System.objects.filter(Q(pk=system_id) | ~anonymity.anonymous_now() & Q(pk__in=public) & is_variant)
+    rows = System.objects.filter(Q(pk=system_id) | ~anonymity.anonymous_now() & Q(pk__in=public_systems) & is_variant)
     authors: list[Author] = []
     reporters: list[Author] = []
     variants = []
@@ -201,13 +201,13 @@ def team_facts(slug: str) -> dict[str, Any] | None:
     team = Team.objects.filter(slug=slug).values("pk", "slug", "name", "created_at").first()
     if team is None:
         return None
-    public = Q(entries__in=EntryQuerySet(Entry).public())
+    has_public_result = Q(entries__in=EntryQuerySet(Entry).public())
     systems = (
         System.objects.filter(team_id=team["pk"])
         .exclude(anonymity.anonymous_now())
         .annotate(
-            datasets=Count("entries__dataset", filter=public, distinct=True),
-            newest=Max(Cast("entries__published_at", TextField()), filter=public),
+            datasets=Count("entries__dataset", filter=has_public_result, distinct=True),
+            newest=Max(Cast("entries__published_at", TextField()), filter=has_public_result),
         )
         .filter(datasets__gt=0)
         .order_by("name")
@@ -252,20 +252,20 @@ def author_slug(name: str) -> str:
 
 def author_facts(slug: str) -> dict[str, Any] | None:
     """Return a person's systems and publications with public results, or None. Two database queries."""
-    public = EntryQuerySet(Entry).public()
+    public_entries = EntryQuerySet(Entry).public()
     systems = [
         {**row, "architecture": ARCHITECTURES.get(row["architecture"], row["architecture"])}
-        for row in System.objects.filter(pk__in=public.values("system_id"))
+        for row in System.objects.filter(pk__in=public_entries.values("system_id"))
         .exclude(anonymity.anonymous_now())
         .exclude(authors="")
-        .annotate(datasets=Count("entries__dataset", filter=Q(entries__in=public), distinct=True))
+        .annotate(datasets=Count("entries__dataset", filter=Q(entries__in=public_entries), distinct=True))
         .order_by("name")
         .values("slug", "name", "architecture", "authors", "year", "team__name", "team__slug", "datasets")
         if _has_author(row["authors"], slug)
     ]
     sources = [
         row
-        for row in Source.objects.filter(pk__in=public.exclude(source=None).values("source_id"))
+        for row in Source.objects.filter(pk__in=public_entries.exclude(source=None).values("source_id"))
         .annotate(number=Count("systems", distinct=True))
         .order_by("-year", "title")
         .values("title", "authors", "year", "venue", "url", "number")

@@ -28,7 +28,7 @@ from leaderboard.results.board_rows.entry_rows import EntryRow, short_citation
 from leaderboard.results.board_rows.measurements import MeasuredEntry, system_measurements
 from leaderboard.results.reported_facts import fact_texts, is_address
 from leaderboard.results.significance.statements import (
-    NOTHING_SAID,
+    NO_STATEMENTS,
     BoardStatements,
     Gap,
     differs,
@@ -80,7 +80,7 @@ def system_facts(slug: str) -> dict[str, Any] | None:
         "architecture_label": ARCHITECTURES.get(facts["architecture"], facts["architecture"]),
         "cited": short_citation(facts["source__authors"], facts["source__year"]),
         "year_shown": facts["year"] or facts["source__year"],
-        "declared": [(each.label, facts[each.name], each.unit if each.per == 1.0 else "") for each in DECLARED_NUMBERS],
+        "declared": [(fact.label, facts[fact.name], fact.unit if fact.per == 1.0 else "") for fact in DECLARED_NUMBERS],
     }
 
 
@@ -120,14 +120,14 @@ def system_results(system_id: int) -> list[Result]:
     results = []
     for row in rows:
         entry = next((candidate for candidate in boards[row["dataset_id"]].entries if candidate.pk == row["pk"]), None)
-        if entry is None or not row["scores"]:  # it left the board between two queries, or has no score
+        if entry is None or not row["scores"]:  # It left the board between two queries, or has no score.
             continue
         extra = {
             "seeds": seeds.get(entry.pk, []),
             "measured": measurements_by_entry.get(entry.pk, []),
             "word_pieces": word_pieces.get(job_key(row), {}),
         }
-        board = board_statements.get(row["dataset_id"], NOTHING_SAID)
+        board = board_statements.get(row["dataset_id"], NO_STATEMENTS)
         results.append(_result({**row, **extra}, entry, boards[row["dataset_id"]], board))
     return results
 
@@ -170,8 +170,8 @@ def _result(
     baseline = baseline_entry.scores[measure] if baseline_entry else None
     delta = numbers.difference(value, baseline)
     word_pieces = None if is_word_pieces(row["configuration"]) else row["word_pieces"].get(measure)
-    reported = row["provenance"] == Entry.Provenance.REPORTED
-    statement, tests = statements_by_entry.of(entry.pk, measure), statements_by_entry.tests(measure)
+    is_reported = row["provenance"] == Entry.Provenance.REPORTED
+    statement, tests = statements_by_entry.for_entry(entry.pk, measure), statements_by_entry.tests(measure)
     others_tied = len(statements_by_entry.tied_with_best(measure) - {entry.pk})
     return Result(
         **{name: row[name] for name in _ENTRY_FIELDS},
@@ -187,9 +187,9 @@ def _result(
         best_system=standing.best.system,
         best_slug=standing.best.slug,
         rank=standing.rank,
-        of=standing.of,
+        of=standing.peer_count,
         ranked_in=standing.ranked_in,
-        published="" if reported else row["published"][:10],
+        published="" if is_reported else row["published"][:10],
         scores=[(name, scores[name]) for name in sorted_measures[1:]],
         figures=[figure for figure in row["figures"] if figure["name"] not in scores],
         address=next(filter(is_address, (figure["locator"] for figure in row["figures"])), ""),
@@ -200,7 +200,7 @@ def _result(
         seeds=_seed_results(row["seeds"], sorted_measures),
         baseline_slug=baseline_entry.slug if baseline_entry else "",
         baseline_name=baseline_label(baseline_entry.system, row["dataset__name"]) if baseline_entry else "",
-        certainty=tests.of(entry.pk) if tests is not None else None,
+        certainty=tests.entries.get(entry.pk) if tests is not None else None,
         better_than_baseline=statement.better,
         tied_with_best=statement.tied_with_best,
         significance=significance_text(statement, delta, measure),
@@ -300,16 +300,16 @@ class Result(NamedTuple):
             "word_pieces_delta": numbers.signed(self.word_pieces_delta, numbers.DECIMALS),
             "word_pieces_relative": numbers.signed(self.word_pieces_relative, 1, percent=True),
             "gap": gap_texts(self.contamination_gap),
-            **self._certain(),
+            **self._certainty_texts(),
         }
 
     def _direction(self) -> str:
         direction = numbers.direction(self.delta, self.measure)
-        untested = self.better_than_baseline is False and self.certainty is None and direction == "down"
-        significant = self.better_than_baseline or differs(self.certainty)
-        return direction if significant else "untested" if untested else "ns"
+        is_untested = self.better_than_baseline is False and self.certainty is None and direction == "down"
+        is_significant = self.better_than_baseline or differs(self.certainty)
+        return direction if is_significant else "untested" if is_untested else "ns"
 
-    def _certain(self) -> dict[str, str]:
+    def _certainty_texts(self) -> dict[str, str]:
         certainty = self.certainty
         if certainty is None:
             return dict.fromkeys(("interval", "ranks", "delta_interval", "p_baseline", "p_best", "tally"), "—")
@@ -334,7 +334,7 @@ def is_word_pieces(configuration: str) -> bool:
 
 
 def scores_by_job(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, float]]:
-    """Return the scores of the system's BM25 variants over word pieces, by `job_key` their entries."""
+    """Return the scores of the system's BM25 variants over word pieces, by the `job_key` of their entries."""
     return {job_key(row): row["scores"] for row in rows if is_word_pieces(row["configuration"])}
 
 

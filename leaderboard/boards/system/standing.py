@@ -36,7 +36,7 @@ from leaderboard.results.board_rows.rows import present_rows
 from leaderboard.results.significance.statements import BoardStatements, Statement, statements
 
 #: Visibilities of results with a standing: public ones, and ones that only their team sees.
-_VISIBLE = (Entry.Visibility.PUBLIC, Entry.Visibility.PRIVATE, Entry.Visibility.SUPERSEDED)
+_STATES = (Entry.Visibility.PUBLIC, Entry.Visibility.PRIVATE, Entry.Visibility.SUPERSEDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +115,14 @@ class Standing:
 
 def standings(entries: Iterable[Entry]) -> dict[int, Standing]:
     """Return the standings of entries by id. Their datasets must be loaded. About ten database queries in total."""
-    visible = [
-        entry for entry in entries if entry.visibility in _VISIBLE and entry.dataset.primary_measure in entry.scores
+    visible_entries = [
+        entry for entry in entries if entry.visibility in _STATES and entry.dataset.primary_measure in entry.scores
     ]
-    datasets = {entry.dataset_id for entry in visible}
+    datasets = {entry.dataset_id for entry in visible_entries}
     boards, statements_by_dataset = (ranked_boards(datasets), statements(datasets)) if datasets else ({}, {})
     return {
         entry.pk: _standing(entry, boards[entry.dataset_id], statements_by_dataset[entry.dataset_id])
-        for entry in visible
+        for entry in visible_entries
     }
 
 
@@ -139,34 +139,34 @@ def _standing(entry: Entry, board: RankedBoard, board_statements: BoardStatement
         delta=numbers.difference(score, baseline.scores[measure]) if baseline else None,
         baseline=baseline_label(baseline.system, name) if baseline else "",
         is_baseline=entry.is_baseline,
-        said=board_statements.of(entry.pk, measure),
+        said=board_statements.for_entry(entry.pk, measure),
     )
     if row is None:
         return standing
-    place = board.standing(row, measure)
+    board_rank = board.standing(row, measure)
     opponents = [
-        candidate for candidate in (place.best, baseline) if candidate is not None and candidate.slug != row.slug
+        candidate for candidate in (board_rank.best, baseline) if candidate is not None and candidate.slug != row.slug
     ]
     return replace(
         standing,
         slug=row.slug,
-        rank=place.rank,
-        of=place.of,
-        closed=place.ranked_in == CLOSED,
+        rank=board_rank.rank,
+        of=board_rank.peer_count,
+        closed=board_rank.ranked_in == CLOSED,
         others_tied=len(board_statements.tied_with_best(measure) - {entry.pk}),
         against=(opponents[0].slug, opponents[0].system) if opponents else ("", ""),
     )
 
 
 class BoardRank(NamedTuple):
-    """An entry's rank by one measure; `rank` is None if it is stale, `of` is the number of results of its kind.
+    """An entry's rank by one measure; `rank` is None if it is stale, `peer_count` is the number of results of its kind.
 
     `best` is the best of them, the entry itself if there is no other.
     """
 
     ranked_in: str
     rank: int | None
-    of: int
+    peer_count: int
     best: EntryRow
 
 
@@ -232,7 +232,7 @@ _WIDTHS: Mapping[str, int] = {
     **dict.fromkeys("ABEKPRSVXZ&", 690),
     **dict.fromkeys("mwMW@%+=#<>~", 900),
 }
-_OTHER, _WIDE, _SIZE, _PADDING, _HEIGHT = 630, 1000, 11, 6, 20
+_OTHER, _CJK, _SIZE, _PADDING, _HEIGHT = 630, 1000, 11, 6, 20
 
 #: Background colors on which white has a contrast of at least 4.5: of the label, and of the value by
 #: shields.io name.
@@ -265,26 +265,26 @@ def system_badge(system_slug: str, dataset_slug: str, measure: str) -> Badge | N
     if dataset is None or (measure and measure not in (dataset.measures or [dataset.primary_measure])):
         return None
     measure = measure or dataset.primary_measure
-    field = ranked_boards([dataset.pk])[dataset.pk]
+    board = ranked_boards([dataset.pk])[dataset.pk]
     label = f"{measure} on {dataset.name}"
     sign = -1 if better(measure) == "lower" else 1
-    system_entries = [entry for entry in field.entries if entry.system_id == system.pk and measure in entry.scores]
+    system_entries = [entry for entry in board.entries if entry.system_id == system.pk and measure in entry.scores]
     if not system_entries:
         quarantined = system.entries.filter(dataset=dataset, visibility=Entry.Visibility.QUARANTINED)
         return Badge(label, "quarantined" if quarantined.exists() else "no result", "grey")
     # Current judgments come first, then reported results, then stale ones.
     kinds = (STALE, REPORTED, CLOSED, SCORED)
-    best_entry = max(system_entries, key=lambda entry: (kinds.index(field.kind(entry)), sign * entry.scores[measure]))
-    value, standing = best_entry.scores[measure], field.standing(best_entry, measure)
+    best_entry = max(system_entries, key=lambda entry: (kinds.index(board.kind(entry)), sign * entry.scores[measure]))
+    value, standing = best_entry.scores[measure], board.standing(best_entry, measure)
     if standing.rank is None:
         return Badge(label, f"{value:.3f}, earlier judgments", "grey")
     kind = "" if standing.ranked_in == SCORED else f" {standing.ranked_in}"
-    return Badge(label, f"{value:.3f} · {standing.rank} of {standing.of}{kind}", "blue")
+    return Badge(label, f"{value:.3f} · {standing.rank} of {standing.peer_count}{kind}", "blue")
 
 
 def text_width(text: str) -> int:
     """Return the width of a text in pixels; East Asian characters are as wide as they are high."""
-    return round(sum(_WIDTHS.get(sign, _WIDE if ord(sign) > 0x2E7F else _OTHER) for sign in text) * _SIZE / 1000)
+    return round(sum(_WIDTHS.get(sign, _CJK if ord(sign) > 0x2E7F else _OTHER) for sign in text) * _SIZE / 1000)
 
 
 def as_svg(badge: Badge) -> str:
@@ -293,15 +293,15 @@ def as_svg(badge: Badge) -> str:
     label_text_width, message_text_width = text_width(badge.label), text_width(badge.message)
     label_width, message_width = label_text_width + 2 * _PADDING, message_text_width + 2 * _PADDING
     name = escape(f"{badge.label}: {badge.message}")
-    common = f'y="14" font-family="Verdana,DejaVu Sans,sans-serif" font-size="{_SIZE}" fill="#fff"'
+    attributes = f'y="14" font-family="Verdana,DejaVu Sans,sans-serif" font-size="{_SIZE}" fill="#fff"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{label_width + message_width}" height="{_HEIGHT}" role="img" '
         f'aria-labelledby="name"><title id="name">{name}</title>'
         f'<rect width="{label_width + message_width}" height="{_HEIGHT}" rx="3" fill="{_NAME_GROUND}"/>'
         f'<path d="M{label_width} 0h{message_width - 3}a3 3 0 0 1 3 3v14a3 3 0 0 1-3 3h-{message_width - 3}z" '
         f'fill="{_GROUNDS[badge.color]}"/>'
-        f'<text x="{_PADDING}" {common} textLength="{label_text_width}">{escape(badge.label)}</text>'
-        f'<text x="{label_width + _PADDING}" {common} textLength="{message_text_width}">{escape(badge.message)}'
+        f'<text x="{_PADDING}" {attributes} textLength="{label_text_width}">{escape(badge.label)}</text>'
+        f'<text x="{label_width + _PADDING}" {attributes} textLength="{message_text_width}">{escape(badge.message)}'
         "</text></svg>"
     )
 

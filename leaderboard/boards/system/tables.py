@@ -32,15 +32,15 @@ def headline(results: Sequence[Result]) -> dict[str, Any]:
     """Return the context of the page's headline: a few ranked results, and counts of leads and significant gains."""
     ranked_results = [result for result in results if result.rank]
     compared_results = [result for result in ranked_results if result.delta is not None and not result.is_baseline]
-    test_outcomes = [one.better_than_baseline for one in compared_results if one.better_than_baseline is not None]
+    test_outcomes = [result.better_than_baseline for result in compared_results]
     return {
         "ranked": len(ranked_results),
         "few": ranked_results if len(ranked_results) <= MAX_HIGHLIGHTED else [],
         "first": sum(result.rank == 1 for result in ranked_results),
         "compared": len(compared_results),
-        "ahead": sum(numbers.direction(one.delta, one.measure) == "up" for one in compared_results),
-        "tested": len(test_outcomes),
-        "better": sum(test_outcomes),
+        "ahead": sum(numbers.direction(result.delta, result.measure) == "up" for result in compared_results),
+        "tested": len(test_outcomes) - test_outcomes.count(None),
+        "better": test_outcomes.count(True),
     }
 
 
@@ -128,8 +128,8 @@ def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
     """Return a chart per dataset with the entries that differ in depth or dimensions, timed on one machine."""
     entries_by_dataset: dict[tuple[str, Axis], list[tuple[float, Result]]] = {}
     for result in results:
-        if place := variant_depth(result.configuration, result.facts):
-            axis, depth = place
+        if axis_and_depth := variant_depth(result.configuration, result.facts):
+            axis, depth = axis_and_depth
             entries_by_dataset.setdefault((result.dataset_slug, axis), []).append((depth, result))
     charts = []
     for (slug, axis), entries in entries_by_dataset.items():
@@ -137,12 +137,12 @@ def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
         machine = max(machines, key=machines.count) if machines else None
         points = []
         for depth, result in entries:
-            undisturbed = [
+            reliable = [
                 measurement
                 for measurement in result.measured
                 if measurement.machine == machine and not measurement.doubt
             ]
-            points.append(DepthPoint(depth, result.value, undisturbed[0].latency["mean"] if undisturbed else None))
+            points.append(DepthPoint(depth, result.value, reliable[0].latency["mean"] if reliable else None))
         first_result = entries[0][1]
         series = depth_series(first_result.measure, points, axis)
         if series is not None:
@@ -163,24 +163,24 @@ def _extra(
 
 
 def _percentile(name: str) -> CostColumn:
-    return _extra(name, "ms", "latency of single searches", lambda one: one.latency[name], timed=True)
+    return _extra(name, "ms", "latency of single searches", lambda item: item.latency[name], timed=True)
 
 
 def _part(name: str, label: str) -> CostColumn:
     note = "part of the mean latency"
-    return _extra(label, "ms", note, lambda one: one.figures["parts_ms"].get(name), timed=True)
+    return _extra(label, "ms", note, lambda item: item.figures["parts_ms"].get(name), timed=True)
 
 
-_LATENCY, *_OTHERS = COSTS
+_LATENCY, *_OTHER_COSTS = COSTS
 _COLUMNS = [
     _LATENCY._replace(note="mean of single warm searches", whole_searches=False),
-    _extra("±", "ms", "uncertainty of the mean", lambda one: one.figures.get("spread_ms")),
+    _extra("±", "ms", "uncertainty of the mean", lambda item: item.figures.get("spread_ms")),
     *(_percentile(name) for name in ("p50", "p95", "p99")),
-    _extra("Searches", "", "number of timed searches", lambda one: one.figures["searches"]),
-    _extra("Queries", "", "number of distinct queries that were timed", lambda one: one.figures["queries"]),
+    _extra("Searches", "", "number of timed searches", lambda item: item.figures["searches"]),
+    _extra("Queries", "", "number of distinct queries that were timed", lambda item: item.figures["queries"]),
     _part("query_encoding", "Query encoding"),
     _part("first_stage", "First stage"),
     _part("search", "Search"),
-    _extra("BM25", "ms", "mean latency of BM25 in the same job", lambda one: one.baseline_latency, timed=True),
-    *_OTHERS,
+    _extra("BM25", "ms", "mean latency of BM25 in the same job", lambda item: item.baseline_latency, timed=True),
+    *_OTHER_COSTS,
 ]

@@ -46,18 +46,18 @@ class OpenCollection:
     def measures(self) -> list[str]:
         return self.dataset.measures or [self.dataset.primary_measure]
 
-    def measure(self, requested: str) -> str:
+    def measure(self, requested_measure: str) -> str:
         """Return the requested measure, by default the primary one. Raises UnknownChoice."""
-        if requested and requested not in self.measures:
-            raise UnknownChoice("measure", requested, self.measures)
-        return requested or self.dataset.primary_measure
+        if requested_measure and requested_measure not in self.measures:
+            raise UnknownChoice("measure", requested_measure, self.measures)
+        return requested_measure or self.dataset.primary_measure
 
     def best_entries(self, measure: str) -> dict[str, Entry]:
         """Return each system's best entry by slug: the baseline first, then from best to worst."""
-        best: dict[str, Entry] = {}
+        entries_by_slug: dict[str, Entry] = {}
         for entry in by_score(compared_entries(self.dataset).select_related("system"), measure):
-            best.setdefault(entry.system.slug, entry)
-        return best
+            entries_by_slug.setdefault(entry.system.slug, entry)
+        return entries_by_slug
 
     def text(self, query_id: str) -> str:
         """Return the text of a query, empty if it is not public."""
@@ -71,7 +71,7 @@ class OpenCollection:
         version = self.dataset.current_version
         return version.excluded_sha256 if version else ""
 
-    def excludes_for(self, query_id: str) -> bool:
+    def has_exclusions(self, query_id: str) -> bool:
         """Return whether documents are excluded from the rankings of a query."""
         version = self.dataset.current_version
         excluded = excluded_documents(version) if version else None
@@ -79,14 +79,14 @@ class OpenCollection:
 
     def neighbours(self, row: int) -> tuple[str | None, str | None]:
         """Return the ids of the previous and the next query."""
-        place, ids = self.order.index(row), self.judgements.query_ids
-        previous_id = ids[self.order[place - 1]] if place else None
-        next_id = ids[self.order[place + 1]] if place + 1 < len(self.order) else None
+        position, ids = self.order.index(row), self.judgements.query_ids
+        previous_id = ids[self.order[position - 1]] if position else None
+        next_id = ids[self.order[position + 1]] if position + 1 < len(self.order) else None
         return previous_id, next_id
 
-    def mentions(self, place: int, text: str) -> bool:
+    def mentions(self, row: int, text: str) -> bool:
         """Return whether a query's text or id contains `text`, which must be case-folded."""
-        name = self.judgements.query_ids[place]
+        name = self.judgements.query_ids[row]
         return text in name.casefold() or text in (self.text(name) or "").casefold()
 
     def columns(self, difficulty_values: Difficulty | None) -> dict[str, NDArray[Any]]:
@@ -176,11 +176,11 @@ def by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:
     """Return the baseline, then the others from best to worst, those without the measure last."""
     sign = 1 if better(measure) == "lower" else -1
 
-    def place(entry: Entry) -> tuple[bool, bool, float]:
+    def sort_key(entry: Entry) -> tuple[bool, bool, float]:
         value = entry.scores.get(measure)
         return not entry.is_baseline, value is None, 0.0 if value is None else sign * value
 
-    return sorted(entries, key=place)
+    return sorted(entries, key=sort_key)
 
 
 @lru_cache(maxsize=16)
@@ -218,7 +218,7 @@ class ListState:
     text: str = ""
 
     @classmethod
-    def read(cls, parameters: Parameters) -> ListState:
+    def from_parameters(cls, parameters: Parameters) -> ListState:
         """Return the state that a query string describes. Raises UnknownChoice."""
         sort, _, order = last_value(parameters, "sort").partition(":")
         if sort and sort not in COLUMNS:
@@ -229,7 +229,7 @@ class ListState:
         text = last_value(parameters, "q").strip()[:LONGEST_QUERY]
         return cls(canonical_name(last_value(parameters, "measure")), sort, order, max(page, 1), text)
 
-    def but(self, **changes: Any) -> ListState:
+    def with_values(self, **changes: Any) -> ListState:
         """Return the state with some values replaced, on the first page unless `page` is given."""
         return replace(self, **{"page": 1, **changes})
 
@@ -264,18 +264,18 @@ def query_list(collection: OpenCollection, state: ListState) -> QueryList:
     lower = better(measure) == "lower" and sort in ("mean", "lowest", "highest", "baseline")
     hardest_first = "desc" if lower else ""
     order = state.order or hardest_first or COLUMNS[sort][1]
-    places = collection.sort_rows(values.get(sort), descending=order == "desc")
+    matching_rows = collection.sort_rows(values.get(sort), descending=order == "desc")
     if state.text:
-        places = [place for place in places if collection.mentions(place, state.text.casefold())]
-    pages = max(1, -(-len(places) // ROWS_OF_A_PAGE))
+        matching_rows = [row for row in matching_rows if collection.mentions(row, state.text.casefold())]
+    pages = max(1, -(-len(matching_rows) // ROWS_OF_A_PAGE))
     if state.page > pages:
         raise UnknownChoice("page", str(state.page), expected=f"1 to {pages}")
-    page_places = places[(state.page - 1) * ROWS_OF_A_PAGE : state.page * ROWS_OF_A_PAGE]
-    rows = [collection.line(row, values) for row in page_places]
+    page_rows = matching_rows[(state.page - 1) * ROWS_OF_A_PAGE : state.page * ROWS_OF_A_PAGE]
+    rows = [collection.line(row, values) for row in page_rows]
     return QueryList(
         measure,
         rows,
-        len(places),
+        len(matching_rows),
         sort,
         order,
         state.page,
@@ -293,7 +293,7 @@ Values = NDArray[np.float64]
 QUANTILES = (0.1, 0.5, 0.9)
 #: About 64 bytes per query: 450 kB for 7,000. Entries never become stale because keys name the board's
 #: revision.
-_remembered = FixedCache("difficulty-quantiles", 64, 3600)
+_difficulty_cache = FixedCache("difficulty-quantiles", 64, 3600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,11 +319,11 @@ def difficulty(dataset: Dataset, measure: str, queries: int) -> Difficulty | Non
     All processes share the cached result until the board changes.
     """
     key = f"{dataset.pk} {dataset_revision(dataset.slug)} {dataset.current_qrels_id} {measure}"
-    cached: Any = _remembered.get(key)
+    cached: Any = _difficulty_cache.get(key)
     if cached is None:
-        computed = _compute_difficulty(dataset, measure, queries)
-        cached = (0, b"") if computed is None else (computed[0], computed[1].tobytes())
-        _remembered.set(key, cached)
+        statistics = _compute_difficulty(dataset, measure, queries)
+        cached = (0, b"") if statistics is None else (statistics[0], statistics[1].tobytes())
+        _difficulty_cache.set(key, cached)
     systems, content = cached
     if not systems:
         return None

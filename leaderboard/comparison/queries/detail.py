@@ -40,7 +40,7 @@ class QueryState:
     all_judged: bool = False
 
     @classmethod
-    def read(cls, parameters: Parameters) -> QueryState:
+    def from_parameters(cls, parameters: Parameters) -> QueryState:
         """Return the state that a query string describes. Raises UnknownChoice for too many systems."""
         systems = tuple(dict.fromkeys(slug for slug in parameters.getlist("system") if slug))
         if len(systems) > MAX_SYSTEMS:
@@ -86,11 +86,11 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         return None
     dataset = collection.dataset
     measure = collection.measure(state.measure)
-    best = collection.best_entries(measure)
+    best_entries = collection.best_entries(measure)
     for slug in state.systems:
-        if slug not in best:
-            raise UnknownChoice("system", slug, list(best)[:20])
-    entry_ids = [best[slug].pk for slug in state.systems or list(best)[:FIRST_SYSTEMS]]
+        if slug not in best_entries:
+            raise UnknownChoice("system", slug, list(best_entries)[:20])
+    entry_ids = [best_entries[slug].pk for slug in state.systems or list(best_entries)[:FIRST_SYSTEMS]]
     entries = entries_with_values(entry_ids)
     selected_entries = [entries[pk] for pk in entry_ids if pk in entries]
     graded = collection.judgements.graded(row)
@@ -127,11 +127,11 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         "judged": [documents[name] for name in shown_judged],
         "judged_total": len(graded),
         "relevant_total": sum(grade >= dataset.relevance_level for grade in graded.values()),
-        "systems": [(slug, entry.system.name, entry.pk in entries) for slug, entry in best.items()],
+        "systems": [(slug, entry.system.name, entry.pk in entries) for slug, entry in best_entries.items()],
         "before": query_url(dataset.slug, previous_id) if previous_id is not None else "",
         "after": query_url(dataset.slug, next_id) if next_id is not None else "",
         "has_texts": texts is not None,
-        "excluded": collection.excludes_for(query_id),
+        "excluded": collection.has_exclusions(query_id),
     }
 
 
@@ -147,10 +147,10 @@ def _top_documents(
     documents_by_entry: dict[int, list[str] | None] = {}
     drop = collection.dataset.drop_self_matches
     for entry in selected_entries:
-        top = top_documents(first_run(entry), collection.excluded_sha256)
+        run_documents = top_documents(first_run(entry), collection.excluded_sha256)
         documents_by_entry[entry.pk] = None
-        if top is not None:
-            ranking = top.of(query_id)
+        if run_documents is not None:
+            ranking = run_documents.of(query_id)
             documents_by_entry[entry.pk] = displayed_documents(ranking, query_id, depth=DEPTH, drop_self_matches=drop)
     return documents_by_entry
 

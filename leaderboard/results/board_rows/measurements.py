@@ -17,7 +17,7 @@ Key = TypeVar("Key")
 #: Minimum number of jobs that define BM25's usual latency.
 MIN_JOBS = 3
 #: Relative deviation of BM25 from its usual latency above which times are doubtful.
-OFF = 0.15
+MAX_DEVIATION = 0.15
 
 
 class Machine(NamedTuple):
@@ -88,7 +88,7 @@ class MeasuredEntry(NamedTuple):
         reasons = noise_reasons(self.figures)
         if self.baseline and self.baseline != self.figures:
             reasons += [f"for BM25, {reason}" for reason in noise_reasons(self.baseline)]
-        if self.baseline_off > OFF:
+        if self.baseline_off > MAX_DEVIATION:
             reasons.append(f"BM25 was {100 * self.baseline_off:.0f}% off its usual latency here")
         return f"busy machine: {'; '.join(reasons)}" if reasons else ""
 

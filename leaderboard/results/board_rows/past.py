@@ -26,17 +26,17 @@ class RemovedEntry(NamedTuple):
     visibility: str
 
 
-_NO_LONGER = "no longer on the board"
+_NOT_ON_BOARD = "no longer on the board"
 #: Public reasons for removals; they do not reveal whether the team or a curator removed the result.
 _PUBLIC_REASONS: Mapping[str, str] = {
-    Entry.Visibility.PRIVATE: _NO_LONGER,
-    Entry.Visibility.UNPUBLISHED: _NO_LONGER,
-    Entry.Visibility.HELD: _NO_LONGER,
+    Entry.Visibility.PRIVATE: _NOT_ON_BOARD,
+    Entry.Visibility.UNPUBLISHED: _NOT_ON_BOARD,
+    Entry.Visibility.HELD: _NOT_ON_BOARD,
     Entry.Visibility.SUPERSEDED: "replaced by a better result of its team or submitter",
 }
 
 #: Visibilities of entries that past boards still show, because superseded results remain valid.
-_STILL_SHOWN = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
+_SHOWN_ON_PAST_BOARDS = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
 
 
 def next_second(time: datetime.datetime) -> datetime.datetime:
@@ -72,9 +72,9 @@ def is_public(facts: Mapping[str, Any]) -> bool:
     return facts.get("state") not in (None, Dataset.State.PREPARING)
 
 
-def removed_since(rows: Mapping[int, BoardRows]) -> dict[int, RemovedEntry]:
+def find_removed(rows: Mapping[int, BoardRows]) -> dict[int, RemovedEntry]:
     """Return entries that were public in `rows` (by dataset) and no longer are, by id, in one query."""
-    removed_entries = Entry.objects.filter(dataset__in=rows).exclude(visibility__in=_STILL_SHOWN)
+    removed_entries = Entry.objects.filter(dataset__in=rows).exclude(visibility__in=_SHOWN_ON_PAST_BOARDS)
     entries = {}
     columns = ("pk", "dataset_id", "visibility", "withdrawal_reason", "moderation_reason")
     for pk, dataset, visibility, team_reason, curator_reason in removed_entries.values_list(*columns):
@@ -97,7 +97,7 @@ def without_page(removed_entries: Iterable[RemovedEntry]) -> frozenset[str]:
 def removals_key(datasets: Collection[int]) -> str:
     """Return a key that changes whenever an entry of these datasets is removed or hidden, in one query."""
     changes = BoardChange.objects.filter(dataset__in=datasets, entry__isnull=False)
-    removals = changes.exclude(entry__visibility__in=_STILL_SHOWN)
+    removals = changes.exclude(entry__visibility__in=_SHOWN_ON_PAST_BOARDS)
     return str(removals.aggregate(last=Max("pk"))["last"] or 0)
 
 

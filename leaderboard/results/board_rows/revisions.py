@@ -39,7 +39,7 @@ from leaderboard.results.board_rows.measurements import entry_measurements
 
 Kind = BoardChange.Kind
 #: Entries or their ids.
-Touched = QuerySet[Entry] | Collection[int]
+Entries = QuerySet[Entry] | Collection[int]
 #: Columns of benchmarks and their members that boards show.
 _BENCHMARK_FACTS = ("name", "measure", "source_id", "efficiency_from_id")
 _MEMBER_FACTS = ("dataset_id", "counted", "stand_ins")
@@ -59,7 +59,7 @@ def lock_boards(datasets: Iterable[int]) -> dict[int, Dataset]:
     Returns the current rows by id. Rows are locked in a fixed order, so transactions that lock boards only here, and
     nothing before, cannot deadlock. A second call may only repeat boards of the first one.
     """
-    return {dataset.pk: dataset for dataset in _locked(set(datasets))}
+    return {dataset.pk: dataset for dataset in _lock_query(set(datasets))}
 
 
 def lock_board(dataset_id: int) -> Dataset:
@@ -70,7 +70,7 @@ def lock_board(dataset_id: int) -> Dataset:
         raise Dataset.DoesNotExist from None
 
 
-def _locked(datasets: Collection[int]) -> QuerySet[Dataset]:
+def _lock_query(datasets: Collection[int]) -> QuerySet[Dataset]:
     """Return a locking query for these datasets and the datasets they are parts of, whose boards show the mean."""
     parents = Dataset.objects.filter(pk__in=datasets, part_of__isnull=False).values("part_of")
     boards = Dataset.objects.filter(Q(pk__in=datasets) | Q(pk__in=parents)).order_by("pk")
@@ -79,60 +79,60 @@ def _locked(datasets: Collection[int]) -> QuerySet[Dataset]:
 
 
 def board_changed(
-    dataset: Dataset, kind: BoardChange.Kind, entry: Entry | None = None, touched: Touched | None = None
+    dataset: Dataset, kind: BoardChange.Kind, entry: Entry | None = None, row_entries: Entries | None = None
 ) -> int:
     """Record a change of the dataset's board and return its new revision; the row stays locked until the commit.
 
-    `touched` are the entries whose rows may have changed. Without it, all rows of the board are rebuilt and compared,
-    which is slow for large boards.
+    `row_entries` are the entries with rows that may have changed. If it is None, all rows of the board are rebuilt and
+    compared, which is slow for large boards.
     """
-    return _change({dataset.pk}, kind, touched, entry)[dataset.pk]
+    return _change({dataset.pk}, kind, row_entries, entry)[dataset.pk]
 
 
-def boards_changed(datasets: Iterable[int], kind: BoardChange.Kind, touched: Touched | None = None) -> None:
+def boards_changed(datasets: Iterable[int], kind: BoardChange.Kind, row_entries: Entries | None = None) -> None:
     """Record a change of several boards, by dataset id, with the same time."""
-    _change(set(datasets), kind, touched)
+    _change(set(datasets), kind, row_entries)
 
 
 # No savepoint is needed, because a transaction must not continue if recording the change failed.
 @transaction.atomic(savepoint=False)
 def _change(
-    dataset_ids: Collection[int], kind: BoardChange.Kind, touched: Touched | None, entry: Entry | None = None
+    dataset_ids: Collection[int], kind: BoardChange.Kind, row_entries: Entries | None, entry: Entry | None = None
 ) -> dict[int, int]:
     """Record a change of these boards and of the datasets they are parts of; return the new revisions by dataset.
 
     Rows are locked in one order to avoid deadlocks, and before the time is read, so that times increase with
     revisions.
     """
-    boards = list(_locked(dataset_ids).values("pk", "board_revision", *DATASET_FACTS))
+    boards = list(_lock_query(dataset_ids).values("pk", "board_revision", *DATASET_FACTS))
     now = timezone.now()
     rows = Dataset.objects.filter(pk__in=[facts["pk"] for facts in boards])
     rows.update(board_revision=F("board_revision") + 1, updated_at=now)
     revisions = {}
-    for facts in sorted(boards, key=lambda facts: facts["pk"] in dataset_ids):  # wholes first
+    for facts in sorted(boards, key=lambda facts: facts["pk"] in dataset_ids):  # Composite datasets come first.
         dataset_id, revision = facts.pop("pk"), facts.pop("board_revision") + 1
         change = BoardChange(dataset_id=dataset_id, revision=revision, kind=kind, at=now, facts=facts)
         if dataset_id in dataset_ids:
             change.entry = entry
-            _record(change, touched)
+            _record(change, row_entries)
         else:
             _record(change, ())
         revisions[dataset_id] = revision
     return revisions
 
 
-def _record(change: BoardChange, touched: Touched | None) -> None:
-    """Store the change with the touched rows, and request the work that follows from it."""
+def _record(change: BoardChange, row_entries: Entries | None) -> None:
+    """Store the change with the affected rows, and request the work that follows from it."""
     dataset_id, facts = change.dataset_id, change.facts
     if facts["current_version_id"] is None:
         parts = Dataset.objects.filter(part_of=dataset_id).order_by("name", "pk")
         facts[PARTS] = list(parts.values_list("pk", flat=True))
     entries = Entry.objects.filter(dataset=dataset_id)
-    rows = rows_to_store(entries if touched is None else entries.filter(Q(pk__in=touched)))
+    rows = rows_to_store(entries if row_entries is None else entries.filter(Q(pk__in=row_entries)))
     if change.kind == Kind.PUBLISHED and change.entry_id in rows:
         facts["result"] = result_facts(dataset_id, change.entry_id, rows[change.entry_id], facts)
     change.save(force_insert=True)
-    before, after = _record_rows(change, rows, touched)
+    before, after = _record_rows(change, rows, row_entries)
     record_numbers(dataset_id, change.revision, change.kind, before, after)
     if change.kind not in _NOT_COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
         request_certainty(dataset_id)
@@ -141,15 +141,15 @@ def _record(change: BoardChange, touched: Touched | None) -> None:
 
 
 def _record_rows(
-    change: BoardChange, rows: Mapping[int, dict[str, Any]], touched: Touched | None
+    change: BoardChange, rows: Mapping[int, dict[str, Any]], row_entries: Entries | None
 ) -> tuple[dict[int, Mapping[str, Any]], dict[int, dict[str, Any]]]:
     """Close the versions of changed or removed rows, and open those of new or changed rows.
 
     Returns the closed and the new rows, each by entry.
     """
     versions = EntryVersion.objects.filter(dataset=change.dataset_id, until_revision=None)
-    if touched is not None:
-        versions = versions.filter(entry__in=touched)
+    if row_entries is not None:
+        versions = versions.filter(entry__in=row_entries)
     after = dict(rows)
     closed_ids: list[int] = []
     before: dict[int, Mapping[str, Any]] = {}
@@ -160,13 +160,13 @@ def _record_rows(
         else:
             closed_ids.append(pk)
             before[entry_id] = flatten_row(row)
-    for start in range(0, len(closed_ids), 500):  # SQLite limits the number of parameters
+    for start in range(0, len(closed_ids), 500):  # SQLite limits the number of parameters.
         EntryVersion.objects.filter(pk__in=closed_ids[start : start + 500]).update(until_revision=change.revision)
-    new = [
+    new_versions = [
         EntryVersion(entry_id=key, dataset_id=change.dataset_id, from_revision=change.revision, row=row)
         for key, row in after.items()
     ]
-    EntryVersion.objects.bulk_create(new, batch_size=500)
+    EntryVersion.objects.bulk_create(new_versions, batch_size=500)
     return before, after
 
 
@@ -175,8 +175,8 @@ def benchmark_changed(benchmark: Benchmark) -> None:
     """Store a version of the benchmark's columns and members if they changed; boards change by their datasets."""
     members = benchmark.members.order_by("position", "pk").values(*_MEMBER_FACTS)
     row = {**Benchmark.objects.values(*_BENCHMARK_FACTS).get(pk=benchmark.pk), "members": list(members)}
-    newest = benchmark.versions.last()
-    if newest is None or newest.row != row:
+    latest_version = benchmark.versions.last()
+    if latest_version is None or latest_version.row != row:
         BenchmarkVersion.objects.create(benchmark=benchmark, at=timezone.now(), row=row)
 
 

@@ -54,7 +54,7 @@ class Revision(NamedTuple):
 
 
 #: Revision of a board without any change.
-NEVER = Revision(0, datetime.datetime.fromtimestamp(0, datetime.UTC))
+NO_REVISION = Revision(0, datetime.datetime.fromtimestamp(0, datetime.UTC))
 
 
 #: Time of a dataset's last board change, for queries of datasets. Raw SQL because every board page needs it: building a
@@ -83,7 +83,7 @@ BENCHMARK_CHANGED_AT = RawSQL(
 
 def newest(number: int, changed_at: datetime.datetime | None) -> Revision:
     """Return the newest revision of a board from its dataset's `board_revision` and `changed_at`."""
-    return Revision(number, changed_at or NEVER.at)
+    return Revision(number, changed_at or NO_REVISION.at)
 
 
 def present_rows(datasets: Collection[int]) -> dict[int, BoardRows]:

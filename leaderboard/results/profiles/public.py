@@ -19,12 +19,12 @@ from evaluation.collections.profiles import LengthDistribution, merge_distributi
 from leaderboard.models import CollectionProfile, Dataset, Entry, Overlap, RunProfile, Visibility
 
 #: Profiles of datasets with public documents and a public page.
-_PUBLIC = Q(
+_PUBLIC_PROFILES = Q(
     version__dataset__documents_visibility=Visibility.PUBLIC,
     version__dataset__runs_only=False,
 ) & ~Q(version__dataset__state=Dataset.State.PREPARING)
 #: Reference to the profile's version, for comparison with the dataset's current one.
-_SAME = F("version_id")
+_PROFILE_VERSION = F("version_id")
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class CollectionLengths:
 def collection_lengths(slug: str) -> CollectionLengths | None:
     """Return the document lengths of a dataset's current version, or None if they are not public or not computed."""
     profile = (
-        CollectionProfile.objects.filter(_PUBLIC, version__dataset__slug=slug)
-        .filter(version__dataset__current_version=_SAME)
+        CollectionProfile.objects.filter(_PUBLIC_PROFILES, version__dataset__slug=slug)
+        .filter(version__dataset__current_version=_PROFILE_VERSION)
         .select_related("version__dataset")
         .first()
     )
@@ -92,7 +92,7 @@ class OverlapMatrix:
 def public_overlaps() -> OverlapMatrix:
     """Return the similarities of all datasets with public documents, ordered by name, in two queries."""
     rows = (
-        CollectionProfile.objects.filter(_PUBLIC, version__dataset__current_version=_SAME)
+        CollectionProfile.objects.filter(_PUBLIC_PROFILES, version__dataset__current_version=_PROFILE_VERSION)
         .order_by("version__dataset__name")
         .values_list("version_id", "version__dataset__slug", "version__dataset__name", "version__dataset__domain")
     )

@@ -138,26 +138,26 @@ def _choose_example(version: DatasetVersion, qrels: Qrels | None) -> tuple[Query
     """
     dataset = version.dataset
     topics = local_path(Area.FILES, version.topics_sha256)
-    relevant: dict[str, tuple[int, str]] = {}
+    best_documents: dict[str, tuple[int, str]] = {}
     if qrels is not None:
         for query_id, document, grade in load_open_qrels(qrels).judgements():
-            best = relevant.get(query_id)
+            best = best_documents.get(query_id)
             is_itself = dataset.drop_self_matches and document == query_id
             if grade >= dataset.relevance_level and not is_itself and (best is None or grade > best[0]):
-                relevant[query_id] = (grade, document)
+                best_documents[query_id] = (grade, document)
     first_query = Query("", "")
     for number, (_, query) in enumerate(iterate_queries(topics, FileProblems(topics.name))):
         first_query = query if number == 0 else first_query
-        if query.id in relevant:
-            grade, document = relevant[query.id]
+        if query.id in best_documents:
+            grade, document = best_documents[query.id]
             return query, document, grade
-        if not relevant:
+        if not best_documents:
             break
     return first_query, "", None
 
 
 def _documents(corpus: Path, document_ids: Sequence[str], progress: Progress) -> dict[str, Document]:
-    """Return the wanted documents, or the first one with a text if none are given."""
+    """Return the requested documents, or the first one with a text if none are given."""
     documents: dict[str, Document] = {}
     for _, document in iterate_documents(corpus, FileProblems(corpus.name), progress):
         if document.id in document_ids or (not document_ids and document.text.strip()):
@@ -206,8 +206,8 @@ def _overlaps(profile: CollectionProfile, progress: Progress) -> list[Overlap]:
     """Return the overlaps with the current texts of other datasets that are not stored yet."""
     pairs = Overlap.objects.filter(Q(first=profile.version_id) | Q(second=profile.version_id))
     compared_ids = {version for pair in pairs.values_list("first_id", "second_id") for version in pair}
-    current = Dataset.objects.filter(current_version__isnull=False).values("current_version_id")
-    other_profiles = CollectionProfile.objects.filter(version_id__in=current).exclude(
+    current_versions = Dataset.objects.filter(current_version__isnull=False).values("current_version_id")
+    other_profiles = CollectionProfile.objects.filter(version_id__in=current_versions).exclude(
         version_id__in={profile.version_id, *compared_ids}
     )
     unigrams = None
@@ -225,10 +225,10 @@ def runs_without_profile(dataset: Dataset) -> QuerySet[Run]:
     """Return unprofiled runs of public results with open judgments on the current version."""
     if dataset.hidden:
         return Run.objects.none()
-    public = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC)
-    public_run = Q(evaluations__entry__in=public) | Q(evaluations__seed__entry__in=public)
+    public_entries = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC)
+    has_public_result = Q(evaluations__entry__in=public_entries) | Q(evaluations__seed__entry__in=public_entries)
     return (
-        Run.objects.filter(public_run, version=dataset.current_version_id, profile=None)
+        Run.objects.filter(has_public_result, version=dataset.current_version_id, profile=None)
         .select_related("version__dataset")
         .distinct()
         .order_by("pk")

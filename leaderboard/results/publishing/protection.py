@@ -74,16 +74,16 @@ def request_change(
     locked_dataset = lock_board(dataset.pk)
     protection = Protection.COMPETITION if competition else Protection.STANDARD
     if not locked_dataset.hidden:
-        raise CannotProtect(f"the judgements of {locked_dataset} are open, so they cannot be protected")
+        raise CannotProtect(f"the judgments of {locked_dataset} are open, so they cannot be protected")
     if locked_dataset.protection == protection:
         raise CannotProtect(f"{locked_dataset} is already under the {protection.label} policy")
     if competition:
         _require_parts(locked_dataset, share, although_told)
         if share is not None:
             Dataset.objects.filter(pk=locked_dataset.pk).update(public_share=share)
-    elif (unrevealed := count_not_revealed(locked_dataset)) and not although_reveals:
+    elif (unrevealed_count := count_not_revealed(locked_dataset)) and not although_reveals:
         raise CannotProtect(
-            f"this would reveal the private part of {unrevealed} result{'s' if unrevealed > 1 else ''} on "
+            f"this would reveal the private part of {unrevealed_count} result{'s' if unrevealed_count > 1 else ''} on "
             f"{locked_dataset}: it follows from the means over all judged queries and those over the public part. "
             "Reveal the private part first, or tick “Proceed even though the private part becomes public” "
             "(--although-reveals)"
@@ -113,12 +113,12 @@ def _require_parts(dataset: Dataset, share: float | None, although_told: bool) -
             f"the parts of {dataset} were drawn with a public share of {dataset.public_share:.4g}, which cannot "
             "change: private queries would become public, or public ones private"
         )
-    disclosed = count_unprotected(dataset)
-    if disclosed and not although_told:
+    disclosed_count = count_unprotected(dataset)
+    if disclosed_count and not although_told:
         raise CannotProtect(
-            f"{disclosed} result{'s' if disclosed > 1 else ''} on {dataset} disclosed the mean over all judged "
-            "queries: together with the public part's it reveals the private part, on which systems may already be "
-            "tuned. Start a competition before the first result, or on new judgements, or tick “Proceed even though "
+            f"{disclosed_count} result{'s' if disclosed_count > 1 else ''} on {dataset} disclosed the mean over all "
+            "judged queries: together with the public part's it reveals the private part, on which systems may already "
+            "be tuned. Start a competition before the first result, or on new judgments, or tick “Proceed even though "
             "results were published in full” (--although-told)"
         )
 
@@ -126,7 +126,7 @@ def _require_parts(dataset: Dataset, share: float | None, although_told: bool) -
 def count_not_revealed(dataset: Dataset) -> int:
     """Return the number of results whose unrevealed private part the standard policy would disclose.
 
-    The mean over all queries gives it by subtraction of the public part's mean, which boards and permalinks keep.
+    Readers could subtract the public part's mean, which permalinks still show, from the mean over all queries.
     """
     entries = Entry.objects.filter(dataset=dataset, private_scores={}).exclude(scores={})
     return entries.exclude(provenance=Entry.Provenance.REPORTED).count()
@@ -148,7 +148,7 @@ def find_parts(dataset: Dataset, progress: Callable[[float], None]) -> int:
 
 def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
     return (
-        Evaluation.objects.filter(run__version__dataset=dataset).alias(found=Count("parts")).filter(found__lt=len(Part))
+        Evaluation.objects.filter(run__version__dataset=dataset).alias(total=Count("parts")).filter(total__lt=len(Part))
     )
 
 
@@ -156,7 +156,7 @@ def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
 def switch_protection(dataset: Dataset, protection: Protection) -> bool:
     """Change the policy and all published values; return False, without changes, while parts are missing.
 
-    Held results stay held: reveal them before, or never. Leaving a competition is recorded as a reveal of the
+    Held results stay held and cannot be revealed afterwards. Leaving a competition is recorded as a reveal of the
     remaining private parts. Call this within `audit.acting`.
     """
     locked_dataset = lock_board(dataset.pk)
@@ -206,22 +206,22 @@ def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: b
             raise CannotReveal(f"{round} is not a round of {locked_dataset}")
         round_entries = entries.filter(round=round)
         entries = entries.filter(Q(round=None) | Q(round=round) | Q(round__revealed_at__isnull=False))
-    released = release_held(locked_dataset, round_entries) if show_held else 0
+    released_count = release_held(locked_dataset, round_entries) if show_held else 0
     results = _reveal(locked_dataset, entries)
     subject = f"{locked_dataset}{f', {round}' if round is not None else ''}"
-    unrevealed = Entry.objects.filter(dataset=locked_dataset, visibility=Visibility.PUBLIC, private_scores={})
-    unrevealed = unrevealed.exclude(provenance=Entry.Provenance.REPORTED).order_by("system__name")
+    unrevealed_entries = Entry.objects.filter(dataset=locked_dataset, visibility=Visibility.PUBLIC, private_scores={})
+    unrevealed_entries = unrevealed_entries.exclude(provenance=Entry.Provenance.REPORTED).order_by("system__name")
     record_reveal(
         locked_dataset,
         subject,
         results=results,
-        released=released,
-        unrevealed=list(unrevealed.values_list("system__name", flat=True)),
+        released=released_count,
+        unrevealed=list(unrevealed_entries.values_list("system__name", flat=True)),
     )
-    if results or released:
+    if results or released_count:
         board_changed(locked_dataset, Kind.REVEALED)
     dataset.refresh_from_db()
-    return RevealResult(results, released)
+    return RevealResult(results, released_count)
 
 
 def record_reveal(
@@ -240,11 +240,11 @@ def _reveal(dataset: Dataset, entries: QuerySet[Entry]) -> int:
         comparison_group__startswith=present_group(dataset),
     )
     rows = shown_entries.select_related("evaluation").defer("evaluation__values")
-    unrevealed = list(rows.prefetch_related("evaluation__parts", "seeds__evaluation__parts"))
-    for entry in unrevealed:
+    unrevealed_entries = list(rows.prefetch_related("evaluation__parts", "seeds__evaluation__parts"))
+    for entry in unrevealed_entries:
         entry.private_scores = published_private_scores(entry_evaluations(entry), dataset)
-    Entry.objects.bulk_update(unrevealed, ["private_scores"], batch_size=200)
-    return sum(bool(entry.private_scores) for entry in unrevealed)
+    Entry.objects.bulk_update(unrevealed_entries, ["private_scores"], batch_size=200)
+    return sum(bool(entry.private_scores) for entry in unrevealed_entries)
 
 
 def release_held(dataset: Dataset, entries: QuerySet[Entry]) -> int:

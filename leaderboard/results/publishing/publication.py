@@ -42,7 +42,7 @@ from leaderboard.results.values import (
 
 Visibility = Entry.Visibility
 #: Maximum number of results per team, and per person over all teams, on a competition's board outside of rounds.
-PLACES = 1
+MAX_SHOWN_RESULTS = 1
 
 
 def is_significant(
@@ -115,14 +115,14 @@ def _published_values(
         .order_by("pk")
     )
     own_runs = {evaluation.run_id for evaluation in new_evaluations}
-    comparable = Evaluation.objects.filter(
+    comparable_evaluations = Evaluation.objects.filter(
         qrels=new_evaluations[0].qrels_id, specification=new_evaluations[0].specification
     )
     values = []
     for entry in entries:
         runs = [evaluation.run_id for evaluation in entry_evaluations(entry)]
         current_evaluations = (
-            [] if own_runs.intersection(runs) else list(comparable.filter(run__in=runs).order_by("pk"))
+            [] if own_runs.intersection(runs) else list(comparable_evaluations.filter(run__in=runs).order_by("pk"))
         )
         if current_evaluations and len(current_evaluations) == len(runs):
             value = score_result(current_evaluations, dataset).scores.get(dataset.primary_measure)
@@ -183,12 +183,12 @@ def _best_entries(entries: Sequence[Entry], measure: str) -> set[int]:
     best_ids: set[int] = set()
     for entry in sorted(entries, key=lambda candidate: candidate.scores.get(measure, float("-inf")), reverse=True):
         board = (entry.round_id, entry.comparison_group)
-        holders: list[tuple[Any, ...]] = [("team", entry.system.team_id, *board)]
+        limited_keys: list[tuple[Any, ...]] = [("team", entry.system.team_id, *board)]
         if entry.submitter_id is not None:
-            holders.append(("person", entry.submitter_id, *board))
-        limit = PLACES if entry.round_id is None else limits[entry.round_id]
-        if all(counts[holder] < limit for holder in holders):
-            counts.update(holders)
+            limited_keys.append(("person", entry.submitter_id, *board))
+        limit = MAX_SHOWN_RESULTS if entry.round_id is None else limits[entry.round_id]
+        if all(counts[key] < limit for key in limited_keys):
+            counts.update(limited_keys)
             best_ids.add(entry.pk)
     return best_ids
 
@@ -231,7 +231,7 @@ def reconsider_held(team: Team) -> None:
 def publish_due() -> int:
     """Publish due results within the daily budgets, and return their number."""
     if not settings.PRIVATE_STORAGE:
-        return 0  # a scorer does this, because parts cannot be read here
+        return 0  # A scorer does this, because parts cannot be read here.
     datasets = list(_due_entries().order_by("dataset").values_list("dataset", flat=True).distinct())
     return sum(_publish_due_entries(dataset) for dataset in datasets)
 
@@ -248,7 +248,7 @@ def _publish_due_entries(dataset_id: int) -> int:
         evaluations = entry_evaluations(entry)
         score = score_result(evaluations, dataset).scores.get(dataset.primary_measure)
         if not is_significant(dataset, evaluations, score, entry.submitter):
-            if _due_when_held(dataset, evaluations) is None:  # otherwise it keeps its due time
+            if _due_when_held(dataset, evaluations) is None:  # Otherwise it keeps its due time.
                 Entry.objects.filter(pk=entry.pk).update(due_at=None)
             continue
         budget -= is_new
@@ -274,9 +274,9 @@ def _publication_order(dataset: Dataset, published_counts: Counter[int | None]) 
     due_entries = due_entries.select_related("system__team", "evaluation__run__system__team", "submitter")
     entries = list(due_entries.prefetch_related("seeds__evaluation__run__system__team").order_by("due_at", "pk"))
     teams = {entry.system.team_id for entry in entries}
-    disclosed = ~Q(visibility=Visibility.HELD) & ~Q(provenance=Entry.Provenance.REPORTED)
+    is_disclosed = ~Q(visibility=Visibility.HELD) & ~Q(provenance=Entry.Provenance.REPORTED)
     earlier_counts = dict(
-        Entry.objects.filter(disclosed, dataset=dataset, system__team__in=teams)
+        Entry.objects.filter(is_disclosed, dataset=dataset, system__team__in=teams)
         .order_by()
         .values_list("system__team")
         .annotate(Count("pk"))

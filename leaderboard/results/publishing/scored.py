@@ -64,11 +64,11 @@ def publish_entry(
         if existing_entry is not None:
             return existing_entry
         pools = Pool.objects.filter(
-            state=Pool.State.READY, runs__in=[scored_run.run_id for scored_run in evaluation_list]
+            state=Pool.State.READY, runs__in=[evaluation.run_id for evaluation in evaluation_list]
         )
         # New runs have fed no pool, so usually the first query decides.
         entry.pooled = pools.exists() and any(
-            fed_pools(scored_run.qrels).filter(runs=scored_run.run_id).exists() for scored_run in evaluation_list
+            fed_pools(evaluation.qrels).filter(runs=evaluation.run_id).exists() for evaluation in evaluation_list
         )
         result = _save_scored(entry, dataset, evaluation_list)
         Seed.objects.bulk_create(
@@ -91,7 +91,7 @@ def _check_seed_set(evaluations: Sequence[Evaluation]) -> None:
     if len({evaluation.run.system_id for evaluation in evaluations}) > 1:
         raise ValueError("all runs of a seed set must belong to one system")
     if len({comparison_group(evaluation) for evaluation in evaluations}) > 1:
-        raise ValueError("all runs of a seed set must have the same dataset version, judgements, and measures")
+        raise ValueError("all runs of a seed set must have the same dataset version, judgments, and measures")
 
 
 def _save_scored(entry: Entry, dataset: Dataset, evaluations: Sequence[Evaluation]) -> PublishedResult:
@@ -115,14 +115,14 @@ def _save_scored(entry: Entry, dataset: Dataset, evaluations: Sequence[Evaluatio
 
 def _place_on_board(entry: Entry, dataset: Dataset, *, is_baseline: bool) -> None:
     """Record the board change for a new entry, and make it the baseline if requested."""
-    public = Entry.Visibility.PUBLIC
+    public_state = Entry.Visibility.PUBLIC
     group = Entry.objects.filter(dataset=dataset, comparison_group=entry.comparison_group)
-    current_baseline = group.filter(is_baseline=True, visibility=public).first() if is_baseline else None
+    current_baseline = group.filter(is_baseline=True, visibility=public_state).first() if is_baseline else None
     if is_baseline and current_baseline is None:
         entry.is_baseline = True
         entry.save(update_fields=["is_baseline"])
     keep_least_difference(dataset, scorer=True)
-    if entry.visibility == public:
+    if entry.visibility == public_state:
         moved_ids = update_shown(dataset) if entry.system.team_id is not None else set()
         if entry.pk in moved_ids:
             entry.refresh_from_db(fields=["visibility"])
@@ -135,7 +135,7 @@ def _place_on_board(entry: Entry, dataset: Dataset, *, is_baseline: bool) -> Non
         if is_repetition or not is_measured:
             name_baseline(entry)
             entry.refresh_from_db(fields=["is_baseline"])
-    elif entry.visibility == public and not is_baseline:
+    elif entry.visibility == public_state and not is_baseline:
         take_over_baseline(entry)
 
 

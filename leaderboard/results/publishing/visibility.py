@@ -45,12 +45,12 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
     ]
     entries = submission_entries.exclude(visibility__in=unchanged_states)
     was_public = Exists(EntryVersion.objects.filter(entry=OuterRef("pk")))
-    touched = list(entries.annotate(seen_before=was_public).select_related("dataset", "system").order_by("pk"))
+    changed_entries = list(entries.annotate(seen_before=was_public).select_related("dataset", "system").order_by("pk"))
     entries.update(visibility=visibility)
-    moved_ids = _update_shown_results(touched)
+    moved_ids = _update_shown_results(changed_entries)
     if not public:
-        moved_ids = _replace_baseline(touched, moved_ids)
-    for entry in touched:
+        moved_ids = _replace_baseline(changed_entries, moved_ids)
+    for entry in changed_entries:
         # An entry that was public before is not news.
         is_new = public and not entry.seen_before
         kind = Kind.PUBLISHED if is_new else Kind.VISIBILITY
@@ -66,19 +66,19 @@ def withdraw_entries(submission_reference: str, reason: str) -> None:
     entries = Entry.objects.filter(submission_reference=submission_reference)
     lock_boards(entries.values_list("dataset_id", flat=True))
     visible_entries = entries.filter(visibility__in=[Visibility.PUBLIC, Visibility.SUPERSEDED])
-    touched = list(visible_entries.select_related("dataset", "system").order_by("pk"))
+    changed_entries = list(visible_entries.select_related("dataset", "system").order_by("pk"))
     entries.update(withdrawal_reason=reason[:300], public_wanted=False, due_at=None)
     visible_entries.update(visibility=Visibility.WITHDRAWN)
-    moved_ids = _update_shown_results(touched)
-    moved_ids = _replace_baseline(touched, moved_ids)
-    for entry in touched:
+    moved_ids = _update_shown_results(changed_entries)
+    moved_ids = _replace_baseline(changed_entries, moved_ids)
+    for entry in changed_entries:
         board_changed(entry.dataset, Kind.WITHDRAWN, entry, moved_ids)
 
 
-def _update_shown_results(touched: Sequence[Entry]) -> set[int]:
-    """Update the shown results of competitions, and return the ids of all touched or moved entries."""
-    moved_ids = {entry.pk for entry in touched}
-    return moved_ids.union(*(update_shown(entry.dataset) for entry in touched if entry.system.team_id is not None))
+def _update_shown_results(entries: Sequence[Entry]) -> set[int]:
+    """Update the shown results of competitions, and return the ids of all these and all moved entries."""
+    moved_ids = {entry.pk for entry in entries}
+    return moved_ids.union(*(update_shown(entry.dataset) for entry in entries if entry.system.team_id is not None))
 
 
 def _replace_baseline(removed_entries: Sequence[Entry], moved_ids: set[int]) -> set[int]:
@@ -109,15 +109,15 @@ def name_baseline(entry: Entry) -> None:
     """
     lock_boards([entry.dataset_id])
     baselines = Entry.objects.filter(dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True)
-    touched_ids = {entry.pk, *baselines.values_list("pk", flat=True)}
+    changed_ids = {entry.pk, *baselines.values_list("pk", flat=True)}
     if entry.system.team_id is not None:
         duplicates = set(_site_results_of_run(entry).values_list("pk", flat=True))
         Entry.objects.filter(pk__in=duplicates).update(visibility=Visibility.SUPERSEDED)
-        touched_ids |= duplicates
+        changed_ids |= duplicates
     baselines.update(is_baseline=False)
     Entry.objects.filter(pk=entry.pk).update(is_baseline=True)
-    keep_least_difference(entry.dataset)  # existing results are compared with it, too
-    board_changed(entry.dataset, Kind.BASELINE, entry, touched_ids)
+    keep_least_difference(entry.dataset)  # Existing results are compared with it, too.
+    board_changed(entry.dataset, Kind.BASELINE, entry, changed_ids)
 
 
 def take_over_baseline(entry: Entry) -> None:
@@ -131,8 +131,8 @@ def take_over_baseline(entry: Entry) -> None:
         return
     if not _site_results_of_run(entry).filter(is_baseline=True).exists():
         return
-    retrieved = Run.objects.filter(sha256=evaluation.run.sha256, origin=Run.Origin.RETRIEVED)
-    is_exclusive = entry.dataset.runs_visibility == datasets.Visibility.CURATORS and not retrieved.exists()
+    retrieved_runs = Run.objects.filter(sha256=evaluation.run.sha256, origin=Run.Origin.RETRIEVED)
+    is_exclusive = entry.dataset.runs_visibility == datasets.Visibility.CURATORS and not retrieved_runs.exists()
     sender = entry.submitter
     if is_exclusive or (sender is not None and has_right(sender, "leaderboard.change_dataset")):
         name_baseline(entry)
@@ -258,35 +258,35 @@ def _entry_title(entry: Entry) -> str:
 
 
 #: Fields of a reported entry that a corrected table may change.
-CORRECTED = ("scores", "figures", "comparison_group", "is_baseline", "training", "locator")
+CORRECTABLE_FIELDS = ("scores", "figures", "comparison_group", "is_baseline", "training", "locator")
 
 
 @transaction.atomic
-def publish_reported(reported: Sequence[Entry]) -> int:
+def publish_reported(reported_entries: Sequence[Entry]) -> int:
     """Publish reported results and return the number of new or changed entries; unchanged ones are skipped.
 
-    The entries are unsaved and have a dataset, a system with a source, a configuration, and the CORRECTED fields.
+    The entries are unsaved and have a dataset, a system with a source, a configuration, and CORRECTABLE_FIELDS.
     """
-    lock_boards({row.dataset_id for row in reported})
-    systems = {row.system_id for row in reported}
+    lock_boards({row.dataset_id for row in reported_entries})
+    systems = {row.system_id for row in reported_entries}
     stored_entries = {
         (entry.dataset_id, entry.system_id, entry.configuration): entry
         for entry in Entry.objects.filter(provenance=Entry.Provenance.REPORTED, system__in=systems)
     }
     new_entries: list[Entry] = []
     changed_entries: list[Entry] = []
-    for row in reported:
+    for row in reported_entries:
         entry = stored_entries.get((row.dataset_id, row.system_id, row.configuration))
         if entry is None:
             row.provenance, row.source_id = Entry.Provenance.REPORTED, row.system.source_id
             row.published_at = timezone.now()
             new_entries.append(row)
-        elif any(getattr(entry, name) != getattr(row, name) for name in CORRECTED):
-            for name in CORRECTED:
+        elif any(getattr(entry, name) != getattr(row, name) for name in CORRECTABLE_FIELDS):
+            for name in CORRECTABLE_FIELDS:
                 setattr(entry, name, getattr(row, name))
             changed_entries.append(entry)
     Entry.objects.bulk_create(new_entries)
-    Entry.objects.bulk_update(changed_entries, CORRECTED)
+    Entry.objects.bulk_update(changed_entries, CORRECTABLE_FIELDS)
     dataset_ids = {entry.dataset_id for entry in (*new_entries, *changed_entries)}
     boards_changed(dataset_ids, Kind.REPORTED)
     return len(new_entries) + len(changed_entries)

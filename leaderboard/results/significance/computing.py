@@ -77,7 +77,7 @@ def _add_leave_one_out_scores(
 
     Scores computed earlier on the same judgments are reused, because later runs do not feed their pools.
     """
-    assert dataset.current_qrels is not None  # `compared_boards` has no other datasets
+    assert dataset.current_qrels is not None  # `compared_boards` has no other datasets.
     previous_rows = Certainty.objects.filter(
         dataset=dataset, comparison_group=board.comparison_group, content__has_key=certainty.measure
     )
@@ -127,7 +127,7 @@ def store_certainty(analysis: BoardAnalysis) -> Certainty | None:
         return None
     return Certainty.objects.create(
         dataset=dataset,
-        from_revision=board_changed(dataset, Kind.CERTAINTY, touched=()),
+        from_revision=board_changed(dataset, Kind.CERTAINTY, row_entries=()),
         comparison_group=current_board.comparison_group,
         key=current_board.key,
         settings=TestSettings().as_dict(),
@@ -203,15 +203,15 @@ def _pair_columns(
 ) -> dict[str, list[Any]]:
     """Return p-values against the best and possible ranks, from tests of all pairs of `ranked_columns` entries."""
     settings = TestSettings()
-    corrected = corrected_pairs(sums, patterns=settings.pairs_permutations)
-    ranked_pairs = corrected[np.ix_(ranked_columns, ranked_columns)]
-    first, last = rank_intervals(scores[ranked_columns], ranked_pairs, level=settings.alpha)
+    corrected_p = corrected_pairs(sums, patterns=settings.pairs_permutations)
+    ranked_pairs = corrected_p[np.ix_(ranked_columns, ranked_columns)]
+    first_ranks, last_ranks = rank_intervals(scores[ranked_columns], ranked_pairs, level=settings.alpha)
     ranks: dict[str, list[int | None]] = {name: [None] * len(scores) for name in ("rank_low", "rank_high")}
-    for column, low, high in zip(ranked_columns, first.tolist(), last.tolist(), strict=True):
+    for column, low, high in zip(ranked_columns, first_ranks.tolist(), last_ranks.tolist(), strict=True):
         ranks["rank_low"][column], ranks["rank_high"][column] = low, high
     return {
         "p_best": _mask_position(_rounded(sums.p_values(best), _P), best),
-        "p_best_corrected": _mask_position(_rounded(corrected[best], _P), best),
+        "p_best_corrected": _mask_position(_rounded(corrected_p[best], _P), best),
         **ranks,
     }
 

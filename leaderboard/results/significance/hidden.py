@@ -22,7 +22,7 @@ from leaderboard.results.significance.types import ALPHA
 #: Key in the statistics of qrels: measure → part → least significant difference.
 MIN_DIFFERENCE = "least_difference"
 #: Tolerance for floating-point errors of differences between rounded values.
-_NOISE = 1e-9
+_TOLERANCE = 1e-9
 #: Part that a board shows, by whether it belongs to a competition.
 _PART = {False: "all", True: protection.Part.PUBLIC.value}
 _PUBLIC = Entry.Visibility.PUBLIC
@@ -110,7 +110,7 @@ class _Criterion(NamedTuple):
     """A measure, its least significant difference, and whether the scores belong to a competition."""
 
     measure: str
-    least: float
+    least_difference: float
     competition: bool
 
 
@@ -121,26 +121,26 @@ def _compare_scores(
     candidates: Sequence[int],
 ) -> PublishedComparison:
     """Compare published scores with the baseline's, and those of ranked `candidates` with the best."""
-    measure, minimum, competition = criterion
+    measure, least, competition = criterion
     sign = -1 if better(measure) == "lower" else 1
     scores = {pk: sign * values[measure] for pk, values in published_scores.items() if measure in values}
     baseline = baseline if baseline in scores else None
     ranked_ids = frozenset(pk for pk in candidates if pk in scores)
-    tied_within = among(minimum, len(ranked_ids), alpha=ALPHA)
+    tied_within = among(least, len(ranked_ids), alpha=ALPHA)
     threshold = max((scores[entry] for entry in ranked_ids), default=0.0) - tied_within
     differences = {
         entry: score - scores[baseline] for entry, score in scores.items() if baseline is not None and entry != baseline
     }
     return PublishedComparison(
         measure,
-        minimum,
+        least,
         tied_within,
         protection.primary_step(competition=competition),
         baseline,
         differences,
-        {entry: difference >= minimum - _NOISE for entry, difference in differences.items()},
+        {entry: difference >= least - _TOLERANCE for entry, difference in differences.items()},
         ranked_ids,
-        frozenset(entry for entry in ranked_ids if scores[entry] > threshold + _NOISE),
+        frozenset(entry for entry in ranked_ids if scores[entry] > threshold + _TOLERANCE),
     )
 
 

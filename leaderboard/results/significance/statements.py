@@ -93,14 +93,14 @@ class BoardStatements:
     gaps: Mapping[int, Gap] = field(default_factory=dict)
     gap_measure: str = ""
 
-    def of(self, entry: int, measure: str) -> Statement:
+    def for_entry(self, entry: int, measure: str) -> Statement:
         """Return the statement about an entry; with hidden judgments, only the primary measure has any."""
         gap = self.gaps.get(entry) if measure == self.gap_measure else None
         if self.published is not None and measure == self.published.measure:
             tied = entry in self.published.tied if entry in self.published.ranked else None
             return Statement(better=self.published.better.get(entry), tied_with_best=tied, gap=gap)
         tests = self.tests(measure)
-        certainty = tests.of(entry) if tests is not None else None
+        certainty = tests.entries.get(entry) if tests is not None else None
         if tests is None or certainty is None:
             return Statement(gap=gap) if gap is not None else UNKNOWN
         sign = numbers.direction(certainty.delta, measure) if differs(certainty) else ""
@@ -121,9 +121,9 @@ class BoardStatements:
     def gains(self, measure: str) -> tuple[int, Mapping[int, Interval]]:
         """Return the baseline's entry id (0 if there is none) and each entry's improvement over it with an interval."""
         if self.published is not None:
-            least, step = self.published.least_difference, self.published.step
+            least_difference, step = self.published.least_difference, self.published.step
             differences = self.published.differences.items()
-            gains = {entry: published_interval(difference, least, step) for entry, difference in differences}
+            gains = {entry: published_interval(difference, least_difference, step) for entry, difference in differences}
             return self.published.baseline or 0, gains
         tests = self.tests(measure)
         if tests is None:
@@ -139,7 +139,7 @@ class BoardStatements:
 
     def tests(self, measure: str) -> MeasureCertainty | None:
         """Return the tests of one measure, or None if there are none."""
-        return self.certainty.of(measure) if self.certainty is not None else None
+        return self.certainty.for_measure(measure) if self.certainty is not None else None
 
     def pairs(self, measure: str) -> int:
         """Return the number of tested pairs behind ties with the best."""
@@ -165,7 +165,7 @@ class BoardStatements:
 
 
 #: Statements of a board without known or publishable significance.
-NOTHING_SAID = BoardStatements()
+NO_STATEMENTS = BoardStatements()
 
 
 def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
@@ -187,7 +187,7 @@ def statements_at(
 
     `rows` are the board rows of the same revisions. `twins` have gaps if both halves are among the revisions.
     """
-    boards = {dataset: PastBoard.at(revision, rows[dataset]) for dataset, revision in revisions.items()}
+    boards = {dataset: PastBoard.from_revision(revision, rows[dataset]) for dataset, revision in revisions.items()}
     certainties = read_certainty_at({dataset: board for dataset, board in boards.items() if board.entries})
     comparisons = {
         dataset: comparison
@@ -198,16 +198,16 @@ def statements_at(
     statements_by_dataset = {
         dataset: BoardStatements(certainties.get(dataset), comparisons.get(dataset)) for dataset in revisions
     }
-    halves = []
-    for twin in twins:  # use the primary measure of that time, if both halves had the same
+    past_twins = []
+    for twin in twins:  # Use the primary measure of that time, if both halves had the same.
         measures = {revisions[half].facts["primary_measure"] for half in twin[:2]}
-        halves.append(twin._replace(measure=measures.pop() if len(measures) == 1 else ""))
+        past_twins.append(twin._replace(measure=measures.pop() if len(measures) == 1 else ""))
     results = {
         dataset: {row.pk: (row.system_id, row.configuration) for row in _scored_rows(rows[dataset])}
-        for twin in halves
+        for twin in past_twins
         for dataset in twin[:2]
     }
-    return with_gaps(statements_by_dataset, halves, results)
+    return with_gaps(statements_by_dataset, past_twins, results)
 
 
 def _scored_rows(rows: BoardRows) -> list[EntryRow]:
@@ -230,7 +230,7 @@ class Twins(NamedTuple):
 class Gap(NamedTuple):
     """Contamination gap: a system's additional gain over the baseline on public topics, with its 95% interval.
 
-    `public` and `hidden` are the two gains. Higher is better in all fields, whatever the measure.
+    `public` and `hidden` are the two gains. Higher is better in all fields, for every measure.
     """
 
     value: float
@@ -301,7 +301,7 @@ def with_gaps(
 
 
 #: Id of a dataset's latest certainty; raw SQL for the same reason as `board_rows.rows.CHANGED_AT`.
-_LATEST = RawSQL(
+_LATEST_CERTAINTY = RawSQL(
     "(SELECT id FROM leaderboard_certainty WHERE dataset_id = leaderboard_dataset.id "
     "ORDER BY from_revision DESC LIMIT 1)",
     (),
@@ -312,7 +312,7 @@ _LATEST = RawSQL(
 def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
     """Return the latest certainty of each dataset's board, by id, omitting hidden datasets and boards without any."""
     rows = Dataset.objects.filter(pk__in=dataset_ids, hidden=False).values_list(
-        "pk", "created_at", "board_revision", _LATEST
+        "pk", "created_at", "board_revision", _LATEST_CERTAINTY
     )
     # Every change of a board, including its list of measures, increments its revision. The creation date
     # distinguishes a restored database, in which the same ids are assigned to other rows.
@@ -322,18 +322,18 @@ def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
         if latest is not None
     }
     certainties = {dataset: board_cache.get(key) for dataset, (_, key) in keys.items()}
-    uncached = {dataset: keys[dataset][0] for dataset, latest in certainties.items() if latest is None}
+    uncached = {dataset: keys[dataset][0] for dataset, certainty in certainties.items() if certainty is None}
     if uncached:
         current_boards = compared_boards(uncached)
-        for latest in _rows(list(uncached.values())):
-            board = current_boards.get(latest["dataset_id"])
-            if board is None or board.comparison_group != latest["comparison_group"]:
-                continue  # computed on earlier judgments, so nothing of it applies to the current numbers
-            certainty = _certainty(latest, current=board.key == latest["key"], baseline=board.baseline)
+        for row in _rows(list(uncached.values())):
+            board = current_boards.get(row["dataset_id"])
+            if board is None or board.comparison_group != row["comparison_group"]:
+                continue  # It was computed on earlier judgments, so it does not apply to the current numbers.
+            certainty = _certainty(row, current=board.key == row["key"], baseline=board.baseline)
             certainties[certainty.dataset] = certainty
-            size = decoded_size(len(latest["text"]))
+            size = decoded_size(len(row["text"]))
             board_cache.put(keys[certainty.dataset][1], certainty, size, LONG_LIFETIME)
-    return {dataset: latest for dataset, latest in certainties.items() if latest is not None}
+    return {dataset: certainty for dataset, certainty in certainties.items() if certainty is not None}
 
 
 class PastBoard(NamedTuple):
@@ -345,7 +345,7 @@ class PastBoard(NamedTuple):
     baseline: int | None = None
 
     @classmethod
-    def at(cls, revision: Revision, rows: BoardRows) -> PastBoard:
+    def from_revision(cls, revision: Revision, rows: BoardRows) -> PastBoard:
         """Return the entries of the revision that were compared with each other."""
         scored_rows, facts = _scored_rows(rows), revision.facts
         groups = [(row.comparison_group, bool(row.is_baseline)) for row in scored_rows]
@@ -354,7 +354,7 @@ class PastBoard(NamedTuple):
         baselines = [row.pk for row in compared_rows if row.is_baseline]
         return cls(revision.number, group, compared_rows, baselines[-1] if baselines else None)
 
-    def is_compared_in(self, certainty: BoardCertainty) -> bool:
+    def matches(self, certainty: BoardCertainty) -> bool:
         """Return whether the certainty was computed from exactly these entries and this baseline."""
         entries = {entry for measure in certainty.content.values() for entry in measure["entries"]}
         baselines = {measure["baseline"] for measure in certainty.content.values()} - {None}
@@ -371,13 +371,13 @@ def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertain
         return {}
     conditions = (Q(dataset=dataset, from_revision__lte=board.revision) for dataset, board in boards.items())
     certainty_rows = Certainty.objects.filter(reduce(or_, conditions), dataset__hidden=False).order_by("from_revision")
-    latest = dict(certainty_rows.values_list("dataset_id", "pk"))
+    latest_ids = dict(certainty_rows.values_list("dataset_id", "pk"))
     certainties = {}
-    for row in _rows(list(latest.values())):
+    for row in _rows(list(latest_ids.values())):
         board = boards[row["dataset_id"]]
         if row["comparison_group"] == board.comparison_group:
             certainty = _certainty(row, current=True, baseline=board.baseline)
-            certainties[certainty.dataset] = replace(certainty, current=board.is_compared_in(certainty))
+            certainties[certainty.dataset] = replace(certainty, current=board.matches(certainty))
     return certainties
 
 

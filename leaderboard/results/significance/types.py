@@ -136,9 +136,6 @@ class MeasureCertainty:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def of(self, entry: int) -> EntryCertainty | None:
-        return self.entries.get(entry)
-
     @property
     def comparisons(self) -> int:
         """Number of tests against the baseline, which are corrected together."""
@@ -214,20 +211,20 @@ class BoardCertainty:
     baseline: int | None
     #: Measure → stored form, see `MeasureCertainty.as_dict`.
     content: Mapping[str, Mapping[str, Any]] = field(repr=False)
-    _read: dict[str, MeasureCertainty] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _decoded: dict[str, MeasureCertainty] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def measures(self) -> list[str]:
         return list(self.content)
 
-    def of(self, measure: str) -> MeasureCertainty | None:
+    def for_measure(self, measure: str) -> MeasureCertainty | None:
         """Return the significance under a measure, or None if it was not computed."""
         if measure not in self.content:
             return None
-        if measure not in self._read:
+        if measure not in self._decoded:
             certainty = MeasureCertainty.from_dict(measure, self.content[measure])
-            self._read[measure] = certainty if self.current else certainty.own_facts(self.baseline)
-        return self._read[measure]
+            self._decoded[measure] = certainty if self.current else certainty.own_facts(self.baseline)
+        return self._decoded[measure]
 
 
 class Verdict(NamedTuple):
@@ -250,7 +247,7 @@ class Verdict(NamedTuple):
 
 def get_verdict(board: BoardCertainty, measure: str) -> Verdict | None:
     """Return the verdict on one measure, or None if it is outdated, or without ranks."""
-    tests = board.of(measure)
+    tests = board.for_measure(measure)
     if tests is None or tests.best is None or not board.current:
         return None
     ranked_entries = {entry: certainty for entry, certainty in tests.entries.items() if certainty.rank_low is not None}

@@ -22,11 +22,11 @@ def test_without_datasets_there_is_no_mean() -> None:
 
 def test_common_datasets_are_those_that_every_row_looked_at_has() -> None:
     scores = table([[0.1, 0.2, 0.3], [0.4, None, 0.6], [None, 0.8, None]], 3)
-    found = aggregates.common(scores, [0, 1])
-    assert found.places == [0, 2]
+    found = aggregates.common_means(scores, [0, 1])
+    assert found.positions == [0, 2]
     assert to_values(found.means) == [pytest.approx(0.2), pytest.approx(0.5), None]
-    assert aggregates.common(scores, [0, 1, 2]).places == []
-    assert aggregates.common(scores, []).places == []
+    assert aggregates.common_means(scores, [0, 1, 2]).positions == []
+    assert aggregates.common_means(scores, []).positions == []
 
 
 def test_the_ratio_of_means_is_not_the_mean_of_ratios() -> None:

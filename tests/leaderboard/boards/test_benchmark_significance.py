@@ -53,7 +53,7 @@ def test_a_value_says_its_interval_on_hover_and_a_mark_says_that_its_difference_
     pair: tuple[Dataset, Dataset], view: str
 ) -> None:
     board, (first, second) = board_of(view=view), pair
-    found = read_certainty([first.pk])[first.pk].of("nDCG@10")
+    found = read_certainty([first.pk])[first.pk].for_measure("nDCG@10")
     assert found is not None
     (low, high) = next((one.low, one.high) for one in found.entries.values() if one.rank_low == 1)
     mark, title = cell(board, "Better", first)

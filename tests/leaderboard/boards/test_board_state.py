@@ -54,18 +54,23 @@ def queries(draw: Any) -> QueryDict:
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(queries())
 def test_an_address_read_and_written_again_is_the_same_view(query: QueryDict) -> None:
-    state = BoardState.read(query)
+    state = BoardState.from_parameters(query)
     written = state.query_string()
-    assert BoardState.read(QueryDict(written.removeprefix("?"))) == state
-    assert BoardState.read(QueryDict(written.removeprefix("?"))).query_string() == written
+    assert BoardState.from_parameters(QueryDict(written.removeprefix("?"))) == state
+    assert BoardState.from_parameters(QueryDict(written.removeprefix("?"))).query_string() == written
 
 
 def test_the_default_view_has_no_query_string() -> None:
-    assert BoardState.read(QueryDict("q=&sort=&architecture=&min-mean=&corpus=&page=1&view=score")).query_string() == ""
+    assert (
+        BoardState.from_parameters(
+            QueryDict("q=&sort=&architecture=&min-mean=&corpus=&page=1&view=score")
+        ).query_string()
+        == ""
+    )
 
 
 def test_no_more_columns_decide_and_no_more_systems_are_pinned_than_a_page_can_show() -> None:
-    state = BoardState.read(QueryDict("&".join(f"sort=k{n}&pin=s{n}" for n in range(30))))
+    state = BoardState.from_parameters(QueryDict("&".join(f"sort=k{n}&pin=s{n}" for n in range(30))))
     assert (len(state.sorts), len(state.pins)) == (MAX_SORTS, MAX_PINS)
 
 
@@ -84,4 +89,4 @@ def test_no_more_columns_decide_and_no_more_systems_are_pinned_than_a_page_can_s
 )
 def test_a_value_that_says_nothing_sensible_is_refused(query: str) -> None:
     with pytest.raises(UnknownChoice):
-        BoardState.read(QueryDict(query))
+        BoardState.from_parameters(QueryDict(query))

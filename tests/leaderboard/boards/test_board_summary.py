@@ -115,7 +115,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
         lambda: bounded(0.55),
         f"Best: First, nDCG@10 0.600. {LEAD.format(50.0, '200', '')} "
         f"Not separable from the best: none (1 pair tested). "
-        f"Unjudged documents: the lead over BM25 holds even if all count against it. {UPLOADED}",
+        f"Unjudged documents: the lead over BM25 remains even if all of them are relevant. {UPLOADED}",
         {"better": True, "above_bound": True},
     ),
     "below the baseline's upper bound": (
@@ -185,7 +185,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     ),
     "the baseline alone": (
         lambda: untested(BM25=(0.4, None)),
-        f"Best: BM25, nDCG@10 0.400. Lead: the baseline, alone so far. {UPLOADED}",
+        f"Best: BM25, nDCG@10 0.400. Lead: none (the baseline is the only system). {UPLOADED}",
         {"better": None, "tied": [], "cheapest": None},
     ),
     "one system alone": (

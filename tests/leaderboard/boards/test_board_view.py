@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 def board(dataset: Dataset, query: str = "") -> Board:
     """The dataset's board as its address asks for."""
-    page = dataset_page(dataset.slug, BoardState.read(QueryDict(query)))
+    page = dataset_page(dataset.slug, BoardState.from_parameters(QueryDict(query)))
     assert page is not None
     return page.board
 
@@ -187,7 +187,7 @@ def test_a_benchmark_offers_facets_of_its_datasets_and_counts_them() -> None:
         dataset = scored_dataset(language=language)
         BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=number)
         score(dataset, f"system {number}", ndcg=0.5)
-    page = benchmark_page("all", BoardState.read(QueryDict("")))
+    page = benchmark_page("all", BoardState.from_parameters(QueryDict("")))
     assert page is not None
     assert counts(page.board, "language") == {"en": 2, "de": 1}
     assert next(facet for facet in page.board.facets if facet.name == "language").counts == "datasets"
@@ -215,7 +215,7 @@ def test_what_teams_declare_can_be_sorted_and_ranged_on_both_kinds_of_board() ->
         score(dataset, make_system(name, parameter_count=count, maximum_length=length), ndcg=0.5)
     query = "sort=declared-parameters:desc&min-maximum-length=512"
     assert names(board(dataset, query)) == ["large", "small"]
-    page = benchmark_page("one", BoardState.read(QueryDict(query)))
+    page = benchmark_page("one", BoardState.from_parameters(QueryDict(query)))
     assert page is not None
     assert names(page.board) == ["large", "small"]
     column = page.board.column("declared-parameters")
@@ -256,7 +256,7 @@ def test_small_models_are_found_by_what_was_counted_or_declared_and_lexical_syst
     score(dataset, make_system("silent"), ndcg=0.6)
     query = "max-parameters=1000&sort=nDCG@10:asc"
     assert names(board(dataset, query)) == ["counted", "declared", "BM25"]
-    page = benchmark_page("sizes", BoardState.read(QueryDict("max-parameters=1000")))
+    page = benchmark_page("sizes", BoardState.from_parameters(QueryDict("max-parameters=1000")))
     assert page is not None
     assert sorted(names(page.board)) == ["BM25", "counted", "declared"]
     sizes = {row.entry.system: row.value("parameters") for row in board(dataset).rows}

@@ -44,7 +44,7 @@ def test_results_come_with_their_score_their_difference_and_whether_they_were_th
     assert [item.new_best for item in found] == [False, True, False]
     withdraw_entries(best.submission_reference, "a bug")
     assert titles()[0] == "Withdrawn, Better on Set: a bug"
-    assert titles()[2].endswith("; withdrawn since")
+    assert titles()[2].endswith("; later withdrawn")
 
 
 def test_hidden_datasets_have_rounded_numbers_and_nothing_private_is_told(client: Client) -> None:

@@ -172,7 +172,7 @@ def test_a_pair_has_the_p_value_of_its_board() -> None:
     baseline = score_queries(dataset, "BM25", spread(0.4, 1), baseline=True)
     near = score_queries(dataset, "Near", spread(0.405, 2))
     compute_certainty(dataset)
-    found = found_of(dataset).of("nDCG@10")
+    found = found_of(dataset).for_measure("nDCG@10")
     slugs = [baseline.system.slug, near.system.slug]
     [row] = compare(slugs, entries_of_systems(slugs), "").rows
     assert found is not None
@@ -188,7 +188,7 @@ def test_a_pair_has_both_p_values_of_its_board() -> None:
         for number, (name, mean) in enumerate(means.items(), 1)
     }
     compute_certainty(dataset)
-    found = found_of(dataset).of("nDCG@10")
+    found = found_of(dataset).for_measure("nDCG@10")
     assert found is not None
     slugs = {name: entry.system.slug for name, entry in entries.items()}
     bm25, third = found.entries[entries["BM25"].pk], found.entries[entries["Third"].pk]

@@ -60,10 +60,10 @@ def test_nothing_has_a_colour_over_hidden_judgements() -> None:
 
 def test_the_picture_of_costs_has_intervals_the_baseline_and_links(board: Dataset, client: Client) -> None:
     plot = drawn("pareto", f"dataset={board.slug}")
-    found = found_of(board).of("nDCG@10")
+    found = found_of(board).for_measure("nDCG@10")
     assert found
     first = Entry.objects.get(dataset=board, system__name="First")
-    sure = found.of(first.pk)
+    sure = found.entries.get(first.pk)
     assert sure
     points = next(one for one in plot.data if "customdata" in one)
     place = [told[0] for told in points["customdata"]].index("First")

@@ -116,7 +116,7 @@ def test_wins_say_on_how_many_datasets_and_systems_with_all_of_them_come_first()
     plot = drawn("wins", "benchmark=all")
     assert [tuple(row) for row in plot.table.rows] == [("worse", 0, 0, 3, "3/3"), ("part", 1, 0, 0, "1/3")]
     assert trace(plot, "Wins")["y"] == ["worse", "part (1/3)"]
-    assert any("1 of these 2 systems cannot be compared on all 3 datasets" in note for note in plot.notes)
+    assert any("Systems that cannot be compared on all 3 datasets (1 of 2)" in note for note in plot.notes)
     plot = drawn("wins", "benchmark=all&domain=First&domain=Second")
     assert column(plot, "Datasets compared") == ["2/2", "1/2"]
     assert "of the 2 that count" in plot.caption
@@ -238,4 +238,4 @@ def test_captions_claim_no_more_than_is_known() -> None:
     plot = drawn("progress", "benchmark=all&sort=mean:asc")
     assert "or else of the publication that reports it" in plot.caption
     assert "scored here" not in plot.caption, "there is no such line"
-    assert column(plot, "Best when it came") == ["yes", "no", "yes", "no", "no"], "of one year the best comes first"
+    assert column(plot, "Best at that date") == ["yes", "no", "yes", "no", "no"], "of one year the best comes first"

@@ -79,7 +79,7 @@ def test_the_measures_of_a_board_change_with_what_is_stored(client: Client) -> N
     )
     assert "No result has" not in run("set_measures", "nuts", "AP", by=carol.email)
     scored_dataset(slug="secret", hidden=True)
-    with pytest.raises(CommandError, match=r"^With hidden judgements at most 3 .* included\. Every"):
+    with pytest.raises(CommandError, match=r"^With hidden judgments at most 3 .* included\. Every"):
         run("set_measures", "secret", "nDCG@10", "AP", "R@100", "P@10", by=carol.email)
 
 

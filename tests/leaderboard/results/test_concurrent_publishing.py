@@ -50,7 +50,7 @@ def at_once(*works: Callable[[], Any]) -> list[str]:
 @pytest.fixture
 def slow_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the locks of one transaction there is time for another's."""
-    locked = revisions._locked
+    locked = revisions._lock_query
 
     def slowly(datasets: Collection[int]) -> QuerySet[Dataset]:
         parts = Dataset.objects.filter(pk__in=datasets, part_of__isnull=False)
@@ -59,7 +59,7 @@ def slow_locks(monkeypatch: pytest.MonkeyPatch) -> None:
             time.sleep(0.2)
         return locked(datasets)
 
-    monkeypatch.setattr(revisions, "_locked", slowly)
+    monkeypatch.setattr(revisions, "_lock_query", slowly)
 
 
 def whole_and_others() -> tuple[Dataset, Dataset, Dataset]:

@@ -41,7 +41,7 @@ def twins(db: None) -> tuple[Dataset, Dataset]:
 
 def gap_of(dataset: Dataset, name: str) -> Gap | None:
     entry = Entry.objects.get(dataset=dataset, system__name=name)
-    return statements([dataset.pk])[dataset.pk].of(entry.pk, MEASURE).gap
+    return statements([dataset.pk])[dataset.pk].for_entry(entry.pk, MEASURE).gap
 
 
 def test_it_is_what_a_system_gains_more_on_public_topics(twins: tuple[Dataset, Dataset]) -> None:
@@ -72,12 +72,12 @@ def test_there_is_none_without_the_other_half_nor_of_the_baseline_or_a_reported_
         report(dataset, make_source(f"paper-{dataset.slug}"), "Printed", ndcg=0.9)
         reported = Entry.objects.get(dataset=dataset, provenance="reported")
         Entry.objects.filter(pk=reported.pk).update(system=system)
-        assert statements([dataset.pk])[dataset.pk].of(reported.pk, MEASURE).gap is None
+        assert statements([dataset.pk])[dataset.pk].for_entry(reported.pk, MEASURE).gap is None
     Entry.objects.filter(dataset=hidden, system=system).exclude(provenance="reported").update(
         visibility=Entry.Visibility.HELD
     )
     found = Entry.objects.get(dataset=public, system=system, provenance="scored")
-    assert statements([public.pk])[public.pk].of(found.pk, MEASURE).gap is None, "what is held tells nothing"
+    assert statements([public.pk])[public.pk].for_entry(found.pk, MEASURE).gap is None, "what is held tells nothing"
 
 
 @pytest.mark.parametrize(

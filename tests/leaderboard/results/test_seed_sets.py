@@ -252,9 +252,9 @@ def test_intervals_and_tests_use_each_querys_mean_over_the_seeds() -> None:
     entry = score_seeds(dataset, "seeds", {"ndcg": 0.30}, {"ndcg": 0.34})
     score(dataset, "BM25", ndcg=0.2, baseline=True)
     assert compute_certainty(Dataset.objects.get(pk=dataset.pk)) is not None
-    found = read_certainty([dataset.pk])[dataset.pk].of("nDCG@10")
+    found = read_certainty([dataset.pk])[dataset.pk].for_measure("nDCG@10")
     assert found is not None
-    of_set = found.of(entry.pk)
+    of_set = found.entries.get(entry.pk)
     assert of_set is not None
     assert (of_set.low, of_set.high) == (pytest.approx(0.32), pytest.approx(0.32))
     assert (of_set.wins, of_set.losses) == (2, 0)

@@ -53,7 +53,7 @@ def board() -> Dataset:
 def test_it_says_what_the_tests_of_the_single_pairs_say(board: Dataset) -> None:
     kept = compute_certainty(board)
     assert kept is not None
-    measure = found_of(board).of("nDCG@10")
+    measure = found_of(board).for_measure("nDCG@10")
     assert measure is not None
     entries = {entry.system.name: entry for entry in Entry.objects.select_related("system")}
     others = [name for name in entries if name != "BM25"]
@@ -87,7 +87,7 @@ def test_a_measure_of_which_less_is_better_is_read_the_other_way() -> None:
     fewer = score_queries(dataset, "Fewer", spread(0.2, 2), measure="Hole@10")
     more = score_queries(dataset, "More", spread(0.7, 3), measure="Hole@10")
     compute_certainty(dataset)
-    measure = found_of(dataset).of("Hole@10")
+    measure = found_of(dataset).for_measure("Hole@10")
     assert measure is not None
     assert measure.best == fewer.pk
     assert (measure.entries[fewer.pk].wins, measure.entries[fewer.pk].losses) == (QUERIES, 0)
@@ -103,7 +103,7 @@ def test_systems_behind_a_closed_interface_are_tested_and_ranked_with_nobody(boa
     closed.system.save()
     system_changed(closed.system)
     compute_certainty(board)
-    measure = found_of(board).of("nDCG@10")
+    measure = found_of(board).for_measure("nDCG@10")
     assert measure is not None
     first = Entry.objects.get(system__name="First")
     assert measure.best == first.pk
@@ -122,14 +122,14 @@ def test_systems_behind_a_closed_interface_are_tested_and_ranked_with_nobody(boa
     system_changed(closed.system)
     assert not found_of(board).current
     compute_certainty(board)
-    assert found_of(board).of("nDCG@10").best == closed.pk  # type: ignore[union-attr]
+    assert found_of(board).for_measure("nDCG@10").best == closed.pk  # type: ignore[union-attr]
 
 
 def test_a_seed_set_is_tested_by_each_querys_mean_over_its_seeds() -> None:
     dataset = scored_dataset(measures=["nDCG@10"])
     entry = score_seeds(dataset, "Seeds", {"ndcg": 0.3}, {"ndcg": 0.5})
     compute_certainty(dataset)
-    measure = found_of(dataset).of("nDCG@10")
+    measure = found_of(dataset).for_measure("nDCG@10")
     assert measure is not None
     assert measure.entries[entry.pk][:2] == pytest.approx((0.4, 0.4))
 
@@ -139,7 +139,7 @@ def test_entries_that_lack_a_measure_have_no_part_in_it() -> None:
     score_queries(dataset, "One", spread(0.4))
     other = score_queries(dataset, "Other", spread(0.3), measure="AP")
     compute_certainty(dataset)
-    measure = found_of(dataset).of("AP")
+    measure = found_of(dataset).for_measure("AP")
     assert measure is not None
     assert list(measure.entries) == [other.pk]
     assert set(found_of(dataset).measures) == {"nDCG@10", "AP"}
@@ -213,7 +213,7 @@ def test_after_a_change_a_rows_own_facts_remain_until_the_rest_is_found_anew(
     compute_certainty(board)
     assert found_of(board).current
     assert cells(shown(board), "First")["ranks"] == "1–2"
-    assert first.pk == found_of(board).of("nDCG@10").best  # type: ignore[union-attr]
+    assert first.pk == found_of(board).for_measure("nDCG@10").best  # type: ignore[union-attr]
 
 
 def test_nobody_elses_submission_moves_a_rows_own_facts(board: Dataset) -> None:
@@ -253,7 +253,7 @@ def test_results_of_earlier_judgements_have_no_part(board: Dataset) -> None:
     renew_judgements(board)
     later = score_queries(board, "Later", spread(0.3))
     compute_certainty(board)
-    measure = found_of(board).of("nDCG@10")
+    measure = found_of(board).for_measure("nDCG@10")
     assert measure is not None
     assert list(measure.entries) == [later.pk]
 

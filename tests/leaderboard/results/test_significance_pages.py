@@ -168,7 +168,7 @@ def test_an_old_board_with_another_baseline_than_was_tested_is_not_current(board
     assert then is not None
     assert not present.current
     assert not then.current
-    assert then.of("nDCG@10") == present.of("nDCG@10")
+    assert then.for_measure("nDCG@10") == present.for_measure("nDCG@10")
 
 
 def test_kept_content_fits_a_page(board: Dataset) -> None:

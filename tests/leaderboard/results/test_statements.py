@@ -20,7 +20,7 @@ MEASURE = "nDCG@10"
 
 def said_of(dataset: Dataset, name: str) -> Statement:
     entry = Entry.objects.get(dataset=dataset, system__name=name)
-    return board_of(dataset).of(entry.pk, MEASURE)
+    return board_of(dataset).for_entry(entry.pk, MEASURE)
 
 
 def board_of(dataset: Dataset) -> BoardStatements:
@@ -71,17 +71,17 @@ def test_a_hidden_board_says_what_follows_from_published_values(hidden: Dataset)
 
 def test_nothing_is_said_of_other_measures_nor_of_what_is_held(hidden: Dataset) -> None:
     board, entry = board_of(hidden), Entry.objects.get(dataset=hidden, system__name="First")
-    assert board.of(entry.pk, "R@100") == UNKNOWN
+    assert board.for_entry(entry.pk, "R@100") == UNKNOWN
     assert board.tied_with_best("R@100") == frozenset()
     assert board.least_difference("R@100") is None
     Entry.objects.filter(pk=entry.pk).update(visibility=Entry.Visibility.HELD)
-    assert board_of(hidden).of(entry.pk, MEASURE) == UNKNOWN
+    assert board_of(hidden).for_entry(entry.pk, MEASURE) == UNKNOWN
     assert names(board_of(hidden).tied_with_best(MEASURE)) == {"Second"}
 
 
 def test_a_team_reads_it_of_a_private_result_which_moves_no_tie(hidden: Dataset) -> None:
     kept = score_queries(hidden, "Mine", spread(0.9, 6), public=False)
-    assert board_of(hidden).of(kept.pk, MEASURE) == Statement(better=True, tied_with_best=None)
+    assert board_of(hidden).for_entry(kept.pk, MEASURE) == Statement(better=True, tied_with_best=None)
     assert names(board_of(hidden).tied_with_best(MEASURE)) == {"First", "Second"}
 
 

@@ -71,7 +71,7 @@ def claims(boards: int, queries: int, systems: int, noise: Noise) -> Counter[str
     random, found = np.random.default_rng(17), Counter[str]()
     for _ in range(boards):
         board = board_of(copies_of_bm25(random, queries, systems, noise))
-        verdict, measure = get_verdict(board, MEASURE), board.of(MEASURE)
+        verdict, measure = get_verdict(board, MEASURE), board.for_measure(MEASURE)
         assert verdict is not None
         assert measure is not None
         beaten, alone = bool(verdict.better), not verdict.ties
