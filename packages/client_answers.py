@@ -52,7 +52,7 @@ def answers(schema: Mapping[str, Any]) -> str:
 def _view(schema: Mapping[str, Any]) -> str:
     """Return the source of VIEW, the query parameters of a board."""
     parameters = schema["paths"]["/api/v1/datasets/{slug}/board/"]["get"]["parameters"]
-    names = sorted(each["name"] for each in parameters if each["in"] == "query" and each["name"] != "min-mean")
+    names = sorted(item["name"] for item in parameters if item["in"] == "query" and item["name"] != "min-mean")
     comment = "Query parameters of a board's view. Prefixes min- and max- apply to the keys of numeric columns."
     return f"\n#: {comment}\nVIEW = {tuple(names)!r}\n"
 
@@ -72,8 +72,8 @@ def _references(part: Any) -> Iterator[str]:
             yield part["$ref"].rpartition("/")[2]
         part = list(part.values())
     if isinstance(part, list):
-        for each in part:
-            yield from _references(each)
+        for item in part:
+            yield from _references(item)
 
 
 def _definition(name: str, schema: Mapping[str, Any]) -> str:

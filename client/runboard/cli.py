@@ -116,14 +116,14 @@ def _add_submissions(command: AddCommand) -> None:
     cancel = command("cancel", _cancel, "stop a submission whose jobs have not ended")
     withdraw = command("withdraw", _withdraw, "remove a submission's results from all boards")
     withdraw.add_argument("--why", required=True, help="the reason, which boards show instead of the results")
-    for each in (cancel, withdraw):
-        each.add_argument("submission")
-        _add_json(each)
+    for parser in (cancel, withdraw):
+        parser.add_argument("submission")
+        _add_json(parser)
     sending = command("upload", _upload, "upload a large file and print its id for a submission's upload=ID")
     sending.add_argument("file", type=Path)
     sending.add_argument("--kind", required=True, choices=["run", "model"])
-    for each in (check, submit, status, watch):
-        _add_json(each)
+    for parser in (check, submit, status, watch):
+        _add_json(parser)
 
 
 def _add_boards(command: AddCommand) -> None:
@@ -133,9 +133,9 @@ def _add_boards(command: AddCommand) -> None:
     export.add_argument("--format", default="csv", help=formats)
     export.add_argument("--out", type=Path, help="file to write (default: standard output)")
     view = "parameter of the board's address, such as sort=AP"
-    for each in (board, export):
-        each.add_argument("dataset", help="the slug of a dataset or benchmark")
-        each.add_argument("--view", action="append", default=[], metavar="NAME=VALUE", help=view)
+    for parser in (board, export):
+        parser.add_argument("dataset", help="the slug of a dataset or benchmark")
+        parser.add_argument("--view", action="append", default=[], metavar="NAME=VALUE", help=view)
     board.add_argument("--rows", type=int, default=20, help="number of rows to show (default: %(default)s)")
     _add_json(board)
     again = command("reproduce", _reproduce, "reproduce a system's results and compare runs and scores")
@@ -229,10 +229,10 @@ def _datasets(arguments: argparse.Namespace) -> int:
         return _print_json(datasets)
     rows = [
         (
-            each["slug"], each["name"], each["language"], each["primary_measure"],
-            "hidden" if each["hidden"] else "open", f"{each['entries']:,}",
+            dataset["slug"], dataset["name"], dataset["language"], dataset["primary_measure"],
+            "hidden" if dataset["hidden"] else "open", f"{dataset['entries']:,}",
         )
-        for each in datasets
+        for dataset in datasets
     ]  # fmt: skip
     _print_table(("dataset", "name", "language", "measure", "judgements", "results"), rows)
     return 0
@@ -278,8 +278,8 @@ def _status(arguments: argparse.Namespace) -> int:
     submissions = [site.status(arguments.submission)] if arguments.submission else site.submissions()
     if arguments.json:
         return _print_json(submissions if arguments.submission is None else submissions[0])
-    for each in submissions:
-        _print_submission(each)
+    for submission in submissions:
+        _print_submission(submission)
     return 0
 
 

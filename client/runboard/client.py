@@ -205,7 +205,7 @@ class Client(Connection):
 
     def _send(self, form: type[T], path: str, fields: Mapping[str, Any], kind: str, files: Sequence[Path]) -> T:
         """Send fields and files; large files are uploaded in pieces first."""
-        values = [(name, each) for name, value in fields.items() for each in _to_form_values(value)]
+        values = [(name, item) for name, value in fields.items() for item in _to_form_values(value)]
         field = "checkpoint" if kind == "model" else "file"
         file_parts = []
         for file in files:
@@ -256,7 +256,7 @@ def _to_form_values(value: Any) -> list[str]:
     if isinstance(value, Mapping):
         return [json.dumps(value)]
     if isinstance(value, list | tuple):
-        return [part for each in value for part in _to_form_values(each)]
+        return [part for item in value for part in _to_form_values(item)]
     return [str(value)]
 
 

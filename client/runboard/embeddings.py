@@ -41,7 +41,10 @@ def retrieve(arguments: argparse.Namespace) -> None:
     try:
         texts = check_corpus(arguments.corpus).records + check_queries(arguments.queries).records
     except InvalidContent as error:
-        messages = [f"{each.message}{at_lines(each.lines, each.count)}. {each.hint}" for each in error.report.problems]
+        messages = [
+            f"{problem.message}{at_lines(problem.lines, problem.count)}. {problem.hint}"
+            for problem in error.report.problems
+        ]
         raise ValueError("\n".join(messages)) from error
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     cache = arguments.cache or arguments.out.with_name(f"{arguments.out.name}.vectors")
@@ -69,7 +72,7 @@ def _make_run(
         return _encode(endpoint, store, [prefix + text or " " for text in texts], arguments.batch, advance)
 
     threads = os.cpu_count() or 1
-    documents = ((each.id, f"{each.title} {each.text}".strip()) for each in read_corpus(arguments.corpus))
+    documents = ((row.id, f"{row.title} {row.text}".strip()) for row in read_corpus(arguments.corpus))
     shards: list[Path] = []
     ids: list[str] = []
     # Next to the run, because vectors may need more space than the folder for temporary files has.

@@ -161,4 +161,4 @@ def _parse_tokens(usage: Any) -> int | None:
 
 def _one_line(text: str) -> str:
     """Return the beginning of an untrusted text, fit for a terminal."""
-    return "".join(each for each in " ".join(text[:1000].split()) if each.isprintable())[:200]
+    return "".join(character for character in " ".join(text[:1000].split()) if character.isprintable())[:200]

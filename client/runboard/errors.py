@@ -33,8 +33,8 @@ class Refused(Exception):
 
     def __init__(self, status: int, code: str, detail: str, problems: list[dict[str, Any]], wait: float = 0.0) -> None:
         self.status, self.code, self.problems, self.wait = status, code, problems, wait
-        same = [each for each in problems if str(each.get("message")).lower() == detail.lower()]
-        other_lines = [format_problem(each) for each in problems if each not in same]
+        same = [problem for problem in problems if str(problem.get("message")).lower() == detail.lower()]
+        other_lines = [format_problem(problem) for problem in problems if problem not in same]
         super().__init__("\n".join([format_problem(same[0]).strip() if same else detail, *other_lines]))
 
     @classmethod
@@ -73,7 +73,7 @@ def try_again(wait: float) -> str:
     """Return a sentence on when to try again if the wait is long, or an empty string."""
     if wait <= LONGEST_WAIT:
         return ""
-    size, unit = next(each for each in ((3600, "h"), (60, "min")) if wait >= each[0])
+    size, unit = next(option for option in ((3600, "h"), (60, "min")) if wait >= option[0])
     return f" Try again in {-(-wait // size):,.0f} {unit}."
 
 

@@ -182,7 +182,7 @@ def _get_search_key(recipe: Recipe) -> str:
 
 def _describe_difference(measure: str, own_score: float, site_score: float) -> str:
     """Describe both scores with as many digits as distinguish them."""
-    digits = next((each for each in range(4, 17) if f"{own_score:.{each}f}" != f"{site_score:.{each}f}"), 17)
+    digits = next((count for count in range(4, 17) if f"{own_score:.{count}f}" != f"{site_score:.{count}f}"), 17)
     return f"{measure} is {own_score:.{digits}f}, there {site_score:.{digits}f}"
 
 

@@ -92,10 +92,10 @@ def _find_misfit(form: Any, value: Any, path: str) -> str:
     if is_typeddict(form):
         return _find_field_misfit(_fields(form), value, path)
     if origin is list and isinstance(value, list):
-        misfits = (_find_misfit(parts[0], each, f"{path}[{number}]") for number, each in enumerate(value))
+        misfits = (_find_misfit(parts[0], item, f"{path}[{number}]") for number, item in enumerate(value))
         return next(filter(None, misfits), "")
     if origin is dict and isinstance(value, dict):
-        misfits = (_find_misfit(parts[1], each, f"{path}.{name}") for name, each in value.items())
+        misfits = (_find_misfit(parts[1], item, f"{path}.{name}") for name, item in value.items())
         return next(filter(None, misfits), "")
     # Later sites may have more words than this client knows.
     expected = str if origin is Literal else origin or form

@@ -80,9 +80,9 @@ def _with_retries(action: Callable[[], Upload]) -> Upload:
 
 def _find_or_create(site: Connection, name: str, length: int, kind: str, sha256: str) -> Upload:
     """Return the existing upload of this file, or a new one."""
-    for each in site.ask_for(list[Upload], "GET", "uploads/", headers=_TUS):
-        if (each["length"], each["kind"]) == (length, kind) and _has_checksum(site, each, sha256):
-            return each
+    for upload in site.ask_for(list[Upload], "GET", "uploads/", headers=_TUS):
+        if (upload["length"], upload["kind"]) == (length, kind) and _has_checksum(site, upload, sha256):
+            return upload
     pairs = {"filename": name, "kind": kind, "sha256": sha256}
     metadata = ",".join(_pair(key, value) for key, value in pairs.items())
     headers = {**_TUS, "Upload-Length": str(length), "Upload-Metadata": metadata}

@@ -209,7 +209,7 @@ def session_has_second_factor(request: HttpRequest, person: User) -> bool:
     """Return whether the user entered a second factor in this session within `STAFF_SESSION_HOURS`."""
     earliest = time.time() - STAFF_SESSION_HOURS * 3600
     records = get_authentication_records(request, person)
-    has_shown_factor = any(each.get("method") == "mfa" and each.get("at", 0) >= earliest for each in records)
+    has_shown_factor = any(record.get("method") == "mfa" and record.get("at", 0) >= earliest for record in records)
     # Recovery codes alone do not count as a second factor.
     return has_shown_factor and Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists()
 

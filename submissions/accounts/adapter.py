@@ -116,7 +116,7 @@ class AccountAdapter(DefaultAccountAdapter):
         Otherwise, someone with a stolen session and the password could confirm, although they could not sign in.
         """
         methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
-        second_factor_methods = [each for each in methods if each["id"] == "mfa_reauthenticate"]
+        second_factor_methods = [method for method in methods if method["id"] == "mfa_reauthenticate"]
         return second_factor_methods or methods
 
     def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
@@ -176,7 +176,7 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
 
     def can_authenticate_by_email(self, login: SocialLogin, email: str) -> bool:
         """Return whether the operator's provider has verified this address of an existing account."""
-        verified_emails = {each.email for each in login.email_addresses if _is_verified(each)}
+        verified_emails = {address.email for address in login.email_addresses if _is_verified(address)}
         return email in verified_emails and bool(super().can_authenticate_by_email(login, email))
 
     def is_auto_signup_allowed(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
@@ -202,11 +202,11 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
 
 def _allowed_addresses(addresses: Iterable[EmailAddress]) -> list[EmailAddress]:
     """Return the valid addresses at allowed domains: verified ones, or else the first unverified one; primary first."""
-    allowed_addresses = [each for each in addresses if valid_email_or_none(each.email) and _may_sign_up(each.email)]
-    for each in allowed_addresses:
-        each.verified = _is_verified(each)
-    allowed_addresses.sort(key=lambda each: (each.verified, each.primary), reverse=True)
-    verified_addresses = [each for each in allowed_addresses if each.verified]
+    allowed_addresses = [row for row in addresses if valid_email_or_none(row.email) and _may_sign_up(row.email)]
+    for address in allowed_addresses:
+        address.verified = _is_verified(address)
+    allowed_addresses.sort(key=lambda address: (address.verified, address.primary), reverse=True)
+    verified_addresses = [address for address in allowed_addresses if address.verified]
     return verified_addresses or allowed_addresses[:1]
 
 

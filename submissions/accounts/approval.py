@@ -148,7 +148,7 @@ def due_for_submission(person: User, datasets: Iterable[Dataset]) -> list[Pendin
     if not subjects:
         return []
     rounds = announced_rounds(keys) if None in subjects else []
-    round_datasets = [(row, {each.pk for each in listed_datasets(row)}) for row in rounds]
+    round_datasets = [(row, {dataset.pk for dataset in listed_datasets(row)}) for row in rounds]
     governing_rounds = (
         governing_round([row for row, dataset_ids in round_datasets if key in dataset_ids], now) for key in keys
     )
@@ -284,5 +284,5 @@ def forget_addresses(addresses: Collection[str]) -> None:
     removed_addresses = {address.lower() for address in addresses}
     for agreement in Agreement.objects.select_for_update(no_key=True, of=("self",)).order_by("pk"):
         if not removed_addresses.isdisjoint(agreement.listed):
-            remaining_addresses = [each for each in agreement.listed if each not in removed_addresses]
+            remaining_addresses = [address for address in agreement.listed if address not in removed_addresses]
             Agreement.objects.filter(pk=agreement.pk).update(listed=remaining_addresses)

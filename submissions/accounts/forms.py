@@ -50,7 +50,7 @@ class SiteLabels:
             field.label = labels.get(name, field.label)
             field.widget.attrs.pop("placeholder", None)
             if isinstance(field, forms.EmailField):
-                other_validators = [each for each in field.validators if not isinstance(each, EmailValidator)]
+                other_validators = [check for check in field.validators if not isinstance(check, EmailValidator)]
                 field.validators = [check_address, *other_validators]
 
 
@@ -66,7 +66,7 @@ def check_domain(address: str) -> None:
     allowed_domains: list[str] = settings.SIGNUP_DOMAINS
     domain = address.rpartition("@")[2]
     host = domain.lower()
-    is_allowed = any(host == each or host.endswith(f".{each}") for each in allowed_domains)
+    is_allowed = any(host == allowed or host.endswith(f".{allowed}") for allowed in allowed_domains)
     if allowed_domains and not (domain.isascii() and is_allowed):
         raise ValidationError(
             f"Accounts on this site require an address at {', '.join(allowed_domains)}. Enter such an "

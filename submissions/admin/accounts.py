@@ -339,10 +339,10 @@ class TeamAdmin(CurationAdmin):
         formset.save(commit=False)
         team, user = form.instance, curator(request)
         # Members of a new team are not locked yet; lock them by number, as everywhere.
-        for row in sorted(formset.new_objects, key=lambda each: each.user_id):
+        for row in sorted(formset.new_objects, key=lambda membership: membership.user_id):
             teams.add_member(team, row.user, owner=row.owner, by=user)
         # Add owners before removing others, so that the team always has one.
-        for row, _ in sorted(formset.changed_objects, key=lambda each: not each[0].owner):
+        for row, _ in sorted(formset.changed_objects, key=lambda change: not change[0].owner):
             teams.set_role(team, row.pk, owner=row.owner, by=user, curating=True)
         for row in formset.deleted_objects:
             teams.remove_member(team, row.pk, by=user, curating=True)
@@ -503,7 +503,7 @@ class AcceptanceAdmin(ReadOnlyAdmin):
         "Approve (asks for a reason)",
         "leaderboard.change_agreement",
         _decision(
-            lambda each: approval.approve_registration(each.agreement, each.person),
+            lambda acceptance: approval.approve_registration(acceptance.agreement, acceptance.person),
             "Approved: {0.person}, {0.agreement}.",
             "{0.person} is already approved.",
         ),
@@ -516,7 +516,7 @@ class AcceptanceAdmin(ReadOnlyAdmin):
         "Withdraw approval (asks for a reason)",
         "leaderboard.change_agreement",
         _decision(
-            lambda each: approval.withdraw_registration(each.agreement, each.person),
+            lambda acceptance: approval.withdraw_registration(acceptance.agreement, acceptance.person),
             "Withdrawn: {0.person}, {0.agreement}.",
             "{0.person} is not approved.",
         ),

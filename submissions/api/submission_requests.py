@@ -74,7 +74,7 @@ class PromptsField(TextField):
         ):
             raise malformed("prompts", "prompts: not an object of objects.", hint)
         for slug, name, prompt in (
-            (slug, *each) for slug, dataset_prompts in values.items() for each in dataset_prompts.items()
+            (slug, *item) for slug, dataset_prompts in values.items() for item in dataset_prompts.items()
         ):
             location = f"prompts: {name} of {slug}"
             if not isinstance(prompt, str) or len(prompt) > intake.LONGEST_PROMPT:
@@ -372,7 +372,7 @@ def _refuse_changes(system: System, description: Mapping[str, str]) -> None:
 def _text(value: Any) -> str:
     """Convert a JSON value to the text that a form expects."""
     if isinstance(value, list):
-        return ", ".join(str(each) for each in value) or "none"
+        return ", ".join(str(item) for item in value) or "none"
     if isinstance(value, dict):
         return json.dumps(value)
     return "" if value is None else str(value)

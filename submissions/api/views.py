@@ -85,7 +85,7 @@ class CheckView(APIView):
         if len(reports) != 1:
             raise ApiError(ONE_FILE, "Several files were sent. Send one file at a time.")
         problems = reports[0].report.problems
-        size_problem = next((each for each in problems if each.code == TOO_LARGE_TO_CHECK_AT_ONCE), None)
+        size_problem = next((problem for problem in problems if problem.code == TOO_LARGE_TO_CHECK_AT_ONCE), None)
         if size_problem is not None:
             raise ApiError(
                 size_problem.code,
@@ -298,7 +298,7 @@ class QuotasView(APIView):
             datasets = datasets.filter(slug=slug)
         quotas_by_dataset = quotas_for(person, list(permissions.get_teams(person)), datasets)
         answer = {
-            "quotas": [each for quotas in quotas_by_dataset.values() for each in quotas],
+            "quotas": [quota for quotas in quotas_by_dataset.values() for quota in quotas],
             "refusals": count_refusals(person),
         }
         return Response(serializers.QuotasSerializer(answer).data)

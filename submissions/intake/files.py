@@ -175,7 +175,7 @@ def incoming_files(
     person: User, uploaded_files: Iterable[UploadedFile], uploads: Iterable[str], kind: str
 ) -> list[IncomingFile]:
     """Return the files of a request, followed by the named uploads. Raises Refused if an upload does not exist."""
-    return [*map(incoming_file, uploaded_files), *(incoming_upload(person, each, kind) for each in uploads)]
+    return [*map(incoming_file, uploaded_files), *(incoming_upload(person, upload_id, kind) for upload_id in uploads)]
 
 
 def pair_with_datasets(files: Sequence[IncomingFile], datasets: Sequence[str]) -> list[IncomingFile]:

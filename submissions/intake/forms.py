@@ -91,8 +91,8 @@ def _validate_texts(value: Any) -> None:
     elif isinstance(value, dict):
         _validate_texts([*value, *value.values()])
     elif isinstance(value, list):
-        for each in value:
-            _validate_texts(each)
+        for item in value:
+            _validate_texts(item)
 
 
 class AnonymityField(forms.DateField):
@@ -228,7 +228,7 @@ class ChallengeForm(forms.Form):
     def __init__(self, *arguments: Any, datasets: Iterable[Dataset], **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.datasets = {dataset.slug: dataset for dataset in datasets}
-        choices = [("", "All datasets"), *((slug, each.name) for slug, each in self.datasets.items())]
+        choices = [("", "All datasets"), *((slug, dataset.name) for slug, dataset in self.datasets.items())]
         self.fields["dataset"].choices = choices  # type: ignore[attr-defined]
 
     def clean_dataset(self) -> Dataset | None:

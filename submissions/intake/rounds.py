@@ -202,7 +202,7 @@ def _place(
     user_submissions = list(counted_submissions(row, submitter=person))
     if len(user_submissions) >= row.runs_per_team:
         return None, [_full_problem(row, user_submissions, "per user over all teams, and you have submitted")]
-    used_priorities = {each.priority for each in team_submissions}
+    used_priorities = {submission.priority for submission in team_submissions}
     free_priorities = [number for number in range(1, row.runs_per_team + 1) if number not in used_priorities]
     if priority is None or priority in free_priorities:
         return priority or free_priorities[0], []
@@ -210,14 +210,14 @@ def _place(
     if not 1 <= priority <= row.runs_per_team:
         message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the number of runs per team."
         return None, [INVALID_PRIORITY.problem(message, hint)]
-    other_submission = next(each for each in team_submissions if each.priority == priority)
+    other_submission = next(submission for submission in team_submissions if submission.priority == priority)
     message = f"Priority {priority} belongs to {other_submission.get_absolute_url()}."
     return None, [PRIORITY_TAKEN.problem(message, hint)]
 
 
 def _full_problem(row: Round, submissions: Sequence[Submission], scope: str) -> Problem:
     runs = "run" if row.runs_per_team == 1 else "runs"
-    addresses = ", ".join(each.get_absolute_url() for each in submissions)
+    addresses = ", ".join(submission.get_absolute_url() for submission in submissions)
     return ROUND_FULL.problem(
         f"{row} accepts {row.runs_per_team} {runs} {scope} {len(submissions)}.",
         f"Withdraw one before the round closes at {utc(row.closes_at)}: {addresses}.",

@@ -268,10 +268,10 @@ class SystemForm(forms.Form):
 
 SystemForm.base_fields.update(
     {
-        each.name: forms.IntegerField(
-            label=each.label, required=False, min_value=1, max_value=each.greatest, help_text=each.hint
+        number.name: forms.IntegerField(
+            label=number.label, required=False, min_value=1, max_value=number.greatest, help_text=number.hint
         )
-        for each in DECLARED_NUMBERS
+        for number in DECLARED_NUMBERS
     }
 )
 _NOT_COLUMNS = {"training_datasets", "training_none"}

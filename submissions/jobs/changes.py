@@ -203,11 +203,11 @@ def set_priority(submission: Submission, priority: int, person: User) -> None:
     conflicting = (
         counted_submissions(round_, team=current.team).filter(priority=priority).exclude(pk=current.pk).first()
     )
-    for each, new_priority in ((conflicting, current.priority), (current, priority)):
-        if each is not None:
-            Submission.objects.filter(pk=each.pk).update(priority=new_priority)
-            records.set_priority(each.pk, new_priority)
-            _record_curator_action("priority", each, person, {"priority": new_priority}, {"priority": each.priority})
+    for row, new_priority in ((conflicting, current.priority), (current, priority)):
+        if row is not None:
+            Submission.objects.filter(pk=row.pk).update(priority=new_priority)
+            records.set_priority(row.pk, new_priority)
+            _record_curator_action("priority", row, person, {"priority": new_priority}, {"priority": row.priority})
     submission.priority = priority
 
 

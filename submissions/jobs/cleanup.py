@@ -140,7 +140,7 @@ def referenced_runs() -> set[str]:
 def _top_documents() -> set[str]:
     """Return the names of the files with the top documents of referenced runs."""
     runs = Run.objects.exclude(version__excluded_sha256="").values_list("sha256", "version__excluded_sha256")
-    return referenced_runs() | {top_documents_path(*each).name for each in runs}
+    return referenced_runs() | {top_documents_path(*run).name for run in runs}
 
 
 def referenced_checksums() -> set[str]:

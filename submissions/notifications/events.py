@@ -108,7 +108,7 @@ def _notify_bulk(bulk: str) -> int:
     submissions = list(with_jobs(Submission.objects.filter(bulk=bulk).order_by("created_at", "pk")))
     if not Submission.objects.filter(bulk=bulk, noticed_at=None).update(noticed_at=timezone.now()):
         return 0
-    statuses = with_standings(describe(each, complete=True, compare=False) for each in submissions)
+    statuses = with_standings(describe(submission, complete=True, compare=False) for submission in submissions)
     notify(team_members([submissions[0].team]), _bulk_message(bulk, statuses))
     if has_webhooks(submissions[0].team):
         for status in statuses:

@@ -32,8 +32,8 @@ LOOPBACK_PORTS = range(1024, 65536)
 #: (RFC 9637), site-local addresses, and IPv6 addresses with an embedded IPv4 address, which the system or a router
 #: may translate.
 _NOT_HOSTS = tuple(
-    ipaddress.ip_network(each)
-    for each in (
+    ipaddress.ip_network(network)
+    for network in (
         "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20", "fec0::/10", "64:ff9b::/96",
         "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96", "::ffff:0:0/96", "::ffff:0:0:0/96",
     )
@@ -81,7 +81,7 @@ def parse_target(url: str) -> WebhookTarget:
         raise AddressRefused("Webhooks require https. Write https://HOST/PATH.")
     port = port or (443 if secure else 80)
     if port not in (LOOPBACK_PORTS if settings.WEBHOOKS_LOOPBACK and _is_own_machine(host) else PORTS):
-        raise AddressRefused(f"Port {port} is not allowed. Use {' or '.join(str(each) for each in PORTS)}.")
+        raise AddressRefused(f"Port {port} is not allowed. Use {' or '.join(str(number) for number in PORTS)}.")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return WebhookTarget(secure, host, port, path)
 
@@ -111,7 +111,7 @@ def _resolve_host(target: WebhookTarget) -> list[str]:
     def ask() -> None:
         try:
             entries = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-            answer.set_result(list(dict.fromkeys(str(each[4][0]) for each in entries)))
+            answer.set_result(list(dict.fromkeys(str(entry[4][0]) for entry in entries)))
         except Exception as error:
             answer.set_exception(error)
 

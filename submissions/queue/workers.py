@@ -258,7 +258,7 @@ def find_obstacle(job: Job) -> Obstacle | None:
     if job.kind not in KINDS:
         return None
     capabilities = reported_capabilities(queues=[job.queue])
-    if not capabilities or any(each.runs(unprotected=job.payload.get(UNPROTECTED) is True) for each in capabilities):
+    if not capabilities or any(row.runs(unprotected=job.payload.get(UNPROTECTED) is True) for row in capabilities):
         return None
     obstacle = common_obstacle(capabilities)
     if obstacle is not None:
@@ -272,7 +272,7 @@ def find_obstacle(job: Job) -> Obstacle | None:
 
 def common_obstacle(capabilities: Sequence[Capability]) -> Capability | None:
     """Return the first capability if none of these workers works, else None."""
-    return capabilities[0] if capabilities and not any(each.works for each in capabilities) else None
+    return capabilities[0] if capabilities and not any(capability.works for capability in capabilities) else None
 
 
 # --- heartbeats

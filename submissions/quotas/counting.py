@@ -140,7 +140,7 @@ def get_quotas(person: User, teams: Sequence[Team | None], datasets: Iterable[Da
         Q(until=None) | Q(until__gt=now), Q(dataset=None) | Q(dataset__in=datasets), team__in=existing_teams
     )
     exceptions: dict[tuple[int, int], QuotaException] = {}
-    for row in sorted(rows, key=lambda each: each.dataset_id is not None):
+    for row in sorted(rows, key=lambda row: row.dataset_id is not None):
         dataset_ids = [dataset.pk for dataset in datasets] if row.dataset_id is None else [row.dataset_id]
         exceptions.update({(dataset, row.team_id): row for dataset in dataset_ids})
     tomorrow = start_of_day(now) + timedelta(days=1)
@@ -194,7 +194,7 @@ def quotas_for(person: User, teams: Sequence[Team], datasets: Iterable[Dataset])
 
 def get_charges(submission: Submission, *, now: bool = True) -> list[DatasetCharge]:
     """Return the charges of a submission sorted by dataset name; with `now` they include the present quota."""
-    uses = [each for each in submission.quota_uses.all() if each.kind == QuotaUse.Kind.SUBMISSION]
+    uses = [use for use in submission.quota_uses.all() if use.kind == QuotaUse.Kind.SUBMISSION]
     uses.sort(key=lambda use: use.dataset.name)
     datasets = [use.dataset for use in uses]
     quotas = get_quotas(submission.submitter, [submission.team], datasets) if now and uses else []

@@ -120,11 +120,11 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
     failure = MODEL_FAILURES.get(job.error_code) if complete else None
     is_running = job.state == State.RETRIEVING and complete
     further_entries = [
-        each
-        for each in (job.further_entries.all() if entry else ())
-        if complete or each.visibility == Entry.Visibility.PUBLIC
+        variant
+        for variant in (job.further_entries.all() if entry else ())
+        if complete or variant.visibility == Entry.Visibility.PUBLIC
     ]
-    variants = [ResultVariant(each) for each in (*further_entries, entry)] if entry and further_entries else []
+    variants = [ResultVariant(variant) for variant in (*further_entries, entry)] if entry and further_entries else []
     variants.sort(key=lambda variant: (variant.place or (DEPTH, 0), variant.label))
     measurement = _get_newest_measurement(entry) if entry else None
     shards = _shards(job) if is_running else None
@@ -158,7 +158,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
 
 def model_problems(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the problems of a run that Runboard made, with hints for the submitter of the model."""
-    return [{**each, "hint": _HINTS.get(each["code"], each["hint"])} for each in problems]
+    return [{**problem, "hint": _HINTS.get(problem["code"], problem["hint"])} for problem in problems]
 
 
 def _time_left(job: Job) -> timedelta | None:
@@ -198,7 +198,7 @@ def _shards(job: Job) -> ShardProgress | None:
 
 
 def _get_newest_measurement(entry: Entry) -> Measurement | None:
-    return max(entry.measurements.all(), key=lambda each: each.measured_at, default=None)
+    return max(entry.measurements.all(), key=lambda row: row.measured_at, default=None)
 
 
 #: Columns that `MeasuredCosts` has as fields of their own.
@@ -227,7 +227,7 @@ def _describe_costs(measurement: Measurement) -> MeasuredCosts:
     """Return the costs of a measurement as boards show them."""
     measured_entry = _convert_measurement(measurement)
     ratio = None if measured_entry.over_stored_runs else times_baseline(measured_entry)
-    other_columns = [(each, each.value(measured_entry)) for each in COSTS if each.key not in _SEPARATE_COLUMNS]
+    other_columns = [(column, column.value(measured_entry)) for column in COSTS if column.key not in _SEPARATE_COLUMNS]
     return MeasuredCosts(
         latency_ms=measured_entry.latency["mean"],
         spread=latency_variation(measured_entry),
@@ -239,8 +239,8 @@ def _describe_costs(measurement: Measurement) -> MeasuredCosts:
         times_bm25="" if ratio is None else format_quantity(ratio),
         bm25_ms=measured_entry.baseline_latency,
         figures=[
-            (each.label, f"{format_quantity(value)} {each.unit}".strip())
-            for each, value in other_columns
+            (column.label, f"{format_quantity(value)} {column.unit}".strip())
+            for column, value in other_columns
             if value is not None
         ],
         data={**measured_entry.as_data(), "times_bm25": ratio},

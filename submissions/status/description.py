@@ -240,7 +240,7 @@ class DatasetPart:
     def reason(self) -> str:
         """Short reason why there is no score; empty if there is one or may still be."""
         lost_jobs = [job for job in self.jobs if job.lost]
-        errors = [each for job in lost_jobs for each in job.problems if each["severity"] == "error"]
+        errors = [problem for job in lost_jobs for problem in job.problems if problem["severity"] == "error"]
         return str(errors[0]["message"]) if errors else next((job.error for job in lost_jobs), "")
 
     @property

@@ -141,11 +141,9 @@ def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Data
     rule_seconds = load.seconds(dataset)
     similar_jobs = sorted(history, key=lambda finished: abs(math.log(finished.rule / rule_seconds)))
     similar_jobs = [
-        each
-        for each in similar_jobs[:ALIKE]
-        if max(each.rule, rule_seconds) <= SAME_KIND * min(each.rule, rule_seconds)
+        job for job in similar_jobs[:ALIKE] if max(job.rule, rule_seconds) <= SAME_KIND * min(job.rule, rule_seconds)
     ]
-    seconds = rule_seconds * (median(each.seconds / each.rule for each in similar_jobs) if similar_jobs else 1.0)
+    seconds = rule_seconds * (median(job.seconds / job.rule for job in similar_jobs) if similar_jobs else 1.0)
     factor = RULE_FACTOR if not similar_jobs else 1.0 if len(similar_jobs) >= ENOUGH else FACTOR
     return TimeEstimate(timedelta(seconds=seconds / factor), timedelta(seconds=seconds * factor))
 

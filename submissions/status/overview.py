@@ -202,9 +202,9 @@ def _count_messages() -> tuple[int, datetime | None, int]:
         rows.order_by().aggregate(n=Count("pk"), now=Count("pk", filter=is_due()), oldest=Min("created_at"))
         for rows in outboxes
     ]
-    oldest = min((each["oldest"] for each in counts if each["oldest"]), default=None)
-    now = sum(each["now"] for each in counts)
-    return now, oldest, sum(each["n"] for each in counts) - now
+    oldest = min((row["oldest"] for row in counts if row["oldest"]), default=None)
+    now = sum(row["now"] for row in counts)
+    return now, oldest, sum(row["n"] for row in counts) - now
 
 
 def _age(start: datetime, now: datetime) -> timedelta:

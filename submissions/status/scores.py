@@ -109,8 +109,8 @@ def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list
         baseline = _baseline(entry.dataset_id, entry.comparison_group, entry.pk)
         # BM25 over word pieces, if the job includes it with the same visibility.
         further_entries = job.further_entries.all() if job is not None else ()
-        word_piece_entries = (each for each in further_entries if is_word_pieces(each.configuration))
-        word_pieces = next((each.scores for each in word_piece_entries if each.visibility == entry.visibility), None)
+        word_piece_entries = (row for row in further_entries if is_word_pieces(row.configuration))
+        word_pieces = next((row.scores for row in word_piece_entries if row.visibility == entry.visibility), None)
     return _scores(entry.scores, baseline, job, word_pieces or {}, entry.deviations)
 
 

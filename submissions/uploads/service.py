@@ -195,7 +195,7 @@ def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum
                 if checksum is None and synced_bytes > upload.offset:
                     _record_offset(upload, synced_bytes)
 
-            hashed_blocks = _hashed(blocks, [each for each in (file_hash, request_hash) if each])
+            hashed_blocks = _hashed(blocks, [digest for digest in (file_hash, request_hash) if digest])
             end = storage.append_blocks(file, offset, upload.length, hashed_blocks, note)
             if checksum is not None and request_hash is not None:
                 if not hmac.compare_digest(request_hash.digest(), checksum.digest):
@@ -215,8 +215,8 @@ def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum
 
 def _hashed(blocks: Iterable[bytes], hashes: list[Any]) -> Iterator[bytes]:
     for block in blocks:
-        for each in hashes:
-            each.update(block)
+        for digest in hashes:
+            digest.update(block)
         yield block
 
 

@@ -300,13 +300,13 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
     owner = is_owner(person, team)
     rows = team.memberships.select_related("user").order_by("-owner", "pk")
     invitations = Invitation.objects.waiting().filter(team=team)
-    members = [(each, _display_name(each.user), each.user_id == person.pk) for each in rows]
+    members = [(member, _display_name(member.user), member.user_id == person.pk) for member in rows]
     context = {
         "section": "account",
         "team": team,
         "is_owner": owner,
         "members": members,
-        "last_owner": owner and sum(each.owner for each, _, _ in members) == 1,
+        "last_owner": owner and sum(member.owner for member, _, _ in members) == 1,
         "invitations": invitations.select_related("invited_by") if owner else [],
         "invitation_form": InvitationForm(),
         "name_form": TeamForm(initial={"name": team.name}),
@@ -351,7 +351,7 @@ def uploads(request: HttpRequest) -> HttpResponse:
     uploads = list(service.get_uploads(signed_in(request)))
     context = {
         "uploads": uploads,
-        "used": sum(each.length for each in uploads),
+        "used": sum(upload.length for upload in uploads),
         "allowed": service.UPLOAD_BYTES_PER_PERSON,
         "most": service.UPLOADS_PER_PERSON,
         "hours": service.UPLOAD_LIFETIME_SECONDS // 3600,

@@ -77,7 +77,7 @@ class ModelPage(SubmissionPage):
             row for row in get_checkpoints(self.person) if checkpoints.describe(row).kinds & accepted_kinds
         ]
         needs_corpus = self.engine.reads_corpus
-        self.datasets = [each for each in intake.datasets_with_content() if intake.has_corpus(each) or not needs_corpus]
+        self.datasets = [row for row in intake.datasets_with_content() if intake.has_corpus(row) or not needs_corpus]
         self.prompts = PromptsForm(self.engine, self.datasets, data, prefix=PROMPTS, label_suffix="")
         self.sources = sources_for(get_teams(self.person)) if self.engine.runs[1] else []
         self.model_form = ModelForm(
@@ -182,14 +182,14 @@ class ModelPage(SubmissionPage):
             )
             for row in self.checkpoints
         ]
-        return [each for each in rows if each[0].description.get("prompts") or each[1]]
+        return [row for row in rows if row[0].description.get("prompts") or row[1]]
 
     def kept_files(self, refused_names: Collection[str], *, takes: bool) -> list[tuple[Upload, bool]]:
         """Return the user's uploaded archives, including one just sent, and whether each is selected."""
         chosen_ids = self.request.POST.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}")
         sent_files = self.request.FILES.getlist(CHECKPOINT_FIELD) if takes and self.request.method == "POST" else []
         chosen_ids += self.keep(map(incoming_file, sent_files), refused_names)
-        return [(each, each.pk in chosen_ids) for each in self.whole_uploads()]
+        return [(upload, upload.pk in chosen_ids) for upload in self.whole_uploads()]
 
     def _steps(self) -> dict[str, int]:
         """Return the numbers of the page's sections by name."""
@@ -207,25 +207,25 @@ class ModelPage(SubmissionPage):
         """Return the engines, grouped by the kind of model that they need."""
         names = (ENCODERS, RERANKERS, OVER_BM25, NO_MODEL)
         groups: dict[str, list[EngineDescription]] = {name: [] for name in names}
-        for each in ENGINES.values():
-            name = OVER_BM25 if each.computes_bm25 else ENCODERS
-            if each.architecture == Architecture.RE_RANKING:
+        for engine in ENGINES.values():
+            name = OVER_BM25 if engine.computes_bm25 else ENCODERS
+            if engine.architecture == Architecture.RE_RANKING:
                 name = RERANKERS
-            groups[name if each.needs_checkpoint else NO_MODEL].append(each)
+            groups[name if engine.needs_checkpoint else NO_MODEL].append(engine)
         return groups
 
     def _offers(self, load: ModelLoad) -> Iterator[dict[str, Any]]:
         """Yield the datasets with estimated run times and the reason if a dataset is closed."""
         chosen_slugs = self.model_form["dataset"].value() or []
         history = similar_finished_jobs(load) if load.known else []
-        closed_reasons = closed_datasets((each.pk for each in self.datasets), timezone.now())
-        for each in self.datasets:
-            prompts = self.prompts.get_dataset_fields(each.slug)
+        closed_reasons = closed_datasets((dataset.pk for dataset in self.datasets), timezone.now())
+        for dataset in self.datasets:
+            prompts = self.prompts.get_dataset_fields(dataset.slug)
             yield {
-                "dataset": each,
-                "estimate": estimate_time(load, history, each) if load.known else None,
-                "chosen": each.slug in chosen_slugs,
-                "shut": closed_reasons.get(each.pk, ""),
+                "dataset": dataset,
+                "estimate": estimate_time(load, history, dataset) if load.known else None,
+                "chosen": dataset.slug in chosen_slugs,
+                "shut": closed_reasons.get(dataset.pk, ""),
                 "prompts": prompts,
                 "has_prompts": any(field.errors or field.value() for field in prompts),
             }
@@ -254,7 +254,9 @@ def models(request: HttpRequest) -> HttpResponse:
         "kinds": reference.kinds(),
         "engines": list(ENGINES.values()),
         "library": library_models().version,
-        "templates": [(each, format_prompt(each.query), format_prompt(each.document)) for each in TEMPLATES],
+        "templates": [
+            (prompts, format_prompt(prompts.query), format_prompt(prompts.document)) for prompts in TEMPLATES
+        ],
         "limits": reference.limits(),
         "hub": fetches(),
         "codes": list(CODES.items()),

@@ -297,7 +297,7 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
         "system": system,
         "form": form,
         "may": not permissions.get_systems(person).filter(pk=system.pk).exists(),  # members correct the system instead
-        "mine": [each for each in challenges.public_challenges(system.pk) if each.key in open_ids],
+        "mine": [challenge for challenge in challenges.public_challenges(system.pk) if challenge.key in open_ids],
         "shown_as": person.name,
     }
     return render(request, "submissions/challenge.html", context, status=status)

@@ -61,7 +61,7 @@ OPTIONAL = {
     "Model": (
         "parameters",
         "backbone",
-        *(each.name for each in DECLARED_NUMBERS),
+        *(number.name for number in DECLARED_NUMBERS),
         "training_compute",
         "adapted_to",
         "variant_of",
@@ -214,7 +214,7 @@ class SubmissionPage:
             "architecture": self.architecture,
             "team_form": self.team_form,
             "standings": rounds,
-            "takes_round_runs": any(each.takes_runs for each in rounds),
+            "takes_round_runs": any(row.takes_runs for row in rounds),
             "systems": self.systems,
             "pending_agreements": due_for_submission(self.person, open_datasets),
             "dataset_quotas": quotas_for(self.person, list(get_teams(self.person)), open_datasets.filter(hidden=True)),
@@ -291,10 +291,10 @@ class SubmitPage(SubmissionPage):
         for field, upload_ids in post.lists():
             kind, _, slug = field.removeprefix(UPLOADED).partition(":")
             if field.startswith(UPLOADED) and ((kind == "run" and slug) or kind == SEVERAL):
-                upload_datasets = [(each, slug or post.get(f"dataset:{each}", common)) for each in upload_ids]
+                upload_datasets = [(key, slug or post.get(f"dataset:{key}", common)) for key in upload_ids]
                 files += [
-                    incoming_upload(self.person, each, Upload.Kind.RUN, slug_or_empty)
-                    for each, slug_or_empty in upload_datasets
+                    incoming_upload(self.person, upload_id, Upload.Kind.RUN, slug_or_empty)
+                    for upload_id, slug_or_empty in upload_datasets
                 ]
         return files
 
@@ -323,11 +323,11 @@ class SubmitPage(SubmissionPage):
                     chosen_datasets[upload] = file.dataset or self._recognised(file)
         return [
             {
-                "upload": each,
-                "chosen": each.pk in chosen_datasets,
-                "dataset": chosen_datasets.get(each.pk, ""),
+                "upload": upload,
+                "chosen": upload.pk in chosen_datasets,
+                "dataset": chosen_datasets.get(upload.pk, ""),
             }
-            for each in self.whole_uploads()
+            for upload in self.whole_uploads()
         ]
 
     @staticmethod
@@ -347,12 +347,12 @@ class SubmitPage(SubmissionPage):
         closed_reasons = closed_datasets((dataset.pk for dataset in datasets), timezone.now())
         return [
             {
-                "dataset": each,
-                "files": [file for file in offered_files(each, self.person) if file.kind in kinds],
-                "chosen": each.slug == chosen_slug,
-                "shut": closed_reasons.get(each.pk, ""),  # the reason why the dataset is closed
+                "dataset": dataset,
+                "files": [file for file in offered_files(dataset, self.person) if file.kind in kinds],
+                "chosen": dataset.slug == chosen_slug,
+                "shut": closed_reasons.get(dataset.pk, ""),  # the reason why the dataset is closed
             }
-            for each in datasets
+            for dataset in datasets
         ]
 
 

@@ -129,7 +129,7 @@ class ModelForm(forms.Form):
     pooling = forms.ChoiceField(
         label=_("Pooling, if the files do not specify it"),
         required=False,
-        choices=[("", _("Specified by the files")), *((each, each) for each in POOLINGS)],
+        choices=[("", _("Specified by the files")), *((method, method) for method in POOLINGS)],
         help_text=_("Method that combines token outputs, such as mean or cls. SPLADE: max or sum. SPARTA: sparta."),
     )
     hub_model = forms.CharField(

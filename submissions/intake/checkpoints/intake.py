@@ -196,7 +196,7 @@ def one_archive(files: Sequence[IncomingFile], pooling: str) -> CheckpointArchiv
     """Return the archive, if one was sent. Raises Refused for several."""
     if len(files) > 1:
         raise _several_models()
-    return next((CheckpointArchive(each.name, each.path, pooling, each.sha256, each.upload) for each in files), None)
+    return next((CheckpointArchive(file.name, file.path, pooling, file.sha256, file.upload) for file in files), None)
 
 
 def chosen_model(
@@ -254,7 +254,7 @@ def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, u
     if request.device == "auto":
         # Use a GPU if the model can and a live worker offers one.
         capabilities = reported_capabilities(queues=[Job.Queue.GPU]) if engine.needs_checkpoint else []
-        has_gpu_worker = any(each.will_run(unprotected=unprotected) for each in capabilities)
+        has_gpu_worker = any(capability.will_run(unprotected=unprotected) for capability in capabilities)
         queue = Job.Queue.GPU if has_gpu_worker else Job.Queue.CPU
     else:
         queue = Job.Queue(request.device)
@@ -409,7 +409,7 @@ def chosen_datasets(slugs: Sequence[str], benchmark: str, engine: EngineDescript
         ordered_members = members.order_by("memberships__position", "name")
         runnable = [dataset for dataset in ordered_members if has_corpus(dataset) or not engine.reads_corpus]
         if not runnable:
-            suggestions = ", ".join(each.slug for each in benchmarks_for_models()) or "none yet"
+            suggestions = ", ".join(row.slug for row in benchmarks_for_models()) or "none yet"
             message = f"There is no benchmark “{benchmark}” with a dataset that {engine.label} can run on."
             raise Refused.of(EMPTY_BENCHMARK, message, f"Suitable benchmarks: {suggestions}.")
         return runnable
@@ -419,7 +419,7 @@ def chosen_datasets(slugs: Sequence[str], benchmark: str, engine: EngineDescript
     by_slug = {dataset.slug: dataset for dataset in datasets_with_content().filter(slug__in=slugs)}
     for slug in slugs:
         if slug not in by_slug:
-            suggestions = ", ".join(each.slug for each in datasets_with_content()[:20] if has_corpus(each))
+            suggestions = ", ".join(dataset.slug for dataset in datasets_with_content()[:20] if has_corpus(dataset))
             message = f"There is no dataset “{slug}” that models can run on."
             raise Refused.of(UNKNOWN_DATASET, message, f"Suitable datasets: {suggestions or 'none yet'}.")
         if engine.reads_corpus and not has_corpus(by_slug[slug]):

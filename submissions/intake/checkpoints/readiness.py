@@ -50,10 +50,10 @@ def readiness(person: User, *, local: bool) -> Readiness:
     """
     live_capabilities = reported_capabilities()
     capabilities = live_capabilities or reported_capabilities(MEMORY)
-    if any(each.will_run(unprotected=False) for each in capabilities):
-        return Readiness(True, asleep=not any(each.runs(unprotected=False) for each in live_capabilities))
-    if any(each.will_run(unprotected=True) for each in capabilities):
-        asleep = not any(each.runs(unprotected=True) for each in live_capabilities)
+    if any(capability.will_run(unprotected=False) for capability in capabilities):
+        return Readiness(True, asleep=not any(capability.runs(unprotected=False) for capability in live_capabilities))
+    if any(capability.will_run(unprotected=True) for capability in capabilities):
+        asleep = not any(capability.runs(unprotected=True) for capability in live_capabilities)
         if may_go_unprotected(person, local=local):
             return Readiness(True, unprotected=True, asleep=asleep)
         reason = "This site runs models without a sandbox (SANDBOX=none), which only staff on the machine may use."
@@ -75,7 +75,7 @@ def readiness(person: User, *, local: bool) -> Readiness:
 
 def refuse_without_gpu(*, unprotected: bool) -> None:
     """Raise Refused if no suitable GPU worker was online within the last day, because the job might wait forever."""
-    if any(each.will_run(unprotected=unprotected) for each in reported_capabilities(MEMORY, [Job.Queue.GPU])):
+    if any(worker.will_run(unprotected=unprotected) for worker in reported_capabilities(MEMORY, [Job.Queue.GPU])):
         return
     message = "No GPU worker that runs models was online within the last day."
     hint = "Omit device, or send auto (“GPU if available, otherwise CPU”) or cpu."

@@ -205,9 +205,9 @@ def _replace_measurements(job: Job, retrieval: RetrievalResult) -> None:
         variants = Entry.objects.filter(
             dataset=entry.dataset, system=entry.system, submission_reference=entry.submission_reference
         )
-        by_label = {each.configuration.split(" · ")[0]: each for each in variants}
+        by_label = {variant.configuration.split(" · ")[0]: variant for variant in variants}
         entries_by_label = {label: entry if label == "" else by_label.get(label) for label in retrieval.figures}
-        _record_measurements({label: each for label, each in entries_by_label.items() if each}, retrieval)
+        _record_measurements({label: row for label, row in entries_by_label.items() if row}, retrieval)
 
 
 def _record_measurements(entries: Mapping[str, Entry], retrieval: RetrievalResult) -> None:

@@ -29,9 +29,9 @@ class Command(BaseCommand):
         refund_parser.add_argument("--dataset", help="slug of a dataset, to refund only this one")
         except_parser = verbs.add_parser("except", help="set another quota for a team")
         end_parser = verbs.add_parser("end", help="restore the dataset's quota")
-        for each in (except_parser, end_parser):
-            each.add_argument("team", help="slug of the team")
-            each.add_argument("--dataset", help="slug of the dataset (default: all hidden datasets)")
+        for verb in (except_parser, end_parser):
+            verb.add_argument("team", help="slug of the team")
+            verb.add_argument("--dataset", help="slug of the dataset (default: all hidden datasets)")
         except_parser.add_argument(
             "--daily", type=_limit, required=True, help="submissions per day, or “none” for no limit"
         )
@@ -42,8 +42,8 @@ class Command(BaseCommand):
             help="submissions per calendar month, or “none” for no limit",
         )
         except_parser.add_argument("--until", help="end of the exception (UTC): YYYY-MM-DD or YYYY-MM-DDTHH:MM")
-        for each in (refund_parser, except_parser, end_parser):
-            curating.add_actor_arguments(each, "reason, stored in the record; the team can see the reason of a refund")
+        for verb in (refund_parser, except_parser, end_parser):
+            curating.add_actor_arguments(verb, "reason, stored in the record; the team can see the reason of a refund")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["verb"] == "show":
@@ -79,7 +79,7 @@ class Command(BaseCommand):
             curating.find_by_slug(Team, options["team"]), _dataset(options),
             daily=options["daily"], monthly=options["monthly"], until=end_time,
         )  # fmt: skip
-        daily, monthly = ("no limit" if each is None else each for each in (row.daily, row.monthly))
+        daily, monthly = ("no limit" if limit is None else limit for limit in (row.daily, row.monthly))
         ending = f" until {row.until:%Y-%m-%d %H:%M} UTC" if row.until else ""
         return f"{row}: {daily} per day, {monthly} per month{ending}."
 
