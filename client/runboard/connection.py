@@ -87,7 +87,7 @@ class Connection:
             if os.environ.get("RUNBOARD_TOKEN") and not self._credentials.key:
                 message += f" RUNBOARD_TOKEN is for the site of RUNBOARD_URL alone: set that to {self.url} too."
             return Refused(401, "unauthorised", message, [])
-        return Refused.of(answer.status_code, body, answer.url, wait)
+        return Refused.from_response(answer.status_code, body, answer.url, wait)
 
 
 def _detail(body: bytes) -> str:

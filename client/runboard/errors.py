@@ -38,7 +38,7 @@ class Refused(Exception):
         super().__init__("\n".join([format_problem(same[0]).strip() if same else detail, *other_lines]))
 
     @classmethod
-    def of(cls, status: int, body: bytes, url: str, wait: float = 0.0) -> Refused:
+    def from_response(cls, status: int, body: bytes, url: str, wait: float = 0.0) -> Refused:
         """Return the error for the body of an answer of 4xx."""
         try:
             answer = json.loads(body)

@@ -157,7 +157,7 @@ class CheckRequest(_FilesRequest):
             return {"files": values["files"], "seeds": split_labels(values["seed"])}
         archive = intake.one_archive(values["files"], values["pooling"])
         if archive is None:
-            raise Refused.of(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
+            raise Refused.for_problem(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
         engine = values["engine"]
         return {"checkpoint": (archive, intake.kinds_of(intake.find_engine(engine)) if engine else ())}
 

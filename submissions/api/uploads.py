@@ -144,7 +144,7 @@ class _TusView(APIView):
         super().initial(request, *arguments, **options)
         if request.method not in ("GET", "OPTIONS") and request.headers.get("Tus-Resumable") != VERSION:
             hint = f"Send the header Tus-Resumable: {VERSION}."
-            raise Refused.of(TUS_VERSION, f"Uploads here are tus {VERSION}.", hint)
+            raise Refused.for_problem(TUS_VERSION, f"Uploads here are tus {VERSION}.", hint)
 
     def finalize_response(self, request: Request, response: Any, *arguments: Any, **options: Any) -> Response:
         """Add the protocol version and disable caching."""
@@ -172,7 +172,7 @@ class _TusView(APIView):
     def handle_exception(self, error: Exception) -> Response:
         """Map refusals to the statuses that tus prescribes."""
         if isinstance(error, UploadInUse):
-            error = Refused.of(
+            error = Refused.for_problem(
                 service.UPLOAD_IN_USE,
                 "Another request is writing to this upload, or a submission or backup is reading it.",
                 "Wait until it has finished, then ask for the offset with HEAD.",
@@ -369,7 +369,7 @@ def _answer(upload: Upload, request: Request) -> dict[str, Any]:
 def require_content_type(request: Request) -> None:
     """Raise Refused unless the content type is that of upload bytes."""
     if (request.content_type or "").partition(";")[0].strip().lower() != CONTENT_TYPE:
-        raise Refused.of(
+        raise Refused.for_problem(
             WRONG_CONTENT_TYPE,
             f"“{(request.content_type or '')[:80]}” is not the content type of upload bytes.",
             f"Send raw bytes with Content-Type: {CONTENT_TYPE}.",
@@ -382,7 +382,7 @@ def parse_byte_count(request: Request, header: str) -> int:
     number = parse_number(text, 15)
     if number is None:
         message = f"“{text[:40]}” is not a byte count" if text else "the header is missing"
-        raise Refused.of(UPLOAD_HEADER, f"{header}: {message}.", f"Send {header}: 1024.")
+        raise Refused.for_problem(UPLOAD_HEADER, f"{header}: {message}.", f"Send {header}: 1024.")
     return number
 
 
@@ -394,7 +394,7 @@ def parse_metadata(header: str) -> dict[str, str]:
         pairs = [pair.split() for pair in header.split(",") if pair.strip()]
         return {key: base64.b64decode("".join(value[:1]), validate=True).decode() for key, *value in pairs}
     except (ValueError, binascii.Error) as error:
-        raise Refused.of(
+        raise Refused.for_problem(
             UPLOAD_METADATA,
             f"Upload-Metadata must consist of keys with base64 values, at most {LONGEST_METADATA:,} bytes in all.",
             "For example, send Upload-Metadata: filename bW9kZWwuemlw,kind bW9kZWw=.",
@@ -405,7 +405,7 @@ def parse_file(metadata: Mapping[str, str]) -> tuple[str, str]:
     """Return the file name, which is only displayed, and the kind. Raises Refused."""
     kind = metadata.get("kind", "") or Upload.Kind.RUN.value
     if kind not in Upload.Kind.values:
-        raise Refused.of(
+        raise Refused.for_problem(
             UPLOAD_KIND,
             f"Upload-Metadata: “{kind[:40]}” is not a kind of file.",
             f"Send one of {', '.join(Upload.Kind.values)}.",
@@ -428,7 +428,7 @@ def parse_checksum(request: Request) -> Checksum | None:
     except (ValueError, binascii.Error):
         digest = b""
     if algorithm not in ALGORITHMS or len(digest) != hashlib.new(algorithm).digest_size:
-        raise Refused.of(
+        raise Refused.for_problem(
             UPLOAD_CHECKSUM,
             "Upload-Checksum is malformed.",
             f"Send {' or '.join(ALGORITHMS)}, a space, and the base64 digest.",

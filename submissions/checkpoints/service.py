@@ -241,7 +241,7 @@ def in_words(kinds: Collection[CheckpointKind]) -> str:
 
 
 def wrong_kind(name: str, kind: CheckpointKind | None, accepted_kinds: Kinds) -> Refused:
-    return Refused.of(
+    return Refused.for_problem(
         WRONG_CHECKPOINT_KIND,
         f"{name} is {KIND_NAMES[kind] if kind else 'of another kind'}; the engine runs {in_words(accepted_kinds)}.",
         "Choose an engine that runs it, or send a checkpoint that this engine needs.",

@@ -72,7 +72,7 @@ class Refused(Exception):
         super().__init__(detail)
 
     @classmethod
-    def of(cls, code: ProblemCode, message: str, hint: str = "") -> Refused:
+    def for_problem(cls, code: ProblemCode, message: str, hint: str = "") -> Refused:
         """Build a refusal for one problem of the request."""
         return cls(code, message, [code.problem(message, hint)])
 

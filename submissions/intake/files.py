@@ -187,7 +187,7 @@ def pair_with_datasets(files: Sequence[IncomingFile], datasets: Sequence[str]) -
         datasets = [datasets[0]] * len(files)
     files_to_pair = files if len(datasets) == len(files) else plain_files
     if len(datasets) != len(files_to_pair):
-        raise Refused.of(
+        raise Refused.for_problem(
             PAIRING,
             f"There are {len(files)} files and {len(datasets)} datasets.",
             "Send one dataset per file, in the same order, or one dataset for several seeds; only files in "
@@ -206,7 +206,7 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
     remain.
     """
     if not files:
-        raise Refused.of(NO_FILE, "No run file was sent.", "Choose at least one file.")
+        raise Refused.for_problem(NO_FILE, "No run file was sent.", "Choose at least one file.")
     uploads = Counter(file.upload for file in files if file.upload)
     repeated = [
         UPLOAD_TWICE.problem(
@@ -282,7 +282,7 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
         raise Refused.for_files([file.build_refusal_report(error)]) from error
     members = without_metadata(members)
     if file.dataset and len(members) > 1:
-        raise Refused.of(
+        raise Refused.for_problem(
             PAIRING,
             f"{file.name} contains {len(members)} files, but one dataset ({file.dataset}) was sent for it.",
             "Name the files in the zip <dataset>.txt or <dataset>.<seed>.txt, and omit the dataset.",
@@ -313,7 +313,7 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
     if matches:
         names = " and ".join(f"{dataset.name} ({dataset.slug})" for dataset in matches)
         message = f"{own_name}: its ids match {names} equally well."
-        raise Refused.of(SEVERAL_DATASETS, message, "Choose the dataset of the file.")
+        raise Refused.for_problem(SEVERAL_DATASETS, message, "Choose the dataset of the file.")
     message = (
         f"No dataset “{slug_or_name}” accepts runs."
         if slug
@@ -321,7 +321,7 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
         f"is named “{slug_or_name}”, and the ids match no dataset."
     )
     slugs = ", ".join(open_datasets.values_list("slug", flat=True)[:20])
-    raise Refused.of(UNKNOWN_DATASET, message, f"Choose one of the datasets that accept runs: {slugs or 'none yet'}.")
+    raise Refused.for_problem(UNKNOWN_DATASET, message, f"Datasets that accept runs: {slugs or 'none yet'}.")
 
 
 def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:

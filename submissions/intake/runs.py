@@ -148,7 +148,7 @@ def _mark_closed(system: System | SystemFields, files: Iterable[CheckedFile]) ->
     if not closed_names:
         return system
     if isinstance(system, System):
-        raise Refused.of(
+        raise Refused.for_problem(
             CLOSED_INTERFACE,
             f"{closed_names[0]} declares a closed interface, but “{system.name}” is not marked as using a paid API.",
             CLOSED_INTERFACE.remedy,

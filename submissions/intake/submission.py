@@ -56,7 +56,7 @@ def submitting_team(submitter: User, system: System | SystemFields, options: Sub
     if options.team is None:
         return get_teams(submitter).first() or personal_team(submitter)
     if not get_teams(submitter).filter(pk=options.team.pk).exists():
-        raise Refused.of(UNKNOWN_TEAM, f"You are not a member of “{options.team.name}”.", "Choose one of your teams.")
+        raise Refused.for_problem(UNKNOWN_TEAM, f"You are not a member of “{options.team.name}”.", "Choose your team.")
     return options.team
 
 
@@ -91,9 +91,9 @@ def system_row(system: System | SystemFields, team: Team, options: SubmissionOpt
             make_anonymous(row, options.anonymous_until)
     except EmbargoRefused as error:
         message = f"The system cannot be anonymous until {options.anonymous_until}."
-        raise Refused.of(ANONYMITY, message, str(error)) from error
+        raise Refused.for_problem(ANONYMITY, message, str(error)) from error
     except NameTaken as error:
-        raise Refused.of(
+        raise Refused.for_problem(
             SYSTEM_NAME_TAKEN,
             f"Your team already has a system named “{error.system.name}”.",
             f"Choose it (system={error.system.slug}), or use another name.",
@@ -169,7 +169,7 @@ def _repeated(new_job: Job, earlier_job: Job, submission: Submission) -> Refused
         distinction = "another configuration"
     origin = f"it was submitted as {submission.pk} on {earlier_job.created_at:%-d %B %Y}{withdrawal_note}"
     hint = f"See {submission.get_absolute_url()}. If this is {distinction}, label it."
-    return Refused.of(ALREADY_SUBMITTED, f"{repeat}: {origin}.", hint)
+    return Refused.for_problem(ALREADY_SUBMITTED, f"{repeat}: {origin}.", hint)
 
 
 def _label_required(new_job: Job, earlier_submission: Submission, changes: Mapping[str, object]) -> Refused:
@@ -186,7 +186,7 @@ def _label_required(new_job: Job, earlier_submission: Submission, changes: Mappi
             "seed together, as one result."
         )
     message = f"{earlier_submission.system.name} already has {result}. The board could not distinguish the two."
-    return Refused.of(LABEL_NEEDED, message, hint)
+    return Refused.for_problem(LABEL_NEEDED, message, hint)
 
 
 def store_submission(submission: Submission, jobs: Sequence[Job], uploads: Sequence[str]) -> None:

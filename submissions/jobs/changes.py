@@ -196,10 +196,10 @@ def set_priority(submission: Submission, priority: int, person: User) -> None:
             f"{round_} closed at {utc(round_.closes_at)}." if round_ and is_closed else "The run is in no open round."
         )
         message = f"The priority was not changed. {reason}"
-        raise Refused.of(ROUND_CLOSED, message, "You can change priorities until a round closes.")
+        raise Refused.for_problem(ROUND_CLOSED, message, "You can change priorities until a round closes.")
     if not 1 <= priority <= round_.runs_per_team:
         message = f"Priority {priority} is not between 1 and {round_.runs_per_team}, the number of runs per team."
-        raise Refused.of(INVALID_PRIORITY, message, f"Choose a priority from 1 to {round_.runs_per_team}.")
+        raise Refused.for_problem(INVALID_PRIORITY, message, f"Choose a priority from 1 to {round_.runs_per_team}.")
     conflicting = (
         counted_submissions(round_, team=current.team).filter(priority=priority).exclude(pk=current.pk).first()
     )

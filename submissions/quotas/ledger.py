@@ -71,7 +71,7 @@ def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
     hidden = list(dict.fromkeys(dataset.name for dataset in datasets if dataset.hidden))
     if hidden:
         subject = f"Your team {team.name}" if team is not None else "Your team"
-        raise Refused.of(
+        raise Refused.for_problem(
             TEAM_NOT_APPROVED,
             f"{subject} is not approved yet. {', '.join(hidden)}: relevance judgments are hidden, and a curator must "
             "approve a team before its first submission to a hidden dataset.",
@@ -252,7 +252,7 @@ def _refuse_beyond_limit(person: User) -> None:
     refusals = count_refusals(person)
     if refusals.left:
         return
-    raise Refused.of(
+    raise Refused.for_problem(
         TOO_MANY_REFUSALS,
         f"{refusals.used} of your files for hidden datasets were refused today; the limit is {refusals.limit} a day.",
         f"Submit to these datasets again {counting.format_remaining(refusals.resets_at)}, at "

@@ -201,7 +201,7 @@ class RequestSizeMiddleware(Middleware):
 
 
 def _refusal(size: int, limit: int) -> Refused:
-    return Refused.of(
+    return Refused.for_problem(
         REQUEST_TOO_LARGE,
         f"The request has {describe_bytes(size)}; the limit is {describe_bytes(limit)}.",
         SMALLER_CHECKPOINT if limit == settings.CHECKPOINT_LIMIT_BYTES else SMALLER_RUNS,

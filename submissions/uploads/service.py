@@ -95,7 +95,7 @@ def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", me
         DiskFull: If there is not enough disk space.
     """
     if length > get_size_limit(kind):
-        raise Refused.of(
+        raise Refused.for_problem(
             UPLOAD_TOO_LARGE,
             f"The file has {describe_bytes(length)}; the limit for a {Upload.Kind(kind).label} is "
             f"{describe_bytes(get_size_limit(kind))}.",
@@ -130,7 +130,7 @@ def _refuse_too_many(owner: User, length: int) -> None:
     total = uploads.aggregate(total=Sum("length"))["total"] or 0
     if len(uploads) < UPLOADS_PER_PERSON and total + length <= UPLOAD_BYTES_PER_PERSON:
         return
-    raise Refused.of(
+    raise Refused.for_problem(
         TOO_MANY_UPLOADS,
         f"You have {len(uploads)} uploads with {describe_bytes(total)} that are not part of a submission; the limit is "
         f"{UPLOADS_PER_PERSON} with {describe_bytes(UPLOAD_BYTES_PER_PERSON)}.",
@@ -153,7 +153,7 @@ def find_upload(owner: User, identifier: str) -> Upload | None:
     if upload is not None and upload.expires_at <= timezone.now():
         hours = UPLOAD_LIFETIME_SECONDS // 3600
         message = f"The upload expired because no bytes arrived for {hours} hours."
-        raise Refused.of(UPLOAD_EXPIRED, message, "Start a new upload.")
+        raise Refused.for_problem(UPLOAD_EXPIRED, message, "Start a new upload.")
     return upload
 
 
@@ -162,12 +162,12 @@ def require_offset(upload: Upload, offset: int) -> None:
     if offset != upload.offset:
         message = f"The upload has {upload.offset:,} bytes, but the request starts at {offset:,}."
         hint = "Request the offset with HEAD and continue from there."
-        raise Refused.of(UPLOAD_OFFSET, message, hint)
+        raise Refused.for_problem(UPLOAD_OFFSET, message, hint)
 
 
 def too_long(upload: Upload) -> Refused:
     """Return the refusal of more bytes than were announced."""
-    return Refused.of(
+    return Refused.for_problem(
         UPLOAD_TOO_LARGE,
         f"The client sent more than the announced {upload.length:,} bytes.",
         "Start a new upload with the file's length in Upload-Length.",
@@ -289,13 +289,13 @@ def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
     except (Refused, Upload.DoesNotExist):
         upload = None
     if upload is None:
-        raise Refused.of(
+        raise Refused.for_problem(
             UNKNOWN_UPLOAD,
             f"You have no upload “{identifier[:40]}”.",
             "It was used by a submission, deleted, or expired. Send the file again.",
         )
     if upload.completed_at is None:
-        raise Refused.of(
+        raise Refused.for_problem(
             UNFINISHED_UPLOAD,
             f"{upload.file_name or 'The upload'} is incomplete: {upload.offset:,} of {upload.length:,} bytes arrived.",
             "Send the rest, then submit it.",
@@ -303,7 +303,7 @@ def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
     if upload.kind != kind:
         message = f"{upload.file_name or 'The upload'} was uploaded as a {upload.get_kind_display()}."
         hint = f"Upload it with kind {kind} in Upload-Metadata."
-        raise Refused.of(WRONG_UPLOAD_KIND, message, hint)
+        raise Refused.for_problem(WRONG_UPLOAD_KIND, message, hint)
     return upload
 
 
@@ -318,7 +318,7 @@ def lock_for_reading(identifiers: Iterable[str], *, shared: bool = False) -> Ite
             try:
                 stack.enter_context(storage.lock_file(identifier, shared=shared))
             except (UploadInUse, FileNotFoundError) as error:
-                raise Refused.of(
+                raise Refused.for_problem(
                     UPLOAD_IN_USE,
                     "The upload is being written, or used by another submission.",
                     "Wait until that has finished. If the other submission is refused, the upload remains.",

@@ -126,7 +126,7 @@ class ModelPage(SubmissionPage):
         """
         archive = self.archive()
         if archive is None:
-            raise Refused.of(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to check.")
+            raise Refused.for_problem(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to check.")
         page, report = self, checkpoints.check_checkpoint(archive, intake.kinds_of(self.engine))
         if not report.report.valid:
             other_report = checkpoints.check_checkpoint(archive)

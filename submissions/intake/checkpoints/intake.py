@@ -142,7 +142,7 @@ def accept_model(
     """Store a submission and queue one job per dataset. Raises Refused; nothing is stored then."""
     site_readiness = readiness(submitter, local=request.local)
     if not site_readiness.ready:
-        raise Refused.of(SANDBOX_UNAVAILABLE, site_readiness.reason, site_readiness.remedy)
+        raise Refused.for_problem(SANDBOX_UNAVAILABLE, site_readiness.reason, site_readiness.remedy)
     team = submitting_team(submitter, system, options)
     plan = _plan(request, team, system, unprotected=site_readiness.unprotected)
     # Check before reading the checkpoint, which takes long, and again under the lock.
@@ -211,23 +211,23 @@ def chosen_model(
     if row is None:
         team_checkpoints = ", ".join(f"{row.pk} ({row.file_name})" for row in get_checkpoints(person)[:20])
         message = f"Your team has no checkpoint {checkpoint_id[:40]}."
-        raise Refused.of(UNKNOWN_CHECKPOINT, message, f"It has: {team_checkpoints or 'none yet'}.")
+        raise Refused.for_problem(UNKNOWN_CHECKPOINT, message, f"It has: {team_checkpoints or 'none yet'}.")
     return row
 
 
 def _several_models() -> Refused:
     hint = "Upload one, choose one, or name one on the Hub."
-    return Refused.of(SEVERAL_MODELS, "More than one model was sent.", hint)
+    return Refused.for_problem(SEVERAL_MODELS, "More than one model was sent.", hint)
 
 
 def find_engine(name: str) -> EngineDescription:
     """Return the engine with this name. Raises Refused."""
     if not name:
-        raise Refused.of(NO_ENGINE, "No engine was named.", f"Choose one of: {', '.join(ENGINES)}.")
+        raise Refused.for_problem(NO_ENGINE, "No engine was named.", f"Choose one of: {', '.join(ENGINES)}.")
     try:
         return describe_engine(name)
     except InvalidParameter as error:
-        raise Refused.of(UNKNOWN_ENGINE, str(error), "Choose one of these.") from error
+        raise Refused.for_problem(UNKNOWN_ENGINE, str(error), "Choose one of these.") from error
 
 
 def kinds_of(engine: EngineDescription) -> tuple[CheckpointKind, ...]:
@@ -268,26 +268,26 @@ def _refuse_unsuitable(engine: EngineDescription, request: ModelRequest, system:
         system_label, engine_label = labels[system.architecture], labels[engine.architecture]
         message = f"{system.name} is declared as “{system_label}”, but {engine.label} is “{engine_label}”."
         hint = "Choose an engine of the system's architecture, or submit for another system."
-        raise Refused.of(ARCHITECTURE_MISMATCH, message, hint)
+        raise Refused.for_problem(ARCHITECTURE_MISMATCH, message, hint)
     accepted_kinds, model = kinds_of(engine), request.model
     if accepted_kinds and model is None:
         message = f"{engine.label} needs a model, but none was sent."
         hint = f"Upload a checkpoint or choose a stored one: {checkpoints.in_words(accepted_kinds)}."
-        raise Refused.of(NO_CHECKPOINT, message, hint)
+        raise Refused.for_problem(NO_CHECKPOINT, message, hint)
     if not accepted_kinds and model is not None:
         hint = "Omit the checkpoint, or choose an engine that runs it."
-        raise Refused.of(CHECKPOINT_NOT_WANTED, f"{engine.label} does not use a model.", hint)
+        raise Refused.for_problem(CHECKPOINT_NOT_WANTED, f"{engine.label} does not use a model.", hint)
     if isinstance(model, HubModel):
         refuse_hub(model)
     if isinstance(model, Checkpoint) and checkpoints.describe(model).kinds.isdisjoint(accepted_kinds):
         raise checkpoints.wrong_kind(model.file_name, CheckpointKind(model.kind), accepted_kinds)
     if request.device == "gpu" and not engine.needs_checkpoint:
         message = f"{engine.label} does not use a model, so it cannot use a GPU."
-        raise Refused.of(GPU_NOT_WANTED, message, "Omit device, or send device=cpu.")
+        raise Refused.for_problem(GPU_NOT_WANTED, message, "Omit device, or send device=cpu.")
     (minimum, maximum), run_count = engine.runs, len(request.runs)
     if not minimum <= run_count <= maximum:
         number = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
-        raise Refused.of(
+        raise Refused.for_problem(
             NUMBER_OF_RUNS,
             f"{engine.label} needs {number if maximum else 'no'} run{'s' if maximum != 1 else ''}, but {run_count} "
             "were named.",
@@ -307,7 +307,7 @@ def _complete(
         engine.check_parameters(complete, model)
     except InvalidParameter as error:
         hint = "See the form or the API documentation for all parameters and their defaults."
-        raise Refused.of(INVALID_PARAMETERS, f"{prefix}{error}", hint) from error
+        raise Refused.for_problem(INVALID_PARAMETERS, f"{prefix}{error}", hint) from error
     return complete
 
 
@@ -321,14 +321,14 @@ def _prompts(
     slugs = sorted(dataset.slug for dataset in datasets)
     if unknown_slugs := sorted(set(prompts_by_slug).difference(slugs)):
         message = f"There are prompts for {', '.join(unknown_slugs)}, which the model does not run on."
-        raise Refused.of(UNKNOWN_PROMPT_DATASET, message, f"It runs on {', '.join(slugs)}.")
+        raise Refused.for_problem(UNKNOWN_PROMPT_DATASET, message, f"It runs on {', '.join(slugs)}.")
     prompt_names = [parameter.name for parameter in prompt_parameters(engine)]
     differing_prompts = {}
     for slug, values in prompts_by_slug.items():
         if unknown_names := sorted(set(values) - set(prompt_names)):
             message = f"prompts of {slug}: {', '.join(unknown_names)} is not a prompt of {engine.name}."
             hint = f"Prompts that datasets can override: {', '.join(prompt_names) or 'none'}."
-            raise Refused.of(INVALID_PARAMETERS, message, hint)
+            raise Refused.for_problem(INVALID_PARAMETERS, message, hint)
         complete = _complete(engine, {**parameters, **values}, prefix=f"prompts of {slug}: ")
         differing_prompts[slug] = {name: complete[name] for name in values if complete[name] != parameters[name]}
     return differing_prompts
@@ -403,7 +403,7 @@ def chosen_datasets(slugs: Sequence[str], benchmark: str, engine: EngineDescript
             "Both datasets and a benchmark were named.",
             "Name individual datasets or one benchmark.",
         )
-        raise Refused.of(DATASET_OR_BENCHMARK, message, hint)
+        raise Refused.for_problem(DATASET_OR_BENCHMARK, message, hint)
     if benchmark:
         members = datasets_with_content().filter(memberships__benchmark__slug=benchmark)
         ordered_members = members.order_by("memberships__position", "name")
@@ -411,19 +411,19 @@ def chosen_datasets(slugs: Sequence[str], benchmark: str, engine: EngineDescript
         if not runnable:
             suggestions = ", ".join(row.slug for row in benchmarks_for_models()) or "none yet"
             message = f"There is no benchmark “{benchmark}” with a dataset that {engine.label} can run on."
-            raise Refused.of(EMPTY_BENCHMARK, message, f"Suitable benchmarks: {suggestions}.")
+            raise Refused.for_problem(EMPTY_BENCHMARK, message, f"Suitable benchmarks: {suggestions}.")
         return runnable
     if not slugs:
         hint = "Choose at least one dataset or a benchmark."
-        raise Refused.of(NO_DATASET, "No dataset was chosen.", hint)
+        raise Refused.for_problem(NO_DATASET, "No dataset was chosen.", hint)
     by_slug = {dataset.slug: dataset for dataset in datasets_with_content().filter(slug__in=slugs)}
     for slug in slugs:
         if slug not in by_slug:
             suggestions = ", ".join(dataset.slug for dataset in datasets_with_content()[:20] if has_corpus(dataset))
             message = f"There is no dataset “{slug}” that models can run on."
-            raise Refused.of(UNKNOWN_DATASET, message, f"Suitable datasets: {suggestions or 'none yet'}.")
+            raise Refused.for_problem(UNKNOWN_DATASET, message, f"Suitable datasets: {suggestions or 'none yet'}.")
         if engine.reads_corpus and not has_corpus(by_slug[slug]):
             message = f"The site does not have the documents of {by_slug[slug]}, so models cannot run on it."
             hint = "Run the model yourself and submit the run file, which this dataset accepts."
-            raise Refused.of(NO_CORPUS, message, hint)
+            raise Refused.for_problem(NO_CORPUS, message, hint)
     return [by_slug[slug] for slug in dict.fromkeys(slugs)]

@@ -79,7 +79,7 @@ def refuse_without_gpu(*, unprotected: bool) -> None:
         return
     message = "No GPU worker that runs models was online within the last day."
     hint = "Omit device, or send auto (“GPU if available, otherwise CPU”) or cpu."
-    raise Refused.of(NO_GPU, message, hint)
+    raise Refused.for_problem(NO_GPU, message, hint)
 
 
 def is_local_request(request: HttpRequest | Request) -> bool:
@@ -114,14 +114,14 @@ def refuse_beyond_quota(team: Team, dataset_count: int) -> None:
     jobs = Job.objects.filter(submission__team=team, error_code=CHECKPOINT_REFUSED, finished_at__gte=hour_ago)
     rejected_count = jobs.values("submission").distinct().count()  # a checkpoint counts once for all datasets
     if rejected_count >= REFUSED_CHECKPOINTS_PER_HOUR:
-        raise Refused.of(
+        raise Refused.for_problem(
             QUOTA,
             f"The library rejected {rejected_count} checkpoints of your team within the last hour, which is the limit.",
             "Check them on your machine with `python -m evaluation pack`, and send the next one in an hour.",
         )
     if dataset_count > quota.left:
         reset_note = f"the quota resets at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
-        raise Refused.of(
+        raise Refused.for_problem(
             QUOTA,
             f"Your team can run models on {quota.limit} datasets per day; {quota.used} are used today, and "
             f"this request needs {dataset_count}.",

@@ -67,7 +67,7 @@ def runs_for(references: Sequence[str], dataset: Dataset, team: Team) -> list[Ru
     """Return the run of each reference on the dataset. Raises Refused for runs that the team may not use."""
     runs = [_find_run(reference, dataset, team) for reference in references]
     if len({run.pk for run in runs}) != len(runs):
-        raise Refused.of(RUN_TWICE, f"The same run on {dataset} was named twice.", "Name each run only once.")
+        raise Refused.for_problem(RUN_TWICE, f"The same run on {dataset} was named twice.", "Name each run only once.")
     return runs
 
 
@@ -103,7 +103,7 @@ def _find_run(reference: str, dataset: Dataset, team: Team) -> Run:
         (entry for entry in usable_entries if entry.jobs.all()), usable_entries[0] if usable_entries else None
     )
     if main_entry is None or main_entry.evaluation is None:
-        raise Refused.of(
+        raise Refused.for_problem(
             NO_USABLE_RUN,
             f"“{reference}” has no run on {dataset} that your team may use.",
             "Name your own submission, one whose owner allows reuse, or a system that this site provides, "
@@ -119,7 +119,7 @@ def _find_run(reference: str, dataset: Dataset, team: Team) -> Run:
         covered_queries = check_run(run_path(run.sha256), scoring_target(run.version)).statistics.known_queries
     queries = int(run.version.statistics["queries"])
     if int(covered_queries) < MIN_COVERAGE * queries:
-        raise Refused.of(
+        raise Refused.for_problem(
             FEW_QUERIES,
             f"“{reference}” covers {int(covered_queries):,} of the {queries:,} queries of {dataset}, which "
             "is a hidden dataset.",
