@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 '''
-_PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
+_SCALAR_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 
 
 def answers(schema: Mapping[str, Any]) -> str:
@@ -89,18 +89,18 @@ def _definition(name: str, schema: Mapping[str, Any]) -> str:
 def _type(schema: Mapping[str, Any]) -> str:
     """Return the annotation of a value."""
     if "$ref" in schema:
-        found = schema["$ref"].rpartition("/")[2]
+        annotation = schema["$ref"].rpartition("/")[2]
     elif choices := schema.get("allOf") or schema.get("oneOf"):
-        found = " | ".join(map(_type, choices))
+        annotation = " | ".join(map(_type, choices))
     elif "enum" in schema:
-        found = f"Literal[{', '.join(json.dumps(value) for value in schema['enum'])}]"
+        annotation = f"Literal[{', '.join(json.dumps(value) for value in schema['enum'])}]"
     elif schema.get("type") == "array":
-        found = f"list[{_type(schema['items'])}]"
+        annotation = f"list[{_type(schema['items'])}]"
     elif schema.get("type") == "object":
-        found = f"dict[str, {_type(schema.get('additionalProperties', {}))}]"
+        annotation = f"dict[str, {_type(schema.get('additionalProperties', {}))}]"
     else:
-        found = _PLAIN[schema["type"]] if "type" in schema else "Any"
-    return f"{found} | None" if schema.get("nullable") else found
+        annotation = _SCALAR_TYPES[schema["type"]] if "type" in schema else "Any"
+    return f"{annotation} | None" if schema.get("nullable") else annotation
 
 
 def read_schema() -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 from tqdm import tqdm
 
 from runboard.answers import Submission
-from runboard.client import ENDED, Client, has_ended
+from runboard.client import FINAL_STATES, Client, has_ended
 from runboard.errors import Refused, SiteUnavailable, format_problem, missing_library
 from runboard.login import checked_token, write_login
 from runboard.terminal import say
@@ -141,8 +141,8 @@ def _add_boards(command: AddCommand) -> None:
     again = command("reproduce", _reproduce, "reproduce a system's results and compare runs and scores")
     again.add_argument("system", help="the system's slug or the address of its page")
     again.add_argument("--checkpoint", type=Path, help="the system's model: a folder or an archive")
-    place = "folder for downloads and runs (default: %(default)s)"
-    again.add_argument("--folder", type=Path, default=Path("reproduced"), help=place)
+    folder_help = "folder for downloads and runs (default: %(default)s)"
+    again.add_argument("--folder", type=Path, default=Path("reproduced"), help=folder_help)
     _add_force(again)
 
 
@@ -334,10 +334,10 @@ def _board(arguments: argparse.Namespace) -> int:
     say(frame.attrs["title"])
     if summary.get("text"):
         say(summary["text"])
-    printed = frame.drop(columns=_NOT_PRINTED).replace("", None).dropna(axis="columns", how="all").iloc[:, :9]
-    percentages = {name: "{:+.1%}".format for name in printed if name in _PERCENTAGES}
+    table = frame.drop(columns=_NOT_PRINTED).replace("", None).dropna(axis="columns", how="all").iloc[:, :9]
+    percentages = {name: "{:+.1%}".format for name in table if name in _PERCENTAGES}
     say(
-        printed.head(arguments.rows).to_string(
+        table.head(arguments.rows).to_string(
             index=False, formatters=percentages, float_format="{:.3f}".format, na_rep="—", max_colwidth=40
         )
     )
@@ -393,7 +393,7 @@ def _print_submission(submission: Submission) -> None:
     say(f"{submission['id']}  {submission['system']}: {submission['state']}{place}")
     sentences = {result["dataset"]: result["sentence"] for result in submission["results"]}
     for job in submission["jobs"]:
-        progress = "" if job["state"] in ENDED else job["progress_note"] or job["stage"]
+        progress = "" if job["state"] in FINAL_STATES else job["progress_note"] or job["stage"]
         note = sentences.get(job["dataset"]) or progress or job["meaning"]
         say(f"    {job['dataset']}: {job['state']} {note}".rstrip())
         for problem in job["problems"]:

@@ -28,7 +28,7 @@ _TOO_LARGE = (
     "machine with the dataset's queries: runboard-eval check --run {0} --queries queries.jsonl.gz."
 )
 #: Final states of submissions.
-ENDED = frozenset({"done", "rejected", "failed", "cancelled", "timed_out", "withdrawn"})
+FINAL_STATES = frozenset({"done", "rejected", "failed", "cancelled", "timed_out", "withdrawn"})
 #: File extensions of exports by the display names of formats.
 _EXTENSIONS = {"markdown": "md", "latex": "tex", "bibtex": "bib"}
 _BLOCK = 1 << 20
@@ -40,7 +40,7 @@ def _ignore(name: str, transferred: int, total: int) -> None:
 
 def has_ended(submission: answers.Submission) -> bool:
     """Return whether the submission is in a final state."""
-    return submission["state"] in ENDED
+    return submission["state"] in FINAL_STATES
 
 
 class Client(Connection):
@@ -89,10 +89,10 @@ class Client(Connection):
         targets = [(file, folder / file["name"]) for file in self.files(slug) if not kinds or file["kind"] in kinds]
         folder.mkdir(parents=True, exist_ok=True)
         downloads = [(file, path) for file, path in targets if not _has_content(path, file["sha256"])]
-        existing = [str(path) for _, path in downloads if os.path.lexists(path)]
-        if existing and not replace:
+        existing_paths = [str(path) for _, path in downloads if os.path.lexists(path)]
+        if existing_paths and not replace:
             raise FileExistsError(
-                f"{', '.join(existing)}: already exists with different content. Choose another folder, or "
+                f"{', '.join(existing_paths)}: already exists with different content. Choose another folder, or "
                 "replace existing files (--force)."
             )
         for file, path in downloads:

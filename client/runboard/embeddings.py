@@ -24,7 +24,7 @@ from runboard.vectors import Cost, Vectors, VectorStore
 
 #: Number of documents whose vectors are in memory, and in one file of the index.
 _SHARD = 10_000
-_EXACT = {"search": "exact", "stored_dtype": "float32"}
+_EXACT_SEARCH = {"search": "exact", "stored_dtype": "float32"}
 
 
 def retrieve(arguments: argparse.Namespace) -> None:
@@ -67,7 +67,7 @@ def _make_run(
     from runboard_eval.engines.index.vector_index import VectorIndex, build_index
     from runboard_eval.engines.run_writing import run_lines
 
-    def encoded(prefix: str, texts: Iterable[str]) -> Vectors:
+    def encode(prefix: str, texts: Iterable[str]) -> Vectors:
         # Most APIs refuse an empty text.
         return _encode(endpoint, store, [prefix + text or " " for text in texts], arguments.batch, advance)
 
@@ -76,17 +76,17 @@ def _make_run(
     shards: list[Path] = []
     ids: list[str] = []
     # Next to the run, because vectors may need more space than the folder for temporary files has.
-    with tempfile.TemporaryDirectory(prefix=".runboard-", dir=arguments.out.parent) as folder:
-        place = Path(folder)
+    with tempfile.TemporaryDirectory(prefix=".runboard-", dir=arguments.out.parent) as name:
+        folder = Path(name)
         for group in _batched(documents, _SHARD):
-            shards.append(place / f"vectors-{len(shards):05d}.npy")
-            np.save(shards[-1], encoded(arguments.document_prefix, (text for _, text in group)))
-            ids += [name for name, _ in group]
+            shards.append(folder / f"vectors-{len(shards):05d}.npy")
+            np.save(shards[-1], encode(arguments.document_prefix, (text for _, text in group)))
+            ids += [document for document, _ in group]
         query_list = list(read_queries(arguments.queries))
-        queries = encoded(arguments.query_prefix, (query.text for query in query_list))
-        build_index(shards, ids, place, _EXACT, threads, place)
-        index, cost = VectorIndex(place, _EXACT, Resources(threads=threads)), store.cost()
-        run = place / "run"
+        queries = encode(arguments.query_prefix, (query.text for query in query_list))
+        build_index(shards, ids, folder, _EXACT_SEARCH, threads, folder)
+        index, cost = VectorIndex(folder, _EXACT_SEARCH, Resources(threads=threads)), store.cost()
+        run = folder / "run"
         with run.open("w", encoding="utf-8") as output:
             output.write(_header(arguments, endpoint, int(queries.shape[1]), cost))
             for query, (positions, scores) in zip(query_list, index.search(queries, arguments.depth), strict=True):

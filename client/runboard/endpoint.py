@@ -112,10 +112,10 @@ def _split_user(address: str) -> tuple[str, tuple[bytes, bytes] | None]:
     """Separate the user and password from an address. Raises ValueError, which quotes neither."""
     try:
         parts = urlsplit(address)
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
     except ValueError:
-        usable = False
-    if not usable or parts.query or parts.fragment:
+        is_usable = False
+    if not is_usable or parts.query or parts.fragment:
         raise ValueError(_ADDRESS)
     secret, has_user, host = parts.netloc.rpartition("@")
     user, _, password = secret.partition(":")

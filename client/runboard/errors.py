@@ -33,9 +33,9 @@ class Refused(Exception):
 
     def __init__(self, status: int, code: str, detail: str, problems: list[dict[str, Any]], wait: float = 0.0) -> None:
         self.status, self.code, self.problems, self.wait = status, code, problems, wait
-        same = [problem for problem in problems if str(problem.get("message")).lower() == detail.lower()]
-        other_lines = [format_problem(problem) for problem in problems if problem not in same]
-        super().__init__("\n".join([format_problem(same[0]).strip() if same else detail, *other_lines]))
+        duplicates = [problem for problem in problems if str(problem.get("message")).lower() == detail.lower()]
+        other_lines = [format_problem(problem) for problem in problems if problem not in duplicates]
+        super().__init__("\n".join([format_problem(duplicates[0]).strip() if duplicates else detail, *other_lines]))
 
     @classmethod
     def from_response(cls, status: int, body: bytes, url: str, wait: float = 0.0) -> Refused:
@@ -50,13 +50,13 @@ class Refused(Exception):
                 detail = f"There is nothing at {url}."
             if wait > LONGEST_WAIT:
                 detail = f"{detail.rstrip('.')}.{try_again(wait)}"
-            return cls(status, answer.get("code", ""), detail, _distinct(problems), wait)
+            return cls(status, answer.get("code", ""), detail, _drop_duplicates(problems), wait)
         except (ValueError, AttributeError, TypeError):
             reason = "with a page instead of JSON: is this the address of a Runboard site?"
             return cls(status, "", f"{url} answered {status} {reason}{try_again(wait)}", [], wait)
 
 
-def _distinct(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _drop_duplicates(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
     by_message: dict[tuple[Any, ...], dict[str, Any]] = {}
     for problem in problems:
         by_message[(problem.get("code"), problem.get("message"))] = problem

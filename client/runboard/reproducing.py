@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Maximum difference of equal scores, which other machines may sum in another order.
 _EQUAL = 1e-9
 #: Maximum number of documents per query; no measure reads more.
-_DEEPEST = 100_000
+_MAX_DEPTH = 100_000
 #: Kinds of files that every result needs.
 _REQUIRED_FILES = {"corpus", "queries", "qrels"}
 
@@ -90,15 +90,15 @@ def reproduce(
             continue
         place = folder / recipe["dataset"]
         by_sha256 = {file["sha256"]: file["name"] for file in site.files(recipe["dataset"])}
-        changed = [kind for kind, sha256 in recipe["files"].items() if sha256 not in by_sha256]
-        if changed:
-            yield Reproduction(*result, differs=[f"the site has a different {kind} now" for kind in changed])
+        changed_kinds = [kind for kind, sha256 in recipe["files"].items() if sha256 not in by_sha256]
+        if changed_kinds:
+            yield Reproduction(*result, differs=[f"the site has a different {kind} now" for kind in changed_kinds])
             continue
         if not recipe["files"].keys() >= _REQUIRED_FILES:
             yield Reproduction(*result, reason="The site does not state which files it was made from.")
             continue
-        if not 1 <= recipe["depth"] <= _DEEPEST:
-            detail = f"The site states a depth of {recipe['depth']:,}; 1 to {_DEEPEST:,} are possible."
+        if not 1 <= recipe["depth"] <= _MAX_DEPTH:
+            detail = f"The site states a depth of {recipe['depth']:,}; 1 to {_MAX_DEPTH:,} are possible."
             yield Reproduction(*result, reason=detail)
             continue
         files = {kind: place / by_sha256[sha256] for kind, sha256 in recipe["files"].items()}
@@ -175,8 +175,8 @@ def _compare_with_site(recipe: Recipe, files: Mapping[str, Path], search: _Searc
 
 def _get_search_key(recipe: Recipe) -> str:
     """Return a key of the result's search. Results that differ only in what was scored have the same search."""
-    excluded = ("configuration", "run_sha256", "scores")
-    key_values = {name: value for name, value in recipe.items() if name not in excluded}
+    excluded_fields = ("configuration", "run_sha256", "scores")
+    key_values = {name: value for name, value in recipe.items() if name not in excluded_fields}
     return hashlib.sha256(json.dumps(key_values, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -146,8 +146,8 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
     """
     listed_sessions = UserSession.objects.filter(user=person).exclude(session_key=keep or "")
     keys = set(listed_sessions.values_list("session_key", flat=True))
-    written_after = timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE) - _WRITTEN_LATELY
-    for row in Session.objects.filter(expire_date__gt=written_after).exclude(session_key__in=keys).iterator():
+    expires_after = timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE) - _WRITTEN_LATELY
+    for row in Session.objects.filter(expire_date__gt=expires_after).exclude(session_key__in=keys).iterator():
         if row.session_key != keep and row.get_decoded().get(SESSION_KEY) == str(person.pk):
             keys.add(row.session_key)
     listed_sessions.delete()

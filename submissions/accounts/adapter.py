@@ -74,8 +74,8 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def get_login_stages(self) -> list[str]:
         stages: list[str] = super().get_login_stages()
-        place = stages.index("allauth.account.stages.EmailVerificationStage") + 1
-        return [*stages[:place], "submissions.accounts.approval.ApprovalStage", *stages[place:]]
+        position = stages.index("allauth.account.stages.EmailVerificationStage") + 1
+        return [*stages[:position], "submissions.accounts.approval.ApprovalStage", *stages[position:]]
 
     def save_user(
         self, request: HttpRequest, user: AbstractBaseUser, form: Any, commit: bool = True
@@ -126,11 +126,11 @@ class AccountAdapter(DefaultAccountAdapter):
         `ACCOUNT_REAUTHENTICATION_TIMEOUT`, it ends and the service decides. Raises ImmediateHttpResponse in this
         case.
         """
-        required = bool(super().is_reauthentication_required(app=app, **options))
+        is_required = bool(super().is_reauthentication_required(app=app, **options))
         request: HttpRequest = allauth_context.request
         person = request.user
-        if not required or not isinstance(person, User):
-            return required
+        if not is_required or not isinstance(person, User):
+            return is_required
         # The account can sign in through services, but has neither a password nor a second factor.
         if not get_reauthentication_flows(person) and SocialAccount.objects.filter(user=person).exists():
             records = get_authentication_records(request, person)
@@ -139,7 +139,7 @@ class AccountAdapter(DefaultAccountAdapter):
                 logout(request)
                 messages.info(request, _("Sign in again with your service to continue."))
                 raise ImmediateHttpResponse(redirect_to_login(return_address))
-        return required
+        return is_required
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Count the attempt. Raises ImmediateHttpResponse (429) after too many attempts."""

@@ -254,11 +254,11 @@ def accept_agreement(person: User, agreement: Agreement, version: int) -> None:
     if not row.in_force or row.version != version:
         raise AgreementChanged("The agreement changed while you were reading it. Read the new text below.")
     digest = hashlib.sha256(row.text.encode()).hexdigest()
-    _, new = Acceptance.objects.get_or_create(
+    _, is_new = Acceptance.objects.get_or_create(
         agreement=row, person=person, version=version, defaults={"text_sha256": digest}
     )
     with acting(person):
-        if new:
+        if is_new:
             after = {"version": version, "text_sha256": digest}
             record("agreement accepted", row, dataset=row.dataset_id, after=after)
         if row.needs_approval and _is_listed(row, person):

@@ -110,10 +110,10 @@ def is_good_token(request: HttpRequest) -> bool:
 def get_required_scope(request: Request) -> Scope | None:
     """Return the scope that the requested view declares, or None."""
     view = request.parser_context.get("view") if request.parser_context else None
-    declared = getattr(view, "required_scope", None)
-    if isinstance(declared, Mapping):
-        declared = declared.get("GET" if request.method == "HEAD" else request.method)
-    return Scope(declared) if declared else None
+    scope = getattr(view, "required_scope", None)
+    if isinstance(scope, Mapping):
+        scope = scope.get("GET" if request.method == "HEAD" else request.method)
+    return Scope(scope) if scope else None
 
 
 def check_scope(token: ApiToken, scope: Scope | None) -> None:

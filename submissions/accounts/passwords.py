@@ -94,10 +94,10 @@ def _in_file(path: Path, digest: str) -> bool:
     try:
         with path.open("rb") as file:
 
-            def from_byte(place: int) -> bytes:
+            def from_byte(position: int) -> bytes:
                 """Return the first hash whose line starts at or after `place`, or a value above all hashes."""
-                file.seek(max(place - 1, 0))
-                if place:
+                file.seek(max(position - 1, 0))
+                if position:
                     file.readline(200)
                 return file.readline(200)[:_DIGITS].upper() or b"~"
 

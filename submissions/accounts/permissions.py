@@ -24,7 +24,7 @@ def personal_page(*methods: str) -> Callable[[View], View]:
     return lambda view: login_required(never_cache(require_http_methods(methods)(view)))
 
 
-def signed_in(request: HttpRequest | Request) -> User:
+def require_user(request: HttpRequest | Request) -> User:
     """Return the signed-in user. Raises PermissionDenied for anonymous users."""
     if not isinstance(request.user, User):
         raise PermissionDenied

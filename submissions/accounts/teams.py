@@ -205,9 +205,9 @@ def transfer_team(team: Team, member: int, *, by: User, curating: bool = False) 
     membership.owner = True
     membership.save(update_fields=["owner"])
     other_owners = Membership.objects.filter(team=team, owner=True).exclude(pk=membership.pk).select_related("user")
-    for former in other_owners if curating else other_owners.filter(user=by):
-        Membership.objects.filter(pk=former.pk).update(owner=False)
-        _revoke_invitations(team=team, invited_by=former.user)
+    for former_owner in other_owners if curating else other_owners.filter(user=by):
+        Membership.objects.filter(pk=former_owner.pk).update(owner=False)
+        _revoke_invitations(team=team, invited_by=former_owner.user)
     _record("team handed over", team, membership, by)
     return membership
 

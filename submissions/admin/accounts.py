@@ -45,12 +45,12 @@ _SECRET = ("password1", "password2", "usable_password")
 #: Permission to approve accounts and teams.
 APPROVES = "leaderboard.change_team"
 #: Permission to change members of teams, the same as for accounts: members can read what curators cannot.
-RIGHT = "leaderboard.change_user"
+CHANGE_USERS = "leaderboard.change_user"
 #: Form fields that contain users to be added to the team.
-_NAMED = re.compile(r"memberships-[0-9]+-user")
+_MEMBER_FIELD = re.compile(r"memberships-[0-9]+-user")
 _KEY = re.compile(r"[0-9]{1,18}")
 #: Rights that users cannot remove from their own account.
-_OWN_WAY_IN = ("is_active", "is_staff", "is_superuser")
+_ACCESS_FIELDS = ("is_active", "is_staff", "is_superuser")
 
 # The default admin pages of groups and addresses do not record changes. The pages of second factors and sessions would
 # change factors without the record and the end of all sessions that `manage.py reset_second_factor` ensures.
@@ -76,7 +76,7 @@ class PersonForm(CurationForm, UserChangeForm):
         """Prevent users from removing their own access, so that a superuser remains."""
         values = super().clean()
         if self.instance.pk == self.request.user.pk:
-            for name in _OWN_WAY_IN:
+            for name in _ACCESS_FIELDS:
                 if name in self.changed_data and not self.cleaned_data.get(name):
                     self.add_error(name, "You cannot remove your own access. Ask another administrator.")
         return values
@@ -238,13 +238,13 @@ class MembershipInline(admin.TabularInline):
     raw_id_fields = ("user",)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.has_perm(RIGHT) and super().has_add_permission(request, obj)
+        return request.user.has_perm(CHANGE_USERS) and super().has_add_permission(request, obj)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.has_perm(RIGHT) and super().has_change_permission(request, obj)
+        return request.user.has_perm(CHANGE_USERS) and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.has_perm(RIGHT) and super().has_delete_permission(request, obj)
+        return request.user.has_perm(CHANGE_USERS) and super().has_delete_permission(request, obj)
 
 
 @admin.register(Team)
@@ -292,11 +292,11 @@ class TeamAdmin(CurationAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Require the permission to change members, because a team needs an owner."""
-        return request.user.has_perm(RIGHT) and super().has_add_permission(request)
+        return request.user.has_perm(CHANGE_USERS) and super().has_add_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Require the permission to change members, because deleting a team removes them."""
-        return request.user.has_perm(RIGHT) and super().has_delete_permission(request, obj)
+        return request.user.has_perm(CHANGE_USERS) and super().has_delete_permission(request, obj)
 
     def lost(self, obj: Team) -> dict[str, Any]:
         """Return the members by account number, with their roles, for the record."""
@@ -310,7 +310,7 @@ class TeamAdmin(CurationAdmin):
         """Lock the boards, then new members, then the team, the same order as everywhere."""
         key = self.parse_key(object_id)
         lock_boards(self.get_board_ids(key))
-        user_ids = [str(value) for name, value in request.POST.items() if _NAMED.fullmatch(name)]
+        user_ids = [str(value) for name, value in request.POST.items() if _MEMBER_FIELD.fullmatch(name)]
         people = User.objects.select_for_update(no_key=True)
         new_members = people.filter(pk__in=[int(value) for value in user_ids if _KEY.fullmatch(value)])
         list(new_members.order_by("pk").values_list("pk"))
@@ -435,8 +435,8 @@ class AgreementAdmin(CurationAdmin):
         return agreement.acceptances.filter(version=agreement.version).count()
 
     def get_readonly_fields(self, request: HttpRequest, obj: Agreement | None = None) -> Any:
-        fixed = super().get_readonly_fields(request, obj)
-        return (*fixed, "dataset", "round") if obj is not None else fixed
+        readonly_fields = super().get_readonly_fields(request, obj)
+        return (*readonly_fields, "dataset", "round") if obj is not None else readonly_fields
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
         return Dataset.objects.filter(agreement=key).values_list("pk", flat=True)

@@ -16,7 +16,7 @@ from leaderboard.core.text.json import read_json
 from leaderboard.core.text.names import validate_text
 from leaderboard.models import System, Team, User
 from leaderboard.systems.records import SystemFields, find_system
-from submissions.accounts.permissions import get_systems, get_teams, signed_in
+from submissions.accounts.permissions import get_systems, get_teams, require_user
 from submissions.api.requests import (
     ALIASES,
     FORM_NAMES,
@@ -88,8 +88,8 @@ class PromptsField(TextField):
 
 
 #: Form fields that have no counterpart of this name in requests.
-_OF_PAGES = frozenset({"system", "seeds", "name", "training_none"})
-_MADE = (
+_PAGE_FIELDS = frozenset({"system", "seeds", "name", "training_none"})
+_SCHEMA_FIELDS = (
     (forms.IntegerField, serializers.IntegerField),
     (forms.URLField, serializers.URLField),
     ((forms.BooleanField, OptionalBooleanField), serializers.BooleanField),
@@ -99,7 +99,7 @@ _MADE = (
 def build_schema_field(field: forms.Field) -> serializers.Field[Any, Any, Any, Any]:
     """Return the schema field of a form field."""
     field_class = next(
-        (field_class for form_classes, field_class in _MADE if isinstance(field, form_classes)),
+        (field_class for form_classes, field_class in _SCHEMA_FIELDS if isinstance(field, form_classes)),
         serializers.CharField,
     )
     default_note = " Default: not specified." if isinstance(field, OptionalBooleanField) else ""
@@ -107,7 +107,7 @@ def build_schema_field(field: forms.Field) -> serializers.Field[Any, Any, Any, A
 
 
 #: Fields that validate their own input. The forms of the pages validate all others.
-_READ = (FlagField, OptionField, TextField, TextsField, UploadField)
+_OWN_FIELDS = (FlagField, OptionField, TextField, TextsField, UploadField)
 
 
 class _FilesRequest(RequestSerializer):
@@ -126,8 +126,8 @@ class _FilesRequest(RequestSerializer):
         """Return the field values, with sent files and finished uploads as `files`. Raises ApiError or Refused."""
         request = self.context["request"]
         refuse_oversize(request)  # first, because the fields of a truncated request are misleading
-        person = signed_in(request)
-        parsed_fields = {name: field for name, field in self.fields.items() if isinstance(field, _READ)}
+        person = require_user(request)
+        parsed_fields = {name: field for name, field in self.fields.items() if isinstance(field, _OWN_FIELDS)}
         values: dict[str, Any] = {
             name: field.run_validation(field.get_value(data)) for name, field in parsed_fields.items()
         }
@@ -159,7 +159,7 @@ class CheckRequest(_FilesRequest):
         if archive is None:
             raise Refused.for_problem(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
         engine = values["engine"]
-        return {"checkpoint": (archive, intake.kinds_of(intake.find_engine(engine)) if engine else ())}
+        return {"checkpoint": (archive, intake.checkpoint_kinds(intake.find_engine(engine)) if engine else ())}
 
 
 class SubmissionRequest(_FilesRequest):
@@ -230,7 +230,7 @@ class SubmissionRequest(_FilesRequest):
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of `accept_submission`, or, with a `request`, those of `accept_model`."""
-        values, person = super().to_internal_value(data), signed_in(self.context["request"])
+        values, person = super().to_internal_value(data), require_user(self.context["request"])
         if values["kind"] == "run":
             run_arguments = {"files": values["files"], "seeds": split_labels(values["seed"])}
             return {**_system_and_options(data, values, person), **run_arguments}
@@ -256,7 +256,7 @@ SubmissionRequest._declared_fields.update(
     {
         name: build_schema_field(field)
         for form_name, field in {**SubmissionForm.base_fields, **SystemForm.base_fields}.items()
-        if form_name not in _OF_PAGES
+        if form_name not in _PAGE_FIELDS
         and (name := FORM_NAMES.get(form_name, form_name)) not in SubmissionRequest._declared_fields
     }
 )

@@ -23,7 +23,7 @@ from leaderboard.api.fields import AddressField, Answer, IsSetField, integer_fie
 from leaderboard.core.http.api_errors import ApiError
 from leaderboard.core.http.slow_requests import WatchedBody, is_chunked
 from leaderboard.core.text.numbers import parse_number
-from submissions.accounts.permissions import signed_in
+from submissions.accounts.permissions import require_user
 from submissions.accounts.throttling import SubmitThrottle
 from submissions.api.schema import call
 from submissions.core.errors import Refused
@@ -192,9 +192,9 @@ class _TusView(APIView):
 
     def receive(self, request: Request, upload: Upload, offset: int) -> Upload:
         """Write the request's bytes to the upload. Raises Refused, UploadInUse, and Upload.DoesNotExist."""
-        announced, checksum = body_length(request._request), parse_checksum(request)
+        length, checksum = body_length(request._request), parse_checksum(request)
         service.require_offset(upload, offset)
-        if announced is not None and announced > upload.length - offset:
+        if length is not None and length > upload.length - offset:
             raise service.too_long(upload)
         with service.piece_slot(upload.owner_id):
             return service.receive_bytes(upload, offset, read_blocks(request._request), checksum)
@@ -209,7 +209,7 @@ class UploadsView(_TusView):
     @call("uploads", "My uploads", {200: UploadSerializer(many=True)}, 401, operation_id="uploads_list")
     def get(self, request: Request) -> Response:
         """List your partial and complete uploads that no submission has used, newest first."""
-        rows = service.get_uploads(signed_in(request))
+        rows = service.get_uploads(require_user(request))
         return Response(UploadSerializer(rows, many=True, context={"request": request}).data)
 
     @call(
@@ -255,7 +255,7 @@ class UploadsView(_TusView):
             require_content_type(request)
         name, kind = parse_file(metadata)
         upload = service.begin_upload(
-            signed_in(request), length=length, kind=kind, file_name=name, metadata=metadata_header
+            require_user(request), length=length, kind=kind, file_name=name, metadata=metadata_header
         )
         if has_body:
             upload = self.receive(request, upload, 0)
@@ -352,7 +352,7 @@ class UploadView(_TusView):
 
 
 def _find(request: Request, identifier: str) -> Upload:
-    upload = service.find_upload(signed_in(request), identifier)
+    upload = service.find_upload(require_user(request), identifier)
     if upload is None:
         raise Upload.DoesNotExist
     return upload
@@ -422,9 +422,9 @@ def parse_checksum(request: Request) -> Checksum | None:
     header = request.headers.get("Upload-Checksum", "")
     if not header:
         return None
-    algorithm, _, encoded = header.partition(" ")
+    algorithm, _, digest_text = header.partition(" ")
     try:
-        digest = base64.b64decode(encoded, validate=True)
+        digest = base64.b64decode(digest_text, validate=True)
     except (ValueError, binascii.Error):
         digest = b""
     if algorithm not in ALGORITHMS or len(digest) != hashlib.new(algorithm).digest_size:

@@ -33,7 +33,7 @@ from submissions.intake.runs import accept_submission, check_only
 from submissions.intake.system_form import seen_systems
 from submissions.jobs import changes
 from submissions.models import Scope, Submission
-from submissions.quotas.counting import quotas_for
+from submissions.quotas.counting import limited_quotas
 from submissions.quotas.ledger import count_refusals
 from submissions.status.description import (
     describe,
@@ -141,7 +141,7 @@ class SubmissionsView(APIView):
         try:
             arguments = SubmissionRequest.read(request)
             accept = accept_model if "request" in arguments else accept_submission
-            submission = accept(permissions.signed_in(request), **arguments)
+            submission = accept(permissions.require_user(request), **arguments)
         except Refused as refusal:
             raise serializers.build_refusal_error(refusal) from refusal
         load_jobs(submission)
@@ -210,7 +210,7 @@ class _Change(_OneSubmission):
         submission = self.find(request, identifier, manage=True)
         values = fields.read(request).values() if fields is not None else ()
         try:
-            act(submission, *values, permissions.signed_in(request))
+            act(submission, *values, permissions.require_user(request))
         except Refused as refusal:
             raise serializers.build_refusal_error(refusal) from refusal
         return self.answer(request, submission)
@@ -289,14 +289,14 @@ class QuotasView(APIView):
 
         Counts are per day and calendar month (UTC). Unlimited datasets are not listed.
         """
-        person = permissions.signed_in(request)
+        person = permissions.require_user(request)
         datasets = Dataset.objects.open_for_runs().filter(hidden=True)
         if slug := request.query_params.get("dataset"):
             known_slugs = Dataset.objects.open_for_runs().values_list("slug", flat=True)
             if slug not in known_slugs:
                 raise UnknownChoice("dataset", slug, known_slugs.order_by("slug"))
             datasets = datasets.filter(slug=slug)
-        quotas_by_dataset = quotas_for(person, list(permissions.get_teams(person)), datasets)
+        quotas_by_dataset = limited_quotas(person, list(permissions.get_teams(person)), datasets)
         answer = {
             "quotas": [quota for quotas in quotas_by_dataset.values() for quota in quotas],
             "refusals": count_refusals(person),
@@ -341,7 +341,7 @@ class ChallengesView(APIView):
     def post(self, request: Request, slug: str) -> Response:
         """Challenge a claim of the system. Boards mark the system until a curator decides."""
         system = get_object_or_404(seen_systems(), slug=slug)
-        person = permissions.signed_in(request)
+        person = permissions.require_user(request)
         try:
             raise_challenge(system, person, **requests.ChallengeRequest.read(request))
         except ChallengeRefused as error:

@@ -50,8 +50,8 @@ KIND_NAMES = {
     CheckpointKind.QUERY_AUGMENTATION: "an encoder with augmentation.safetensors (W and u)",
 }
 #: Folder of the site's checkpoints, which belong to no team.
-HOUSE = "house"
-_PARTIAL = ".partial-"
+SITE_FOLDER = "house"
+_PARTIAL_PREFIX = ".partial-"
 #: Notice of checks that need model libraries, which web processes do not have.
 VERIFIED_BY_JOB = _(
     "Not checked yet: whether weights, tokenizer, and settings match the library's model class. A job "
@@ -89,7 +89,7 @@ class StoredFiles:
     description: CheckpointDescription
 
 
-def folder_of(checkpoint: Checkpoint) -> Path:
+def checkpoint_folder(checkpoint: Checkpoint) -> Path:
     """Return the folder of the checkpoint's rebuilt files on this host."""
     return shared.local(_folder(checkpoint.team, checkpoint.model_sha256))
 
@@ -123,8 +123,8 @@ def _summary(validation: Validation, name: str) -> dict[str, Any]:
     plan = validation.plan
     if plan is None:
         return {}
-    described = asdict(plan.description)
-    model = {key: described[key] for key in _SUMMARISED}
+    values = asdict(plan.description)
+    model = {key: values[key] for key in _SUMMARISED}
     return {**model, "prompt_template": prompt_template(model, name)}
 
 
@@ -171,9 +171,9 @@ def _store_validated_files(
     with _validated(source, accepted_kinds) as (validation, scratch):
         if not validation.report.valid:
             raise Refused.for_checkpoint(FileReport(source.name, "", validation.report))
-        rebuilt = scratch / "rebuilt of it"
-        description = rebuild(validation, rebuilt)
-        _move_into_place(rebuilt, _folder(team, description.sha256))
+        rebuilt_folder = scratch / "rebuilt of it"
+        description = rebuild(validation, rebuilt_folder)
+        _move_into_place(rebuilt_folder, _folder(team, description.sha256))
     return StoredFiles(sha256, source.name, description)
 
 
@@ -203,7 +203,7 @@ def describe(checkpoint: Checkpoint) -> CheckpointDescription:
 def _find_stored(team: Team | None, sha256: str, accepted_kinds: Kinds) -> StoredFiles | None:
     """Return the owner's stored files of this archive, if they are of an accepted kind and still exist."""
     for row in Checkpoint.objects.filter(team=team, sha256=sha256):
-        folder = folder_of(row)
+        folder = checkpoint_folder(row)
         if accepted_kinds and describe(row).kinds.isdisjoint(accepted_kinds):
             continue
         if (folder / FILE_NAME).exists():
@@ -225,7 +225,7 @@ def _validated(
     """Yield the validation and the scratch folder, on the store's disk, with the extracted archive."""
     area = Path(settings.VAR) / Area.CHECKPOINTS.value
     area.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=area, prefix=_PARTIAL) as folder:
+    with tempfile.TemporaryDirectory(dir=area, prefix=_PARTIAL_PREFIX) as folder:
         scratch = Path(folder)
         named_link = scratch / (re.sub(r"[^\w.-]", "_", source.name)[-80:].lstrip(".") or "checkpoint")
         named_link.symlink_to(source.path.absolute())  # problems then show the sender's file name
@@ -249,20 +249,20 @@ def wrong_kind(name: str, kind: CheckpointKind | None, accepted_kinds: Kinds) ->
 
 
 def _folder(team: Team | None, model_sha256: str) -> Path:
-    owner = str(team.pk) if team is not None else HOUSE
+    owner = str(team.pk) if team is not None else SITE_FOLDER
     return Path(settings.VAR) / Area.CHECKPOINTS.value / owner / model_sha256
 
 
-def _move_into_place(rebuilt: Path, target: Path) -> None:
+def _move_into_place(source: Path, target: Path) -> None:
     """Move the rebuilt files atomically into place and sync them. Existing files of the same model remain."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        rebuilt.rename(target)
+        source.rename(target)
     except OSError:  # the target exists, and a rename only replaces empty folders
         if not (target / FILE_NAME).exists():
             raise
         os.utime(target)
-        shutil.rmtree(rebuilt)
+        shutil.rmtree(source)
     sync(target.parent)
     shared.send(target)
 
@@ -274,7 +274,7 @@ def sweep_checkpoints(grace: float) -> int:
     if deletion_lock.deletions_are_paused():  # a backup may contain rows that were deleted before our query
         return 0
     folders = [
-        *area.glob(f"{_PARTIAL}*"),
+        *area.glob(f"{_PARTIAL_PREFIX}*"),
         *(path for path in area.glob("[!.]*/*") if path not in referenced_folders),
     ]
     return remove_old([folder for folder in folders if folder.is_dir()], grace)

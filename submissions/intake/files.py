@@ -208,7 +208,7 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
     if not files:
         raise Refused.for_problem(NO_FILE, "No run file was sent.", "Choose at least one file.")
     uploads = Counter(file.upload for file in files if file.upload)
-    repeated = [
+    duplicates = [
         UPLOAD_TWICE.problem(
             f"The upload {identifier} ({next(file.name for file in files if file.upload == identifier)}) is "
             f"named {count} times.",
@@ -217,7 +217,7 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
         for identifier, count in uploads.items()
         if count > 1
     ]
-    refuse([*repeated, *_too_many(len(files))])
+    refuse([*duplicates, *_too_many(len(files))])
     zips = [file for file in files if file.is_zip]
     if not zips:
         yield [_run_file(file, file.name, file.path) for file in files]
@@ -225,7 +225,7 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
     refuse(_too_many(len(files) - len(zips) + _count_runs(zips)))
     policy = replace(ZIP_POLICY, free_bytes=settings.DISK_RESERVE_BYTES)
     # All zips together may expand as much as one zip of their total size.
-    shared = ZipAllowance(
+    allowance = ZipAllowance(
         policy.allowance(sum(file.path.stat().st_size for file in zips)),
         "the zip expands" if len(zips) == 1 else "the zips of the request expand together",
     )
@@ -234,7 +234,7 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
         with disk_errors(Path(folder)):
             for number, file in enumerate(files):
                 if file.is_zip:
-                    runs += _extract_runs(file, Path(folder, str(number)), policy, shared)
+                    runs += _extract_runs(file, Path(folder, str(number)), policy, allowance)
                 else:
                     runs.append(_run_file(file, file.name, file.path))
         yield runs
@@ -270,11 +270,11 @@ def _count_runs(zips: Sequence[IncomingFile]) -> int:
     return count
 
 
-def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: ZipAllowance) -> list[RunFile]:
+def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, allowance: ZipAllowance) -> list[RunFile]:
     """Extract a zip into the folder and return its runs. Raises Refused."""
     folder.mkdir()
     try:
-        with open_archive(file.path, policy, shared) as archive:
+        with open_archive(file.path, policy, allowance) as archive:
             names = without_companions(archive.names)
             members = {name: folder / str(number) for number, name in enumerate(names)}
             archive.extract(members)
@@ -290,9 +290,9 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
     member = replace(file, sha256=None)
     first_run, *other_runs = (_run_file(member, f"{file.name}/{name}", path) for name, path in members.items())
     companions = [quote(name.encode()) for name in archive.names if name not in members]
-    rest = f" and {len(companions) - MAX_NAMED:,} more" if len(companions) > MAX_NAMED else ""
+    remainder = f" and {len(companions) - MAX_NAMED:,} more" if len(companions) > MAX_NAMED else ""
     companion_names = ", ".join(companions[:MAX_NAMED])
-    left_out = f"{file.name} has files that are not runs and were skipped: {companion_names}{rest}"
+    left_out = f"{file.name} has files that are not runs and were skipped: {companion_names}{remainder}"
     return [replace(first_run, left_out=left_out if companions else ""), *other_runs]
 
 

@@ -56,7 +56,7 @@ class ParametersField(forms.CharField):
             parameters = {}
             parts = (part for line in re.split(r"\r?\n", text) for part in _BETWEEN_PAIRS.split(line))
             for part in parts:
-                if not part.strip(_IGNORED):
+                if not part.strip(_IGNORED_CHARACTERS):
                     continue
                 key, equals, value_text = part.partition("=")
                 if not equals or not key.strip():
@@ -68,7 +68,7 @@ class ParametersField(forms.CharField):
         return parameters
 
     def _value(self, name: str, text: str) -> Any:
-        stripped_text = text.strip().rstrip(_IGNORED)
+        stripped_text = text.strip().rstrip(_IGNORED_CHARACTERS)
         try:
             value = read_json(stripped_text)
         except ValueError:
@@ -81,7 +81,7 @@ class ParametersField(forms.CharField):
 #: Comma or semicolon followed by another `key=`.
 _BETWEEN_PAIRS = re.compile(r"[,;](?=[^,;=]*=)")
 #: Characters that are ignored after a value.
-_IGNORED = " \t,;"
+_IGNORED_CHARACTERS = " \t,;"
 
 
 def _validate_texts(value: Any) -> None:

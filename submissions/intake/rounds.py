@@ -60,7 +60,7 @@ PRIORITY_TAKEN = ProblemCode("priority_taken", "Another run of the team has this
 #: Format of run tags, which appear in files, tables, and footnotes.
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,23}")
 #: States in which a job's run takes no place in its round.
-LOST = (State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN)
+LOST_STATES = (State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class RoundStanding:
 
 def counted_submissions(row: Round, **sender: Team | User | None) -> QuerySet[Submission]:
     """Return the submissions of a `team` or `submitter` that take a place in the round, oldest first."""
-    surviving_jobs = Job.objects.filter(submission=OuterRef("pk")).exclude(state__in=LOST)
+    surviving_jobs = Job.objects.filter(submission=OuterRef("pk")).exclude(state__in=LOST_STATES)
     submissions = Submission.objects.filter(Exists(surviving_jobs), round=row, late=False, withdrawn_at=None, **sender)
     return submissions.order_by("created_at")
 
@@ -148,7 +148,7 @@ def check_admission(
     problems = _entry_problems(row, team, entry, tags)
     if phase(row, now) == Phase.CLOSED:
         return Admission(row, True, None, problems)
-    priority, place_problems = _place(row, person, team, entry.priority)
+    priority, place_problems = _assign_priority(row, person, team, entry.priority)
     return Admission(row, False, priority, [*problems, *place_problems])
 
 
@@ -163,7 +163,7 @@ def readmit(submission: Submission) -> None:
     if row.revealed_at is not None:
         hint = "Submit it again, outside of the round."
         refuse([ROUND_CLOSED.problem(f"{row} has been revealed in the meantime.", hint)])
-    priority, problems = _place(row, submission.submitter, team)
+    priority, problems = _assign_priority(row, submission.submitter, team)
     refuse(problems)
     Submission.objects.filter(pk=submission.pk).update(priority=priority)
 
@@ -183,7 +183,7 @@ def _entry_problems(row: Round, team: Team | None, entry: RoundEntry, tags: Sequ
         hint = "Send tag=… with 1 to 24 letters, digits, dots, hyphens, and underscores."
         problems.append(TAG_NEEDED.problem(message, hint))
     run_tags = {entry.tag} if entry.tag else {tag for tag in tags if tag}
-    jobs = Job.objects.filter(submission__round=row, submission__team=team).exclude(state__in=LOST)
+    jobs = Job.objects.filter(submission__round=row, submission__team=team).exclude(state__in=LOST_STATES)
     payloads = jobs.values_list("payload", flat=True)
     used_tags = {payload.get("run_tag") or payload.get("tag") for payload in payloads}
     for tag in sorted(run_tags & used_tags):
@@ -192,7 +192,7 @@ def _entry_problems(row: Round, team: Team | None, entry: RoundEntry, tags: Sequ
     return problems
 
 
-def _place(
+def _assign_priority(
     row: Round, person: User, team: Team | None, priority: int | None = None
 ) -> tuple[int | None, list[Problem]]:
     """Return the run's priority among those of its team, and problems if no place is free or the priority is taken."""

@@ -128,9 +128,9 @@ def _store_all(files: Sequence[CheckedFile]) -> list[CheckedFile]:
             upload_sha256 = put_by_link(Area.UPLOADS, run.path, run.sha256)
             stored_files.append(replace(file, upload_sha256=upload_sha256))
             continue
-        stored = store_run(run.path if file.text is None else file.text)
-        stored_files.append(replace(file, stored=stored, text=None))
-        first_run = runs_by_content.setdefault((run.dataset.pk, stored.sha256), run)
+        stored_run = store_run(run.path if file.text is None else file.text)
+        stored_files.append(replace(file, stored=stored_run, text=None))
+        first_run = runs_by_content.setdefault((run.dataset.pk, stored_run.sha256), run)
         if first_run is not run:
             problems.append(duplicate_seed_problem(first_run, run))
     refuse(problems)
@@ -165,15 +165,15 @@ def _is_closed(value: Any) -> bool:
 
 
 def _job(submission: Submission, file: CheckedFile, run_tag: str) -> Job:
-    run, report, stored = file.run, file.report, file.stored
+    run, report, stored_run = file.run, file.report, file.stored
     payload: dict[str, Any] = {"run_tag": run_tag} if run_tag else {}
     log = [f"Received {run.name} for {run.dataset}{f' as seed {run.seed}' if run.seed else ''}."]
     log += [f"{run.left_out}."] if run.left_out else []
-    if report is None or stored is None:
+    if report is None or stored_run is None:
         log.append("The file is large. A worker will validate and score it in one pass.")
     else:
         statistics, warnings = report.statistics, len(report.warnings)
-        payload |= waiting_payload(stored, statistics)
+        payload |= waiting_payload(stored_run, statistics)
         findings = f"with {warnings} warning{'s' if warnings != 1 else ''}" if warnings else "no problems"
         lines = f"{statistics.lines:,} lines, {statistics.queries:,} queries"
         log.append(f"Validated: {lines}, {findings}. Queued.")
@@ -184,8 +184,8 @@ def _job(submission: Submission, file: CheckedFile, run_tag: str) -> Job:
         dataset=run.dataset,
         file_name=run.name[:200],
         seed=run.seed,
-        state=State.QUEUED if stored is not None else State.VALIDATING,
-        validated=stored is not None,
+        state=State.QUEUED if stored_run is not None else State.VALIDATING,
+        validated=stored_run is not None,
         payload=payload,
         report=report.as_dict() if report is not None else {},
         upload_sha256=file.upload_sha256,
@@ -269,10 +269,10 @@ def _set_problems(members: Sequence[RunFile]) -> list[Problem]:
     return problems
 
 
-def duplicate_seed_problem(first: RunFile, second: RunFile) -> Problem:
+def duplicate_seed_problem(run: RunFile, other_run: RunFile) -> Problem:
     return SAME_RUN_TWICE.problem(
-        f"{first.name} and {second.name} are the same run.",
-        f"Send each run for {first.dataset} only once. If two seeds are identical, check how they were produced.",
+        f"{run.name} and {other_run.name} are the same run.",
+        f"Send each run for {run.dataset} only once. If two seeds are identical, check how they were produced.",
     )
 
 

@@ -120,7 +120,7 @@ def refuse_repeat(new_job: Job, submission: Submission) -> None:
     earlier_jobs = [(job, job.submission) for job in jobs if job.submission is not None]
     for job, earlier_submission in earlier_jobs:
         if _is_same(new_job, job):
-            raise _repeated(new_job, job, earlier_submission)
+            raise _repeat_refusal(new_job, job, earlier_submission)
     for job, earlier_submission in earlier_jobs:
         if earlier_submission.system == submission.system and earlier_submission.withdrawn_at is None:
             changes = _changes(new_job, job) if is_model else {}
@@ -159,7 +159,7 @@ def _changes(new_job: Job, earlier_job: Job) -> dict[str, object]:
     }
 
 
-def _repeated(new_job: Job, earlier_job: Job, submission: Submission) -> Refused:
+def _repeat_refusal(new_job: Job, earlier_job: Job, submission: Submission) -> Refused:
     name, withdrawal_note = submission.system.name, " and was withdrawn" if submission.withdrawn_at else ""
     if new_job.kind == Job.Kind.MODEL:
         repeat = f"{name} already has a result of this model on {new_job.dataset} with these parameters"
@@ -174,13 +174,13 @@ def _repeated(new_job: Job, earlier_job: Job, submission: Submission) -> Refused
 
 def _label_required(new_job: Job, earlier_submission: Submission, changes: Mapping[str, object]) -> Refused:
     label = f"the label “{earlier_submission.configuration}”" if earlier_submission.configuration else "no label"
-    place, address = f"on {new_job.dataset} with {label}", earlier_submission.get_absolute_url()
+    location, address = f"on {new_job.dataset} with {label}", earlier_submission.get_absolute_url()
     if changes:
-        result = f"a result {place}, with a different {', '.join(changes)}"
+        result = f"a result {location}, with a different {', '.join(changes)}"
         example = ", ".join(f"{name} {value}" for name, value in list(changes.items())[:2])[:60]
         hint = f"Label this result, for example “{example}” (configuration=…), or withdraw {address} first."
     else:
-        result = f"another run {place}"
+        result = f"another run {location}"
         hint = (
             f"Label this run (configuration=…), or withdraw {address} first. Send runs that only differ by "
             "seed together, as one result."

@@ -32,7 +32,7 @@ from submissions.intake.forms import ParametersField, WebAddressField
 NONE_WORDS = frozenset({"none", "zero-shot", "-"})
 #: Earliest year of a system; retrieval by machine did not exist before.
 FIRST_YEAR = 1950
-_YES, _NO = frozenset({"yes", "true", "1", "on"}), frozenset({"no", "false", "0", "off"})
+_TRUE_WORDS, _FALSE_WORDS = frozenset({"yes", "true", "1", "on"}), frozenset({"no", "false", "0", "off"})
 
 
 def seen_systems() -> QuerySet[System]:
@@ -52,8 +52,8 @@ class OptionalBooleanField(forms.Field):
     def clean(self, value: Any) -> bool | None:
         """Return the value. Raises ValidationError."""
         text = str(value if value is not None else "").strip().casefold()
-        if text in _YES or text in _NO:
-            return text in _YES
+        if text in _TRUE_WORDS or text in _FALSE_WORDS:
+            return text in _TRUE_WORDS
         if text in ("", "unknown", "none", "null"):
             return None
         raise ValidationError(f"“{value}” is not valid. Use yes or no, or omit the value if it is unknown.")
@@ -67,7 +67,7 @@ class CheckboxField(forms.BooleanField):
 
     def to_python(self, value: Any) -> bool:
         text = str(value).strip().casefold()
-        return text not in _NO and bool(super().to_python(value))
+        return text not in _FALSE_WORDS and bool(super().to_python(value))
 
 
 class SystemForm(forms.Form):
@@ -177,9 +177,9 @@ class SystemForm(forms.Form):
     def clean_year(self) -> int | None:
         """Return the year. Raises ValidationError if it is in the future."""
         year: int | None = self.cleaned_data["year"]
-        latest = timezone.now().year + 1
-        if year is not None and year > latest:
-            raise ValidationError(f"Enter a year from {FIRST_YEAR} to {latest}.")
+        latest_year = timezone.now().year + 1
+        if year is not None and year > latest_year:
+            raise ValidationError(f"Enter a year from {FIRST_YEAR} to {latest_year}.")
         return year
 
     def clean_bibtex(self) -> str:

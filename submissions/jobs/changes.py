@@ -19,7 +19,7 @@ from leaderboard.results.publishing.descriptions import lock_systems
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from leaderboard.rounds.lifecycle import utc
 from leaderboard.systems import records as system_records
-from submissions.checkpoints.service import folder_of
+from submissions.checkpoints.service import checkpoint_folder
 from submissions.core.errors import Refused
 from submissions.intake.rounds import (
     INVALID_PRIORITY,
@@ -50,7 +50,7 @@ from submissions.quotas.ledger import charge_again, lock_quota
 #: Payload key: number of retries requested by users.
 RETRIES = "retries"
 _RUN_MODELS = (Job.Kind.MODEL, Job.Kind.SAMPLE_MODEL)
-_NOTHING: Mapping[str, Any] = {}
+_NO_VALUES: Mapping[str, Any] = {}
 
 
 def _is_team_member(submission: Submission, person: User) -> bool:
@@ -69,7 +69,7 @@ def _record_curator_action(
     submission: Submission,
     person: User,
     new_values: Mapping[str, Any],
-    previous_values: Mapping[str, Any] = _NOTHING,
+    previous_values: Mapping[str, Any] = _NO_VALUES,
 ) -> None:
     """Record a curator's action on a submission in the audit log, unless it is the curator's own team."""
     if previous_values != new_values and not _is_team_member(submission, person):
@@ -253,7 +253,7 @@ def _has_its_file(job: Job) -> bool:
         path = run_path(job.payload["run_sha256"]) if validated else path_of(Area.UPLOADS, job.upload_sha256)
         return path.exists()
     checkpoint = job.submission.checkpoint if job.submission else None
-    return checkpoint is None or (folder_of(checkpoint) / FILE_NAME).exists()
+    return checkpoint is None or (checkpoint_folder(checkpoint) / FILE_NAME).exists()
 
 
 # --- measure again

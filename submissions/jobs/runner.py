@@ -52,7 +52,7 @@ _DOUBLINGS = 3
 _DISK_PAUSE = 60.0
 
 #: SQLSTATE codes with which PostgreSQL ends a session: shutdown, crash, startup, and idle transactions.
-_ENDED = frozenset({"57P01", "57P02", "57P03", "25P03"})
+_SESSION_END_CODES = frozenset({"57P01", "57P02", "57P03", "25P03"})
 
 #: Function for each kind of job, called while the lease is held.
 WORK: dict[Job.Kind, Callable[[Job, Lease], None]] = {
@@ -90,10 +90,10 @@ def drain_queue(queue: str, worker: str) -> int:
     count, swept_at = 0, time.monotonic()
     with keep_leases(), closing(WARM):
         while not workers.refusal():
-            permitted = workers.own_capability([queue]).permitted() if workers.runs_models([queue]) else Q()
+            job_filter = workers.own_capability([queue]).job_filter() if workers.runs_models([queue]) else Q()
             if time.monotonic() < _Failures.paused_until:
-                permitted &= ~Q(kind__in=workers.KINDS)
-            job = WARM.claim_next(queue, worker, permitted)
+                job_filter &= ~Q(kind__in=workers.KINDS)
+            job = WARM.claim_next(queue, worker, job_filter)
             if job is None:
                 break
             if job.kind != Job.Kind.SHARD:
@@ -243,7 +243,7 @@ def is_connection_lost(error: BaseException) -> bool:
     """
     if not isinstance(error, DatabaseError):
         return False
-    return getattr(error.__cause__, "sqlstate", None) in _ENDED or not connection.is_usable()
+    return getattr(error.__cause__, "sqlstate", None) in _SESSION_END_CODES or not connection.is_usable()
 
 
 def requeue_after_loss(job: Job) -> None:

@@ -61,7 +61,7 @@ _ENDINGS = {
 #: Maximum number of problems listed in a notice; the status page lists all.
 PROBLEMS = 8
 #: Kinds of announcements of a round.
-ANNOUNCED = (NoticeKind.ROUND_OPENING, NoticeKind.ROUND_CLOSING)
+ANNOUNCED_KINDS = (NoticeKind.ROUND_OPENING, NoticeKind.ROUND_CLOSING)
 
 
 def notify_finished() -> int:
@@ -166,14 +166,14 @@ def result_body(status: SubmissionStatus, dataset: Dataset | None = None) -> dic
 
 def announce_rounds() -> int:
     """Announce rounds that opened or close soon, once each; return the number of announcements."""
-    return sum(_notify_each(partial(_announce, kind), _unannounced(kind)) for kind in ANNOUNCED)
+    return sum(_notify_each(partial(_announce, kind), _rounds_to_announce(kind)) for kind in ANNOUNCED_KINDS)
 
 
 def has_announcements() -> bool:
-    return any(_unannounced(kind) for kind in ANNOUNCED)
+    return any(_rounds_to_announce(kind) for kind in ANNOUNCED_KINDS)
 
 
-def _unannounced(kind: NoticeKind) -> list[Round]:
+def _rounds_to_announce(kind: NoticeKind) -> list[Round]:
     """Return the open rounds without this announcement."""
     now = timezone.now()
     rounds = listed_rounds().filter(opens_at__lte=now, closes_at__gt=now)
@@ -191,8 +191,8 @@ def _announce(kind: NoticeKind, round_: Round) -> bool:
     row = Round.objects.select_for_update(no_key=True).get(pk=round_.pk)
     if kind.value in row.announced:
         return False
-    announced = {**row.announced, kind.value: timezone.now().isoformat()}
-    Round.objects.filter(pk=row.pk).update(announced=announced)
+    announcements = {**row.announced, kind.value: timezone.now().isoformat()}
+    Round.objects.filter(pk=row.pk).update(announced=announcements)
     notify(round_recipients(round_, kind), _round_message(kind, round_))
     return True
 
@@ -243,8 +243,8 @@ def _notify_rescored(payload: Mapping[str, Any]) -> None:
     for person in team_members(by_team):
         teams = set(person.memberships.values_list("team", flat=True)) & set(by_team)
         # List the newest submissions of each team.
-        latest = [submission for team in sorted(teams) for submission in by_team[team][:OUTCOMES]]
-        lines = [line for submission in latest for line in outcomes.get(str(submission.pk), ())]
+        newest_submissions = [submission for team in sorted(teams) for submission in by_team[team][:OUTCOMES]]
+        lines = [line for submission in newest_submissions for line in outcomes.get(str(submission.pk), ())]
         text = "\n\n".join([introduction.format(dataset=name), "\n".join(lines)])
         notify([person], Message(NoticeKind.RESCORED, f"rescore-{rescore.pk}", subject, text, page))
     for team_submissions in by_team.values():

@@ -21,7 +21,7 @@ from leaderboard.core.logging import job_context
 from submissions.models import TERMINAL, Job, StageTime, State
 from submissions.queue.queue import advance, extend_lease, requeue, time_out
 from submissions.queue.workers import STOPPING
-from submissions.sandbox.machine_lock import WAITING
+from submissions.sandbox.machine_lock import WAITING_STAGE
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class Lease:
         now = time.monotonic()
         if stage != self.stage:
             self.clock.enter(stage)
-        if self.stage == WAITING:
+        if self.stage == WAITING_STAGE:
             self.waited += now - self._reported_at
         self._reported_at = now
         self.stage, self.note = stage, note
@@ -269,13 +269,13 @@ class StageTimer:
     def __init__(self, stage: str) -> None:
         self._seconds: dict[str, float] = {}
         self._stage = stage
-        self._since = time.monotonic()
+        self._stage_start = time.monotonic()
 
     def enter(self, stage: str) -> None:
         """End the current stage and begin or resume `stage`."""
         now = time.monotonic()
-        self._seconds[self._stage] = self._seconds.get(self._stage, 0.0) + now - self._since
-        self._stage, self._since = stage, now
+        self._seconds[self._stage] = self._seconds.get(self._stage, 0.0) + now - self._stage_start
+        self._stage, self._stage_start = stage, now
 
     def finish(self) -> Mapping[str, float]:
         """End the current stage and return seconds by stage; time before the first stage counts as "starting"."""

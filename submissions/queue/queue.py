@@ -141,13 +141,13 @@ ATTEMPTS = 3
 #: Delays before the second and third attempt. A lost worker is usually replaced at once, after a second loss we wait.
 BACKOFF = tuple(timedelta(seconds=seconds) for seconds in settings.QUEUE_TIMES.retries)
 #: Background job kinds, scheduled after all scoring.
-_LAST = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
+_BACKGROUND_KINDS = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
 #: Kinds that read the dataset when they begin, so that one waiting job is enough.
-_ONCE = (*_LAST, Job.Kind.BASELINE)
+_SINGLE_KINDS = (*_BACKGROUND_KINDS, Job.Kind.BASELINE)
 #: Kinds of jobs for retrievers; jobs that read judgments run on the scorer.
 _RETRIEVING = (Job.Kind.BASELINE, Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL, Job.Kind.STATISTICS)
 #: Baselines come first, since a dataset is published with its baseline. Rescores come after all other scoring.
-_PRIORITIES = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_LAST, 3)}
+_PRIORITIES = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_BACKGROUND_KINDS, 3)}
 _PRIORITY = Case(*(When(kind=kind, then=turn) for kind, turn in _PRIORITIES.items()), default=1)
 #: Columns that a retriever may not read (leaderboard.core.database_grants); of users it may read id and name.
 _NOT_READ = (
@@ -170,15 +170,15 @@ def _lease_end() -> CombinedExpression:
     return Now() + timedelta(seconds=settings.QUEUE_TIMES.lease)
 
 
-def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job | None:
+def claim(queues: Sequence[str], worker: str, job_filter: Q | None = None) -> Job | None:
     """Claim the next waiting job in these queues under a lease, or return None if there is none.
 
-    `permitted` restricts the jobs to those that this worker can run, see `Capability.permitted`.
+    `job_filter` restricts the jobs to those that this worker can run, see `Capability.job_filter`.
     """
     while True:
         with transaction.atomic():
             candidates = (
-                Job.objects.waiting().filter(permitted or Q(), queue__in=queues).order_by(_PRIORITY, "turn", "pk")
+                Job.objects.waiting().filter(job_filter or Q(), queue__in=queues).order_by(_PRIORITY, "turn", "pk")
             )
             if connection.features.has_select_for_update_skip_locked:
                 candidates = candidates.select_for_update(skip_locked=True, of=("self",))
@@ -242,7 +242,7 @@ def extend_lease(
     return rows.update(lease_expires_at=_lease_end(), **columns) == 1
 
 
-def seconds_worked_before(payload: Mapping[str, Any]) -> float:
+def earlier_work_seconds(payload: Mapping[str, Any]) -> float:
     """Return the seconds of work, without waiting, before the job was last handed over."""
     return float(payload.get(WORKED, 0.0))
 
@@ -341,7 +341,7 @@ def create_requested_jobs() -> int:
         with transaction.atomic():
             if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
                 continue
-            if request.dataset_id is None or (kind in _ONCE and _is_waiting(kind, request.dataset_id)):
+            if request.dataset_id is None or (kind in _SINGLE_KINDS and _is_waiting(kind, request.dataset_id)):
                 continue  # the waiting job will read the present dataset
             Job.objects.create(
                 kind=kind,

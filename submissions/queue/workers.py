@@ -157,7 +157,7 @@ class Capability:
         """Return whether the worker runs models once there is disk space, which ending jobs and the sweep provide."""
         return (self.works or self.lacks == "disk") and (self.isolates or unprotected)
 
-    def permitted(self) -> Q:
+    def job_filter(self) -> Q:
         """Return a filter for the jobs that the worker can run."""
         if self.works and self.isolates:
             return Q()
@@ -168,19 +168,19 @@ class Capability:
 class _RetryTime:
     """Time at which this process repeats a failed test, and the number of resets that it has followed."""
 
-    until = math.inf
+    next_test = math.inf
     resets = 0
 
 
 def own_capability(queues: Container[str] = ()) -> Capability:
     """Return the capability of this process for these queues, repeating failed tests after a while."""
-    if time.monotonic() > _RetryTime.until:
+    if time.monotonic() > _RetryTime.next_test:
         reset_own_capability()
     if _RetryTime.resets != _resets.value:
         _forget()
     capability = _probe(gpu=Job.Queue.GPU in queues)
     if not capability.works:
-        _RetryTime.until = min(_RetryTime.until, time.monotonic() + _RETEST_SECONDS[capability.lacks])
+        _RetryTime.next_test = min(_RetryTime.next_test, time.monotonic() + _RETEST_SECONDS[capability.lacks])
     return capability
 
 
@@ -191,7 +191,7 @@ def reset_own_capability() -> None:
 
 
 def _forget() -> None:
-    _RetryTime.until, _RetryTime.resets = math.inf, _resets.value
+    _RetryTime.next_test, _RetryTime.resets = math.inf, _resets.value
     sandbox.backend.cache_clear()
 
 
@@ -220,11 +220,11 @@ def reported_capabilities(time_ago: timedelta = SILENCE, queues: Iterable[str] =
 
     By default these are the workers that are alive.
     """
-    recent = Worker.objects.heard_within(time_ago).order_by("-seen_at")
+    workers = Worker.objects.heard_within(time_ago).order_by("-seen_at")
     queue_names = set(queues)
     return [
         Capability.from_row(row)
-        for served, row in recent.values_list("queues", "sandbox")
+        for served, row in workers.values_list("queues", "sandbox")
         if row and not queue_names.isdisjoint(served)
     ]
 

@@ -182,11 +182,11 @@ class DatasetCharge:
     quota: Quota | None = None
 
 
-def quotas_for(person: User, teams: Sequence[Team], datasets: Iterable[Dataset]) -> dict[int, list[Quota]]:
+def limited_quotas(person: User, teams: Sequence[Team], datasets: Iterable[Dataset]) -> dict[int, list[Quota]]:
     """Return the quotas of the user's teams on the limited hidden datasets, by dataset id."""
-    hidden = [dataset for dataset in datasets if dataset.hidden]
+    hidden_datasets = [dataset for dataset in datasets if dataset.hidden]
     quotas: dict[int, list[Quota]] = {}
-    for quota in get_quotas(person, list(teams) or [None], hidden) if hidden else ():
+    for quota in get_quotas(person, list(teams) or [None], hidden_datasets) if hidden_datasets else ():
         if quota.limited:
             quotas.setdefault(quota.dataset.pk, []).append(quota)
     return quotas

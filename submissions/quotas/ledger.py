@@ -68,12 +68,12 @@ def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
     """
     if not counting.needs_approval(team):
         return
-    hidden = list(dict.fromkeys(dataset.name for dataset in datasets if dataset.hidden))
-    if hidden:
+    names = list(dict.fromkeys(dataset.name for dataset in datasets if dataset.hidden))
+    if names:
         subject = f"Your team {team.name}" if team is not None else "Your team"
         raise Refused.for_problem(
             TEAM_NOT_APPROVED,
-            f"{subject} is not approved yet. {', '.join(hidden)}: relevance judgments are hidden, and a curator must "
+            f"{subject} is not approved yet. {', '.join(names)}: relevance judgments are hidden, and a curator must "
             "approve a team before its first submission to a hidden dataset.",
             "No quota was used. Ask the operators of this site to approve the team. You can submit to open "
             "datasets in the meantime.",
@@ -321,5 +321,5 @@ def flag_details(flag: Flag) -> str:
         f"{details['same_documents']} of {details['compared']} queries have the same top ten documents as "
         f"submission {details['submission']}, {details['same_order']} in the same order"
     )
-    linked = len(details.get("chain", ()))
-    return f"{text}; a chain of {linked + 1} submissions" if linked > 1 else text
+    chain_length = len(details.get("chain", ()))
+    return f"{text}; a chain of {chain_length + 1} submissions" if chain_length > 1 else text

@@ -28,7 +28,7 @@ PAUSE = 0.2
 #: Maximum total time in seconds for which a process that waits for the exclusive lock blocks newcomers.
 GATE_SECONDS = 300.0
 #: Stage of a job that waits for the machine. This time is not counted.
-WAITING = "waiting"
+WAITING_STAGE = "waiting"
 _OPERATIONS = {"shared": fcntl.LOCK_SH, "exclusive": fcntl.LOCK_EX}
 
 

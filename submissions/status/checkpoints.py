@@ -179,10 +179,10 @@ def _shards(job: Job) -> ShardProgress | None:
         finished_shards.order_by("hardware").values_list("hardware").annotate(Count("pk"), Sum("seconds"))
     )
     finished_count = sum(count for _, count, _ in by_machine)
-    latest = list(finished_shards.order_by("-done_at").values_list("done_at", "documents")[:_RECENT_SHARDS])
-    moments = [moment for moment, _ in latest if moment]
+    latest_shards = list(finished_shards.order_by("-done_at").values_list("done_at", "documents")[:_RECENT_SHARDS])
+    moments = [moment for moment, _ in latest_shards if moment]
     elapsed_seconds = (moments[0] - moments[-1]).total_seconds() if moments else 0.0
-    rate = sum(documents for _, documents in latest[:-1]) / elapsed_seconds if elapsed_seconds > 0 else None
+    rate = sum(documents for _, documents in latest_shards[:-1]) / elapsed_seconds if elapsed_seconds > 0 else None
     remaining_documents = (encoding.shards_expected - finished_count) * encoding.shard_size
     prices = prices_today((machine for machine, *_ in by_machine), "hardware__slug")
     currencies = {prices[machine][1] if machine in prices else "" for machine, *_ in by_machine}

@@ -388,8 +388,8 @@ def describe(submission: Submission, *, complete: bool, compare: bool = True) ->
             parts.append(DatasetPart(members, SeedSetStatus(members, entry, scores)))
         else:
             parts += [DatasetPart([member]) for member in members]
-    unpublished = [part.seeds.meaning for part in parts if part.seeds and part.seeds.lost]
-    meaning = unpublished[0] if unpublished and state == State.DONE else _(MEANING[state])
+    unpublished_sets = [part.seeds.meaning for part in parts if part.seeds and part.seeds.lost]
+    meaning = unpublished_sets[0] if unpublished_sets and state == State.DONE else _(MEANING[state])
     return SubmissionStatus(submission, state, meaning, tuple(jobs), complete, parts, compare)
 
 

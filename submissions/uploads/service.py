@@ -122,7 +122,7 @@ def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", me
         # After these two errors no row was committed, so that a concurrent backup has none either.
         storage.remove_file(upload.pk, named=not isinstance(error, (Refused, DiskFull)))
         raise
-    return upload if length else _complete(upload, hashlib.sha256().hexdigest())
+    return upload if length else _mark_complete(upload, hashlib.sha256().hexdigest())
 
 
 def _refuse_too_many(owner: User, length: int) -> None:
@@ -205,7 +205,7 @@ def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum
                     raise ChecksumMismatch(UPLOAD_CHECKSUM, message, [problem])
                 _record_offset(upload, end)
             if end == upload.length and upload.completed_at is None:
-                _complete(upload, file_hash.hexdigest() if file_hash else sha256_of(storage.path_of(upload.pk)))
+                _mark_complete(upload, file_hash.hexdigest() if file_hash else sha256_of(storage.path_of(upload.pk)))
     except storage.UploadTooLong as error:
         raise too_long(upload) from error
     except FileNotFoundError as error:
@@ -249,7 +249,7 @@ def finish_upload(upload: Upload) -> Upload:
         with storage.lock_file(upload.pk):
             upload.refresh_from_db()
             if upload.completed_at is None:
-                _complete(upload, sha256_of(storage.path_of(upload.pk)))
+                _mark_complete(upload, sha256_of(storage.path_of(upload.pk)))
     except FileNotFoundError as error:
         raise Upload.DoesNotExist from error
     except UploadInUse:
@@ -257,7 +257,7 @@ def finish_upload(upload: Upload) -> Upload:
     return upload
 
 
-def _complete(upload: Upload, sha256: str) -> Upload:
+def _mark_complete(upload: Upload, sha256: str) -> Upload:
     upload.sha256, upload.completed_at = sha256, timezone.now()
     upload.save(update_fields=["sha256", "completed_at"])
     return upload

@@ -167,7 +167,7 @@ class ModelForm(forms.Form):
         choices: dict[str, list[tuple[str, str]]] = {
             "checkpoint_id": [("", "No stored checkpoint")],
             "dataset": [(dataset.slug, dataset.name) for dataset in datasets],
-            "benchmark": [("", "Datasets chosen above"), *((one.slug, one.name) for one in benchmarks)],
+            "benchmark": [("", "Datasets chosen above"), *((row.slug, row.name) for row in benchmarks)],
             "run": [],
         }
         for row in checkpoints:

@@ -30,7 +30,7 @@ from submissions.intake.checkpoints.readiness import (
     refuse_beyond_quota,
     refuse_without_gpu,
 )
-from submissions.intake.checkpoints.runs import runs_for
+from submissions.intake.checkpoints.runs import select_runs
 from submissions.intake.files import UNKNOWN_DATASET, IncomingFile, refuse
 from submissions.intake.rounds import Admission
 from submissions.intake.submission import (
@@ -100,7 +100,7 @@ Model = CheckpointArchive | Checkpoint | HubModel
 class ModelRequest:
     """Request to run a model: an archive, a checkpoint of the team, or a model on the Hugging Face Hub.
 
-    `runs` are references as accepted by `runs_for`. Either `datasets` or `benchmark` selects the datasets. `prompts`
+    `runs` are references as accepted by `select_runs`. Either `datasets` or `benchmark` selects the datasets. `prompts`
     overrides the prompts in `parameters`, by dataset slug and parameter. `local` requests come from this machine;
     only these may run models without a sandbox.
     """
@@ -154,16 +154,16 @@ def accept_model(
             # Models on the Hub are downloaded by a worker.
             stored_files, checkpoint, description = None, None, None
             if isinstance(model, CheckpointArchive):
-                stored_files = checkpoints.store_files(team, model, kinds_of(plan.engine))
+                stored_files = checkpoints.store_files(team, model, checkpoint_kinds(plan.engine))
                 description = stored_files.description
             elif isinstance(model, Checkpoint):
                 checkpoint, description = model, checkpoints.describe(model)
             if description is not None:
-                _complete(plan.engine, plan.parameters, description)
+                _complete_parameters(plan.engine, plan.parameters, description)
                 for dataset, payload in plan.payloads.items():
                     if dataset_prompts := payload.get("parameters"):
                         prefix = f"prompts of {dataset.slug}: "
-                        _complete(plan.engine, {**plan.parameters, **dataset_prompts}, description, prefix)
+                        _complete_parameters(plan.engine, {**plan.parameters, **dataset_prompts}, description, prefix)
         with transaction.atomic():
             team = lock_quota(submitter, team)
             admission = _admit(submitter, team, plan, options)
@@ -230,7 +230,7 @@ def find_engine(name: str) -> EngineDescription:
         raise Refused.for_problem(UNKNOWN_ENGINE, str(error), "Choose one of these.") from error
 
 
-def kinds_of(engine: EngineDescription) -> tuple[CheckpointKind, ...]:
+def checkpoint_kinds(engine: EngineDescription) -> tuple[CheckpointKind, ...]:
     return tuple(CheckpointKind(kind) for kind in engine.checkpoints)
 
 
@@ -238,19 +238,19 @@ def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, u
     """Validate the request, except for the checkpoint's content. Raises Refused."""
     engine = find_engine(request.engine)
     _refuse_unsuitable(engine, request, system)
-    parameters = _complete(engine, request.parameters)
+    parameters = _complete_parameters(engine, request.parameters)
     if request.device == "gpu":
         refuse_without_gpu(unprotected=unprotected)
     datasets = chosen_datasets(request.datasets, request.benchmark, engine)
     prompts = _prompts(request.prompts, engine, parameters, datasets)
-    shared: dict[str, Any] = {UNPROTECTED: True} if unprotected else {}
+    common_payload: dict[str, Any] = {UNPROTECTED: True} if unprotected else {}
     if isinstance(request.model, HubModel):
-        shared |= {"hub_name": request.model.name, "hub_commit": request.model.commit}
+        common_payload |= {"hub_name": request.model.name, "hub_commit": request.model.commit}
     payloads = {}
     for dataset in datasets:
-        run_ids = [run.pk for run in runs_for(request.runs, dataset, team)]
+        run_ids = [run.pk for run in select_runs(request.runs, dataset, team)]
         dataset_payload = {"parameters": prompts[dataset.slug]} if prompts.get(dataset.slug) else {}
-        payloads[dataset] = {"run_ids": run_ids, **dataset_payload, **shared}
+        payloads[dataset] = {"run_ids": run_ids, **dataset_payload, **common_payload}
     if request.device == "auto":
         # Use a GPU if the model can and a live worker offers one.
         capabilities = reported_capabilities(queues=[Job.Queue.GPU]) if engine.needs_checkpoint else []
@@ -269,7 +269,7 @@ def _refuse_unsuitable(engine: EngineDescription, request: ModelRequest, system:
         message = f"{system.name} is declared as “{system_label}”, but {engine.label} is “{engine_label}”."
         hint = "Choose an engine of the system's architecture, or submit for another system."
         raise Refused.for_problem(ARCHITECTURE_MISMATCH, message, hint)
-    accepted_kinds, model = kinds_of(engine), request.model
+    accepted_kinds, model = checkpoint_kinds(engine), request.model
     if accepted_kinds and model is None:
         message = f"{engine.label} needs a model, but none was sent."
         hint = f"Upload a checkpoint or choose a stored one: {checkpoints.in_words(accepted_kinds)}."
@@ -295,7 +295,7 @@ def _refuse_unsuitable(engine: EngineDescription, request: ModelRequest, system:
         )
 
 
-def _complete(
+def _complete_parameters(
     engine: EngineDescription,
     parameters: Mapping[str, object],
     model: CheckpointDescription | None = None,
@@ -303,12 +303,12 @@ def _complete(
 ) -> dict[str, Any]:
     """Return all parameters of the engine, checked against each other and the model. Raises Refused."""
     try:
-        complete = engine.complete(parameters)
-        engine.check_parameters(complete, model)
+        all_parameters = engine.complete(parameters)
+        engine.check_parameters(all_parameters, model)
     except InvalidParameter as error:
         hint = "See the form or the API documentation for all parameters and their defaults."
         raise Refused.for_problem(INVALID_PARAMETERS, f"{prefix}{error}", hint) from error
-    return complete
+    return all_parameters
 
 
 def _prompts(
@@ -329,7 +329,7 @@ def _prompts(
             message = f"prompts of {slug}: {', '.join(unknown_names)} is not a prompt of {engine.name}."
             hint = f"Prompts that datasets can override: {', '.join(prompt_names) or 'none'}."
             raise Refused.for_problem(INVALID_PARAMETERS, message, hint)
-        complete = _complete(engine, {**parameters, **values}, prefix=f"prompts of {slug}: ")
+        complete = _complete_parameters(engine, {**parameters, **values}, prefix=f"prompts of {slug}: ")
         differing_prompts[slug] = {name: complete[name] for name in values if complete[name] != parameters[name]}
     return differing_prompts
 

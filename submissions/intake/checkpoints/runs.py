@@ -41,7 +41,7 @@ class RunSource:
     datasets: tuple[str, ...]
 
 
-def sources_for(teams: Iterable[Team]) -> list[RunSource]:
+def get_sources(teams: Iterable[Team]) -> list[RunSource]:
     """Return all runs that the teams may use, their own first, newest first."""
     team_ids = {team.pk for team in teams}
     entries = (
@@ -63,7 +63,7 @@ def sources_for(teams: Iterable[Team]) -> list[RunSource]:
     return sources
 
 
-def runs_for(references: Sequence[str], dataset: Dataset, team: Team) -> list[Run]:
+def select_runs(references: Sequence[str], dataset: Dataset, team: Team) -> list[Run]:
     """Return the run of each reference on the dataset. Raises Refused for runs that the team may not use."""
     runs = [_find_run(reference, dataset, team) for reference in references]
     if len({run.pk for run in runs}) != len(runs):
@@ -77,9 +77,9 @@ def source_runs(submission: Submission, *, complete: bool) -> list[Run]:
     With `complete`, the view of its own team, also return private runs of the team.
     """
     keys = {key for job in submission.jobs.all() for key in job.payload.get("run_ids", [])}
-    public = Exists(Entry.objects.public().filter(evaluation__run=OuterRef("pk")))
+    is_public = Exists(Entry.objects.public().filter(evaluation__run=OuterRef("pk")))
     is_visible = Q(is_public=True) | Q(system__team=submission.team) if complete else Q(is_public=True)
-    runs = Run.objects.filter(pk__in=keys).annotate(is_public=public).filter(is_visible)
+    runs = Run.objects.filter(pk__in=keys).annotate(is_public=is_public).filter(is_visible)
     if not complete:
         if submission.system.anonymous_until is not None:
             return []

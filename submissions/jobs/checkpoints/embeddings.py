@@ -39,8 +39,8 @@ from leaderboard.core.storage.store import Area, sync
 from submissions.models import TERMINAL, Encoding, Job
 from submissions.queue.lease import WorkEnded
 from submissions.queue.queue import BACKOFF, requeue, wake_worker
-from submissions.sandbox.machine_lock import PAUSE, WAITING, try_flock
-from submissions.sandbox.processes import free_bytes, remove, remove_old, size_of
+from submissions.sandbox.machine_lock import PAUSE, WAITING_STAGE, try_flock
+from submissions.sandbox.processes import disk_usage, free_bytes, remove, remove_old
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ Report = Callable[[str, float, str], None]
 GRACE = 24 * 3600
 #: Seconds between two sweeps of the remote storage, by any process or (without the cache) by this one.
 _SWEEP_PAUSE = 3600.0
-_SWEPT = "embeddings-swept"
+_SWEEP_KEY = "embeddings-swept"
 _FOLDER = "django.core.files.storage.FileSystemStorage"
 _KEY = re.compile(r"[0-9a-f]{64}")
 #: Text that is logged only once, though the job checks again every minute.
@@ -292,7 +292,7 @@ def _fetch_lock(key: str, report: Report) -> Iterator[None]:
                 finally:
                     path.unlink(missing_ok=True)
                 return
-        report(WAITING, 0.0, "while another job on this machine downloads the embeddings")
+        report(WAITING_STAGE, 0.0, "while another job on this machine downloads the embeddings")
         time.sleep(PAUSE)
 
 
@@ -349,7 +349,7 @@ def trim_cache() -> None:
         _trim_local_copies()
         if time.monotonic() - _swept_at >= _SWEEP_PAUSE:
             _swept_at = time.monotonic()
-            if cache.add(_SWEPT, 1, _SWEEP_PAUSE):
+            if cache.add(_SWEEP_KEY, 1, _SWEEP_PAUSE):
                 _sweep()
     except Exception:
         logger.exception("Could not sweep the embeddings")
@@ -360,10 +360,10 @@ def _sweep() -> int:
     sizes = dict(rows.values_list("key", "size"))
     if is_remote():
         limit = time.time() - GRACE
-        unreferenced = [key for key in stored_keys() if key not in sizes and _last_used(key) < limit]
-        for key in unreferenced:
+        unused_keys = [key for key in stored_keys() if key not in sizes and _last_used(key) < limit]
+        for key in unused_keys:
             _remove_stored(key)
-        count, bound = len(unreferenced), settings.EMBEDDINGS_STORAGE_BYTES or sum(sizes.values())
+        count, bound = len(unused_keys), settings.EMBEDDINGS_STORAGE_BYTES or sum(sizes.values())
     else:
         count, bound = _sweep_unreferenced_folders(), settings.EMBEDDINGS_CACHE_BYTES
     if sum(sizes.values()) > bound:
@@ -384,7 +384,7 @@ def _trim_local_copies() -> None:
     sizes, last_used = {}, {}
     for folder in _list_folders():
         with suppress(FileNotFoundError):  # another worker of this host removed it
-            sizes[folder.name], last_used[folder.name] = size_of([folder]), folder.stat().st_mtime
+            sizes[folder.name], last_used[folder.name] = disk_usage([folder]), folder.stat().st_mtime
     least_used_first = sorted(sizes, key=last_used.__getitem__)
     delete_copy = partial(_delete_encoding, copy_alone=True)
     remove_least_used(sizes, least_used_first, settings.EMBEDDINGS_CACHE_BYTES, delete_copy)

@@ -93,9 +93,9 @@ class EncodingSetting:
     @property
     def dimension(self) -> int:
         """Dimension of the vectors, or 0 if it is unknown."""
-        truncated = self.parameters.get("truncate_dimension")
+        requested = self.parameters.get("truncate_dimension")
         native = self.checkpoint.description.get("dimension")
-        return int((native if truncated in (None, AUTO, 0) else truncated) or 0)
+        return int((native if requested in (None, AUTO, 0) else requested) or 0)
 
     @property
     def least_bytes(self) -> int:
@@ -107,9 +107,9 @@ class EncodingSetting:
 
         An IVF index exists twice while its groups are merged.
         """
-        stored = parameters.get("stored_dtype", "float32")
-        copies = {"exact": int(stored != "float32"), "hnsw": 1, "ivf": 2}.get(parameters.get("search", ""), 0)
-        return copies * self.documents * bytes_of_vector(self.dimension, stored)
+        dtype = parameters.get("stored_dtype", "float32")
+        copies = {"exact": int(dtype != "float32"), "hnsw": 1, "ivf": 2}.get(parameters.get("search", ""), 0)
+        return copies * self.documents * bytes_of_vector(self.dimension, dtype)
 
 
 def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> None:
@@ -235,23 +235,23 @@ def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
     return True
 
 
-def finish_shard(job: Job, shard: Shard, encoded: EncodedShard, report: Report) -> None:
+def finish_shard(job: Job, shard: Shard, encoded_shard: EncodedShard, report: Report) -> None:
     """Store the encoded shard, end its job, and requeue the waiting jobs if it is the last one.
 
     Its bytes are transferred and synced before the transaction. Raises LeaseLost or Cancelled.
     """
-    with _arriving(encoded, shard.encoding.key, shard.number, report) as store, transaction.atomic():
+    with _transfer_shard(encoded_shard, shard.encoding.key, shard.number, report) as store, transaction.atomic():
         encoding = Encoding.objects.select_for_update().get(pk=shard.encoding_id)
-        finish(job, f"{encoded.documents:,} documents encoded in {encoded.seconds:.1f} s.")
+        finish(job, f"{encoded_shard.documents:,} documents encoded in {encoded_shard.seconds:.1f} s.")
         store(shard)
         # The dispatcher reports the overall progress, so that each shard makes as few queries as possible.
         if not encoding.shards.filter(done_at=None).exists():
             requeue_waiting(encoding, "All shards are encoded.")
 
 
-def store_single_shard(setting: EncodingSetting, encoded: EncodedShard, report: Report) -> None:
+def store_single_shard(setting: EncodingSetting, encoded_shard: EncodedShard, report: Report) -> None:
     """Store the only shard of a small corpus, encoded by the job that needs it."""
-    with _arriving(encoded, setting.key, 0, report) as store, transaction.atomic():
+    with _transfer_shard(encoded_shard, setting.key, 0, report) as store, transaction.atomic():
         shard = _get_or_create_encoding(setting).shards.get()
         if shard.done_at is None:
             store(shard)
@@ -278,7 +278,7 @@ def _get_or_create_encoding(setting: EncodingSetting) -> Encoding:
 
 
 @contextmanager
-def _arriving(encoded: EncodedShard, key: str, number: int, report: Report) -> Iterator[Callable[[Shard], None]]:
+def _transfer_shard(encoded: EncodedShard, key: str, number: int, report: Report) -> Iterator[Callable[[Shard], None]]:
     """Transfer the shard's bytes, and yield a function that stores the shard in the caller's transaction.
 
     Raises UnusableOutput.

@@ -101,10 +101,10 @@ def _read_building(note: Path) -> _Building | None:
         return None
 
 
-def _is_whole(place: Path, size: int, version: DatasetVersion) -> bool:
+def _is_whole(folder: Path, size: int, version: DatasetVersion) -> bool:
     """Return whether the index can be opened and is complete."""
     try:
-        index = InvertedIndex(place / INDEX_FOLDER)
+        index = InvertedIndex(folder / INDEX_FOLDER)
         return (size_of(index.folder), index.document_count) == (size, version.statistics["documents"])
     except _DAMAGED:
         return False
@@ -145,22 +145,22 @@ def sweep_indexes() -> int:
     """
     root = Path(settings.VAR) / Area.WORD_INDEXES.value
     last_used, sizes = {}, {}
-    for place in (*root.glob("??/*"), *root.glob(".arriving-*")):  # including those of killed processes
+    for folder in (*root.glob("??/*"), *root.glob(".arriving-*")):  # including those of killed processes
         with suppress(FileNotFoundError):  # another worker of this host removed it, here as below
-            last_used[place], sizes[place] = place.stat().st_mtime, checked_size(place)
+            last_used[folder], sizes[folder] = folder.stat().st_mtime, checked_size(folder)
     versions = Dataset.objects.exclude(current_version=None)
-    current = set(versions.values_list("current_version__corpus_sha256", flat=True))
+    corpora = set(versions.values_list("current_version__corpus_sha256", flat=True))
 
-    def delete_if_old(place: Path) -> bool:
-        return bool(remove_old([place], GRACE))
+    def delete_if_old(folder: Path) -> bool:
+        return bool(remove_old([folder], GRACE))
 
-    def is_current(place: Path) -> bool:
-        return any(building.corpus in current for note in place.glob("*.json") if (building := _read_building(note)))
+    def is_current(folder: Path) -> bool:
+        return any(building.corpus in corpora for note in folder.glob("*.json") if (building := _read_building(note)))
 
-    stale = [place for place in sizes if not is_current(place)]
-    removed_folders = {place for place in stale if delete_if_old(place)}
-    remaining_sizes = {place: size for place, size in sizes.items() if place not in removed_folders}
-    least_used_first = sorted(remaining_sizes.keys() - set(stale), key=last_used.__getitem__)
+    outdated_folders = [folder for folder in sizes if not is_current(folder)]
+    removed_folders = {folder for folder in outdated_folders if delete_if_old(folder)}
+    remaining_sizes = {folder: size for folder, size in sizes.items() if folder not in removed_folders}
+    least_used_first = sorted(remaining_sizes.keys() - set(outdated_folders), key=last_used.__getitem__)
     return len(removed_folders) + remove_least_used(
         remaining_sizes, least_used_first, settings.EMBEDDINGS_CACHE_BYTES, delete_if_old
     )
@@ -178,7 +178,7 @@ def retrieve_job(job: Job, lease: Lease) -> None:
 
     If there are no judgments yet, the run is stored and the job is done.
     """
-    if handover.score_handed_over(job, lease):
+    if handover.score_retrieval(job, lease):
         return
     configuration = CONFIGURATIONS[job.payload.get("configuration", BM25.slug)]
     begin(job, State.RETRIEVING, "loading")
@@ -193,41 +193,41 @@ def retrieve_job(job: Job, lease: Lease) -> None:
         return
     system = configuration_system(configuration)
     with job_folder() as folder:
-        out = folder / "run.txt"
+        path = folder / "run.txt"
         if waiting_run is not None:
             write_log(job.pk, f"{configuration.name} over {version}, retrieved before the first judgments")
-            write_text(waiting_run.sha256, out)
+            write_text(waiting_run.sha256, path)
         else:
-            _retrieve(job, lease, configuration, version, out)
+            _retrieve(job, lease, configuration, version, path)
         if not is_collecting:
-            run = handover.store_checked_run(out, version, may_be_empty=True)
+            run = handover.store_checked_run(path, version, may_be_empty=True)
             result = handover.RetrievalResult(system.slug, version.pk, job.queue, [run])
             handover.finish_retrieval(job, lease, result)
             return
-        read = check_run(out, scoring_target(version)).statistics
-        stored = store_run(out)
-    statistics = RunStatistics(lines=read.lines, tags=read.tags, metadata={TOPICS: version.topics_sha256})
+        facts = check_run(path, scoring_target(version)).statistics
+        stored_run = store_run(path)
+    statistics = RunStatistics(lines=facts.lines, tags=facts.tags, metadata={TOPICS: version.topics_sha256})
     with transaction.atomic():
         finish(job, "The run was stored. It will be scored when the first judgments arrive.")
-        record_job_run(job, system, stored, statistics, version)
+        record_job_run(job, system, stored_run, statistics, version)
 
 
-def _retrieve(job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, out: Path) -> None:
+def _retrieve(job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, path: Path) -> None:
     write_log(job.pk, f"{configuration.name} over {version}")
     corpus = local_path(Area.FILES, version.corpus_sha256)
     parameters = describe(configuration.engine).complete(configuration.parameters)
-    work = ExecutionJob("retrieve", configuration.engine, out, parameters=parameters, language=job.dataset.language)
+    work = ExecutionJob("retrieve", configuration.engine, path, parameters=parameters, language=job.dataset.language)
     work = with_kept_index(lease, work, version)
     retrieval = retrieve(
         RetrievalTask(
             work.engine,
             corpus,
             local_path(Area.FILES, version.topics_sha256),
-            out,
+            path,
             parameters=parameters,
             drop_self_matches=job.dataset.drop_self_matches,
             excluded=excluded_path(version),
-            work_folder=out.parent,
+            work_folder=path.parent,
             resources=Resources(language=work.language, index=work.index),
         ),
         progress=lease.report_stage,

@@ -27,7 +27,7 @@ from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import Area, local_path, sha256_of
 from submissions import sandbox
-from submissions.checkpoints.service import folder_of
+from submissions.checkpoints.service import checkpoint_folder
 from submissions.core.errors import CHECKPOINT_REFUSED
 from submissions.jobs.checkpoints.embeddings import GRACE
 from submissions.jobs.checkpoints.encodings import EncodedShard, finish_shard
@@ -134,13 +134,13 @@ def run_child(
     limits = SandboxLimits.from_settings()
     limits = replace(limits, wall_clock_seconds=min(limits.wall_clock_seconds, 0.9 * lease.seconds_left))
     report = reporter(lease, totals or {})
-    outcome = run_job(backend_for(trusted=trusted), work, limits, report)
+    outcome = run_job(get_backend(trusted=trusted), work, limits, report)
     if outcome.unmeasured:
         write_log(lease.job.pk, f"{describe(work.engine).label} was not timed: {outcome.unmeasured}.")
     return get_result(outcome, work, trusted=trusted)
 
 
-def backend_for(*, trusted: bool) -> Backend:
+def get_backend(*, trusted: bool) -> Backend:
     """Return the sandbox, or no sandbox for the site's own models if none works."""
     backend = sandbox.backend()
     return UnprotectedBackend() if trusted and not backend.available else backend
@@ -232,14 +232,14 @@ def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:
     The library compares the accepted values with its own classes. The child has access to the checkpoint only, so its
     output can be shown to users. Raises CheckpointRefused, ModelCrashed, and the exceptions of `run_job`.
     """
-    note = folder_of(checkpoint) / NOTE
+    note = checkpoint_folder(checkpoint) / NOTE
     if is_checked(note):
         return
     limits = SandboxLimits(wall_clock_seconds=CHECK_SECONDS, **_CHECK_LIMITS)
     with job_folder() as folder:
         work = ExecutionJob("check", "", folder / "out", checkpoint=note.parent, measure=False)
         outcome = run_job(
-            backend_for(trusted=checkpoint.team_id is None),
+            get_backend(trusted=checkpoint.team_id is None),
             work,
             limits,
             lambda stage, share, text: lease.report_stage("checking", share, text),
@@ -286,26 +286,26 @@ class WarmEncoder:
     def __init__(self) -> None:
         self._resources = ExitStack()
         self.encoding: int | None = None
-        self._since = 0.0
+        self._started_at = 0.0
         self._encoder: ShardEncoder | None = None
 
     def get(self, encoding: Encoding, device: str) -> ShardEncoder:
         """Return the child for this encoding, ending one for another encoding."""
         if self.encoding != encoding.pk:
             self.end_child()
-            self.encoding, self._since = encoding.pk, time.monotonic()
+            self.encoding, self._started_at = encoding.pk, time.monotonic()
         if self._encoder is None:
             folder = self._resources.enter_context(job_folder())
             self._encoder = _encoder(encoding, device, folder)
             self._resources.callback(self._encoder.close)
         return self._encoder
 
-    def claim_next(self, queue: str, worker: str, permitted: Q) -> Job | None:
+    def claim_next(self, queue: str, worker: str, job_filter: Q) -> Job | None:
         """Claim the next job: preferably a shard for the present child, else the first job in the queue."""
         shard_job = None
-        if self._encoder is not None and time.monotonic() - self._since < PREFERENCE_SECONDS:
-            shard_job = claim([queue], worker, permitted & Q(shard__encoding=self.encoding))
-        return shard_job or claim([queue], worker, permitted)
+        if self._encoder is not None and time.monotonic() - self._started_at < PREFERENCE_SECONDS:
+            shard_job = claim([queue], worker, job_filter & Q(shard__encoding=self.encoding))
+        return shard_job or claim([queue], worker, job_filter)
 
     def close(self) -> None:
         """End the child because no further shard of its encoding follows."""
@@ -339,8 +339,8 @@ def shard_job(job: Job, lease: Lease) -> None:
             outcome = encoder.encode(shard.number, folder, report)
             result = get_result(outcome, work, trusted=encoding.checkpoint.team is None)
             figures = result["shard"]
-            encoded = EncodedShard(folder, figures["documents"], figures["seconds"], result["hardware"]["slug"])
-            finish_shard(job, shard, encoded, lease.report_stage)
+            encoded_shard = EncodedShard(folder, figures["documents"], figures["seconds"], result["hardware"]["slug"])
+            finish_shard(job, shard, encoded_shard, lease.report_stage)
     except BaseException:
         WARM.end_child()
         raise
@@ -354,11 +354,11 @@ def _encoder(encoding: Encoding, device: str, folder: Path) -> ShardEncoder:
         corpus=local_path(Area.FILES, encoding.version.corpus_sha256),
         documents=encoding.version.statistics.get("documents"),
         parameters=describe(encoding.engine).complete(encoding.parameters),
-        checkpoint=folder_of(encoding.checkpoint),
+        checkpoint=checkpoint_folder(encoding.checkpoint),
         shard_size=encoding.shard_size,
         device=device,
         threads=settings.MODEL_THREADS,
         measure=False,
     )
-    backend = backend_for(trusted=encoding.checkpoint.team is None)
+    backend = get_backend(trusted=encoding.checkpoint.team is None)
     return ShardEncoder(backend, work, SandboxLimits.from_settings())

@@ -201,9 +201,9 @@ def retry_failed_certainty() -> int:
     The delay is an hour after the first failure and doubles up to a day, since the cause may disappear and failures are
     cheap. Takes one query if no job has failed.
     """
-    last = ~Exists(Job.objects.filter(kind=OuterRef("kind"), dataset=OuterRef("dataset"), pk__gt=OuterRef("pk")))
+    is_newest = ~Exists(Job.objects.filter(kind=OuterRef("kind"), dataset=OuterRef("dataset"), pk__gt=OuterRef("pk")))
     count = 0
-    for job in Job.objects.filter(last, kind__in=_REQUESTS, state__in=_FAILED):
+    for job in Job.objects.filter(is_newest, kind__in=_REQUESTS, state__in=_FAILED):
         dataset_jobs = Job.objects.filter(kind=job.kind, dataset=job.dataset_id)
         last_success = dataset_jobs.filter(state=State.DONE).order_by("-pk").values_list("pk", flat=True).first()
         failures = dataset_jobs.filter(state__in=_FAILED, pk__gt=last_success or 0).count()

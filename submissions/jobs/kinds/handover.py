@@ -27,7 +27,7 @@ from leaderboard.systems.baselines import BM25
 from submissions.jobs.kinds import score
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed, finish
-from submissions.queue.queue import ATTEMPTS, WORKED, advance, seconds_worked_before, wake_worker
+from submissions.queue.queue import ATTEMPTS, WORKED, advance, earlier_work_seconds, wake_worker
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def finish_retrieval(job: Job, lease: Lease, retrieval: RetrievalResult) -> None
         _hand_over(job, retrieval)
 
 
-def score_handed_over(job: Job, lease: Lease) -> bool:
+def score_retrieval(job: Job, lease: Lease) -> bool:
     """Score a result that another worker retrieved for this job; return False if retrieval is still to be done.
 
     If the dataset's content has changed, or the runs are missing from this worker's store, the job returns to the
@@ -155,9 +155,9 @@ def score_retrieved(job: Job, lease: Lease, retrieval: RetrievalResult) -> None:
     results = []
     lease.clock.enter("scoring")
     for run in retrieval.runs:
-        stored = StoredRun(run.sha256, run.size)
-        scored_run = score.evaluate_run(stored, job.dataset, qrels, lease.report)
-        results.append(score.ScoredResult(stored, scored_run, run.label, run.facts))
+        stored_run = StoredRun(run.sha256, run.size)
+        scored_run = score.evaluate_run(stored_run, job.dataset, qrels, lease.report)
+        results.append(score.ScoredResult(stored_run, scored_run, run.label, run.facts))
     is_baseline, examples = job.kind == Job.Kind.BASELINE, list[Any]()
     if is_baseline:
         with tempfile.TemporaryDirectory(prefix="runboard-") as name:
@@ -183,7 +183,7 @@ def _hand_over(job: Job, retrieval: RetrievalResult) -> None:
 
 def _move_to_queue(job: Job, queue: str, payload: Mapping[str, Any], line: str) -> None:
     now = timezone.now()
-    seconds_worked = seconds_worked_before(payload) + (now - (job.started_at or now)).total_seconds()
+    seconds_worked = earlier_work_seconds(payload) + (now - (job.started_at or now)).total_seconds()
     payload = {**payload, WORKED: round(seconds_worked, 3)}
     # Turn 0: the job has already waited for its turn once.
     advance_claimed(job, State.QUEUED, line=line, queue=queue, turn=0, payload=payload, attempts=0)

@@ -11,7 +11,7 @@ from leaderboard.management import curating
 from leaderboard.models import Dataset, Team, User
 from submissions.accounts.permissions import get_teams
 from submissions.models import QuotaUse
-from submissions.quotas.counting import Quota, Window, quotas_for
+from submissions.quotas.counting import Quota, Window, limited_quotas
 from submissions.quotas.ledger import end_exception, grant_exception, refund_unit
 
 
@@ -49,7 +49,7 @@ class Command(BaseCommand):
         if options["verb"] == "show":
             self._show(curating.find_person(options["email"]))
             return
-        act = {"refund": self._refund, "except": self._except, "end": self._end}[options["verb"]]
+        act = {"refund": self._refund, "except": self._add_exception, "end": self._end}[options["verb"]]
         try:
             with transaction.atomic(), curating.acting_person(options):
                 self.stdout.write(act(options))
@@ -57,8 +57,8 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _show(self, person: User) -> None:
-        hidden = Dataset.objects.open_for_runs().filter(hidden=True)
-        quotas = [*chain(*quotas_for(person, list(get_teams(person)), hidden).values())]
+        hidden_datasets = Dataset.objects.open_for_runs().filter(hidden=True)
+        quotas = [*chain(*limited_quotas(person, list(get_teams(person)), hidden_datasets).values())]
         self.stdout.write("\n".join(map(_line, quotas)) or "No dataset is limited.")
 
     def _refund(self, options: dict[str, Any]) -> str:
@@ -73,7 +73,7 @@ class Command(BaseCommand):
             refund_unit(use)
         return f"Refunded on {', '.join(str(use.dataset) for use in uses)}."
 
-    def _except(self, options: dict[str, Any]) -> str:
+    def _add_exception(self, options: dict[str, Any]) -> str:
         end_time = curating.read_moment(options["until"]) if options["until"] else None
         row = grant_exception(
             curating.find_by_slug(Team, options["team"]), _dataset(options),
@@ -90,10 +90,10 @@ class Command(BaseCommand):
 
 
 def _line(quota: Quota) -> str:
-    return f"{quota.dataset.slug}\t{quota.team or '-'}\t{_used(quota.day)} today\t{_used(quota.month)} this month"
+    return f"{quota.dataset.slug}\t{quota.team or '-'}\t{_usage(quota.day)} today\t{_usage(quota.month)} this month"
 
 
-def _used(window: Window) -> str:
+def _usage(window: Window) -> str:
     return f"{window.used} of {'any number' if window.limit is None else window.limit}"
 
 
