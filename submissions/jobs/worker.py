@@ -202,7 +202,7 @@ class HungProcessMonitor:
         self._worker = worker
         self._silent: set[Claim] = set()
         #: Time (on the monotonic clock) since which the job of a claim is known to have ended elsewhere.
-        self._ended_claims: dict[Claim, float] | None = None
+        self._end_times: dict[Claim, float] | None = None
         #: Claims of a former worker of the same name, whose process ids may be reused. Containers reuse both.
         self._former_claims: frozenset[Claim] = frozenset()
 
@@ -228,12 +228,12 @@ class HungProcessMonitor:
     def _ended_claims(self, jobs: Mapping[Claim, Job]) -> dict[Claim, Job]:
         """Return claims whose jobs ended elsewhere for longer than their processes need to notice."""
         now = time.monotonic()
-        if self._ended_claims is None:
+        if self._end_times is None:
             self._former_claims = frozenset(jobs)
-        first_seen = self._ended_claims or {}
-        self._ended_claims = {claim: first_seen.get(claim, now) for claim in jobs.keys() - self._former_claims}
+        first_seen = self._end_times or {}
+        self._end_times = {claim: first_seen.get(claim, now) for claim in jobs.keys() - self._former_claims}
         grace_seconds = settings.QUEUE_TIMES.unheard + settings.QUEUE_TIMES.lease / 2
-        return {claim: jobs[claim] for claim, seen_at in self._ended_claims.items() if now - seen_at > grace_seconds}
+        return {claim: jobs[claim] for claim, seen_at in self._end_times.items() if now - seen_at > grace_seconds}
 
 
 #: Actions when polling queues that hold no jobs; set in `submissions.tasks`.

@@ -116,8 +116,8 @@ class ShardEncoder:
         try:
             self._lock.acquire("shared", lambda: on_progress(WAITING_STAGE, 0.0, _WAITING))
             if self._child is None:
-                child = _running_child(self._backend, job, self._limits, self._lock, on_progress)
-                self._child = self._resources.enter_context(child)
+                context = _running_child(self._backend, job, self._limits, self._lock, on_progress)
+                self._child = self._resources.enter_context(context)
             child, supervision = self._child
             child.resume()
             if supervision.encode_shard(number, on_progress) and child.stop():
