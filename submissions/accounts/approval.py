@@ -77,7 +77,7 @@ def waiting_teams() -> QuerySet[Team]:
 
 
 def approve_account(person: User) -> bool:
-    """Let the user sign in and notify them by email. Return False if the account was not waiting."""
+    """Approve the account and notify the user by email. Return False if it was not waiting."""
     if not User.objects.filter(pk=person.pk, approval_awaited=True).update(approval_awaited=False):
         return False
     person.approval_awaited = False
@@ -198,7 +198,7 @@ def _apply_visibilities(agreement: Agreement, dataset: Dataset) -> None:
 
 
 def same_documents(agreement: Agreement) -> list[Dataset]:
-    """Return the datasets with the same documents but without an agreement, such as the other half."""
+    """Return the datasets with the same documents but without an agreement."""
     dataset = agreement.dataset
     version = dataset.current_version if dataset is not None else None
     if not agreement.in_force or version is None or not version.corpus_sha256:

@@ -1,7 +1,7 @@
 """Authentication of API calls by `Authorization: Bearer <token>`, and checks of token scopes.
 
-A view declares the scope that a token needs in `required_scope`: one scope, or one per method. Views without it
-accept no tokens, so that a forgotten declaration closes a call instead of opening it.
+A view declares the required scope of tokens in `required_scope`: one scope, or one per method. Views without it
+accept no tokens, so that a forgotten declaration denies access.
 """
 
 from collections.abc import Callable, Mapping
@@ -72,7 +72,7 @@ class TokenAuthentication(KnoxTokenAuthentication):
         if not person.is_active:
             raise AuthenticationFailed("The account of this token is closed.")
         if not has_good_address(person):
-            raise AuthenticationFailed("Your e-mail address is not verified. Sign in to receive a verification link.")
+            raise AuthenticationFailed("Your email address is not verified. Sign in to receive a verification link.")
         person.restrained = settings.STAFF_MFA_REQUIRED
         return person, row
 

@@ -91,7 +91,7 @@ def _mark_restrained(request: HttpRequest, person: object) -> object:
 
 
 def _record_session(request: HttpRequest) -> None:
-    """Record the session every `SEEN_SECONDS`. Without a cache, skip it, because every page would write."""
+    """Record the session at most every `SEEN_SECONDS`; without a cache never, because every page would write."""
     key = f"seen:{request.session.session_key}"
     if cache.get(key) or not request.user.is_authenticated:
         return

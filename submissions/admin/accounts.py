@@ -130,7 +130,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
         ),
         title="Approve accounts",
         button="Approve",
-        explanation="The users can sign in from now on and get an e-mail.",
+        explanation="The users can sign in from now on and get an email.",
     )
 
     pending = ("account waits for approval", "accounts wait for approval", "?approval_awaited__exact=1")
@@ -264,8 +264,8 @@ class TeamAdmin(CurationAdmin):
         _decision(approval.approve_team, "Approved: {}.", "{} is already approved."),
         title="Approve teams",
         button="Approve",
-        explanation="The teams can submit to datasets with hidden judgments, and their owners get an e-mail. "
-        "Approve only teams whose members you can identify, because colluding teams can infer more of the hidden "
+        explanation="The teams can submit to datasets with hidden judgments, and their owners get an email. "
+        "Approve only teams with members that you can identify, because colluding teams can infer more of the hidden "
         "judgments.",
     )
     withdraw_approval = Operation(
@@ -307,7 +307,7 @@ class TeamAdmin(CurationAdmin):
         return boards_of_team(key)
 
     def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
-        """Lock the boards, then new members, then the team, the same order as everywhere."""
+        """Lock the boards, new members, and the team, always in this order."""
         key = self.parse_key(object_id)
         lock_boards(self.get_board_ids(key))
         user_ids = [str(value) for name, value in request.POST.items() if _MEMBER_FIELD.fullmatch(name)]
@@ -338,7 +338,7 @@ class TeamAdmin(CurationAdmin):
         """Change members with the same functions as team owners, which record the changes. Raises TeamRefused."""
         formset.save(commit=False)
         team, user = form.instance, curator(request)
-        # Members of a new team are not locked yet; lock them by number, as everywhere.
+        # Members of a new team are not locked yet. Lock them in the order of their numbers, as everywhere.
         for row in sorted(formset.new_objects, key=lambda membership: membership.user_id):
             teams.add_member(team, row.user, owner=row.owner, by=user)
         # Add owners before removing others, so that the team always has one.
@@ -366,7 +366,7 @@ def read_addresses(text: str) -> list[str]:
                 addresses[word.lower()] = None
             except ValidationError:
                 messages.append(
-                    f"Line {number}: “{word[:80]}” is not an e-mail address. Enter one like ada@example.org."
+                    f"Line {number}: “{word[:80]}” is not an email address. Enter one like ada@example.org."
                 )
     if len(addresses) > MAX_ADDRESSES:
         messages.append(f"The list has {len(addresses):,} addresses. Enter at most {MAX_ADDRESSES:,}.")
@@ -509,7 +509,7 @@ class AcceptanceAdmin(ReadOnlyAdmin):
         ),
         title="Approve registrations",
         button="Approve",
-        explanation="The users can download and submit from now on and get an e-mail. After a change of the "
+        explanation="The users can download and submit from now on and get an email. After a change of the "
         "agreement, they only need to accept it again.",
     )
     withdraw = Operation(

@@ -91,7 +91,7 @@ class TextsField(serializers.ListField):
 
 
 class OptionField(serializers.ChoiceField):
-    """One of several words; if omitted, the default or an empty text.
+    """Choice among several words; the default or an empty text if omitted.
 
     `message` contains a placeholder for the value. Without a message, any value is accepted.
     """

@@ -125,7 +125,7 @@ class _FilesRequest(RequestSerializer):
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the field values, with sent files and finished uploads as `files`. Raises ApiError or Refused."""
         request = self.context["request"]
-        refuse_oversize(request)  # first, because the fields of a truncated request are misleading
+        refuse_oversize(request)  # check the size first, because fields of a truncated request are misleading
         person = require_user(request)
         parsed_fields = {name: field for name, field in self.fields.items() if isinstance(field, _OWN_FIELDS)}
         values: dict[str, Any] = {
@@ -146,7 +146,7 @@ class CheckRequest(_FilesRequest):
     dataset = TextField(help_text="Slug of the dataset. Default: taken from the file name.")
     file = UploadField(required=False, help_text="Run file.")
     checkpoint = UploadField(required=False, help_text="Checkpoint as a zip or tar.zst archive, with kind=model.")
-    upload = TextField(help_text="Id of a resumable upload, instead of a file. The upload is kept.")
+    upload = TextField(help_text="Id of a resumable upload, instead of a file. The upload remains.")
     engine = TextField(help_text="Engine that will run the checkpoint, with kind=model.")
     seed = TextsField()
 

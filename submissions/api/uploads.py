@@ -118,7 +118,7 @@ _BEGIN_ERRORS = {
     460: "The bytes do not match the checksum.",
 }
 _PIECE_ERRORS = {
-    409: "The offset does not match the upload's current size. Ask for it with HEAD.",
+    409: "The offset does not match the upload's current size. Request the offset with HEAD.",
     410: "The upload has expired. Create a new one.",
     423: "Another request is writing to the upload.",
     460: "The bytes do not match the checksum and were discarded.",
@@ -175,7 +175,7 @@ class _TusView(APIView):
             error = Refused.for_problem(
                 service.UPLOAD_IN_USE,
                 "Another request is writing to this upload, or a submission or backup is reading it.",
-                "Wait until it has finished, then ask for the offset with HEAD.",
+                "Wait until it has finished, then request the offset with HEAD.",
             )
         if isinstance(error, Upload.DoesNotExist):
             error = Http404("This upload does not exist.")
@@ -324,7 +324,7 @@ class UploadView(_TusView):
     def patch(self, request: Request, identifier: str) -> Response:
         """Write the next bytes.
 
-        If the connection breaks, received bytes are kept: ask for the offset with HEAD and continue.
+        If the connection breaks, received bytes remain. Request the offset with HEAD and continue.
         """
         upload = _find(request, identifier)
         require_content_type(request)

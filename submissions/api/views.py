@@ -71,7 +71,7 @@ class CheckView(APIView):
     def post(self, request: Request) -> Response:
         """Validate a run file against a dataset, or, with `kind=model`, a checkpoint, optionally for an `engine`.
 
-        The file is not stored. The response for an invalid file has status 200, too.
+        The file is not stored. Invalid files also get status 200.
         """
         try:
             arguments = CheckRequest.read(request)
@@ -136,7 +136,7 @@ class SubmissionsView(APIView):
     def post(self, request: Request) -> Response:
         """Submit one or more run files for a system, or, with `kind=model`, a model that Runboard runs.
 
-        If the status is 400, nothing was stored or counted.
+        If the status is 400, no submission was stored and no quota was used.
         """
         try:
             arguments = SubmissionRequest.read(request)
@@ -256,7 +256,7 @@ class PriorityView(_ThrottledChange):
 
     @_changes("Change a submission's priority in its round", requests.PriorityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
-        """Set `priority` until the round closes. A run of the team that has this priority gets the old one."""
+        """Set `priority` while the round is open. If another run of the team has this priority, the two are swapped."""
         return self.change(request, identifier, changes.set_priority, requests.PriorityRequest)
 
 
@@ -306,7 +306,7 @@ class QuotasView(APIView):
 
 CHALLENGE_REFUSED = ProblemCode(
     "challenge_refused",
-    "The challenge is not possible: it exists already, comes from the system's own team, or lacks a text.",
+    "The challenge is not possible: it exists already, comes from the system's own team, or has no text.",
     "Follow the hint in the message.",
 )
 

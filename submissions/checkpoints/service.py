@@ -1,8 +1,8 @@
 """Validation, rebuilding, and storage of teams' checkpoints. The only writer of `Checkpoint`.
 
 Rebuilt files are in `store/checkpoints/<owner>/<sha256 of the model>/`, with one folder per team and one for the
-site, so that response times do not reveal that another team has the same model. Files are written before their row: a
-crash leaves at most an unreferenced folder, which the sweep removes.
+site, so that response times do not reveal that another team has the same model. Files are written before their row, so
+a crash leaves at most an unreferenced folder, which the sweep removes.
 """
 
 import hashlib
@@ -171,7 +171,7 @@ def _store_validated_files(
     with _validated(source, accepted_kinds) as (validation, scratch):
         if not validation.report.valid:
             raise Refused.for_checkpoint(FileReport(source.name, "", validation.report))
-        rebuilt_folder = scratch / "rebuilt of it"
+        rebuilt_folder = scratch / "rebuilt files"
         description = rebuild(validation, rebuilt_folder)
         _move_into_place(rebuilt_folder, _folder(team, description.sha256))
     return StoredFiles(sha256, source.name, description)
@@ -229,7 +229,7 @@ def _validated(
         scratch = Path(folder)
         named_link = scratch / (re.sub(r"[^\w.-]", "_", source.name)[-80:].lstrip(".") or "checkpoint")
         named_link.symlink_to(source.path.absolute())  # problems then show the sender's file name
-        unpacked = scratch / "unpacked of it"
+        unpacked = scratch / "unpacked files"  # with a space, which `named_link` never has
         unpacked.mkdir()
         kinds, pooling = accepted_kinds or None, source.pooling
         yield validate_archive(named_link, unpacked, kinds, pooling, without_weights=without_weights), scratch

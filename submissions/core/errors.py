@@ -55,9 +55,9 @@ class ChangeRefused(Exception):
 
 
 class Refused(Exception):
-    """A refused submission, of which nothing was stored.
+    """Refusal of a submission. Nothing was stored.
 
-    `problems` concern the request as a whole, `files` holds the verdict on each file that was read.
+    `problems` concern the request as a whole, and `files` contains the verdict on each file that was read.
     """
 
     def __init__(

@@ -106,7 +106,7 @@ def _find_or_describe_system(
     has_unique_tag = attribution.participant or list(tags.values()).count(tags[path]) == 1
     name = (attribution.name or run_name(path, [tags[path]] if has_unique_tag else []))[:120]
     system_architecture = attribution.architecture or architecture
-    # Participants may use the same tag. Numbers make names unique, because boards can show names without participants.
+    # Participants may use the same tag. Boards can show names without participants, so numbers make them unique.
     for numbered_name in chain([name], (f"{name[:113]} ({number})" for number in count(2))):
         system = System.objects.filter(team=team, name=numbered_name).first()
         if system is None:

@@ -115,8 +115,8 @@ class CheckedFile:
     """A run file and its validation report.
 
     `report` is None if a worker will validate the file because of its size. `text` is the expanded content of a
-    valid file, as long as the texts of the request fit into memory together. In the store, the file is `stored`, or
-    under `upload_sha256` if a worker will validate it.
+    valid file, as long as the texts of the request fit into memory together. `stored` identifies the file in
+    the store; `upload_sha256` does so if a worker will validate it.
     """
 
     run: RunFile
@@ -405,7 +405,7 @@ def match_datasets(path: Path) -> list[Dataset]:
 def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
     """Return the files except JSON metadata, identified by name and content; all files if no others remain.
 
-    A file with damaged JSON may be a run and is kept.
+    A file with damaged JSON may be a run and remains in the list.
     """
     runs = dict(files)
     for name in filter(_METADATA.fullmatch, files):

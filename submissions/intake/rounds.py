@@ -1,10 +1,10 @@
 """Admission to rounds: timing, places, run tags, and priorities.
 
 Pages and the API, runs and models use `check_admission` under the locks of the quota, so that concurrent requests
-see each other. A submission takes one place in its round, however many of the round's datasets it covers. Withdrawn
-submissions and those without a surviving run take none, so withdrawing before the round closes frees a place. Places
-are limited per team and per user, so that users cannot get more runs by creating teams. Late submissions are marked
-and take no place.
+see each other. A submission uses one place in its round, even if it covers several of the round's datasets. Withdrawn
+submissions and submissions without a surviving run use none, so withdrawing before the round closes frees a place.
+Places are limited per team and per user, so that users cannot get more runs by creating teams. Late submissions are
+marked and use no place.
 """
 
 import re
@@ -59,7 +59,7 @@ PRIORITY_TAKEN = ProblemCode("priority_taken", "Another run of the team has this
 
 #: Format of run tags, which appear in files, tables, and footnotes.
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,23}")
-#: States in which a job's run takes no place in its round.
+#: States in which a job's run uses no place in its round.
 LOST_STATES = (State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN)
 
 
@@ -111,7 +111,7 @@ class RoundStanding:
 
 
 def counted_submissions(row: Round, **sender: Team | User | None) -> QuerySet[Submission]:
-    """Return the submissions of a `team` or `submitter` that take a place in the round, oldest first."""
+    """Return the submissions of a `team` or `submitter` that use a place in the round, oldest first."""
     surviving_jobs = Job.objects.filter(submission=OuterRef("pk")).exclude(state__in=LOST_STATES)
     submissions = Submission.objects.filter(Exists(surviving_jobs), round=row, late=False, withdrawn_at=None, **sender)
     return submissions.order_by("created_at")
@@ -153,7 +153,7 @@ def check_admission(
 
 
 def readmit(submission: Submission) -> None:
-    """Give a submission that failed on our side its place in the round back, with the next free priority.
+    """Restore the place of a submission that failed on our side, with the next free priority.
 
     Raises Refused if no place is free or the round was revealed.
     """

@@ -1,7 +1,7 @@
 """Intake of runs, used by the page and the API.
 
-Either everything is stored in one transaction, or nothing is; a refusal costs the submitter nothing. Files are read
-before the transaction. Content-addressed files that no row references afterwards are harmless and are swept.
+Everything is stored in one transaction, or nothing is. A refusal uses no quota. Files are read before the transaction.
+Content-addressed files that no row references afterwards are harmless, and the sweep removes them.
 """
 
 import re

@@ -30,7 +30,7 @@ from submissions.intake.forms import ParametersField, WebAddressField
 
 #: Values that declare that a system was not trained on any dataset.
 NONE_WORDS = frozenset({"none", "zero-shot", "-"})
-#: Earliest year of a system; retrieval by machine did not exist before.
+#: Earliest year of a system, because there was no machine retrieval before.
 FIRST_YEAR = 1950
 _TRUE_WORDS, _FALSE_WORDS = frozenset({"yes", "true", "1", "on"}), frozenset({"no", "false", "0", "off"})
 
@@ -152,7 +152,7 @@ class SystemForm(forms.Form):
             self._settle(system, self.settlement)
 
     def _settle(self, system: System, settlement: Challenge) -> None:
-        """Disable the fields that an upheld challenge corrected; input for them is ignored."""
+        """Disable the fields that an upheld challenge corrected. Their input is ignored."""
         initial_values = self.get_initial_values(system)
         for name in _OF_TRAINING:
             field = self.fields[name]
@@ -216,7 +216,7 @@ class SystemForm(forms.Form):
         values = super().clean() or self.cleaned_data
         text = values.get("training_datasets", "")
         names = _names(text)
-        try:  # pages and boards show these names, which need not be datasets on this site
+        try:  # pages and boards show these names, which may refer to datasets of other sites
             for name in names:
                 validate_name(name)
         except ValidationError as error:

@@ -170,7 +170,7 @@ def set_reusable(submission: Submission, reusable: bool, person: User) -> None:
 
 
 def _delete_waiting_runs(submission: Submission) -> None:
-    """Delete runs that wait for judgments, so that no pool is drawn from them and no page names them."""
+    """Delete runs that wait for judgments, so that pools and pages do not contain them."""
     _waiting_changed(submission)
     records.delete_waiting_runs(submission.pk)
 
@@ -183,7 +183,7 @@ def _waiting_changed(submission: Submission) -> None:
 
 @transaction.atomic
 def set_priority(submission: Submission, priority: int, person: User) -> None:
-    """Set the priority of a submission among its team's runs, exchanging places with the run that has it.
+    """Set the priority of a submission among its team's runs, and swap priorities with the run that has it.
 
     Raises Refused if the submission is in no open round, or the round has no such priority.
     """
@@ -215,7 +215,7 @@ def set_priority(submission: Submission, priority: int, person: User) -> None:
 
 
 def retriable_jobs(submission: Submission) -> list[Job]:
-    """Return the jobs that failed through our fault and whose files are still stored."""
+    """Return the jobs that failed on our side and have all their files."""
     failed_jobs = submission.jobs.lost_by_us().select_related("submission__checkpoint__team")
     return [job for job in failed_jobs if _has_its_file(job)]
 
@@ -223,7 +223,7 @@ def retriable_jobs(submission: Submission) -> list[Job]:
 def retry(submission: Submission, person: User) -> int:
     """Requeue failed jobs, charging them again if they were refunded; return their number.
 
-    Raises Refused if the quota or the round has no room for them.
+    Raises Refused if the quota or the round is exhausted.
     """
     with transaction.atomic():
         lock_quota(submission.submitter, submission.team)
@@ -237,7 +237,7 @@ def retry(submission: Submission, person: User) -> int:
         for job in jobs:
             payload, queue = {**job.payload, RETRIES: job.payload.get(RETRIES, 0) + 1}, job.queue
             retrieval = RetrievalResult.from_payload(payload)
-            if retrieval is not None and payload.pop(MISSED, 0):  # its runs are lost
+            if retrieval is not None and payload.pop(MISSED, 0):  # its runs no longer exist
                 queue = retrieval.queue
                 del payload[KEY]
             log = append_log_line(f"Retry requested by {_actor_label(submission, person)}.")
@@ -260,7 +260,7 @@ def _has_its_file(job: Job) -> bool:
 
 
 class CannotMeasure(ValueError):
-    """The costs of a result cannot be measured again, for the reason in the text."""
+    """Refusal to measure the costs of a result again. The message states the reason."""
 
 
 @transaction.atomic

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 #: Minimum age in seconds of files to remove; younger ones may belong to an open transaction.
 GRACE = 24 * 3600
-#: Maximum number of unreferenced files that is removed without comparing it with the number of all files.
+#: Maximum number of unreferenced files that are removed without a comparison with the number of all files.
 _SAFE_COUNT = 20
 #: JSON columns that may contain checksums.
 _JSON_COLUMNS = ((Pool, "files"), (Rescore, "content"), (WorkRequest, "payload"), (Job, "payload"))
@@ -39,8 +39,8 @@ _CHECKSUM = re.compile(rb"[0-9a-f]{64}")
 def remove_unreferenced(grace: float = GRACE) -> int:
     """Remove files that no row references and that are older than `grace` seconds; return the number removed.
 
-    A failure in one place does not stop the others. No file is removed during a backup, since the copied database
-    may refer to files that are unreferenced now. A backup may begin at any moment, so each step checks again.
+    A failure of one step does not stop the others. No file is removed during a backup, since the copied database may
+    refer to files that are unreferenced now. A backup may begin at any moment, so each step checks again.
     """
     if deletion_lock.deletions_are_paused():
         logger.info("No files are swept during a backup.")
@@ -53,14 +53,14 @@ def remove_unreferenced(grace: float = GRACE) -> int:
         "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), _top_documents(), grace),
         "profiles": lambda: _sweep_files(_folder(Area.PROFILES), set(profiles), grace),
         "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), set(uploads), grace),
-        "datasets' files": lambda: _sweep_datasets(grace),
+        "files of datasets": lambda: _sweep_datasets(grace),
         "expanded zips": lambda: remove_old(filter(Path.is_dir, upload_folder.glob("zip-*")), grace),
         "unfinished uploads": lambda: _sweep_files(upload_folder, set(), grace),
         "expired uploads": discard_expired_uploads,
-        "uploads in pieces": lambda: _sweep_files(storage.folder(), set(pieces), grace),
+        "chunked uploads": lambda: _sweep_files(storage.folder(), set(pieces), grace),
         "work": lambda: sweep_work(grace),
         "embeddings": sweep_embeddings,
-        "indexes of words": sweep_indexes,
+        "word indexes": sweep_indexes,
         "checkpoints": lambda: sweep_checkpoints(grace),
         "the shared storage": lambda: _sweep_shared(grace),
     }
@@ -87,9 +87,9 @@ def _sweep_files(folder: Path, referenced_names: Container[str], grace: float) -
 
 
 def _sweep_datasets(grace: float) -> int:
-    """Sweep files of datasets, judgments included, keeping every file whose checksum any row contains.
+    """Sweep files of datasets, judgments included, except files with a checksum in any row.
 
-    If most files of an area would be removed, none is.
+    If most files of an area are unreferenced, none is removed.
     """
     checksums = referenced_checksums()
     if deletion_lock.deletions_are_paused():

@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 _SCORING = (Job.Kind.SCORE, Job.Kind.RETRIEVE, Job.Kind.BASELINE, Job.Kind.MODEL)
 #: Seconds for which a worker tries to reach the database to requeue its job. After that, `reap` finds the job.
 _PATIENCE = 3600.0
-#: Maximum number of claims of a job whose attempts do not count because of the database or the worker. It ends jobs
-#: that crash the database.
+#: Maximum number of claims of a job if attempts do not count because of the database or the worker. This limit ends
+#: jobs that crash the database.
 _CLAIMS = 30
 #: Maximum number of times that the pause of a process with failing shards is doubled.
 _DOUBLINGS = 3
@@ -73,7 +73,7 @@ WORK: dict[Job.Kind, Callable[[Job, Lease], None]] = {
 
 
 class _Failures:
-    """Consecutive failures of shards in this process, and the time until which it takes no models."""
+    """Consecutive failures of shards in this process, and the time until which it claims no model jobs."""
 
     in_a_row = 0
     paused_until = -math.inf
@@ -193,7 +193,7 @@ def _settle_outcome(job: Job) -> bool:
 def _what_ails_worker(job: Job, error: Exception) -> str:
     """Return why this worker caused the failure, so that the attempt does not count; "" if the job may be the cause.
 
-    A disk that the job itself filled is free again by now, and is not considered the worker's fault.
+    If the job itself filled the disk, the space is free again by now, so this is not the worker's fault.
     """
     if isinstance(error, SandboxUnavailable):
         workers.reset_own_capability()

@@ -203,7 +203,7 @@ class HungProcessMonitor:
         self._silent: set[Claim] = set()
         #: Time (on the monotonic clock) since which the job of a claim is known to have ended elsewhere.
         self._end_times: dict[Claim, float] | None = None
-        #: Claims of a former worker of the same name, whose process ids may be reused. Containers reuse both.
+        #: Claims of a former worker of the same name. Its process ids may be reused; containers reuse both.
         self._former_claims: frozenset[Claim] = frozenset()
 
     def end(self, pool: Collection[int]) -> list[int]:
@@ -226,7 +226,7 @@ class HungProcessMonitor:
         return killed_processes
 
     def _ended_claims(self, jobs: Mapping[Claim, Job]) -> dict[Claim, Job]:
-        """Return claims whose jobs ended elsewhere for longer than their processes need to notice."""
+        """Return the claims of jobs that ended elsewhere so long ago that their processes should have noticed."""
         now = time.monotonic()
         if self._end_times is None:
             self._former_claims = frozenset(jobs)

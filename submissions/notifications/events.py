@@ -117,7 +117,7 @@ def _notify_bulk(bulk: str) -> int:
 
 
 def _notify_submission(submission: Submission) -> bool:
-    """Notify users of one submission; return False if another turn did."""
+    """Notify users of one submission; return False if another turn has done so."""
     now = timezone.now()
     if not Submission.objects.filter(pk=submission.pk, noticed_at=None).update(noticed_at=now):
         return False
@@ -264,7 +264,7 @@ def _notify_revealed(payload: Mapping[str, Any]) -> None:
 
 
 def _notify_challenged(payload: Mapping[str, Any]) -> None:
-    """Notify the system's team, and once the challenge is settled also the user who raised it."""
+    """Notify the system's team and, after the challenge is settled, the user who raised it."""
     challenges = Challenge.objects.select_related("system__team", "dataset", "raised_by")
     challenge = challenges.filter(pk=payload["challenge"]).first()
     if challenge is None:
@@ -295,7 +295,7 @@ def _finished_message(status: SubmissionStatus) -> Message:
     system_label = f"{system} ({submission.configuration})" if submission.configuration else system
     datasets = list(dict.fromkeys(job.job.dataset.name for job in status.jobs))
     dataset_label = datasets[0] if len(datasets) == 1 else _("{n} datasets").format(n=len(datasets))
-    # The subject has the outcome, so the text begins with details.
+    # The subject states the outcome, so the text begins with details.
     lines = [outcome_text(status)] if kind == NoticeKind.FINISHED else []
     lines += [_failure_text(job) for job in status.jobs if job.lost]
     for cost in get_charges(submission, now=False):

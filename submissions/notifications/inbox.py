@@ -13,7 +13,7 @@ from django.utils.functional import SimpleLazyObject
 from leaderboard.models import Team, User
 from submissions.models import Notice, NoticeKind, NoticePreference
 
-#: Maximum number of unread notices that is counted.
+#: Maximum number of unread notices that are counted.
 MAX_UNREAD = 99
 
 
@@ -32,7 +32,7 @@ class Message:
 
 
 def notify(people: Iterable[User], message: Message) -> int:
-    """Store the message for users who want it and do not have it yet; return the number of users who want it.
+    """Store the message for each user who wants it and does not have it; return the number of users who want it.
 
     Call it in the transaction that marks the event as processed.
     """
@@ -78,7 +78,7 @@ def get_inbox(person: User) -> QuerySet[Notice]:
 
 
 def unread_count(person: User) -> int:
-    """Count the user's unread notices; `MAX_UNREAD` + 1 stands for more."""
+    """Count the user's unread notices. `MAX_UNREAD` + 1 means more than `MAX_UNREAD`."""
     return get_inbox(person).filter(read_at=None)[: MAX_UNREAD + 1].count()
 
 

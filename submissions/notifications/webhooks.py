@@ -42,7 +42,7 @@ LOG_RETENTION = timedelta(days=90)
 
 
 class TooManyWebhooks(ChangeRefused):
-    """The team has the maximum number of webhooks."""
+    """Refusal because the team has the maximum number of webhooks."""
 
 
 class WebhookForm(forms.Form):
@@ -56,7 +56,7 @@ class WebhookForm(forms.Form):
     )
 
     def clean_url(self) -> str:
-        """Return the address. Raises ValidationError if webhooks may not have it."""
+        """Return the address. Raises ValidationError if it is not allowed for webhooks."""
         url: str = self.cleaned_data["url"]
         try:
             parse_target(url)
@@ -70,7 +70,7 @@ def add_webhook(team: Team, url: str, creator: User) -> Webhook:
     """Create a webhook for finished and rescored results; the caller shows its secret once.
 
     Raises:
-        AddressRefused: If webhooks may not have this address.
+        AddressRefused: If the address is not allowed for webhooks.
         TooManyWebhooks: If the team has the maximum number of webhooks.
     """
     parse_target(url)
@@ -93,7 +93,7 @@ def switch_on(webhook: Webhook) -> None:
 
 
 def switch_off(webhook: Webhook) -> None:
-    """Stop sending; waiting messages are given up."""
+    """Stop sending, and give up waiting messages."""
     Webhook.objects.filter(pk=webhook.pk).update(active=False)
 
 

@@ -57,8 +57,8 @@ def advance(
     """Move the job to `new_state` if its present state permits it and the caller still holds the claim.
 
     A single UPDATE, so that of two concurrent callers one succeeds. Ending a job frees its lease and the encoding that
-    it waits for, and settles its quota. A claim that returns to the queue ends at once, so that its holder cannot write
-    anymore.
+    it waits for, and settles its quota. A claim that returns to the queue ends immediately, so that its holder can no
+    longer write.
 
     Args:
         job_id: Key of the job.
@@ -203,9 +203,8 @@ def claim(queues: Sequence[str], worker: str, job_filter: Q | None = None) -> Jo
 def next_turn(queue: str, team: Team | None) -> int:
     """Return the round for the team's next job in a queue: one after its last waiting job, else the present round.
 
-    Each of a team's sixty waiting jobs is thus in a round of its own, and every team's first job comes before any
-    second one. A. Demers et al., "Analysis and simulation of a fair queueing algorithm", 1989, for jobs instead of
-    packets.
+    Each of a team's waiting jobs is thus in a separate round, and every team's first job precedes any second job. A.
+    Demers et al., "Analysis and simulation of a fair queueing algorithm", 1989, for jobs instead of packets.
     """
     waiting_jobs = Job.objects.filter(queue=queue, state__in=WAITING, lease_expires_at=None)
     team_jobs = Q(submission__team=team) | Q(shard__encoding__waiting_jobs__submission__team=team)
@@ -243,7 +242,7 @@ def extend_lease(
 
 
 def earlier_work_seconds(payload: Mapping[str, Any]) -> float:
-    """Return the seconds of work, without waiting, before the job was last handed over."""
+    """Return the seconds of work, without waiting, until the job was last handed over."""
     return float(payload.get(WORKED, 0.0))
 
 
@@ -323,7 +322,7 @@ def time_out(job: Job) -> bool:
 def _database_uptime() -> float:
     """Return the server's uptime in seconds by its own clock; infinite for SQLite.
 
-    Negative if that clock was set back past the server's start.
+    The result is negative if that clock was set back past the server's start.
     """
     if connection.vendor != "postgresql":
         return float("inf")

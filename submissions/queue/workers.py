@@ -35,15 +35,15 @@ from submissions.sandbox.supervision import require_free_disk
 
 logger = logging.getLogger(__name__)
 
-#: Set when this process is stopping: it claims no more jobs and returns those that it holds.
+#: Set while this process stops: it claims no more jobs and returns its claimed ones.
 STOPPING = threading.Event()
-#: Held while this process works, be it in a task started by a wakeup or in the polling thread.
+#: Held while this process works, in a task started by a wakeup or in the polling thread.
 AT_WORK = threading.Lock()
 
 
 @dataclass
 class _ProcessIdentity:
-    """Worker that this process is, or is a pool process of."""
+    """Identity of the worker to which this process belongs."""
 
     worker: str = ""
     queues: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ _identity = _ProcessIdentity()
 
 
 def set_identity(queues: tuple[str, ...]) -> None:
-    """Make this process a worker of these queues; pool processes forked later inherit that."""
+    """Make this process a worker of these queues. Pool processes that are forked later inherit this."""
     _identity.worker, _identity.queues = f"{socket.gethostname()}:{os.getpid()}", queues
 
 
@@ -150,11 +150,11 @@ class Capability:
         return f"Its GPU cannot be used: {self.because}" if not self.works and self.lacks == "GPU" else ""
 
     def runs(self, *, unprotected: bool) -> bool:
-        """Return whether the worker runs models; `unprotected` asks for jobs that may run without a sandbox."""
+        """Return whether the worker runs models; `unprotected` ones may run without a sandbox."""
         return self.works and (self.isolates or unprotected)
 
     def will_run(self, *, unprotected: bool) -> bool:
-        """Return whether the worker runs models once there is disk space, which ending jobs and the sweep provide."""
+        """Return whether the worker runs models now, or will do so after jobs or the sweep have freed disk space."""
         return (self.works or self.lacks == "disk") and (self.isolates or unprotected)
 
     def job_filter(self) -> Q:
@@ -216,9 +216,9 @@ def runs_models(queues: Iterable[str]) -> bool:
 
 
 def reported_capabilities(time_ago: timedelta = SILENCE, queues: Iterable[str] = QUEUES) -> list[Capability]:
-    """Return what workers of these queues reported within this time, latest heartbeat first.
+    """Return the capabilities that workers of these queues reported within this time, latest heartbeat first.
 
-    By default these are the workers that are alive.
+    The default time covers all living workers.
     """
     workers = Worker.objects.heard_within(time_ago).order_by("-seen_at")
     queue_names = set(queues)
@@ -280,7 +280,7 @@ def common_obstacle(capabilities: Sequence[Capability]) -> Capability | None:
 
 #: Seconds between two heartbeats.
 INTERVAL: float = settings.QUEUE_TIMES.heartbeat
-#: Time for which a silent worker's capability is remembered: jobs for workers like it are accepted and wait.
+#: Time after a worker's last heartbeat in which its capability still counts, so jobs for similar workers are accepted.
 MEMORY = timedelta(days=1)
 
 

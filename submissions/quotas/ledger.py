@@ -138,7 +138,7 @@ def refund_use(use: QuotaUse, reason: str) -> bool:
 
 
 def settle_quota(job_id: int) -> None:
-    """Refund the unit of a job that has just ended if no result can come of it.
+    """Refund the unit of a job that has just ended without a possible result.
 
     Called only by `advance`, in the transaction that ended the job, and by `settle_requested`. The last job of a seed
     set decides. A retriever, whose database role may not write the ledger, asks the dispatcher to settle instead.
@@ -177,7 +177,7 @@ def settle_quota(job_id: int) -> None:
 
 
 def settle_requested() -> None:
-    """Settle the jobs that retrievers asked for. The states of the jobs decide, not the request."""
+    """Settle the jobs that retrievers requested, according to the states of the jobs."""
     for request in WorkRequest.objects.filter(taken_at=None, kind=WorkRequest.Kind.SETTLE):
         job = request.payload.get("job") if isinstance(request.payload, dict) else None
         with transaction.atomic():
@@ -190,8 +190,8 @@ def _refund_reason(jobs: Sequence[Job]) -> str:
     """Return the reason to refund the unit of one dataset, or "" if it counts.
 
     Failures on our side are refunded. That includes a seed set of which one run was lost, since an incomplete set
-    reveals no scores. Scored jobs count, and so do jobs canceled or withdrawn after they started: the submitter chose
-    the moment.
+    reveals no scores. Scored jobs count, and so do jobs canceled or withdrawn after they started, because the submitter
+    chose the moment.
     """
     states = {job.state for job in jobs}
     # Scoring that takes too long is our fault; a model that runs too long is not.

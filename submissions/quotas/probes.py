@@ -87,7 +87,7 @@ def _nearest_earlier(
 ) -> dict[str, Any]:
     """Return the nearest earlier submission, or the chain that the run continues; empty if there is neither.
 
-    Identical runs are ignored: they are found by their scores.
+    Identical runs are ignored, because their scores identify them.
     """
     comparable_signatures: dict[str, list[Signature]] = {}
     for key, rows in earlier_signatures.items():

@@ -48,7 +48,7 @@ _STOP_ROUNDS, _STOP_PAUSE = 50, 0.01
 
 
 class SandboxUnavailable(RuntimeError):
-    """Programs cannot run safely here, through no fault of the program. The text states the reason and the remedy."""
+    """Error because no program can run safely here. The message states the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class SandboxLimits:
     `processes` counts threads. `output_bytes` and `files` limit everything that it writes, `scratch_bytes` its /tmp,
     which is in memory. `waiting_seconds` limits how long it may wait for exclusive use of the machine, and
     `measuring_seconds` how long it may have it. If less than `reserve_bytes` of the disk is free, the child is ended
-    without blaming it.
+    without counting as failed.
     """
 
     memory_bytes: int
@@ -192,7 +192,7 @@ class Backend(ABC):
     """Base of sandbox backends. Availability is determined once, by running a test program."""
 
     name: str
-    #: Whether it contains hostile programs. If so, mounts have the paths of their targets.
+    #: Whether the backend isolates hostile programs. If so, mounts have the paths of their targets.
     isolates = True
     #: Command that installs or enables the backend.
     remedy: str

@@ -76,7 +76,7 @@ class ControlGroup:
         self.limits_processes |= processes
 
     def add(self, processes: Sequence[int]) -> None:
-        """Add processes, and thereby all that they start later, to the group."""
+        """Add processes to the group, including all processes that they start later."""
         for folder in self.folders:
             for process in processes:
                 _write(folder / "cgroup.procs", process)

@@ -75,8 +75,8 @@ def send_signal(process: int, number: signal.Signals) -> None:
 def measure_usage(root: int) -> tuple[int, int]:
     """Return the number of threads and the anonymous memory in bytes of the process and its descendants.
 
-    The memory is resident or swapped; pages of mapped files belong to the system's cache. Shared memory without
-    other users counts with its whole size, because released pages (madvise) remain but appear in no counter of the
+    The memory is resident or swapped; pages of mapped files belong to the system's cache. Anonymous
+    shared memory counts with its whole size, because released pages (madvise) remain but appear in no counter of the
     kernel.
     """
     threads = private_bytes = shared_bytes = 0
@@ -186,7 +186,7 @@ def _is_plain(path: Path, depth: int) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder of any depth and mode. Python's rmtree fails a thousand folders down."""
+    """Remove a file or folder of any depth and mode. Python's rmtree fails at a depth of a thousand folders."""
     if path.is_dir() and not path.is_symlink():
         if subprocess.run(["rm", "-rf", "--", str(path)], check=False, capture_output=True).returncode:
             # The owner may have removed permissions. Links are not followed.

@@ -1,7 +1,6 @@
 """Supervision of a running child: read its output, check its resource use, and end it if it exceeds a limit.
 
-A child that wants to measure asks for its turn. It is stopped while it waits for the machine, and continues with an
-answer.
+A child asks before it measures. It is stopped while it waits for the machine, and continues with the answer.
 """
 
 import math
@@ -44,7 +43,7 @@ def require_free_disk(folder: Path, limits: SandboxLimits) -> None:
 
 
 class MeasuringTurn:
-    """A child's turn to measure; further questions are ignored. `measures` is whether its job has anything to measure.
+    """A child's turn to measure. Further requests are ignored. `measures` states whether its job measures anything.
 
     The lock is released only while the child is stopped, so that another process with the exclusive lock is really
     alone.
@@ -74,7 +73,7 @@ class MeasuringTurn:
 
     @property
     def was_asked(self) -> bool:
-        """Whether the child had something to measure and asked."""
+        """Whether the child asked to measure something."""
         return self._measures and self._asked_at is not None
 
     @property
@@ -87,7 +86,7 @@ class MeasuringTurn:
         return self._stopped_at is not None and self.answer is None
 
     def attempt(self, now: float) -> bool:
-        """Answer the child if possible. Return whether it was answered."""
+        """Answer the child's request if possible. Return whether it was answered."""
         assert self._asked_at is not None
         if not self._measures:
             self._give("skip", now)
@@ -126,7 +125,7 @@ class MeasuringTurn:
 class Supervision:
     """Supervision of a child until its end, which is described by its `status` or a `breach` of its limits.
 
-    The child may write to `folders`. `measures` is whether it may ask to measure. With `resumes`, an earlier child
+    The child may write to `folders`. `measures` states whether it may ask to measure. With `resumes`, an earlier child
     did part of the work, so that this child's time does not limit the measurement.
     """
 

@@ -17,7 +17,7 @@ from submissions.queue.queue import earlier_work_seconds
 
 #: Maximum number of finished jobs considered (newest first), and of the most similar ones that an estimate uses.
 HISTORY, ALIKE = 40, 5
-#: Number of similar jobs from which their median is used as it is; with fewer, the range is this factor both ways.
+#: Minimum number of similar jobs for a single estimate, their median. With fewer, it is a range of ± this factor.
 MIN_SIMILAR, FACTOR = 3, 3.0
 #: Jobs are similar if their times by the rule of thumb differ at most by this factor.
 SAME_KIND = 8.0
@@ -44,7 +44,7 @@ class ModelLoad:
 
     @property
     def light(self) -> bool:
-        """Whether few or no weights are applied to each text, as in counting words or looking up vectors."""
+        """Whether few or no weights are applied to each text, as for word counts or vector lookups."""
         return (
             not self.engine.needs_checkpoint
             or self.engine.architecture == "lexical"

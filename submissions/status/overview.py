@@ -12,7 +12,7 @@ from submissions.models import TERMINAL, WAITING, AccountMail, Delivery, Job, No
 from submissions.models.notifications import is_due
 from submissions.queue.workers import SILENCE
 
-#: States that count as failures; rejected files are the submitter's responsibility, and listed for their codes.
+#: States that count as failures; rejected files are the submitter's responsibility, but their codes are listed.
 _ENDED_BADLY = (State.FAILED, State.TIMED_OUT, State.REJECTED)
 _PERIOD = timedelta(days=1)
 #: The name of the service for each queue, as in `make run` and compose.

@@ -1,7 +1,7 @@
 """Public scores of a submission's results, the single source for pages, the API, mails, and webhooks.
 
-Scores are published values compared with the dataset's baseline. For results that a competition withholds they are the
-scores that the team has already.
+Scores are published values compared with the dataset's baseline. For results that a competition withholds, they are the
+team's earlier scores.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
 def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list[Score]:
     """Return the scores of an entry as boards show them, for seed sets the means with deviations.
 
-    For a withheld entry these are the scores that its team has already.
+    For a withheld entry, these are its team's earlier scores.
     """
     if is_held(entry):
         shown_entry = best_shown_result(entry)

@@ -23,8 +23,8 @@ from submissions.core.errors import Refused
 
 #: Models whose rows curators can import as tables.
 _TABLES = ("dataset", "system", "benchmark", "price", "hardwareclass")
-#: Names of the views that accept files. Elsewhere, and from anonymous users, no byte is written: the CSRF check reads
-#: a form with its files before any view can check permissions.
+#: Names of the views that accept files. Other views and anonymous users cannot write a byte, because the CSRF check
+#: reads a form with its files before any view can check permissions.
 TAKE_FILES = frozenset(
     {
         "submit",

@@ -175,7 +175,7 @@ def too_long(upload: Upload) -> Refused:
 
 
 def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum: Checksum | None = None) -> Upload:
-    """Write the blocks from `offset` on as far as they arrive; with a checksum, write all or nothing.
+    """Write the blocks that arrive, starting at `offset`; with a checksum, write all or nothing.
 
     Raises:
         Refused: If the offset, the length, or the checksum is wrong.
@@ -264,7 +264,7 @@ def _mark_complete(upload: Upload, sha256: str) -> Upload:
 
 
 def discard_upload(upload: Upload) -> None:
-    """Delete the upload's row and file. Raises UploadInUse while it is written or read, or a backup runs.
+    """Delete the upload's row and file. Raises UploadInUse while it is written or read, or during a backup.
 
     Backups delay the deletion of files. Deleting only the row would let its owner exceed the limits meanwhile.
     """

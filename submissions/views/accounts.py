@@ -334,7 +334,7 @@ def close(request: HttpRequest) -> HttpResponse:
         check_can_close(person)
         if request.method == "POST":
             if request.POST.get("email", "").strip().lower() != person.email:
-                raise ChangeRefused("Enter the e-mail address of this account to confirm.")
+                raise ChangeRefused("Enter the email address of this account to confirm.")
             close_account(person)
             logout(request)
             messages.success(request, _("Your account was closed."))

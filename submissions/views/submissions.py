@@ -114,7 +114,7 @@ def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     """Cancel the unfinished jobs of a submission."""
     submission = _find(request, identifier, manage=True)
     if changes.cancel(submission, permissions.require_user(request)):
-        messages.success(request, _("Cancelled. Running jobs stop within seconds."))
+        messages.success(request, _("Canceled. Running jobs stop within seconds."))
     else:
         messages.info(request, _("All jobs have already ended."))
     return redirect(submission)
@@ -213,7 +213,7 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
     """Save the description. Errors are added to the form."""
     seen_version = parse_number(request.POST.get("rendered_from", ""))
     if seen_version is None:
-        form.add_error(None, "The form lacks the version that it is based on. Check the values and save again.")
+        form.add_error(None, "The form does not state its version of the description. Check the values and save again.")
         return False
     try:
         with acting(permissions.require_user(request), "description changed"):

@@ -112,7 +112,7 @@ class SubmissionPage:
         if wait := seconds_to_wait(CheckThrottle() if self.checking else SubmitThrottle(), self.request):
             return self.show(429, slow_down=wait)
         try:
-            refuse_oversize(self.request)  # first, because the fields of a truncated request are misleading
+            refuse_oversize(self.request)  # check the size first, because fields of a truncated request are misleading
             if self.checking:
                 return self.check()
             if not self.is_valid():
@@ -154,7 +154,7 @@ class SubmissionPage:
     def _team_form(self, data: QueryDict | None) -> TeamChoiceForm | None:
         """Return a form that names the team, or None if it has a chosen name or belongs to another owner.
 
-        Users without a team get the form if they have no name that their team would get.
+        Users without a team get the form if they have no name that their team could get.
         """
         team = get_teams(self.person).first()
         if team is not None and (team.name != automatic_name(self.person) or not is_owner(self.person, team)):

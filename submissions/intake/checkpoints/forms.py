@@ -20,7 +20,7 @@ from submissions.models import Checkpoint
 class ParametersForm(forms.Form):
     """Form with one field per engine parameter, filled with the defaults.
 
-    Prompts keep all spaces and may be empty. Other fields fall back to the default if they are empty.
+    Prompts preserve all spaces and may be empty. Other empty fields get the default.
     """
 
     def __init__(self, engine: EngineDescription, data: QueryDict | None, **options: Any) -> None:
@@ -115,7 +115,7 @@ def _field(parameter: Parameter) -> forms.Field:
 
 
 class _PromptField(forms.CharField):
-    """Text field that keeps spaces and normalizes line endings to those used in training."""
+    """Text field that preserves spaces and normalizes line endings to line feeds, as used in training."""
 
     def to_python(self, value: Any) -> str:
         """Return the text with line feeds. Browsers send carriage returns as well."""
@@ -123,7 +123,7 @@ class _PromptField(forms.CharField):
 
 
 class ModelForm(forms.Form):
-    """Form for the model and what to run it on. The intake validates the combination."""
+    """Form for the model, its datasets, and its input runs. The intake validates the combination."""
 
     checkpoint_id = forms.ChoiceField(label=_("Checkpoint of your team"), required=False)
     pooling = forms.ChoiceField(

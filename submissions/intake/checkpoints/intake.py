@@ -145,7 +145,7 @@ def accept_model(
         raise Refused.for_problem(SANDBOX_UNAVAILABLE, site_readiness.reason, site_readiness.remedy)
     team = submitting_team(submitter, system, options)
     plan = _plan(request, team, system, unprotected=site_readiness.unprotected)
-    # Check before reading the checkpoint, which takes long, and again under the lock.
+    # Check before the slow reading of the checkpoint, and again under the lock.
     _admit(submitter, team, plan, options)
     model = request.model
     uploads = [model.upload] if isinstance(model, CheckpointArchive) and model.upload else []

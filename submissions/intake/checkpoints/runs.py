@@ -18,12 +18,12 @@ RUN_TWICE = ProblemCode("run_twice", "The same run was named twice.", "Name each
 NO_USABLE_RUN = ProblemCode(
     "no_usable_run",
     "The dataset has no run of this name that your team may use.",
-    "Name your own run, the site's, or one whose owner allows reuse.",
+    "Name your own run, a run of the site, or a reusable run of another team.",
 )
 FEW_QUERIES = ProblemCode(
     "few_queries",
     "The run to re-rank or fuse covers too few queries of a hidden dataset.",
-    "Name one that covers at least 90% of the queries, or the site's BM25.",
+    "Name a run that covers at least 90% of the queries, or the site's BM25.",
 )
 
 #: Minimum share of a hidden dataset's queries that a submitted run must cover to be re-ranked or fused.
@@ -106,13 +106,13 @@ def _find_run(reference: str, dataset: Dataset, team: Team) -> Run:
         raise Refused.for_problem(
             NO_USABLE_RUN,
             f"“{reference}” has no run on {dataset} that your team may use.",
-            "Name your own submission, one whose owner allows reuse, or a system that this site provides, "
+            "Name your own submission, a reusable one, or a system that this site provides, "
             "such as bm25; its run must be of the dataset's current version.",
         )
     run = main_entry.evaluation.run
     if not dataset.hidden or main_entry.system.team_id is None:
         return run
-    # The result of a run with few queries would reveal the judgments of each of these.
+    # The result of a run with few queries would reveal the judgments of each query.
     job: Job | None = next(iter(main_entry.jobs.all()), None)
     covered_queries = job.report.get("statistics", {}).get("known_queries") if job else None
     if covered_queries is None:  # the queries were not counted when the run was scored

@@ -41,7 +41,7 @@ _ENDED_BADLY = frozenset({State.FAILED, State.REJECTED, State.TIMED_OUT})
 #: Number of shards in one turn of a team. Switching to another model costs the time of loading it.
 SHARDS_A_TURN = 8
 #: Maximum number of queued shards per corpus, since each claim scans all waiting jobs. The dispatcher adds shards when
-#: half of them are taken, which suffices for 50 shards per second.
+#: half of them are claimed, which suffices for 50 shards per second.
 _MAX_WAITING = 512
 #: Maximum number of workers woken at once for the shards of a corpus.
 _MAX_WAKEUPS = 32
@@ -132,7 +132,7 @@ def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> Non
 
 
 class WaitsForShards(WorkEnded):
-    """The job can continue once all shards of its corpus exist; `setting` identifies them."""
+    """Exception that makes a job wait until all shards of its corpus exist. `setting` identifies them."""
 
     def __init__(self, setting: EncodingSetting) -> None:
         self.setting = setting
@@ -171,8 +171,8 @@ class EncodedShard:
 def use_encoding(job: Job, setting: EncodingSetting, report: Report) -> EncodedCorpus | None:
     """Return the embeddings if all shards exist, else None.
 
-    They are kept while the job is active. Remote embeddings are downloaded first; damaged shards are encoded again for
-    the waiting jobs. Raises DiskTooSmall and the exceptions of `report`.
+    The sweep does not remove them while the job is active. Remote embeddings are downloaded first. Damaged shards are
+    encoded again for the waiting jobs. Raises DiskTooSmall and the exceptions of `report`.
     """
     with transaction.atomic():
         criteria = Q(waiting_jobs=job.pk) if job.waits_for_id else Q(key=setting.key)
@@ -311,14 +311,14 @@ def _store_shard(encoded: EncodedShard, folder: Path | None, columns: Mapping[st
 
 
 def settle_shard_waiters(job: Job) -> None:
-    """Settle the jobs waiting for a shard whose job may have ended without it."""
+    """Settle the jobs that wait for a shard, because its job may have ended without storing it."""
     unfinished_shards = Shard.objects.filter(job=job.pk).exclude(job__state=State.DONE)
     for encoding in unfinished_shards.values_list("encoding_id", flat=True):
         settle_encoding(encoding)
 
 
 def settle_waiting_jobs() -> None:
-    """Requeue jobs whose shards exist, in case of a crash or lost wakeup, and cancel unneeded shards."""
+    """Requeue jobs with complete shards, in case of a crash or lost wakeup, and cancel unneeded shards."""
     encodings = Encoding.objects.filter(waiting_jobs__in=_waiting_jobs()).distinct()
     for pk in encodings.values_list("pk", flat=True):
         settle_encoding(pk)

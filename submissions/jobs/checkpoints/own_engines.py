@@ -3,7 +3,7 @@
 An index is built once per corpus by a trusted child and opened by all jobs that need it. `<key>/index` is read-only for
 engines. `<key>/<hardware class>.json` has the published costs of building it on machines of that class; a machine of
 another class measures them once. Folders are renamed atomically: if two workers build the same index, one of the two
-remains, and a missing one is built again.
+remains. A missing index is built again.
 
 The baseline of a dataset that collects runs is retrieved at once, so that pools can include it, and scored with all
 others when the first judgments arrive.
@@ -111,7 +111,7 @@ def _is_whole(folder: Path, size: int, version: DatasetVersion) -> bool:
 
 
 def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any], note: Path) -> _Building:
-    """Build the index and store it unless there is one by now. Raises OSError and the exceptions of `run_child`."""
+    """Build and store the index unless it exists by now. Raises OSError and the exceptions of `run_child`."""
     index_folder = note.parent
     with job_folder() as folder:
         work = ExecutionJob(
@@ -141,7 +141,7 @@ def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any],
 def sweep_indexes() -> int:
     """Remove indexes of outdated versions, and those beyond `EMBEDDINGS_CACHE_BYTES`; return their number.
 
-    The least recently used indexes are removed first, and none that was used within `GRACE`.
+    The least recently used indexes are removed first. Indexes that were used within `GRACE` remain.
     """
     root = Path(settings.VAR) / Area.WORD_INDEXES.value
     last_used, sizes = {}, {}
@@ -244,7 +244,7 @@ def _retrieve(job: Job, lease: Lease, configuration: EngineConfiguration, versio
 
 
 def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersion) -> Run | None:
-    """Return the configuration's run from when the dataset collected runs, if it covers all queries."""
+    """Return the run that the configuration made while the dataset was collecting runs, if it covers all queries."""
     runs = Run.objects.filter(
         version=version,
         system=configuration_system(configuration),
@@ -260,7 +260,7 @@ def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersio
 
 
 def measure_bm25(lease: Lease, work: ExecutionJob, version: DatasetVersion, folder: Path) -> Mapping[str, Any]:
-    """Measure BM25 on this machine in this job; return figures and hardware class, or nothing if that fails."""
+    """Measure BM25 on this machine in this job; return figures and hardware class, empty if that fails."""
     bm25 = ExecutionJob(
         task="measure",
         engine=BM25.engine,

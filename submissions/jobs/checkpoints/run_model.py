@@ -69,7 +69,7 @@ class ModelTask:
     run_ids: Sequence[int] = field(default_factory=tuple)
 
     def get_parameters(self, dataset: Dataset) -> dict[str, Any]:
-        """Return all parameters, on hidden datasets without variants, since each would be another reading."""
+        """Return all parameters; on hidden datasets without variants, since each would reveal more of the judgments."""
         return {**self.parameters, **(self.engine.main_alone if dataset.hidden else {})}
 
     @property
@@ -80,7 +80,7 @@ class ModelTask:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Task of a job on one version of its dataset, with the setting of its embeddings and those that exist."""
+    """Task of a job on one version of its dataset, with the setting of its embeddings and the stored ones."""
 
     job: Job
     task: ModelTask
@@ -287,7 +287,7 @@ def _figures(plan: _Plan, work: ExecutionJob, result: Mapping[str, Any]) -> dict
             for label, values in figures.items()
         }
     if work.runs:
-        # The figures do not include the search of the given runs; without a corpus nothing was built either.
+        # The figures do not include the search of the given runs. Engines without a corpus build no index.
         build_figures = (
             () if plan.task.engine.reads_corpus else ("documents_per_second", "build_seconds", "index_bytes")
         )
@@ -328,7 +328,7 @@ def _store_runs(
 
 
 def fetched_checkpoint(job: Job) -> Checkpoint | None:
-    """Return the checkpoint of a job whose submission names a model on the hub, else None.
+    """Return the checkpoint of a job if its submission names a model on the hub, else None.
 
     It is downloaded once per team. Raises LeaseLost, or InvalidRun if the model does not exist or cannot be run.
     """

@@ -49,7 +49,7 @@ _CHECK_LIMITS = {"memory_bytes": 2 << 30, "output_bytes": 1 << 20}
 
 
 class ModelTimedOut(WorkEnded):
-    """The child exceeded the time limit of a job."""
+    """Exception after the child exceeded the time limit of a job."""
 
     def settle(self, job: Job) -> None:
         report = failure_report("timed_out", MODEL_FAILURES["timed_out"].meaning).as_dict()
@@ -58,7 +58,7 @@ class ModelTimedOut(WorkEnded):
 
 
 class ModelCrashed(WorkEnded):
-    """The child of a submitted model ended without an explanation; `code` is one of MODEL_FAILURES."""
+    """Exception after a model's child ended without an explanation. `code` is one of MODEL_FAILURES."""
 
     def __init__(self, code: str) -> None:
         self.code = code
@@ -76,7 +76,7 @@ class ModelCrashed(WorkEnded):
 
 
 class DamagedInput(RuntimeError):
-    """A file in the store is missing or damaged, which is our fault whatever the model did with it."""
+    """Error because a file in the store is missing or damaged, which is never the model's fault."""
 
 
 @contextmanager
@@ -115,20 +115,20 @@ def run_child(
     """Run the child and return its checked result; its files are in `work.out`.
 
     The child may use nine tenths of the job's remaining time, so that its result can still be scored and BM25 measured.
-    It is gone when this function returns or raises.
+    It has ended when this function returns or raises.
 
     Args:
         work: Work for the child.
         lease: Lease of the job.
         totals: Total and unit by stage, for notes such as "12,000 of 50,000 documents".
-        trusted: Whether the model is the site's own, which may run where no sandbox works.
+        trusted: Whether the model is the site's own, which may run without a working sandbox.
 
     Raises:
         ModelFailure: If the model fails.
         ModelTimedOut: If the time limit is exceeded.
         ModelCrashed: If the child ends without an explanation.
         RuntimeError: If the failure is our fault.
-        LeaseLost: If the claim is gone.
+        LeaseLost: If the claim was lost.
         Cancelled: If cancellation was requested.
     """
     limits = SandboxLimits.from_settings()
@@ -211,7 +211,7 @@ def failure_report(code: str, message: str) -> Report:
 
 
 class CheckpointRefused(WorkEnded):
-    """The library does not accept the checkpoint, for the reasons in the report. No quota is used."""
+    """Refusal of a checkpoint by the library. The report states the reasons. No quota is used."""
 
     def __init__(self, report: Report) -> None:
         self.report = report

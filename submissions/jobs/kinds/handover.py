@@ -107,7 +107,7 @@ def finish_retrieval(job: Job, lease: Lease, retrieval: RetrievalResult) -> None
 
 
 def score_retrieval(job: Job, lease: Lease) -> bool:
-    """Score a result that another worker retrieved for this job; return False if retrieval is still to be done.
+    """Score a result that another worker retrieved for this job; return False if nothing was retrieved yet.
 
     If the dataset's content has changed, or the runs are missing from this worker's store, the job returns to the
     retrievers. It fails when runs are missing for the third time.
@@ -176,7 +176,7 @@ def score_retrieved(job: Job, lease: Lease, retrieval: RetrievalResult) -> None:
 
 
 def _hand_over(job: Job, retrieval: RetrievalResult) -> None:
-    """Move the job to the scorers' queue with the retrieval result; attempts are counted anew."""
+    """Move the job to the scorers' queue with the retrieval result, and reset its attempts."""
     payload = {**job.payload, KEY: asdict(retrieval)}
     _move_to_queue(job, Job.Queue.SCORE, payload, "Retrieved. Waiting for a scorer.")
 

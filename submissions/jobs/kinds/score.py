@@ -126,7 +126,7 @@ def _check_and_store(job: Job, lease: Lease) -> None:
 
 
 class JudgementsChanged(WorkEnded):
-    """The dataset's qrels changed while the job scored; nothing was published."""
+    """Exception because the dataset's qrels changed during scoring. Nothing was published."""
 
     def settle(self, job: Job) -> None:
         """Requeue the job."""
@@ -383,7 +383,7 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
     for label, other_evaluation in evaluations.items():
         if label != job.seed and other_evaluation.run.sha256 == evaluation.run.sha256:
             message = f"The run is identical to that of seed {label}"
-            hint = "Seeds should differ. Check how the two runs were made, and submit all seeds again."
+            hint = "Seeds must differ. Check how the two runs were produced, and submit all seeds again."
             raise InvalidRun.of(SAME_RUN_TWICE.problem(message, hint))
     done_count = sum(job.state == State.DONE for job in jobs)
     if done_count < len(jobs):
@@ -440,7 +440,7 @@ def record_scored(run: Run, qrels: Qrels, scored_run: ScoredRun) -> Evaluation:
 def delete_upload(job: Job) -> None:
     """Delete the uploaded file after the verdict, unless another job needs it.
 
-    A file that arrived again meanwhile may belong to a submission whose row is not committed yet. The sweep removes
+    A file that arrived again meanwhile may belong to a submission without a committed row. The sweep removes
     such files, and all that remain because of a backup.
     """
     if not job.upload_sha256:

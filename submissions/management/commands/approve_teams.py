@@ -34,8 +34,8 @@ class Command(CurationCommand):
         teams += [personal_team(person) for person in people]
         approved_count = sum(approve_team(team) for team in {team.pk: team for team in teams}.values())
         return (
-            f"{approved_count} teams approved, {len({team.pk for team in teams}) - approved_count} already approved; "
-            f"{account_count} accounts approved."
+            f"Teams approved: {approved_count}. Already approved: {len({team.pk for team in teams}) - approved_count}. "
+            f"Accounts approved: {account_count}."
         )
 
 

@@ -101,7 +101,7 @@ def test_companions_of_the_runs_are_left_out_and_named(
     (folder / "metadata.json").write_text('{"model": "BM25"}')
     bring(folder, "demo", curator)
     assert Submission.objects.count() == 3
-    assert "Skipped, because not runs: README.md, metadata.json, run.sh." in capsys.readouterr().out
+    assert "Skipped files, which are not runs: README.md, metadata.json, run.sh." in capsys.readouterr().out
 
 
 def test_a_bulk_of_one_run_is_told_of_as_one(demo: Dataset, tmp_path: Path, curator: User) -> None:

@@ -164,7 +164,7 @@ def test_a_job_waits_for_a_disk_that_can_hold_its_embeddings(
     parent.refresh_from_db()
     assert (parent.state, parent.attempts) == (State.QUEUED, 0)
     assert parent.not_before is not None
-    assert "of disk are free. The job waits for room." in parent.log
+    assert "are free. The job waits for disk space." in parent.log
     Job.objects.filter(pk=parent.pk).update(not_before=None)
     run_waiting()
     parent.refresh_from_db()
