@@ -3,7 +3,7 @@
     python packages/evaluation_wheel.py FOLDER
     python packages/evaluation_wheel.py --sources FOLDER
 
-The first form writes a wheel for this platform into FOLDER. Only imports and command names in texts are rewritten.
+The first form writes a wheel for this platform into FOLDER. Only imports, and command names in texts, are rewritten.
 Version and dependencies come from the project. `--sources` writes the wheel's sources without compiling the kernel.
 """
 

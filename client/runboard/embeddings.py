@@ -1,4 +1,4 @@
-"""Runs from an external API's embeddings: cached here and searched exactly by Runboard's engine."""
+"""Runs from embeddings of an external API, which are cached and searched exactly by Runboard's engine."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _make_run(
     documents = ((row.id, f"{row.title} {row.text}".strip()) for row in read_corpus(arguments.corpus))
     shards: list[Path] = []
     ids: list[str] = []
-    # Next to the run, because vectors may need more space than the folder for temporary files has.
+    # Next to the run, because vectors may need more space than the system's temporary folder has.
     with tempfile.TemporaryDirectory(prefix=".runboard-", dir=arguments.out.parent) as name:
         folder = Path(name)
         for group in _batched(documents, _SHARD):
@@ -99,7 +99,7 @@ def _make_run(
         file=sys.stderr,
     )
     if cost.tokens is None:
-        print("The API does not report its tokens, so the run states no cost.", file=sys.stderr)
+        print("The API does not report tokens, so the run states no cost.", file=sys.stderr)
 
 
 def _encode(

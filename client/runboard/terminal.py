@@ -1,4 +1,4 @@
-"""Output to a terminal, in which text from a site cannot move the cursor, change the title, or fill the clipboard."""
+"""Output to a terminal, safe from text of a site that moves the cursor, changes the title, or fills the clipboard."""
 
 from __future__ import annotations
 

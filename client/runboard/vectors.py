@@ -1,4 +1,4 @@
-"""Vectors of texts and their cost, stored in a file so that no text is encoded twice."""
+"""Vectors of texts and their cost, stored in a file to avoid encoding a text twice."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class VectorStore:
         return row and int(row[0]) // np.dtype(np.float32).itemsize
 
     def find_uncached(self, texts: Iterable[str]) -> list[str]:
-        """Return the texts without stored vectors, without repetitions, in order."""
+        """Return the distinct texts without stored vectors, in order."""
         lookup = "SELECT 1 FROM vector WHERE text = ?"
         return [text for text in dict.fromkeys(texts) if self._rows.execute(lookup, (_key(text),)).fetchone() is None]
 
@@ -74,7 +74,7 @@ class VectorStore:
             rows.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", rows_to_insert)
 
     def vectors(self, texts: Iterable[str]) -> Vectors:
-        """Return the stored vectors of the texts, which then count in `cost`."""
+        """Return the stored vectors of the texts, and include them in `cost`."""
         numbers = []
         for text in texts:
             row = self._rows.execute("SELECT request, numbers FROM vector WHERE text = ?", (_key(text),)).fetchone()

@@ -17,7 +17,8 @@ from submissions.queue.queue import earlier_work_seconds
 
 #: Maximum number of finished jobs considered (newest first), and of the most similar ones that an estimate uses.
 HISTORY, ALIKE = 40, 5
-#: Minimum number of similar jobs for a single estimate, their median. With fewer, it is a range of ± this factor.
+#: Minimum number of similar jobs for a single estimate, their median. With fewer, the bounds
+#: are the median divided and multiplied by this factor.
 MIN_SIMILAR, FACTOR = 3, 3.0
 #: Jobs are similar if their times by the rule of thumb differ at most by this factor.
 SAME_KIND = 8.0
