@@ -23,7 +23,7 @@ from evaluation.archives.zip import (
     open_archive,
     without_companions,
 )
-from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report
+from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report, number_of
 from evaluation.runs.forms import recognize, trec_text, write_as_trec
 from evaluation.runs.header import MAX_HEADER_BYTES, quote, read_header
 from evaluation.runs.json_runs import JSON
@@ -189,7 +189,7 @@ def pair_with_datasets(files: Sequence[IncomingFile], datasets: Sequence[str]) -
     if len(datasets) != len(files_to_pair):
         raise Refused.for_problem(
             PAIRING,
-            f"There are {len(files)} files and {len(datasets)} datasets.",
+            f"Received: {number_of(len(files), 'file')} and {number_of(len(datasets), 'dataset')}.",
             "Send one dataset per file, in the same order, or one dataset for several seeds; only files in "
             "a zip may be named after datasets.",
         )

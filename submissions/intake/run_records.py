@@ -46,11 +46,10 @@ def record_job_run(
         sha256=stored_run.sha256,
         origin=Run.Origin.UPLOADED if job.kind == Job.Kind.SCORE else Run.Origin.RETRIEVED,
         size=stored_run.size,
-        lines=statistics.lines,  # Prefer the tag that the team entered to the one in the file.
-        tag=job.payload.get("run_tag")
-        or (
-            statistics.tags[0] if statistics.tags else ""
-        ),  # The variant comes first, because it distinguishes runs and must survive truncation.
+        lines=statistics.lines,
+        # Prefer the tag that the team entered to the tag in the file.
+        tag=job.payload.get("run_tag") or (statistics.tags[0] if statistics.tags else ""),
+        # The variant is first, because it distinguishes runs and must survive truncation.
         configuration=" · ".join(filter(None, [label, configuration]))[:80],
         metadata=metadata,
         reusable=submission.reusable if submission else False,

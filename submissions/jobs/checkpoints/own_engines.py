@@ -23,7 +23,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from evaluation.core.problems import ModelFailure, RunStatistics
+from evaluation.core.problems import ModelFailure, RunStatistics, number_of
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import Resources, RetrievalTask, describe, retrieve
 from evaluation.engines.base import size_of
@@ -237,8 +237,8 @@ def _retrieve(job: Job, lease: Lease, configuration: EngineConfiguration, versio
     seconds = retrieval.build_seconds + work.index_seconds
     write_log(
         job.pk,
-        f"{retrieval.documents:,} documents indexed in {seconds:.1f} s, "
-        f"{retrieval.queries:,} queries searched in {retrieval.search_seconds:.1f} s "
+        f"{number_of(retrieval.documents, 'document')} indexed in {seconds:.1f} s, "
+        f"{number_of(retrieval.queries, 'query', 'queries')} searched in {retrieval.search_seconds:.1f} s "
         f"({retrieval.index_bytes / 2**20:.1f} MiB, analyser {retrieval.analyser})",
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.core.problems import InvalidContent, InvalidRun
+from evaluation.core.problems import InvalidContent, InvalidRun, number_of
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import EngineDescription
 from evaluation.engines import describe as describe_engine
@@ -211,8 +211,8 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
     retrieval = result["retrieval"]
     write_log(
         plan.job.pk,
-        f"{retrieval['documents']:,} documents indexed in {retrieval['build_seconds']:.1f} s, "
-        f"{retrieval['queries']:,} queries searched in {retrieval['search_seconds']:.1f} s "
+        f"{number_of(retrieval['documents'], 'document')} indexed in {retrieval['build_seconds']:.1f} s, "
+        f"{number_of(retrieval['queries'], 'query', 'queries')} searched in {retrieval['search_seconds']:.1f} s "
         f"({retrieval['index_bytes'] / 2**20:.1f} MiB)",
     )
     if plan.setting is not None and not plan.encoded and work.shards is not None:

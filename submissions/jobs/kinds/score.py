@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
-from evaluation.core.problems import EndlessPattern, InvalidRun
+from evaluation.core.problems import EndlessPattern, InvalidRun, number_of
 from evaluation.measures.registry import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.runs.forms import trec_text
 from evaluation.runs.score import ScoredRun, check_run, score_run
@@ -118,7 +118,7 @@ def _check_and_store(job: Job, lease: Lease) -> None:
     with transaction.atomic():
         lock_boards([job.dataset_id])
         submission = Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
-        line = f"Validated: {statistics.lines:,} lines. The run waits for the first judgments."
+        line = f"Validated: {number_of(statistics.lines, 'line')}. The run waits for the first judgments."
         columns = {"validated": True, "attempts": 0, "payload": payload, "report": report.as_dict()}
         advance_claimed(job, State.QUEUED, line=line, **columns)
         record_waiting_run(job, submission, stored, statistics, version)

@@ -132,7 +132,7 @@ def test_every_problem_of_every_run_is_in_one_answer_and_nothing_is_stored(
 
 
 def test_a_run_without_a_row_and_a_missing_table_are_named(demo: Dataset, folder: Path, curator: User) -> None:
-    with pytest.raises(CommandError, match=r"2 runs have no row: three.run, two.txt.gz"):
+    with pytest.raises(CommandError, match=r"no row for 2 runs: three.run, two.txt.gz"):
         bring(folder, "demo", curator, table(folder, "one,Glasgow,,\n"))
     with pytest.raises(CommandError, match=r"none.csv: no such file or folder"):
         bring(folder, "demo", curator, folder / "none.csv")
