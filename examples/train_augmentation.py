@@ -71,7 +71,7 @@ class Settings:
 
 
 def start_checkpoint(encoder: Path, folder: Path) -> None:
-    """Write an encoder and its tokenizer into `folder`, with a W and u of zeros beside them."""
+    """Write an encoder and its tokenizer into `folder`, with a W and u of zeros."""
     options = {"local_files_only": True, "trust_remote_code": False}
     model = transformers.AutoModel.from_pretrained(encoder, **options)
     tokenizer = transformers.AutoTokenizer.from_pretrained(encoder, **options)

@@ -42,7 +42,7 @@ def answers(schema: Mapping[str, Any]) -> str:
         if name not in used:
             used.add(name)
             pending += _references(schemas[name])
-    # Aliases come first: they are evaluated at import, unlike annotations.
+    # Aliases are first, because they are evaluated at import, unlike annotations.
     ordered_names = sorted(used, key=lambda name: ("properties" in schemas[name], name))
     text = HEAD + _view(schema) + "".join(_definition(name, schemas[name]) for name in ordered_names)
     formatter = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(TARGET), "-"]

@@ -46,7 +46,7 @@ def main(words: Sequence[str] | None = None) -> int:
         )
         return 2
     except KeyboardInterrupt:
-        print("\nInterrupted. The site continues with what it has received.", file=sys.stderr)
+        print("\nInterrupted. The site continues to process your submissions.", file=sys.stderr)
         return 130
 
 
@@ -288,7 +288,7 @@ def _cancel(arguments: argparse.Namespace) -> int:
     submission = site.status(arguments.submission)
     status = _print_result(site.cancel(arguments.submission), arguments.json)
     if has_ended(submission):
-        message = f"{submission['id']} had already ended ({submission['state']}), so there was nothing to cancel."
+        message = f"{submission['id']} had already ended ({submission['state']}), so no job was canceled."
         say(message, file=sys.stderr)
     return status
 

@@ -47,7 +47,7 @@ class Refused(Exception):
                 problems += [{**problem, "file": file.get("file")} for problem in file.get("problems", [])]
             detail = str(answer.get("detail") or f"The site answered {status}.")
             if detail == "Not found.":
-                detail = f"There is nothing at {url}."
+                detail = f"No page exists at {url}. Check the address."
             if wait > LONGEST_WAIT:
                 detail = f"{detail.rstrip('.')}.{try_again(wait)}"
             return cls(status, answer.get("code", ""), detail, _drop_duplicates(problems), wait)

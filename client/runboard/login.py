@@ -68,7 +68,7 @@ class Session(requests.Session):
     """Session that sends only the credentials of `auth`, and only to the first host."""
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Remove the credentials if a redirect leads to another host, and do not add those of a netrc file."""
+        """Remove the credentials if a redirect leads to another host, and add none from a netrc file."""
         if self.should_strip_auth(str(response.request.url), str(prepared_request.url)):
             prepared_request.headers.pop("Authorization", None)
 

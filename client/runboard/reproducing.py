@@ -148,7 +148,7 @@ def _compare_result(
 
 
 def _compare_with_site(recipe: Recipe, files: Mapping[str, Path], search: _SearchRuns) -> Reproduction:
-    """Compare the run's bytes and scores with those of the recipe."""
+    """Compare the run's bytes and scores with the recipe."""
     from runboard_eval.judgements.qrels import read_excluded, read_qrels
     from runboard_eval.runs.score import ScoringTarget, score_run
 

@@ -122,7 +122,7 @@ class AccountAdapter(DefaultAccountAdapter):
     def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
         """Return whether users must confirm their identity with a password or a code.
 
-        allauth asks nothing of accounts that only use external services. This method ends their session if it is
+        allauth never asks accounts that only use external services. This method ends their session if it is
         older than `ACCOUNT_REAUTHENTICATION_TIMEOUT`, so that they sign in again with the service. In this case, it
         raises ImmediateHttpResponse.
         """
@@ -187,7 +187,7 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
         """Store the new account and its team; if curators approve accounts, it waits for approval.
 
-        Raises PermissionDenied, and stores nothing, if its primary address may not sign up.
+        Raises PermissionDenied before storing the account if its primary address may not sign up.
         """
         person = sociallogin.user
         assert isinstance(person, User)

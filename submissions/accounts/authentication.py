@@ -141,7 +141,7 @@ def check_scope(token: ApiToken, scope: Scope | None) -> None:
 def takes_tokens(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """Return a view that also accepts tokens with the scope `read` in place of a session.
 
-    Invalid tokens get status 401, tokens without the scope 403. Only for views that change nothing, because requests
+    Invalid tokens get status 401, tokens without the scope 403. Only for views without side effects, because requests
     with a token need no CSRF token.
     """
 

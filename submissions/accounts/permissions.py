@@ -98,7 +98,7 @@ def visible_submission(
 def downloadable_runs(person: Person, submission: Submission, *, own: bool | None = None) -> list[Job]:
     """Return the submission's scored jobs whose runs the user may download.
 
-    Teams may download their own runs. The exception are runs of models over hidden judgments or restricted queries,
+    Teams may download their own runs. Exceptions are runs of models over hidden judgments or restricted queries,
     because a model could copy hidden data into its run. All other users, curators included, may download runs of
     public results if the dataset's settings allow it, but none over hidden judgments: many runs with scores would
     reveal the judgments.

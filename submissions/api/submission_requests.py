@@ -143,7 +143,7 @@ class _FilesRequest(RequestSerializer):
 class CheckRequest(_FilesRequest):
     """A file to validate."""
 
-    dataset = TextField(help_text="Slug of the dataset. Default: taken from the file name.")
+    dataset = TextField(help_text="Slug of the dataset. Default: derived from the file name.")
     file = UploadField(required=False, help_text="Run file.")
     checkpoint = UploadField(required=False, help_text="Checkpoint as a zip or tar.zst archive, with kind=model.")
     upload = TextField(help_text="Id of a resumable upload, instead of a file. The upload remains.")
@@ -180,7 +180,7 @@ class SubmissionRequest(_FilesRequest):
         help_text="Ids of resumable uploads: runs, which follow those in `file`, or the model. Deleted on 201."
     )
     seed = TextsField(
-        help_text="Seed labels in file order (repeat or comma-separate). Default: taken from the file names."
+        help_text="Seed labels in file order (repeat or comma-separate). Default: derived from the file names."
     )
     engine = OptionField(list(ENGINES), required=False, help_text="Engine that runs the model.")
     checkpoint = UploadField(required=False, help_text="Zip or tar.zst archive of the model folder.")
@@ -213,7 +213,7 @@ class SubmissionRequest(_FilesRequest):
     )
     architecture = text_field("Architecture, required for a new system.", required=False)
     parameters = text_field(
-        "JSON object or key=value pairs: engine parameters of a model (spaces in prompts are kept), or the "
+        "JSON object or key=value pairs: engine parameters of a model (spaces in prompts are preserved), or the "
         "parameters that describe the system of runs.",
         required=False,
     )

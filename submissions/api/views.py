@@ -181,7 +181,7 @@ class SubmissionView(_OneSubmission):
         parameters=[_IDENTIFIER],
     )
     def get(self, request: Request, identifier: str) -> Response:
-        """Return state, queue position, log, report, and scores. Other users see only what boards show."""
+        """Return state, queue position, log, report, and scores. Other users see only public facts."""
         return self.answer(request, self.find(request, identifier))
 
 
@@ -306,7 +306,7 @@ class QuotasView(APIView):
 
 CHALLENGE_REFUSED = ProblemCode(
     "challenge_refused",
-    "The challenge is not possible: it exists already, comes from the system's own team, or has no text.",
+    "The challenge is not possible: it already exists, is from the system's own team, or has no text.",
     "Follow the hint in the message.",
 )
 

@@ -40,7 +40,7 @@ class TooManyChecks(Refused):
 
 @contextmanager
 def checking_slot() -> Iterator[None]:
-    """Hold a slot while a checkpoint is validated, after waiting for one if necessary. Raises TooManyChecks."""
+    """Reserve a slot for the validation of a checkpoint, waiting if necessary. Raises TooManyChecks."""
     slot = _try_lock_slot("checking", AT_ONCE)
     if slot is None:
         slot = _wait_for_slot()

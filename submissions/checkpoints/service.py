@@ -152,7 +152,7 @@ def store_checkpoint(
 def store_files(team: Team | None, source: CheckpointArchive, accepted_kinds: Kinds = ()) -> StoredFiles:
     """Store the files of a checkpoint without its row, during a request.
 
-    This takes as long as copying the model, so call it outside of transactions. Raises Refused with every problem,
+    The duration is that of copying the model, so call it outside of transactions. Raises Refused with every problem,
     and TooManyChecks.
     """
     sha256 = _identity(source)

@@ -54,10 +54,10 @@ def import_runs(
     participants: Path | None = None,
     public: bool = True,
 ) -> tuple[list[Submission], list[str]]:
-    """Submit every run in the folder, each for a system of its own that is named after the run's tag.
+    """Submit every run in the folder, each for a separate system with the run's tag as its name.
 
     `participants` is a CSV file with the participant of each run. Returns the submissions and the names of files
-    that are not runs. Raises BulkRefused with all problems of all files; nothing is stored then.
+    that are not runs. Raises BulkRefused with all problems of all files, in which case nothing is stored.
     """
     visible_names = (path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     names = sorted(filterfalse(is_clutter, visible_names))

@@ -158,7 +158,7 @@ class CheckedFile:
 
 
 def incoming_file(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
-    """Convert an uploaded file, whose temporary file exists until the request ends."""
+    """Convert an uploaded file. Its temporary file exists until the request ends."""
     if not isinstance(upload, HashedUpload):
         raise TypeError("the configured upload handler must store files in temporary files")
     name, path = Path(upload.name or "run").name, Path(upload.temporary_file_path())
@@ -246,7 +246,7 @@ def refuse(problems: Sequence[Problem], files: Iterable[FileReport] = ()) -> Non
 
 
 def _too_many(count: int) -> list[Problem]:
-    hint = f"Send at most {MAX_FILES} in one submission, including those in zips."
+    hint = f"Send at most {MAX_FILES} in one submission, including files in zips."
     return [TOO_MANY_FILES.problem(f"There are {count:,} run files.", hint)] if count > MAX_FILES else []
 
 
@@ -374,7 +374,7 @@ _METADATA = re.compile(
 
 
 def match_datasets(path: Path) -> list[Dataset]:
-    """Return the datasets whose ids best match those of the file, several if they match equally well.
+    """Return the datasets with the ids that best match the file's, several if they match equally well.
 
     Raises InvalidContent if the file is empty or not a text.
     """

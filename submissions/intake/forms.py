@@ -37,7 +37,7 @@ class ParametersField(forms.CharField):
     """Field for parameters as a JSON object, or as `key=value` pairs on lines or separated by commas.
 
     A comma without a following `key=` is part of the value: weights=1,0.5. Values of the parameters in `verbatim`
-    are kept exactly, spaces included, unless they are JSON strings; other values are stripped.
+    are preserved exactly, including spaces, unless they are JSON strings; other values are stripped.
     """
 
     def __init__(self, *, verbatim: Collection[str] = (), **options: Any) -> None:
@@ -128,7 +128,7 @@ class SubmissionForm(forms.Form):
         max_length=500,
         help_text=_(
             "Several files for one dataset are seeds, published as mean ± deviation. Enter comma-separated "
-            "labels in file order, such as 1, 2, 3. Default: taken from the file names."
+            "labels in file order, such as 1, 2, 3. Default: derived from the file names."
         ),
     )
     public = forms.ChoiceField(
@@ -210,7 +210,7 @@ class AnonymityForm(forms.Form):
 
 
 class ChallengeForm(forms.Form):
-    """Form that challenges a system. `datasets` are those on which the system has public results."""
+    """Form that challenges a system. The system has public results on `datasets`."""
 
     claim = forms.ChoiceField(label=_("Claim to challenge"), choices=Challenge.Claim.choices)
     dataset = forms.ChoiceField(required=False, help_text=_("Choose a dataset if the challenge concerns only one."))

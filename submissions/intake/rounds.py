@@ -124,7 +124,7 @@ def check_admission(
     entry: RoundEntry,
     tags: Sequence[str | None],
 ) -> Admission:
-    """Check a submission against its round and return all problems, to be reported together with those of its files.
+    """Check a submission against its round and return all problems, to report them together with its files' problems.
 
     `tags` are the tags of its files: None for a file that was not read yet; no tags for a model.
     """

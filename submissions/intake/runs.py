@@ -1,6 +1,6 @@
 """Intake of runs, used by the page and the API.
 
-Everything is stored in one transaction, or nothing is. A refusal uses no quota. Files are read before the transaction.
+Either all rows are stored in one transaction, or none. A refusal uses no quota. Files are read before the transaction.
 Content-addressed files that no row references afterwards are harmless, and the sweep removes them.
 """
 
@@ -60,7 +60,7 @@ def accept_submission(
     options: SubmissionOptions = SubmissionOptions(),  # noqa: B008  # frozen
     seeds: Sequence[str] = (),
 ) -> Submission:
-    """Store a submission and queue one job per file. Raises Refused; nothing is stored then.
+    """Store a submission and queue one job per file. Raises Refused, in which case nothing is stored.
 
     `system` is a system of the submitter's teams or the description of a new one. Several files for one dataset are
     seeds of the system, labeled by `seeds` in file order.
@@ -79,7 +79,7 @@ def accept_submission(
                 admission = admit(submitter, team, datasets, options, [file.tag for file in checked_files])
                 if not all_valid:
                     refusal = Refused.for_files(file.file_report for file in checked_files)
-                    # Problems of files come before those of the round.
+                    # Problems of files precede problems of the round.
                     first_problem = (
                         (problems[0].code, problems[0].message) if problems else (refusal.code, str(refusal))
                     )
@@ -224,7 +224,7 @@ def label_seeds(runs: Sequence[RunFile], labels: Sequence[str]) -> tuple[list[Ru
     """Label the runs of seed sets and return all runs and the problems of the sets.
 
     `labels` are in file order: one per file of all sets, or a list that applies to each set. Without labels, they
-    are taken from the file names: `<dataset>.<label>.txt`, otherwise the whole name or a number.
+    are derived from the file names: `<dataset>.<label>.txt`, otherwise the whole name or a number.
     """
     by_dataset: dict[int, list[RunFile]] = {}
     for run in runs:

@@ -192,7 +192,7 @@ def _label_required(new_job: Job, earlier_submission: Submission, changes: Mappi
 def store_submission(submission: Submission, jobs: Sequence[Job], uploads: Sequence[str]) -> None:
     """Store a submission with its jobs, consume its uploads, and charge its quota, in the caller's transaction.
 
-    All jobs are in the same queue. Raises Refused if a quota is exhausted or an upload is gone.
+    All jobs are in the same queue. Raises Refused if a quota is exhausted or an upload no longer exists.
     """
     submission.save(force_insert=True)
     turn = queue.next_turn(jobs[0].queue, submission.team)

@@ -231,7 +231,7 @@ class SystemForm(forms.Form):
         return values
 
     def _refuse_undoing(self, system: System) -> None:
-        """Add an error to settled fields with a different value, which may come from an outdated page."""
+        """Add an error to settled fields with a different value, which an outdated page may have sent."""
         settled_values = {"training_datasets": system.training_datasets, "adapted_to": system.adapted_to}
         for name, value in settled_values.items():
             sent_text = self.data.get(self.add_prefix(name))

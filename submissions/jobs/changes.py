@@ -81,7 +81,7 @@ def _record_curator_action(
 def withdraw(submission: Submission, reason: str, person: User) -> bool:
     """Withdraw the submission from all boards, leaving a tombstone with the reason.
 
-    Returns False if it was withdrawn before. Active jobs end: their workers lose their claims and write nothing more.
+    Returns False if it was withdrawn before. Active jobs end: their workers lose their claims and can no longer write.
     """
     _lock_boards_and_jobs(submission)
     updated_count = Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(
@@ -104,7 +104,7 @@ def withdraw(submission: Submission, reason: str, person: User) -> bool:
 
 
 def cancel(submission: Submission, person: User) -> int:
-    """Cancel all jobs that have not ended, waiting ones at once; return their number."""
+    """Cancel all jobs that have not ended, waiting ones immediately; return their number."""
     count, role = 0, _actor_label(submission, person)
     jobs = list(submission.jobs.exclude(state__in=TERMINAL))
     if jobs:

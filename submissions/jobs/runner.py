@@ -214,7 +214,7 @@ def _fail(job: Job, error: Exception) -> None:
     """Log the failure under an id and retry the job if attempts remain.
 
     Wrong scores are not retried: they would be wrong again, or right by chance. Patterns in a dataset's answers that
-    take too long are not retried either, since only its curator can correct them.
+    exceed the time limit are not retried either, since only its curator can correct them.
     """
     fault = secrets.token_hex(4)
     logger.error("Fault %s in job %s (%s)", fault, job.pk, job.kind, exc_info=error)
@@ -224,7 +224,7 @@ def _fail(job: Job, error: Exception) -> None:
         code, line = "scores_differ", f"The scores could not be verified, a fault on our side ({fault})."
     elif isinstance(error, EndlessPattern):
         code = "endless_pattern"
-        line = f"A pattern among {job.dataset}’s answers takes too long. Its curators must correct it ({fault})."
+        line = f"A pattern among {job.dataset}’s answers is too slow. Its curators must correct it ({fault})."
     elif job.attempts < ATTEMPTS:
         requeue(job, counts_attempt=True, line=f"{description}. The job will be retried.")
         return
@@ -238,7 +238,7 @@ def _fail(job: Job, error: Exception) -> None:
 def is_connection_lost(error: BaseException) -> bool:
     """Return whether the error means that this process lost its connection to the database.
 
-    SQLite has no connection to lose, and a query rejected by the server leaves the connection usable. If the server
+    SQLite has no connection to lose, and the connection remains usable after the server rejects a query. If the server
     reports the end of the session, a new connection may exist already.
     """
     if not isinstance(error, DatabaseError):

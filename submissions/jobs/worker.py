@@ -201,7 +201,7 @@ class HungProcessMonitor:
     def __init__(self, worker: str) -> None:
         self._worker = worker
         self._silent: set[Claim] = set()
-        #: Time (on the monotonic clock) since which the job of a claim is known to have ended elsewhere.
+        #: Monotonic time of the check that found the job of a claim ended elsewhere.
         self._end_times: dict[Claim, float] | None = None
         #: Claims of a former worker of the same name. Its process ids may be reused; containers reuse both.
         self._former_claims: frozenset[Claim] = frozenset()

@@ -51,7 +51,7 @@ OUTCOMES = 10
 #: Time before its end at which a round is announced as closing; rounds that are shorter are announced only at opening.
 BEFORE_CLOSING = timedelta(hours=24)
 
-#: Kind and subject of the notice by state. Users are not notified of what they canceled or withdrew themselves.
+#: Kind and subject of the notice by state. Users are not notified of submissions that they canceled or withdrew.
 _ENDINGS = {
     State.DONE: (NoticeKind.FINISHED, gettext_noop("Scored: {what}")),
     State.REJECTED: (NoticeKind.REJECTED, gettext_noop("Not scored: {what}")),

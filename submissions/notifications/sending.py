@@ -1,7 +1,7 @@
 """Sending of account mail, notices, and webhook messages in the notifier's process, never in web requests.
 
-Sign-ups thus do not wait for mail servers, and web processes need no connection to mail servers or webhooks. Account
-mail contains links with secrets, so its rows are deleted once it is sent or given up.
+Sign-ups therefore do not wait for mail servers, and web processes need no connection to mail servers or webhooks.
+Account mail contains links with secrets, so its rows are deleted once it is sent or given up.
 """
 
 import logging
@@ -209,7 +209,7 @@ def send_notifications() -> None:
     if not cache.add(_LOCK, token, timeout=_LOCK_SECONDS):
         return
     try:
-        # Account mail comes first, since users wait for it.
+        # Account mail is sent first, since users wait for it.
         account_mailer.send(deadline=time.monotonic() + TURN / 2)
         events.notify_finished()
         events.process_events()

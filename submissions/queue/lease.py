@@ -54,7 +54,7 @@ class LeaseLost(WorkEnded):
 
     def settle(self, job: Job) -> None:
         """Log that nothing was written."""
-        logger.warning("Job %s: another worker holds it now; nothing was written.", job.pk)
+        logger.warning("Job %s: another worker has claimed it; nothing was written.", job.pk)
 
 
 class Cancelled(WorkEnded):

@@ -138,7 +138,7 @@ def submission_state(states: Iterable[str]) -> State:
 
 
 ATTEMPTS = 3
-#: Delays before the second and third attempt. A lost worker is usually replaced at once, after a second loss we wait.
+#: Delays before the second and third attempt. A lost worker is usually replaced immediately; after a second loss, wait.
 BACKOFF = tuple(timedelta(seconds=seconds) for seconds in settings.QUEUE_TIMES.retries)
 #: Background job kinds, scheduled after all scoring.
 _BACKGROUND_KINDS = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
@@ -146,7 +146,7 @@ _BACKGROUND_KINDS = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
 _SINGLE_KINDS = (*_BACKGROUND_KINDS, Job.Kind.BASELINE)
 #: Kinds of jobs for retrievers; jobs that read judgments run on the scorer.
 _RETRIEVING = (Job.Kind.BASELINE, Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL, Job.Kind.STATISTICS)
-#: Baselines come first, since a dataset is published with its baseline. Rescores come after all other scoring.
+#: Baselines are first, since a dataset is published with its baseline. Rescores are last among scoring jobs.
 _PRIORITIES = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_BACKGROUND_KINDS, 3)}
 _PRIORITY = Case(*(When(kind=kind, then=turn) for kind, turn in _PRIORITIES.items()), default=1)
 #: Columns that a retriever may not read (leaderboard.core.database_grants); of users it may read id and name.
@@ -307,7 +307,7 @@ def reap() -> int:
             count += has_failed or end_cancelled(job)
         else:
             count += requeue(job, counts_attempt=True, line="The worker was lost. The job will be retried.")
-    # The holder also counts by its own monotonic clock (lease.py), which comes first if the clock was set back.
+    # The holder also counts by its own monotonic clock (lease.py), which expires first if the clock was set back.
     limit = Now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS)
     overdue = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False, started_at__lt=limit)
     return count + sum(time_out(job) for job in overdue)
@@ -334,7 +334,7 @@ def _database_uptime() -> float:
 def create_requested_jobs() -> int:
     """Create a job for each new work request, exactly once; return their number."""
     count = 0
-    # Other steps of the dispatcher take requests for notices and settlements.
+    # Other steps of the dispatcher process requests for notices and settlements.
     for request in WorkRequest.objects.filter(taken_at=None, kind__in=Job.Kind.values):
         kind = Job.Kind(request.kind)
         with transaction.atomic():
@@ -387,7 +387,7 @@ def awaits_judgements(job: Job) -> bool:
 
 
 def request_cancel(job: Job) -> bool:
-    """Cancel a waiting job at once, or a running one through its worker. Return False if it had ended."""
+    """Cancel a waiting job immediately, or a running one through its worker. Return False if it had ended."""
     if job.lease_expires_at is None and advance(job.pk, State.CANCELLED, fence=job.fence):
         return True
     # It may have been claimed meanwhile: its worker, or the final transaction, sees the request.

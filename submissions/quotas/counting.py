@@ -127,7 +127,7 @@ def start_of_month(now: datetime) -> datetime:
 def get_quotas(person: User, teams: Sequence[Team | None], datasets: Iterable[Dataset]) -> list[Quota]:
     """Return the quotas for all pairs of dataset and team, datasets first, in the given order.
 
-    Takes three queries, however many datasets and teams there are.
+    Makes three queries, regardless of the number of datasets and teams.
     """
     now, datasets = timezone.now(), list(datasets)
     existing_teams = [team for team in teams if team is not None]

@@ -99,7 +99,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A command as the sandbox sees it, and everything that it may access besides the system."""
+    """A command as the sandbox sees it, and everything that it may access, except the system."""
 
     command: tuple[str, ...]
     limits: SandboxLimits
@@ -125,7 +125,7 @@ class SandboxedProcess:
     def stop(self) -> bool:
         """Stop all processes. Return whether they are stopped within half a second.
 
-        A program that starts processes meanwhile takes several rounds. The last two rounds must find no running
+        A program that starts processes meanwhile requires several rounds. The last two rounds must find no running
         process: one started between the first round and the stop of its parent is found in the second.
         """
         quiet_rounds = 0

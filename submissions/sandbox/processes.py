@@ -96,7 +96,7 @@ def _add_segments(process: int, segments: dict[bytes, int]) -> None:
         content = (_PROC / str(process) / "maps").read_bytes()
     except OSError:
         return
-    if _SHARED_ZERO not in content:  # it is rare, and parsing may take thousands of lines
+    if _SHARED_ZERO not in content:  # such memory is rare, and the file may have thousands of lines
         return
     sizes: dict[bytes, int] = {}
     for line in content.splitlines():

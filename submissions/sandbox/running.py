@@ -66,7 +66,7 @@ class SandboxOutcome:
 
     Otherwise, `failure_code` is one of MODEL_FAILURES, and `message` describes the failure for the model's owner.
     `peak_rss` is in bytes, for all processes and without memory shared with files. `unmeasured` is the reason for
-    missing figures, if they were requested. Measuring comes last, so the job is done however it ends.
+    missing figures, if they were requested. Measuring is the last step, so the job is done even if it fails.
     """
 
     kind: Kind
@@ -79,7 +79,7 @@ class SandboxOutcome:
 
 
 def run_job(backend: Backend, job: ExecutionJob, limits: SandboxLimits, on_progress: OnProgress) -> SandboxOutcome:
-    """Run the job, whose paths are those of this machine, in a child process.
+    """Run the job in a child process. Its paths are valid on this machine.
 
     `job.out` is an empty or new folder. Afterwards it contains only regular files, which must still be validated as
     untrusted. `on_progress` is called with stage, share, and a note several times per second, even without progress;

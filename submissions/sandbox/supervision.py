@@ -33,7 +33,7 @@ _TAIL = 8192
 _STOP_SECONDS = 10.0
 #: Maximum number of times that a stopped child may be found running.
 _MAX_WAKEUPS = 3
-_WAITING = "until nothing else runs on this machine, to be timed"
+_WAITING = "until nothing else runs on this machine, for timing"
 
 
 def require_free_disk(folder: Path, limits: SandboxLimits) -> None:
@@ -274,7 +274,7 @@ class Supervision:
                 require_free_disk(self._folders[0], self._limits)
             elif free_bytes(self._folders[0]) < self._limits.reserve_bytes:
                 return "disk"  # the run already exists and counts
-            # Checks take time in proportion to the number of files; spend at most a tenth of the time on them.
+            # The time of checks is proportional to the number of files; spend at most a tenth of the time on them.
             self._next_look_at_files = time.monotonic() + max(_LOOK_AT_FILES, 9 * (time.monotonic() - now))
         return None
 

@@ -33,7 +33,7 @@ STAGES = {
     "searching": "searching",
     "measuring": "measuring search latency",
 }
-#: Hints for warnings about runs that Runboard made, if they differ from those for uploaded runs.
+#: Hints for warnings about runs by Runboard, if they differ from the hints for uploaded runs.
 _HINTS = dict.fromkeys(
     ("judged_queries_missing", "queries_missing"),
     "The model retrieved no document for these queries. Check whether that is expected.",
@@ -116,7 +116,7 @@ class ModelPart:
 
 
 def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
-    """Return the status of a model job; without `complete` only what boards show."""
+    """Return the status of a model job; without `complete`, only public facts."""
     failure = MODEL_FAILURES.get(job.error_code) if complete else None
     is_running = job.state == State.RETRIEVING and complete
     further_entries = [
@@ -157,7 +157,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
 
 
 def model_problems(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the problems of a run that Runboard made, with hints for the submitter of the model."""
+    """Return the problems of a run by Runboard, with hints for the submitter of the model."""
     return [{**problem, "hint": _HINTS.get(problem["code"], problem["hint"])} for problem in problems]
 
 
@@ -201,7 +201,7 @@ def _get_newest_measurement(entry: Entry) -> Measurement | None:
     return max(entry.measurements.all(), key=lambda row: row.measured_at, default=None)
 
 
-#: Columns that `MeasuredCosts` has as fields of their own.
+#: Columns with their own fields in `MeasuredCosts`.
 _SEPARATE_COLUMNS = frozenset({"mean-latency", "times-bm25", "cost-per-million"})
 
 

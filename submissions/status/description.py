@@ -477,7 +477,7 @@ def _meaning(job: Job, state: State, entry: Entry | None) -> str:
 
 
 def _error(job: Job) -> str:
-    """Return the cause of the failure of a job that ended badly, else ""."""
+    """Return the cause of failure of an unsuccessful job, else ""."""
     if job.error_code in MODEL_FAILURES:
         return MODEL_FAILURES[job.error_code].meaning
     if job.state == State.FAILED:

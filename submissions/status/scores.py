@@ -121,7 +121,7 @@ def _scores(
     word_pieces: Mapping[str, float] = MappingProxyType({}),
     deviations: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Score]:
-    """Build scores from values by measure and those of the baseline."""
+    """Build scores from values by measure, and from the values of the baseline."""
     report = job.report if job is not None else {}
     codes = [problem["code"] for problem in report.get("problems", [])]
     # Depth of the run, if the report warns that a measure reads more documents.

@@ -1,7 +1,6 @@
 """Chunked uploads: create, continue, expire, and consume them. Only this module writes `Upload`.
 
-The file is created before its row and deleted after it. A crash leaves at most a file without a row, which the sweep
-removes.
+The file is created before its row and deleted after it. After a crash, the sweep removes a file without a row.
 """
 
 import hashlib
@@ -104,8 +103,8 @@ def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", me
     upload = Upload(owner=owner, length=length, kind=kind, file_name=file_name[:200], metadata=metadata)
     upload.touched_at = timezone.now()
     storage.create_file(upload.pk)
-    # Reserve space for uploads in progress: for each as much as has arrived already, plus the next sync, up to what
-    # it announced. Announcing alone reserves little. `receive_bytes` checks the space again.
+    # Reserve space for each upload in progress: the size that has arrived, plus the next sync, up to the announced
+    # size. An announcement alone reserves little. `receive_bytes` checks the space again.
     expiry_limit = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
     unfinished_uploads = Upload.objects.filter(completed_at=None, touched_at__gt=expiry_limit)
     reserved_bytes = Sum(Least(F("length") - F("offset"), F("offset") + storage.SYNC_EVERY))
@@ -114,7 +113,7 @@ def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", me
             storage.folder(), length + int(unfinished_uploads.aggregate(kept=reserved_bytes)["kept"] or 0)
         )
         with transaction.atomic():
-            # Lock before counting: if two uploads begin at once, the second sees the first.
+            # Lock before counting: if two uploads begin at the same time, the second sees the first.
             User.objects.select_for_update(no_key=True).get(pk=owner.pk)
             _refuse_too_many(owner, length)
             upload.save(force_insert=True)
@@ -353,7 +352,7 @@ def discard_expired_uploads() -> int:
 
 @contextmanager
 def piece_slot(person: int) -> Iterator[None]:
-    """Hold one of this process's slots while a chunk arrives. Raises Refused if all slots are taken."""
+    """Reserve a slot of this process while a chunk arrives. Raises Refused if all slots are in use."""
     with _slots_lock:
         if _used_slots[person] >= PIECES_EACH or _used_slots.total() >= settings.PIECES_AT_ONCE:
             message = f"You are sending {PIECES_EACH} chunks already, or this site receives its maximum of chunks."

@@ -327,7 +327,7 @@ def download(request: HttpRequest) -> HttpResponse:
 @personal_page("GET", "HEAD", "POST")
 @reauthentication_required
 def close(request: HttpRequest) -> HttpResponse:
-    """Explain what is deleted, and close the account after the user has entered its address."""
+    """Explain the deletion, and close the account after the user has entered its address."""
     person = require_user(request)
     refusal = ""
     try:

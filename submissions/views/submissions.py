@@ -65,7 +65,7 @@ def submissions(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def submission(request: HttpRequest, identifier: str) -> HttpResponse:
-    """Show a submission's status. Visitors outside its team see only what boards show."""
+    """Show a submission's status. Visitors outside its team see only public facts."""
     return render(request, "submissions/submission.html", _context(request, _find(request, identifier)))
 
 

@@ -272,7 +272,7 @@ class SubmitPage(SubmissionPage):
     def show_errors(self) -> HttpResponse:
         """Return the page with the errors of the forms and the files. Raises Refused.
 
-        Both are reported together, so that users can correct everything at once.
+        Both are reported together, so that users can correct all of them together.
         """
         return self.show(400, reports=check_only(self.files(), self._seeds()))
 

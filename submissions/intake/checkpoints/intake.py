@@ -1,6 +1,6 @@
 """Intake of models, used by the page and the API.
 
-Either everything is stored or nothing is. Cheap checks come first: the checkpoint is unpacked, validated, and rebuilt
+Either everything is stored or nothing is. Cheap checks run first: the checkpoint is unpacked, validated, and rebuilt
 only if the rest of the request is valid. Its row is written in the same transaction as the jobs.
 """
 
@@ -48,7 +48,7 @@ from submissions.quotas.ledger import lock_quota, recording_refusals
 from submissions.uploads.service import lock_for_reading
 
 NO_ENGINE = ProblemCode("no_engine", "The request names no engine to run the "
-"model.", "Name one of those listed.",
+"model.", "Name one of the listed engines.",
     "-F engine=dense")  # fmt: skip
 UNKNOWN_ENGINE = ProblemCode("unknown_engine", "There is no engine of this name.", "Name one of those "
     "listed.")  # fmt: skip
@@ -101,7 +101,7 @@ class ModelRequest:
     """Request to run a model: an archive, a checkpoint of the team, or a model on the Hugging Face Hub.
 
     `runs` are references as accepted by `select_runs`. Either `datasets` or `benchmark` selects the datasets. `prompts`
-    overrides the prompts in `parameters`, by dataset slug and parameter. `local` requests come from this machine;
+    overrides the prompts in `parameters`, by dataset slug and parameter. `local` requests are sent from this machine;
     only these may run models without a sandbox.
     """
 
@@ -139,7 +139,7 @@ def accept_model(
     request: ModelRequest,
     options: SubmissionOptions = SubmissionOptions(),  # noqa: B008  # frozen
 ) -> Submission:
-    """Store a submission and queue one job per dataset. Raises Refused; nothing is stored then."""
+    """Store a submission and queue one job per dataset. Raises Refused, in which case nothing is stored."""
     site_readiness = readiness(submitter, local=request.local)
     if not site_readiness.ready:
         raise Refused.for_problem(SANDBOX_UNAVAILABLE, site_readiness.reason, site_readiness.remedy)

@@ -23,7 +23,7 @@ from submissions.quotas.ledger import QUOTA
 REFUSED_CHECKPOINTS_PER_HOUR = 10
 SANDBOX_UNAVAILABLE = ProblemCode("sandbox_unavailable", "Models cannot run at present, because no worker "
 "has a "
-    "working sandbox.", "The operator must install what the message names.")  # fmt: skip
+    "working sandbox.", "The operator must install the component in the message.")  # fmt: skip
 NO_GPU = ProblemCode("no_gpu", "A GPU was requested, but no GPU worker was online within the last day.",
     "Omit the device, or choose auto or cpu.")  # fmt: skip
 
@@ -44,7 +44,7 @@ class Readiness:
 
 
 def readiness(person: User, *, local: bool) -> Readiness:
-    """Return whether the user may submit a model now. `local` requests come from this machine.
+    """Return whether the user may submit a model now. `local` requests are sent from this machine.
 
     Live workers decide; if there are none, workers that were online within the last day.
     """
@@ -83,7 +83,7 @@ def refuse_without_gpu(*, unprotected: bool) -> None:
 
 
 def is_local_request(request: HttpRequest | Request) -> bool:
-    """Return whether the request comes from this machine: over loopback and not through a proxy."""
+    """Return whether the request was sent from this machine, over loopback and not through a proxy."""
     if settings.BEHIND_PROXY or "HTTP_X_FORWARDED_FOR" in request.META:
         return False
     try:

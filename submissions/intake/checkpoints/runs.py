@@ -130,7 +130,7 @@ def _find_run(reference: str, dataset: Dataset, team: Team) -> Run:
 
 
 def _usable_entries(team_ids: set[int]) -> QuerySet[Entry]:
-    """Return the entries whose runs the teams may use: their own, the site's, and reusable public ones.
+    """Return the entries with runs that the teams may use: their own, the site's, and reusable public ones.
 
     Runs over restricted queries are never shared between teams.
     """

@@ -391,7 +391,7 @@ def _trim_local_copies() -> None:
 
 
 def _list_folders() -> list[Path]:
-    """Return the folders on this machine, including those of arriving shards."""
+    """Return the folders on this machine, including folders of arriving shards."""
     root = embeddings_root()
     return [path for path in root.iterdir() if path.is_dir()] if root.exists() else []
 
@@ -423,7 +423,7 @@ def _delete_encoding(key: str, *, copy_alone: bool = False) -> bool:
 
 
 def _remove_folder(key: str) -> None:
-    """Delete an encoding's folder; it is renamed first, so that an interrupted removal leaves no incomplete one."""
+    """Delete an encoding's folder; it is renamed first, because an interrupted removal would leave it incomplete."""
     folder = embeddings_folder(key)
     if folder.exists():
         renamed_folder = folder.with_name(f".leaving-{key}")

@@ -1,6 +1,6 @@
 """Embeddings of a dataset version, encoded in shards by all workers of a queue and shared by jobs.
 
-Each shard is a row with a job of its own. The job that needs the corpus gives up its claim and waits; the transaction
+Each shard is a row with its own job. The job that needs the corpus gives up its claim and waits; the transaction
 that finishes the last shard requeues it. All writers lock the encoding's row first, so that of two last shards one sees
 the other.
 """
@@ -43,13 +43,13 @@ SHARDS_A_TURN = 8
 #: Maximum number of queued shards per corpus, since each claim scans all waiting jobs. The dispatcher adds shards when
 #: half of them are claimed, which suffices for 50 shards per second.
 _MAX_WAITING = 512
-#: Maximum number of workers woken at once for the shards of a corpus.
+#: Maximum number of workers woken at the same time for the shards of a corpus.
 _MAX_WAKEUPS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class EncodingSetting:
-    """Inputs that determine the bytes of encoded documents, and thus which jobs share them.
+    """Inputs that determine the bytes of encoded documents; jobs with the same inputs share them.
 
     `parameters` are the engine's `encoding_parameters`; `hardware` is the slug of the hardware class. Embeddings belong
     to the owner of the checkpoint.
@@ -113,7 +113,7 @@ class EncodingSetting:
 
 
 def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> None:
-    """Raise DiskTooSmall at once if embeddings and index will not fit, instead of after hours of encoding.
+    """Raise DiskTooSmall if embeddings and index will not fit, before hours of encoding.
 
     Raises ModelFailure if the index alone exceeds the output limit of a job.
     """
@@ -229,7 +229,7 @@ def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
         }
         if not advance(job.pk, State.RETRIEVING, fence=job.fence, unless_cancelled=True, **columns):
             return end_cancelled(job)
-        # Retry shards that failed for earlier jobs, including those that get no job yet.
+        # Retry shards that failed for earlier jobs, including shards that get no job yet.
         encoding.shards.filter(done_at=None, job__state__in=_ENDED_BADLY).update(job=None)
     settle_encoding(encoding.pk)  # in another transaction, since this one has locked a job
     return True

@@ -5,8 +5,8 @@ engines. `<key>/<hardware class>.json` has the published costs of building it on
 another class measures them once. Folders are renamed atomically: if two workers build the same index, one of the two
 remains. A missing index is built again.
 
-The baseline of a dataset that collects runs is retrieved at once, so that pools can include it, and scored with all
-others when the first judgments arrive.
+The baseline of a dataset that collects runs is retrieved immediately, so that pools can include it, and scored with
+all others when the first judgments arrive.
 """
 
 import hashlib
@@ -126,7 +126,7 @@ def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any],
         size = checked_size(work.out / INDEX_FOLDER)
         building = _Building(float(costs["seconds"]), int(costs["memory"]), size, version.corpus_sha256)
         if not _is_whole(work.out, size, version):
-            raise DamagedInput(f"The index of {work.corpus} lacks documents.")
+            raise DamagedInput(f"The index of {work.corpus} is incomplete.")
         if not _is_whole(index_folder, size, version):
             arriving_folder = folder / "kept"
             arriving_folder.mkdir()
@@ -145,7 +145,7 @@ def sweep_indexes() -> int:
     """
     root = Path(settings.VAR) / Area.WORD_INDEXES.value
     last_used, sizes = {}, {}
-    for folder in (*root.glob("??/*"), *root.glob(".arriving-*")):  # including those of killed processes
+    for folder in (*root.glob("??/*"), *root.glob(".arriving-*")):  # including folders of killed processes
         with suppress(FileNotFoundError):  # another worker of this host removed it, here as below
             last_used[folder], sizes[folder] = folder.stat().st_mtime, checked_size(folder)
     versions = Dataset.objects.exclude(current_version=None)

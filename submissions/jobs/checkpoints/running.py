@@ -41,7 +41,7 @@ from submissions.sandbox.processes import remove, remove_old
 from submissions.sandbox.running import SandboxOutcome, ShardEncoder, run_job
 from submissions.sandbox.supervision import OnProgress
 
-#: File beside a checkpoint with the versions of the libraries that accepted it.
+#: File in a checkpoint's folder with the versions of the libraries that accepted it.
 NOTE = "checked.txt"
 #: Time limit in seconds for the library's check of a checkpoint.
 CHECK_SECONDS = 60
@@ -92,7 +92,7 @@ def job_folder() -> Iterator[Path]:
 
 
 def sweep_work(grace: float = GRACE) -> int:
-    """Remove job folders that killed processes left on this host; return their number.
+    """Remove job folders of killed processes on this host; return their number.
 
     The minimum age is a job's time limit. Children that encode several shards write to their folder for each shard.
     """
@@ -264,7 +264,7 @@ def is_checked(note: Path) -> bool:
 
 
 def releases() -> str:
-    """Return the versions of the checking libraries, in the format of the note beside a checkpoint."""
+    """Return the versions of the checking libraries, in the format of `NOTE`."""
     names = ("sentence-transformers", "tokenizers", "transformers")
     return "".join(f"{name} {version(name)}\n" for name in names)
 
@@ -273,7 +273,7 @@ def releases() -> str:
 
 
 #: Seconds for which a process prefers shards of the encoding that it has begun. Starting a child takes 7 to 20 s;
-#: devices that alternate between corpora would otherwise do little else.
+#: devices that alternate between corpora would otherwise spend most of their time on that.
 PREFERENCE_SECONDS = 300.0
 
 

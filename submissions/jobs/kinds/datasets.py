@@ -126,7 +126,7 @@ def _fail_on_last_attempt(job: Job, give_up: Callable[[], None]) -> Iterator[Non
 def statistics_job(job: Job, lease: Lease) -> None:
     """Profile the dataset's texts and the top-ranked documents of its runs, unless profiled before.
 
-    The profile of the texts is stored before it is compared with those of other datasets.
+    The profile of the texts is stored before it is compared with the profiles of other datasets.
     """
     begin(job, State.RETRIEVING, "reading")
     with work_folder("statistics") as folder:
@@ -263,7 +263,7 @@ def _evaluating(job: Job) -> Rescore:
 
 
 def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
-    """Evaluate one run, or list it among those that cannot be evaluated."""
+    """Evaluate one run, or add it to the list of runs that cannot be evaluated."""
     if not campaigns.begin_run(rescore, run):
         campaigns.note_progress(rescore)
         return

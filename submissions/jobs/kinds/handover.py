@@ -211,7 +211,7 @@ def _replace_measurements(job: Job, retrieval: RetrievalResult) -> None:
 
 
 def _record_measurements(entries: Mapping[str, Entry], retrieval: RetrievalResult) -> None:
-    """Record the costs of each entry by label, and those of the BM25 baseline."""
+    """Record the costs of each entry by label, and of the BM25 baseline."""
     baseline = retrieval.baseline.get("figures") or {}
     for label, entry in entries.items():
         if figures := retrieval.figures.get(label):

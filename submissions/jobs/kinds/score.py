@@ -76,7 +76,7 @@ def score_job(job: Job, lease: Lease) -> None:
 
     Raises:
         InvalidRun: If the file is not valid.
-        LeaseLost: If the claim is gone.
+        LeaseLost: If the claim was lost.
         ScoresDiffer: If the verification fails.
     """
     if job.dataset.awaits_judgements:
@@ -218,7 +218,7 @@ def judged_version(dataset: Dataset) -> DatasetVersion:
 
 
 def begin(job: Job, state: State, stage: str = "") -> None:
-    """Move the job to the state in which it works. Raises LeaseLost if the claim is gone."""
+    """Move the job to the state in which it works. Raises LeaseLost if the claim was lost."""
     if not advance(job.pk, state, fence=job.fence, stage=stage):
         raise LeaseLost
 
@@ -269,7 +269,7 @@ def publish_results(
     the set is complete; until then the list is empty. `record_more` is called in the same transaction.
 
     Raises:
-        LeaseLost: If the claim is gone.
+        LeaseLost: If the claim was lost.
         Cancelled: If cancellation was requested before this moment.
         JudgementsChanged: If the board has other qrels now.
     """
