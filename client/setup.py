@@ -1,4 +1,4 @@
-"""The version is the project's: in the pyproject.toml above this folder, and in a source distribution in PKG-INFO."""
+"""The version is the project's, read from ../pyproject.toml, or from PKG-INFO in a source distribution."""
 
 import tomllib
 from email import message_from_string

@@ -2,16 +2,16 @@
 
     python -m examples.train_augmentation --collection nfcorpus --encoder all-MiniLM-L6-v2 --out augmented
 
-from the root of the repository. With the wheel `runboard-eval`, name `runboard_eval` in the imports.
+Run it in the root of the repository. With the wheel `runboard-eval`, import from `runboard_eval`.
 
 The loss of a query is the cross entropy between its relevant documents, weighted by their grades, and the softmax of
-its scores over documents: all of a small corpus, else the relevant ones of the batch and as many others, drawn anew in
-each step, as fill up `_DOCUMENTS`. The scores are the engine's, (w ⊙ idf ⊙ (bow + a))ᵀ f(d) over the same index. The
-loss also contains `sparsity` × the sum of a(q), so that a query gets few terms.
+its scores over documents: all of a small corpus, otherwise the relevant ones of the batch and `_DOCUMENTS` others,
+sampled in each step. The scores are the engine's, (w ⊙ idf ⊙ (bow + a))ᵀ f(d) over the same index. The loss also
+contains `sparsity` × the sum of a(q), so that a query gets few terms.
 
-Training begins near BM25, with every token of a query weighing about 1 and every piece added with the same small
-weight, so that no ReLU starts where it has no gradient. The seed decides the order of the queries, the documents that
-are drawn, and the dropout.
+Training begins near BM25: every token of a query has a weight of about 1, and every added piece has the same small
+weight, so that every ReLU has a gradient. The seed determines the order of the queries, the sampled documents, and the
+dropout.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from evaluation.judgements.qrels import Qrels, read_qrels
 from evaluation.runs.score import ScoringTarget, score_run
 
 _MEASURE = "nDCG@10"
-#: Without judgments for choosing an epoch, every tenth training query is held out for that.
+#: Without judgments for the choice of an epoch, every tenth training query is held out.
 _TENTH = 10
-#: Documents that each step scores against the relevant ones.
+#: Number of sampled documents that each step scores in addition to the relevant ones.
 _DOCUMENTS = 8_192
 _BATCH = 32
 #: Initial weight of every added word piece.
@@ -71,7 +71,7 @@ class Settings:
 
 
 def start_checkpoint(encoder: Path, folder: Path) -> None:
-    """Write an encoder and its tokenizer into `folder`, with a W and u of zeros beside them."""
+    """Write an encoder and its tokenizer into `folder`, with a W and u of zeros."""
     options = {"local_files_only": True, "trust_remote_code": False}
     model = transformers.AutoModel.from_pretrained(encoder, **options)
     tokenizer = transformers.AutoTokenizer.from_pretrained(encoder, **options)
@@ -124,7 +124,7 @@ def train(
     pieces = np.array([int(term) for term in search.index.terms()])
     examples = _examples(model, search, queries, qrels, pieces)
     if not examples:
-        what = "no query for training has a relevant document in the corpus"
+        what = "no training query has a relevant document in the corpus"
         raise InvalidContent.of(Problem("error", "no_training_data", 1, what, "Name qrels of these queries."))
     learned, matrix = (_Learned(model, examples, pieces), _document_matrix(search))
     optimizer = torch.optim.AdamW(
@@ -204,7 +204,7 @@ class _Learned:
         embeddings = model.encoder.requires_grad_().get_input_embeddings().weight.requires_grad_(False)
         self._embeddings = embeddings[self._pieces].clone()
         if self._embeddings.shape[1] != model.projection.shape[1]:
-            raise ModelFailure("not_loadable", "the encoder's embeddings have not the dimension of its vectors")
+            raise ModelFailure("not_loadable", "the encoder's embeddings and its vectors have different dimensions")
         some = [self._vectors(examples[start : start + _BATCH]) for start in range(0, len(examples), _BATCH)]
         first = torch.cat([vectors[:, 0] for vectors, _ in some]).mean(0)
         token = torch.cat([vectors[mask] for vectors, mask in some]).mean(0)
@@ -245,7 +245,7 @@ class _Learned:
         return (sparsity * added.sum() - (target * likelihoods).sum()) / len(examples)
 
     def _query_vectors(self, examples: Sequence[_Example], vectors: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
-        """Return w ⊙ (bow + a), of shape (queries, terms). A repeated piece has the greatest of its weights."""
+        """Return w ⊙ (bow + a), of shape (queries, terms). A repeated piece has its greatest weight."""
         rows = np.repeat(np.arange(len(examples)), [len(example.tokens) for example in examples])
         tokens, places = (
             np.concatenate([getattr(example, name) for example in examples]) for name in ("tokens", "places")
@@ -279,27 +279,27 @@ def _sparse(matrix: csr_array) -> torch.Tensor:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Train and write the checkpoint; return 1 if the files or the encoder do not allow that, 2 for wrong usage."""
+    """Train and write the checkpoint; return 1 if the files or the encoder are unsuitable, 2 for wrong usage."""
     parser = argparse.ArgumentParser(
-        description="Learn which terms to add to a collection's queries, and how much their own count. "
+        description="Learn the terms to add to a collection's queries, and the weights of the queries' own terms. "
         "Trained on qrels/train.tsv; the epoch is chosen on qrels/dev.tsv, or on a tenth of the queries for training; "
-        "qrels/test.tsv, where it is there, is scored once, at the end.",
+        "qrels/test.tsv, if it exists, is scored once at the end.",
     )
     parser.add_argument("--collection", required=True, type=Path, help="folder in BEIR layout")
-    parser.add_argument("--encoder", required=True, type=Path, help="folder of an encoder, as its library saves it")
-    parser.add_argument("--out", required=True, type=Path, help="folder to write the checkpoint into")
+    parser.add_argument("--encoder", required=True, type=Path, help="folder of an encoder, as saved by its library")
+    parser.add_argument("--out", required=True, type=Path, help="output folder of the checkpoint")
     for name, kind, default, what in (
-        ("epochs", int, 3, "passes over the queries"),
+        ("epochs", int, 3, "number of passes over the queries"),
         ("learning-rate", float, 5e-4, "learning rate of W and u"),
         ("encoder-learning-rate", float, 1e-4, "learning rate of the encoder"),
         ("sparsity", float, 1e-2, "loss per unit of added weight"),
         ("seed", int, 0, "seed of the order of queries, the sampled documents, and dropout"),
     ):
         parser.add_argument(f"--{name}", type=kind, default=default, help=f"{what} (default: %(default)s)")
-    parser.add_argument("--threads", type=int, help="cores to use (default: all that this process may)")
+    parser.add_argument("--threads", type=int, help="number of cores (default: all available ones)")
     arguments = parser.parse_args(words)
     if arguments.out.exists():
-        print(f"error: {arguments.out} exists already", file=sys.stderr)
+        print(f"error: {arguments.out} already exists. Choose another folder.", file=sys.stderr)
         return 2
     try:
         with tempfile.TemporaryDirectory(prefix="training-") as scratch:
@@ -346,9 +346,9 @@ def _train(arguments: argparse.Namespace, scratch: Path) -> None:
     for name in ("dev", "test"):
         if name in splits:
             before, after = (_score(one, asked[name], splits[name]) for one in (plain, trained))
-            print(f"{name}: {_MEASURE} {after:.4f}, of BM25 over the same pieces {before:.4f}")
+            print(f"{name}: {_MEASURE} {after:.4f}; BM25 over the same pieces: {before:.4f}")
     added = trained.facts()["mean_augmentation_length"]
-    print(f"{arguments.out}: {added:,.0f} terms are added to a query in the mean")
+    print(f"{arguments.out}: mean number of terms added to a query: {added:,.0f}")
 
 
 def _splits(folder: Path) -> dict[str, Qrels]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 '''
-_PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
+_SCALAR_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 
 
 def answers(schema: Mapping[str, Any]) -> str:
@@ -42,7 +42,7 @@ def answers(schema: Mapping[str, Any]) -> str:
         if name not in used:
             used.add(name)
             pending += _references(schemas[name])
-    # Aliases come first: they are evaluated at import, unlike annotations.
+    # Aliases are first, because they are evaluated at import, unlike annotations.
     ordered_names = sorted(used, key=lambda name: ("properties" in schemas[name], name))
     text = HEAD + _view(schema) + "".join(_definition(name, schemas[name]) for name in ordered_names)
     formatter = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(TARGET), "-"]
@@ -52,7 +52,7 @@ def answers(schema: Mapping[str, Any]) -> str:
 def _view(schema: Mapping[str, Any]) -> str:
     """Return the source of VIEW, the query parameters of a board."""
     parameters = schema["paths"]["/api/v1/datasets/{slug}/board/"]["get"]["parameters"]
-    names = sorted(each["name"] for each in parameters if each["in"] == "query" and each["name"] != "min-mean")
+    names = sorted(item["name"] for item in parameters if item["in"] == "query" and item["name"] != "min-mean")
     comment = "Query parameters of a board's view. Prefixes min- and max- apply to the keys of numeric columns."
     return f"\n#: {comment}\nVIEW = {tuple(names)!r}\n"
 
@@ -72,8 +72,8 @@ def _references(part: Any) -> Iterator[str]:
             yield part["$ref"].rpartition("/")[2]
         part = list(part.values())
     if isinstance(part, list):
-        for each in part:
-            yield from _references(each)
+        for item in part:
+            yield from _references(item)
 
 
 def _definition(name: str, schema: Mapping[str, Any]) -> str:
@@ -89,18 +89,18 @@ def _definition(name: str, schema: Mapping[str, Any]) -> str:
 def _type(schema: Mapping[str, Any]) -> str:
     """Return the annotation of a value."""
     if "$ref" in schema:
-        found = schema["$ref"].rpartition("/")[2]
+        annotation = schema["$ref"].rpartition("/")[2]
     elif choices := schema.get("allOf") or schema.get("oneOf"):
-        found = " | ".join(map(_type, choices))
+        annotation = " | ".join(map(_type, choices))
     elif "enum" in schema:
-        found = f"Literal[{', '.join(json.dumps(value) for value in schema['enum'])}]"
+        annotation = f"Literal[{', '.join(json.dumps(value) for value in schema['enum'])}]"
     elif schema.get("type") == "array":
-        found = f"list[{_type(schema['items'])}]"
+        annotation = f"list[{_type(schema['items'])}]"
     elif schema.get("type") == "object":
-        found = f"dict[str, {_type(schema.get('additionalProperties', {}))}]"
+        annotation = f"dict[str, {_type(schema.get('additionalProperties', {}))}]"
     else:
-        found = _PLAIN[schema["type"]] if "type" in schema else "Any"
-    return f"{found} | None" if schema.get("nullable") else found
+        annotation = _SCALAR_TYPES[schema["type"]] if "type" in schema else "Any"
+    return f"{annotation} | None" if schema.get("nullable") else annotation
 
 
 def read_schema() -> dict[str, Any]:

@@ -3,7 +3,7 @@
     python packages/evaluation_wheel.py FOLDER
     python packages/evaluation_wheel.py --sources FOLDER
 
-The first form writes a wheel for this platform into FOLDER. Only imports and command names in texts are rewritten.
+The first form writes a wheel for this platform into FOLDER. Only imports, and command names in texts, are rewritten.
 Version and dependencies come from the project. `--sources` writes the wheel's sources without compiling the kernel.
 """
 
@@ -123,8 +123,8 @@ def write_tree(folder: Path, kernel: bool) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     with (package / "__init__.py").open("a") as module:
         module.write(f'\n__version__ = "{project["version"]}"\n')
-    pinned = requirements()
-    base, neural = ([pinned[canonicalize_name(name)] for name in names] for names in (BASE, NEURAL))
+    versions = requirements()
+    base, neural = ([versions[canonicalize_name(name)] for name in names] for names in (BASE, NEURAL))
     (folder / "pyproject.toml").write_text(
         PROJECT.format(version=project["version"], python=project["requires-python"], base=base, neural=neural)
     )

@@ -119,7 +119,7 @@ def begin(**_: Any) -> None:
 def warm_up(**_: Any) -> None:
     """Load compiled kernels before the first run arrives."""
     if not settings.PRIVATE_STORAGE:
-        return  # retrievers have no access to judgements and score nothing
+        return  # retrievers have no access to judgments and score no runs
     from evaluation.engines.warm_up import warm_up as warm_up_kernels
 
     warm_up_kernels()

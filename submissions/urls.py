@@ -25,7 +25,7 @@ from submissions.views.submit_page import submit
 
 #: allauth's pages without its list of sessions, which we replace by one that can end single sessions, and without
 #: legacy URLs.
-_accounts = [each for each in allauth.urlpatterns if not str(each.pattern).startswith(("sessions/", "social/"))]
+_accounts = [url for url in allauth.urlpatterns if not str(url.pattern).startswith(("sessions/", "social/"))]
 
 
 #: URL names whose GET creates a session, with the name of their limit in ACCOUNT_RATE_LIMITS.
@@ -50,10 +50,10 @@ def _limited(pattern: URLPattern) -> Callable[..., HttpResponseBase]:
 def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:
     """Return the same patterns with caching disabled, since the pages show data of the signed-in user."""
     return [
-        URLPattern(each.pattern, never_cache(_limited(each)), each.default_args, each.name)
-        if isinstance(each, URLPattern)
-        else URLResolver(each.pattern, _never_cached(each.url_patterns), each.default_kwargs)
-        for each in patterns
+        URLPattern(pattern.pattern, never_cache(_limited(pattern)), pattern.default_args, pattern.name)
+        if isinstance(pattern, URLPattern)
+        else URLResolver(pattern.pattern, _never_cached(pattern.url_patterns), pattern.default_kwargs)
+        for pattern in patterns
     ]
 
 

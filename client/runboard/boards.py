@@ -29,7 +29,7 @@ _COUNTS = ("rank", "missing_queries", "rank_low", "rank_high", "wins", "ties", "
 def as_frame(board: answers.Board) -> pd.DataFrame:
     """Return the rows of a board as a data frame with the columns that `Client.board` describes."""
     keys = [column["key"] for column in board["columns"] if column["key"] != "system"]
-    # Columns that this board lacks come last, so that no column is missing on any board.
+    # Columns that this board lacks are last, so that every board has all columns.
     keys += [key for key in _NUMBERS if key not in keys]
     names_in_order = [name for key in keys for name in _NUMBERS.get(key, (key,))]
     # On a benchmark, each dataset's score may have an interval.

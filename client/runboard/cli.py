@@ -1,7 +1,7 @@
 """Command `runboard`.
 
 Exit status: 0 for success, 1 if something was refused or failed, 2 for wrong usage, 3 if the site is unreachable, is
-not a Runboard site, or takes longer than the given timeout.
+not a Runboard site, or exceeds the given timeout.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from tqdm import tqdm
 
 from runboard.answers import Submission
-from runboard.client import ENDED, Client, has_ended
+from runboard.client import FINAL_STATES, Client, has_ended
 from runboard.errors import Refused, SiteUnavailable, format_problem, missing_library
 from runboard.login import checked_token, write_login
 from runboard.terminal import say
@@ -27,7 +27,7 @@ from runboard.uploading import upload
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command in `words` (by default, the process's arguments) and return its exit status."""
+    """Run the command with the arguments `words` (default: the process's) and return its exit status."""
     arguments = _build_parser().parse_args(words)
     try:
         status: int = arguments.run(arguments)
@@ -46,7 +46,7 @@ def main(words: Sequence[str] | None = None) -> int:
         )
         return 2
     except KeyboardInterrupt:
-        print("\nInterrupted. The site continues with what it has received.", file=sys.stderr)
+        print("\nInterrupted. The site continues to process your submissions.", file=sys.stderr)
         return 130
 
 
@@ -80,7 +80,7 @@ def _build_parser() -> argparse.ArgumentParser:
 
 
 def _add_datasets(command: AddCommand) -> None:
-    _add_json(command("datasets", _datasets, "list the datasets"))
+    _add_json(command("datasets", _datasets, "list datasets"))
     download = command("download", _download, "download a dataset's files, each checked by its sha256")
     download.add_argument("dataset")
     download.add_argument("--to", type=Path, help="target folder (default: the dataset's slug)")
@@ -100,30 +100,30 @@ def _add_submissions(command: AddCommand) -> None:
         "runs",
         type=Path,
         nargs="*",
-        help="a run for each dataset, or several runs for one dataset (its seeds)",
+        help="a run for each dataset, or several seeds for one dataset",
     )
     submit.add_argument("--checkpoint", type=Path, help="a model's archive, as written by `runboard-eval pack`")
     submit.add_argument("--system", required=True, help="slug or name of one of your systems, or a new name")
     submit.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", dest="fields",
                         help="any field of the API, such as architecture=dense or training_datasets=none")  # fmt: skip
     submit.add_argument("--private", action="store_true", help="show the results to your team only")
-    submit.add_argument("--watch", action="store_true", help="wait until the submission has ended")
+    submit.add_argument("--watch", action="store_true", help="wait until the submission ends")
     status = command("status", _status, "show the progress of one submission, or of all of yours")
     status.add_argument("submission", nargs="?")
     watch = command("watch", _watch, "follow a submission to its end")
     watch.add_argument("submission")
     watch.add_argument("--timeout", type=float, help="maximum seconds to wait")
-    cancel = command("cancel", _cancel, "stop a submission whose jobs have not ended")
+    cancel = command("cancel", _cancel, "stop the unfinished jobs of a submission")
     withdraw = command("withdraw", _withdraw, "remove a submission's results from all boards")
-    withdraw.add_argument("--why", required=True, help="the reason, which boards show instead of the results")
-    for each in (cancel, withdraw):
-        each.add_argument("submission")
-        _add_json(each)
+    withdraw.add_argument("--why", required=True, help="reason, which boards show instead of the results")
+    for parser in (cancel, withdraw):
+        parser.add_argument("submission")
+        _add_json(parser)
     sending = command("upload", _upload, "upload a large file and print its id for a submission's upload=ID")
     sending.add_argument("file", type=Path)
     sending.add_argument("--kind", required=True, choices=["run", "model"])
-    for each in (check, submit, status, watch):
-        _add_json(each)
+    for parser in (check, submit, status, watch):
+        _add_json(parser)
 
 
 def _add_boards(command: AddCommand) -> None:
@@ -131,18 +131,18 @@ def _add_boards(command: AddCommand) -> None:
     export = command("export", _export, "export a board")
     formats = "csv, json, md (markdown), tex (latex), bib (bibtex); default: %(default)s"
     export.add_argument("--format", default="csv", help=formats)
-    export.add_argument("--out", type=Path, help="file to write (default: standard output)")
-    view = "parameter of the board's address, such as sort=AP"
-    for each in (board, export):
-        each.add_argument("dataset", help="the slug of a dataset or benchmark")
-        each.add_argument("--view", action="append", default=[], metavar="NAME=VALUE", help=view)
+    export.add_argument("--out", type=Path, help="output file (default: standard output)")
+    view = "query parameter of the board, such as sort=AP"
+    for parser in (board, export):
+        parser.add_argument("dataset", help="the slug of a dataset or benchmark")
+        parser.add_argument("--view", action="append", default=[], metavar="NAME=VALUE", help=view)
     board.add_argument("--rows", type=int, default=20, help="number of rows to show (default: %(default)s)")
     _add_json(board)
     again = command("reproduce", _reproduce, "reproduce a system's results and compare runs and scores")
     again.add_argument("system", help="the system's slug or the address of its page")
     again.add_argument("--checkpoint", type=Path, help="the system's model: a folder or an archive")
-    place = "folder for downloads and runs (default: %(default)s)"
-    again.add_argument("--folder", type=Path, default=Path("reproduced"), help=place)
+    folder_help = "folder for downloads and runs (default: %(default)s)"
+    again.add_argument("--folder", type=Path, default=Path("reproduced"), help=folder_help)
     _add_force(again)
 
 
@@ -151,21 +151,21 @@ def _add_force(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the API's answer")
+    parser.add_argument("--json", action="store_true", help="print the API's response")
 
 
 def _add_retrieve(command: AddCommand) -> None:
-    parser = command("retrieve", _retrieve, "make a run with an API like OpenAI's /v1/embeddings")
+    parser = command("retrieve", _retrieve, "create a run with an API like OpenAI's /v1/embeddings")
     parser.add_argument(
         "--endpoint", required=True, help="address before /v1/embeddings, such as https://api.example.org"
     )
     parser.add_argument(
         "--format", choices=["openai"], default="openai", help="format of the API (default: %(default)s)"
     )
-    parser.add_argument("--model", required=True, help="the API's name of the model")
+    parser.add_argument("--model", required=True, help="name of the model in the API")
     parser.add_argument("--corpus", required=True, type=Path, help="corpus.jsonl, or .gz")
     parser.add_argument("--queries", required=True, type=Path, help="queries.jsonl, or .gz")
-    parser.add_argument("--out", required=True, type=Path, help="run to write")
+    parser.add_argument("--out", required=True, type=Path, help="output file for the run")
     parser.add_argument(
         "--cache",
         type=Path,
@@ -188,7 +188,7 @@ def _parse_count(text: str) -> int:
 
 def _parse_price(text: str) -> float:
     if not 0 <= (price := float(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a price: give US dollars, 0 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a price: enter US dollars, 0 or more")
     return price
 
 
@@ -229,10 +229,10 @@ def _datasets(arguments: argparse.Namespace) -> int:
         return _print_json(datasets)
     rows = [
         (
-            each["slug"], each["name"], each["language"], each["primary_measure"],
-            "hidden" if each["hidden"] else "open", f"{each['entries']:,}",
+            dataset["slug"], dataset["name"], dataset["language"], dataset["primary_measure"],
+            "hidden" if dataset["hidden"] else "open", f"{dataset['entries']:,}",
         )
-        for each in datasets
+        for dataset in datasets
     ]  # fmt: skip
     _print_table(("dataset", "name", "language", "measure", "judgements", "results"), rows)
     return 0
@@ -261,7 +261,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _submit(arguments: argparse.Namespace) -> int:
     if bool(arguments.runs) == bool(arguments.checkpoint or "hub_model=" in "".join(arguments.fields)):
-        raise ValueError("Give the runs to submit, or a model: --checkpoint ARCHIVE, or --set hub_model=NAME.")
+        raise ValueError("Enter the runs to submit, or a model: --checkpoint ARCHIVE, or --set hub_model=NAME.")
     site = _client(arguments)
     fields = {"system": arguments.system, "public": not arguments.private, **_parse_pairs(arguments.fields)}
     submission = site.submit(arguments.dataset.split(","), arguments.runs, arguments.checkpoint, **fields)
@@ -278,8 +278,8 @@ def _status(arguments: argparse.Namespace) -> int:
     submissions = [site.status(arguments.submission)] if arguments.submission else site.submissions()
     if arguments.json:
         return _print_json(submissions if arguments.submission is None else submissions[0])
-    for each in submissions:
-        _print_submission(each)
+    for submission in submissions:
+        _print_submission(submission)
     return 0
 
 
@@ -288,7 +288,7 @@ def _cancel(arguments: argparse.Namespace) -> int:
     submission = site.status(arguments.submission)
     status = _print_result(site.cancel(arguments.submission), arguments.json)
     if has_ended(submission):
-        message = f"{submission['id']} had already ended ({submission['state']}), so there was nothing to cancel."
+        message = f"{submission['id']} had already ended ({submission['state']}), so no job was canceled."
         say(message, file=sys.stderr)
     return status
 
@@ -315,7 +315,7 @@ def _watch(arguments: argparse.Namespace) -> int:
 
 
 def _follow(site: Client, identifier: str, timeout: float | None, as_json: bool) -> int:
-    """Print the submission as it changes, or only its end as JSON; return 0 if all of it was scored."""
+    """Print the submission whenever it changes, or only its final state as JSON; return 0 if all jobs were scored."""
     submission = None
     for submission in site.watch(identifier, timeout):
         if not as_json:
@@ -334,10 +334,10 @@ def _board(arguments: argparse.Namespace) -> int:
     say(frame.attrs["title"])
     if summary.get("text"):
         say(summary["text"])
-    printed = frame.drop(columns=_NOT_PRINTED).replace("", None).dropna(axis="columns", how="all").iloc[:, :9]
-    percentages = {name: "{:+.1%}".format for name in printed if name in _PERCENTAGES}
+    table = frame.drop(columns=_NOT_PRINTED).replace("", None).dropna(axis="columns", how="all").iloc[:, :9]
+    percentages = {name: "{:+.1%}".format for name in table if name in _PERCENTAGES}
     say(
-        printed.head(arguments.rows).to_string(
+        table.head(arguments.rows).to_string(
             index=False, formatters=percentages, float_format="{:.3f}".format, na_rep="—", max_colwidth=40
         )
     )
@@ -377,7 +377,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     except ImportError as error:
         raise missing_library(error) from error
     try:
-        library()  # Fails before anything is downloaded.
+        library()  # This fails before the first download.
     except KernelUnavailable as error:
         raise ValueError(str(error)) from error
     address, slug = site_and_slug(arguments.system)
@@ -393,7 +393,7 @@ def _print_submission(submission: Submission) -> None:
     say(f"{submission['id']}  {submission['system']}: {submission['state']}{place}")
     sentences = {result["dataset"]: result["sentence"] for result in submission["results"]}
     for job in submission["jobs"]:
-        progress = "" if job["state"] in ENDED else job["progress_note"] or job["stage"]
+        progress = "" if job["state"] in FINAL_STATES else job["progress_note"] or job["stage"]
         note = sentences.get(job["dataset"]) or progress or job["meaning"]
         say(f"    {job['dataset']}: {job['state']} {note}".rstrip())
         for problem in job["problems"]:

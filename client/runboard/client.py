@@ -21,14 +21,14 @@ from runboard.errors import Refused, SiteUnavailable, get_cause
 from runboard.untrusted import T, read_content, require_plain_name
 from runboard.uploading import Progress, upload
 
-#: Size above which files are uploaded in pieces, so that a broken connection costs little.
+#: Size above which files are uploaded in pieces, so that a broken connection loses little.
 IN_PIECES = 32 * 1024 * 1024
 _TOO_LARGE = (
-    "{0} is too large to check immediately. Submit it, and a worker checks it; or check it on your own "
+    "{0} is too large to check immediately. Submit it for a check by a worker, or check it on your own "
     "machine with the dataset's queries: runboard-eval check --run {0} --queries queries.jsonl.gz."
 )
 #: Final states of submissions.
-ENDED = frozenset({"done", "rejected", "failed", "cancelled", "timed_out", "withdrawn"})
+FINAL_STATES = frozenset({"done", "rejected", "failed", "cancelled", "timed_out", "withdrawn"})
 #: File extensions of exports by the display names of formats.
 _EXTENSIONS = {"markdown": "md", "latex": "tex", "bibtex": "bib"}
 _BLOCK = 1 << 20
@@ -40,7 +40,7 @@ def _ignore(name: str, transferred: int, total: int) -> None:
 
 def has_ended(submission: answers.Submission) -> bool:
     """Return whether the submission is in a final state."""
-    return submission["state"] in ENDED
+    return submission["state"] in FINAL_STATES
 
 
 class Client(Connection):
@@ -48,7 +48,7 @@ class Client(Connection):
 
     Without `url`, the site is RUNBOARD_URL, or that of `runboard login`. Without `token`, it is the one that
     `runboard.login.token_for` returns for this site. Methods raise Refused if the site refuses a request, and
-    SiteUnavailable if it cannot be reached after several attempts, or its answer is not that of a Runboard site.
+    SiteUnavailable if it cannot be reached after several attempts, or does not respond like a Runboard site.
     `progress` is called with the name of the transferred file, the bytes so far, and the bytes in all.
     """
 
@@ -83,16 +83,16 @@ class Client(Connection):
     def download(self, slug: str, folder: Path, kinds: Sequence[str] = (), replace: bool = False) -> list[Path]:
         """Download files of these kinds, or all files, into a folder; return their paths.
 
-        Files with the right content are not downloaded again. Raises FileExistsError, before any download, if files of
-        these names have different content, unless `replace` is set.
+        Existing files with the right content are not downloaded again. Raises FileExistsError, before any download, if
+        files of these names have different content, unless `replace` is set.
         """
         targets = [(file, folder / file["name"]) for file in self.files(slug) if not kinds or file["kind"] in kinds]
         folder.mkdir(parents=True, exist_ok=True)
         downloads = [(file, path) for file, path in targets if not _has_content(path, file["sha256"])]
-        existing = [str(path) for _, path in downloads if os.path.lexists(path)]
-        if existing and not replace:
+        existing_paths = [str(path) for _, path in downloads if os.path.lexists(path)]
+        if existing_paths and not replace:
             raise FileExistsError(
-                f"{', '.join(existing)}: already exists with different content. Choose another folder, or "
+                f"{', '.join(existing_paths)}: already exists with different content. Choose another folder, or "
                 "replace existing files (--force)."
             )
         for file, path in downloads:
@@ -103,7 +103,7 @@ class Client(Connection):
         """Return the board of a dataset or benchmark, one row per result.
 
         Columns are the API's keys. Filters and other submissions do not change them; a column without values is empty.
-        Cells that the page writes as text are numbers: `low` and `high` are the ends of the score's interval,
+        Cells with text on the page are numbers here: `low` and `high` are the ends of the score's interval,
         `delta_low` and `delta_high` those of the difference from the baseline, `rank_low` and `rank_high` the range of
         ranks, and `wins`, `ties`, and `losses` counts. Numbers are unrounded, and percentages are fractions (0.1 is
         10%). Ranks count among the rows with the same `ranked_among`. `attrs` has the title, summary, measure, and
@@ -131,7 +131,7 @@ class Client(Connection):
         return self._ask_dataset_or_benchmark(ask, message)
 
     def _ask_dataset_or_benchmark(self, ask: Callable[[str], T], message: str) -> T:
-        """Return the answer for a dataset, or for a benchmark if no dataset has the name. Raises Refused."""
+        """Return the response for a dataset, or for a benchmark if no dataset has the name. Raises Refused."""
         for kind in ("datasets", "benchmarks"):
             try:
                 return ask(kind)
@@ -198,27 +198,27 @@ class Client(Connection):
                 return
             if timeout is not None and time.monotonic() - start > timeout:
                 raise TimeoutError(
-                    f"{identifier} has not ended in {timeout:.0f} s. It continues; run `watch` again to follow it."
+                    f"{identifier} has not ended in {timeout:.0f} s. It continues. Run `watch` again to follow it."
                 )
             time.sleep(pause)
             last_snapshot, pause = snapshot, min(1.5 * pause, 15.0)
 
     def _send(self, form: type[T], path: str, fields: Mapping[str, Any], kind: str, files: Sequence[Path]) -> T:
         """Send fields and files; large files are uploaded in pieces first."""
-        values = [(name, each) for name, value in fields.items() for each in _to_form_values(value)]
+        values = [(name, item) for name, value in fields.items() for item in _to_form_values(value)]
         field = "checkpoint" if kind == "model" else "file"
         file_parts = []
         for file in files:
             if file.stat().st_size > IN_PIECES:
                 values.append(("upload", upload(self, file, kind, self._progress)))
-            else:  # In memory, because it may have to be sent again.
+            else:  # In memory, because a retry sends it again.
                 file_parts.append((field, (file.name, file.read_bytes())))
         # A multipart form even without files.
         parts = [*((name, (None, value)) for name, value in values), *file_parts]
         return self.ask_for(form, "POST", path, files=parts)
 
     def _download(self, file: answers.File, target: Path) -> None:
-        # The host is always this site, whatever the path begins with.
+        # The host is always this site, regardless of the path.
         url = urljoin(self.url, "/" + urlsplit(file["url"]).path.lstrip("/"))
         partial = target.with_name(f".{target.name}.partial")
         try:
@@ -256,7 +256,7 @@ def _to_form_values(value: Any) -> list[str]:
     if isinstance(value, Mapping):
         return [json.dumps(value)]
     if isinstance(value, list | tuple):
-        return [part for each in value for part in _to_form_values(each)]
+        return [part for item in value for part in _to_form_values(item)]
     return [str(value)]
 
 

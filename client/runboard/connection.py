@@ -33,7 +33,7 @@ class Connection:
         self._session = Session()
         self._session.headers["User-Agent"] = "runboard-client"
         self._session.auth = self._credentials = Bearer(token)
-        # These retries are for broken connections only: `request` looks at the answers.
+        # These retries are only for broken connections. `request` checks the responses.
         retries = Retry(
             total=6, backoff_factor=0.5, allowed_methods=("GET", "HEAD"), respect_retry_after_header=False
         )  # fmt: skip
@@ -41,23 +41,23 @@ class Connection:
             self._session.mount(scheme, HTTPAdapter(max_retries=retries))
 
     def ask(self, method: str, path: str, **options: Any) -> Any:
-        """Return the parsed answer to an API call, None if it is empty; `path` is below /api/v1/."""
+        """Return the parsed response to an API call, None if it is empty. `path` is relative to /api/v1/."""
         answer = self.request(method, urljoin(self.url, f"api/v1/{path}"), **options)
         body = read_content(answer)
         return parse_json(body, answer.url) if body else None
 
     def ask_for(self, form: type[T], method: str, path: str, **options: Any) -> T:
-        """Return the answer as `form`, one of `runboard.answers`. Raises SiteUnavailable if it has another form."""
+        """Return the response as a `form` of `runboard.answers`. Raises SiteUnavailable if it has another form."""
         return require_form(form, self.ask(method, path, **options), urljoin(self.url, f"api/v1/{path}"))
 
     def get_headers(self, path: str, **options: Any) -> Mapping[str, str]:
-        """Return the headers of the answer to a HEAD request."""
+        """Return the headers of the response to a HEAD request."""
         answer = self.request("HEAD", urljoin(self.url, f"api/v1/{path}"), **options)
         answer.close()
         return answer.headers
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:
-        """Return the answer without reading its body. Retries while the site is busy and asks for a short wait."""
+        """Return the response without reading its body. Retries while the site is busy and requests a short wait."""
         for pause in (*_PAUSES, None):
             try:
                 answer = self._session.request(method, url, timeout=_TIMEOUT, stream=True, **options)
@@ -77,7 +77,7 @@ class Connection:
         raise self._failure(answer)
 
     def _failure(self, answer: requests.Response) -> Refused | SiteUnavailable:
-        """Return the exception for an answer of 4xx or 5xx."""
+        """Return the exception for a response with status 4xx or 5xx."""
         body, wait = read_content(answer), seconds_to_wait(answer, 0.0)
         if answer.status_code >= 500:
             message = f"{self.url} answered {answer.status_code}. {_detail(body)}".rstrip()
@@ -85,9 +85,9 @@ class Connection:
         if answer.status_code == 401:
             message = f"{_detail(body)} Run `runboard login {self.url}`.".lstrip()
             if os.environ.get("RUNBOARD_TOKEN") and not self._credentials.key:
-                message += f" RUNBOARD_TOKEN is for the site of RUNBOARD_URL alone: set that to {self.url} too."
+                message += f" RUNBOARD_TOKEN is only for the site of RUNBOARD_URL. Set RUNBOARD_URL to {self.url}."
             return Refused(401, "unauthorised", message, [])
-        return Refused.of(answer.status_code, body, answer.url, wait)
+        return Refused.from_response(answer.status_code, body, answer.url, wait)
 
 
 def _detail(body: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Runs from an external API's embeddings: cached here and searched exactly by Runboard's engine."""
+"""Runs from embeddings of an external API, which are cached and searched exactly by Runboard's engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from runboard.vectors import Cost, Vectors, VectorStore
 
 #: Number of documents whose vectors are in memory, and in one file of the index.
 _SHARD = 10_000
-_EXACT = {"search": "exact", "stored_dtype": "float32"}
+_EXACT_SEARCH = {"search": "exact", "stored_dtype": "float32"}
 
 
 def retrieve(arguments: argparse.Namespace) -> None:
@@ -41,7 +41,10 @@ def retrieve(arguments: argparse.Namespace) -> None:
     try:
         texts = check_corpus(arguments.corpus).records + check_queries(arguments.queries).records
     except InvalidContent as error:
-        messages = [f"{each.message}{at_lines(each.lines, each.count)}. {each.hint}" for each in error.report.problems]
+        messages = [
+            f"{problem.message}{at_lines(problem.lines, problem.count)}. {problem.hint}"
+            for problem in error.report.problems
+        ]
         raise ValueError("\n".join(messages)) from error
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     cache = arguments.cache or arguments.out.with_name(f"{arguments.out.name}.vectors")
@@ -64,26 +67,26 @@ def _make_run(
     from runboard_eval.engines.index.vector_index import VectorIndex, build_index
     from runboard_eval.engines.run_writing import run_lines
 
-    def encoded(prefix: str, texts: Iterable[str]) -> Vectors:
+    def encode(prefix: str, texts: Iterable[str]) -> Vectors:
         # Most APIs refuse an empty text.
         return _encode(endpoint, store, [prefix + text or " " for text in texts], arguments.batch, advance)
 
     threads = os.cpu_count() or 1
-    documents = ((each.id, f"{each.title} {each.text}".strip()) for each in read_corpus(arguments.corpus))
+    documents = ((row.id, f"{row.title} {row.text}".strip()) for row in read_corpus(arguments.corpus))
     shards: list[Path] = []
     ids: list[str] = []
-    # Next to the run, because vectors may need more space than the folder for temporary files has.
-    with tempfile.TemporaryDirectory(prefix=".runboard-", dir=arguments.out.parent) as folder:
-        place = Path(folder)
+    # Next to the run, because vectors may need more space than the system's temporary folder has.
+    with tempfile.TemporaryDirectory(prefix=".runboard-", dir=arguments.out.parent) as name:
+        folder = Path(name)
         for group in _batched(documents, _SHARD):
-            shards.append(place / f"vectors-{len(shards):05d}.npy")
-            np.save(shards[-1], encoded(arguments.document_prefix, (text for _, text in group)))
-            ids += [name for name, _ in group]
+            shards.append(folder / f"vectors-{len(shards):05d}.npy")
+            np.save(shards[-1], encode(arguments.document_prefix, (text for _, text in group)))
+            ids += [document for document, _ in group]
         query_list = list(read_queries(arguments.queries))
-        queries = encoded(arguments.query_prefix, (query.text for query in query_list))
-        build_index(shards, ids, place, _EXACT, threads, place)
-        index, cost = VectorIndex(place, _EXACT, Resources(threads=threads)), store.cost()
-        run = place / "run"
+        queries = encode(arguments.query_prefix, (query.text for query in query_list))
+        build_index(shards, ids, folder, _EXACT_SEARCH, threads, folder)
+        index, cost = VectorIndex(folder, _EXACT_SEARCH, Resources(threads=threads)), store.cost()
+        run = folder / "run"
         with run.open("w", encoding="utf-8") as output:
             output.write(_header(arguments, endpoint, int(queries.shape[1]), cost))
             for query, (positions, scores) in zip(query_list, index.search(queries, arguments.depth), strict=True):
@@ -96,7 +99,7 @@ def _make_run(
         file=sys.stderr,
     )
     if cost.tokens is None:
-        print("The API does not report its tokens, so the run states no cost.", file=sys.stderr)
+        print("The API does not report tokens, so the run states no cost.", file=sys.stderr)
 
 
 def _encode(

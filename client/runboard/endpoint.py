@@ -1,4 +1,4 @@
-"""API like OpenAI's `/v1/embeddings`: requests for vectors and checks of its answers."""
+"""API like OpenAI's `/v1/embeddings`: requests for vectors and checks of its responses."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from runboard.vectors import Encoded, Vectors
 KEY = "OPENAI_API_KEY"
 _WAITS = (1, 2, 4, 8, 16, 30, 60)
 _TIMEOUT = (10.0, 300.0)
-#: Maximum bytes of an answer per text (a vector of some 40,000 dimensions), and of an error that are read.
+#: Maximum number of bytes of a response per text (a vector of some 40,000 dimensions), and of an error response.
 _MAX_PER_TEXT, _MAX_OF_ERROR = 1 << 20, 4096
 _ADDRESS = (
-    "Give --endpoint as the address before /v1/embeddings, such as https://api.example.org, without a query string. "
+    "Set --endpoint to the address before /v1/embeddings, such as https://api.example.org, without a query string. "
     f"The key is read from {KEY}."
 )
 
@@ -61,7 +61,7 @@ class Endpoint:
         return Refused(0, "endpoint", f"{self.url} {problem}.", [])
 
     def _ask(self, body: dict[str, Any]) -> tuple[Any, float]:
-        """Return the answer and the seconds of all attempts that got a response, without the pauses between them."""
+        """Return the response and the seconds of all attempts that got a response, without pauses."""
         failure, seconds = "", 0.0
         limit = len(body["input"]) * _MAX_PER_TEXT
         for pause in (*_WAITS, 0):
@@ -85,7 +85,7 @@ class Endpoint:
         raise SiteUnavailable(f"{self.url} failed {len(_WAITS) + 1} times: {failure}. Finished vectors are stored.")
 
     def _parse(self, content: bytes, limit: int) -> Any:
-        """Parse the JSON of an answer. Raises Refused for other content and for more than `limit` bytes."""
+        """Parse the JSON of a response. Raises Refused for other content and for more than `limit` bytes."""
         if len(content) > limit:
             raise self.refusal(f"answered more than {limit:,} bytes")
         try:
@@ -112,10 +112,10 @@ def _split_user(address: str) -> tuple[str, tuple[bytes, bytes] | None]:
     """Separate the user and password from an address. Raises ValueError, which quotes neither."""
     try:
         parts = urlsplit(address)
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
     except ValueError:
-        usable = False
-    if not usable or parts.query or parts.fragment:
+        is_usable = False
+    if not is_usable or parts.query or parts.fragment:
         raise ValueError(_ADDRESS)
     secret, has_user, host = parts.netloc.rpartition("@")
     user, _, password = secret.partition(":")
@@ -150,7 +150,7 @@ def _parse_vectors(rows: Any, texts: Sequence[str]) -> Vectors:
 
 
 def _parse_tokens(usage: Any) -> int | None:
-    """Return the number of tokens in an answer's usage, or None. Raises ValueError for invalid values."""
+    """Return the number of tokens in a response's usage, or None. Raises ValueError for invalid values."""
     tokens = usage.get("total_tokens") if isinstance(usage, dict) else usage
     if tokens is None:
         return None
@@ -160,5 +160,5 @@ def _parse_tokens(usage: Any) -> int | None:
 
 
 def _one_line(text: str) -> str:
-    """Return the beginning of an untrusted text, fit for a terminal."""
-    return "".join(each for each in " ".join(text[:1000].split()) if each.isprintable())[:200]
+    """Return the beginning of an untrusted text, safe for a terminal."""
+    return "".join(character for character in " ".join(text[:1000].split()) if character.isprintable())[:200]

@@ -14,9 +14,9 @@ _WEEK = 7 * 86400.0
 
 
 class SiteUnavailable(Exception):
-    """The site is unreachable, overloaded, or faulty, or does not answer like a Runboard site.
+    """Error because the site is unreachable, overloaded, faulty, or not a Runboard site.
 
-    A retry may succeed later, after `wait` seconds if the site said so.
+    A retry may succeed later, after `wait` seconds if the site stated a time.
     """
 
     def __init__(self, text: str, wait: float = 0.0) -> None:
@@ -25,21 +25,21 @@ class SiteUnavailable(Exception):
 
 
 class Refused(Exception):
-    """The site refuses a request.
+    """Refusal of a request by the site.
 
-    `code` is stable; each of the `problems` has its place, a message, and a hint. The site may accept the request after
-    `wait` seconds.
+    `code` is stable. Each of the `problems` has a location, a message, and a hint. The site may accept the request
+    after `wait` seconds.
     """
 
     def __init__(self, status: int, code: str, detail: str, problems: list[dict[str, Any]], wait: float = 0.0) -> None:
         self.status, self.code, self.problems, self.wait = status, code, problems, wait
-        same = [each for each in problems if str(each.get("message")).lower() == detail.lower()]
-        other_lines = [format_problem(each) for each in problems if each not in same]
-        super().__init__("\n".join([format_problem(same[0]).strip() if same else detail, *other_lines]))
+        duplicates = [problem for problem in problems if str(problem.get("message")).lower() == detail.lower()]
+        other_lines = [format_problem(problem) for problem in problems if problem not in duplicates]
+        super().__init__("\n".join([format_problem(duplicates[0]).strip() if duplicates else detail, *other_lines]))
 
     @classmethod
-    def of(cls, status: int, body: bytes, url: str, wait: float = 0.0) -> Refused:
-        """Return the error for the body of an answer of 4xx."""
+    def from_response(cls, status: int, body: bytes, url: str, wait: float = 0.0) -> Refused:
+        """Return the error for the body of a response with status 4xx."""
         try:
             answer = json.loads(body)
             problems = [problem for problem in answer.get("problems", []) if isinstance(problem, dict)]
@@ -47,16 +47,16 @@ class Refused(Exception):
                 problems += [{**problem, "file": file.get("file")} for problem in file.get("problems", [])]
             detail = str(answer.get("detail") or f"The site answered {status}.")
             if detail == "Not found.":
-                detail = f"There is nothing at {url}."
+                detail = f"No page exists at {url}. Check the address."
             if wait > LONGEST_WAIT:
                 detail = f"{detail.rstrip('.')}.{try_again(wait)}"
-            return cls(status, answer.get("code", ""), detail, _distinct(problems), wait)
+            return cls(status, answer.get("code", ""), detail, _drop_duplicates(problems), wait)
         except (ValueError, AttributeError, TypeError):
             reason = "with a page instead of JSON: is this the address of a Runboard site?"
             return cls(status, "", f"{url} answered {status} {reason}{try_again(wait)}", [], wait)
 
 
-def _distinct(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _drop_duplicates(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
     by_message: dict[tuple[Any, ...], dict[str, Any]] = {}
     for problem in problems:
         by_message[(problem.get("code"), problem.get("message"))] = problem
@@ -70,15 +70,15 @@ def seconds_to_wait(answer: requests.Response, otherwise: float) -> float:
 
 
 def try_again(wait: float) -> str:
-    """Return a sentence on when to try again if the wait is long, or an empty string."""
+    """Return a sentence that states when to try again, or an empty string if the wait is short."""
     if wait <= LONGEST_WAIT:
         return ""
-    size, unit = next(each for each in ((3600, "h"), (60, "min")) if wait >= each[0])
+    size, unit = next(option for option in ((3600, "h"), (60, "min")) if wait >= option[0])
     return f" Try again in {-(-wait // size):,.0f} {unit}."
 
 
 def get_cause(error: BaseException) -> str:
-    """Return the innermost reason of an error, in the system's words."""
+    """Return the innermost reason of an error, as the system describes it."""
     while (inner := getattr(error, "reason", None) or error.__cause__ or error.__context__) is not None:
         if not isinstance(inner, BaseException):
             return str(inner)
@@ -87,7 +87,7 @@ def get_cause(error: BaseException) -> str:
 
 
 def missing_library(error: ImportError) -> ValueError:
-    """Return the error of a command that needs runboard-eval, which cannot be imported."""
+    """Return the error of a command that needs runboard-eval if it cannot be imported."""
     return ValueError(
         "This command needs runboard-eval. In Runboard's repository, run `make wheels` and "
         f"`pip install build/wheels/*.whl` ({error})."
@@ -95,7 +95,7 @@ def missing_library(error: ImportError) -> ValueError:
 
 
 def format_problem(problem: Mapping[str, Any]) -> str:
-    """Return a problem's place, message, and hint in one line."""
+    """Return a problem's location, message, and hint in one line."""
     file_prefix = f"{problem['file']}: " if problem.get("file") else ""
     lines = ", ".join(map(str, problem.get("lines") or []))
     message = str(problem.get("message", problem.get("code", "")))

@@ -16,7 +16,7 @@ def site_address(address: str | None) -> str:
     address = address or os.environ.get("RUNBOARD_URL") or read_login().get("url")
     if not address or urlsplit(address).scheme not in ("http", "https"):
         raise ValueError(
-            "Which site? Give its address (https://…), set RUNBOARD_URL, or run `runboard login https://…`."
+            "No site is set. Enter its address (https://…), set RUNBOARD_URL, or run `runboard login https://…`."
         )
     parts = urlsplit(address)
     if "@" in parts.netloc or parts.query or parts.fragment:
@@ -30,8 +30,8 @@ def site_address(address: str | None) -> str:
 def token_for(url: str) -> str | None:
     """Return the token for this site, or None.
 
-    RUNBOARD_TOKEN is for the site of RUNBOARD_URL or, if that is not set, for that of `login`. Other addresses, which
-    may have been pasted from anywhere, get no token.
+    RUNBOARD_TOKEN is for the site of RUNBOARD_URL or, if that is not set, for that of `login`. Other addresses get no
+    token, because they may come from anywhere.
     """
     token, home_address = os.environ.get("RUNBOARD_TOKEN"), os.environ.get("RUNBOARD_URL")
     if token and home_address and url == site_address(home_address):
@@ -65,10 +65,10 @@ class Bearer(AuthBase):
 
 
 class Session(requests.Session):
-    """Session that sends credentials only from `auth`, and only to the first host."""
+    """Session that sends only the credentials of `auth`, and only to the first host."""
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Remove the credentials if a redirect leads to another host, and do not add those of a netrc file."""
+        """Remove the credentials if a redirect leads to another host, and add none from a netrc file."""
         if self.should_strip_auth(str(response.request.url), str(prepared_request.url)):
             prepared_request.headers.pop("Authorization", None)
 

@@ -19,11 +19,11 @@ from runboard.errors import Refused
 if TYPE_CHECKING:
     from runboard_eval.checkpoints.description import CheckpointDescription
 
-#: Maximum difference of equal scores, which other machines may sum in another order.
+#: Maximum difference of equal scores, because other machines may sum in another order.
 _EQUAL = 1e-9
 #: Maximum number of documents per query; no measure reads more.
-_DEEPEST = 100_000
-#: Kinds of files that every result needs.
+_MAX_DEPTH = 100_000
+#: Kinds of files that are necessary for every result.
 _REQUIRED_FILES = {"corpus", "queries", "qrels"}
 
 
@@ -71,7 +71,7 @@ def site_and_slug(address: str) -> tuple[str | None, str]:
         return None, address.strip("/").rpartition("/")[2]
     match = re.fullmatch(r"(https?://[^?#]+?)/systems/([\w-]+)/?(?:[?#].*)?", address)
     if match is None:
-        raise ValueError(f"{address} is not a system's page: write https://SITE/systems/NAME/, or only the name.")
+        raise ValueError(f"{address} is not a system's page: enter https://SITE/systems/NAME/, or only the name.")
     return match[1], match[2]
 
 
@@ -90,15 +90,15 @@ def reproduce(
             continue
         place = folder / recipe["dataset"]
         by_sha256 = {file["sha256"]: file["name"] for file in site.files(recipe["dataset"])}
-        changed = [kind for kind, sha256 in recipe["files"].items() if sha256 not in by_sha256]
-        if changed:
-            yield Reproduction(*result, differs=[f"the site has a different {kind} now" for kind in changed])
+        changed_kinds = [kind for kind, sha256 in recipe["files"].items() if sha256 not in by_sha256]
+        if changed_kinds:
+            yield Reproduction(*result, differs=[f"the site now has a different {kind}" for kind in changed_kinds])
             continue
         if not recipe["files"].keys() >= _REQUIRED_FILES:
-            yield Reproduction(*result, reason="The site does not state which files it was made from.")
+            yield Reproduction(*result, reason="The site does not state the files from which it was produced.")
             continue
-        if not 1 <= recipe["depth"] <= _DEEPEST:
-            detail = f"The site states a depth of {recipe['depth']:,}; 1 to {_DEEPEST:,} are possible."
+        if not 1 <= recipe["depth"] <= _MAX_DEPTH:
+            detail = f"The site states a depth of {recipe['depth']:,}; 1 to {_MAX_DEPTH:,} are possible."
             yield Reproduction(*result, reason=detail)
             continue
         files = {kind: place / by_sha256[sha256] for kind, sha256 in recipe["files"].items()}
@@ -107,7 +107,7 @@ def reproduce(
         if model is None and recipe["checkpoint"]:
             name = recipe["checkpoint"].get("hub_name", "")
             detail = f"download {name} at {recipe['checkpoint'].get('hub_commit', '')} and " if name else ""
-            yield Reproduction(*result, reason=f"Its model is needed: {detail}give --checkpoint FOLDER.")
+            yield Reproduction(*result, reason=f"Its model is needed: {detail}set --checkpoint FOLDER.")
             continue
         yield replace(_compare_result(recipe, files, model, searches), versions=_versions(recipe["software"]))
 
@@ -148,7 +148,7 @@ def _compare_result(
 
 
 def _compare_with_site(recipe: Recipe, files: Mapping[str, Path], search: _SearchRuns) -> Reproduction:
-    """Compare the run's bytes and scores with those of the recipe."""
+    """Compare the run's bytes and scores with the recipe."""
     from runboard_eval.judgements.qrels import read_excluded, read_qrels
     from runboard_eval.runs.score import ScoringTarget, score_run
 
@@ -174,20 +174,20 @@ def _compare_with_site(recipe: Recipe, files: Mapping[str, Path], search: _Searc
 
 
 def _get_search_key(recipe: Recipe) -> str:
-    """Return a key of the result's search. Results that differ only in what was scored have the same search."""
-    excluded = ("configuration", "run_sha256", "scores")
-    key_values = {name: value for name, value in recipe.items() if name not in excluded}
+    """Return a key of the result's search. Results that differ only in the scored variant have the same search."""
+    excluded_fields = ("configuration", "run_sha256", "scores")
+    key_values = {name: value for name, value in recipe.items() if name not in excluded_fields}
     return hashlib.sha256(json.dumps(key_values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _describe_difference(measure: str, own_score: float, site_score: float) -> str:
-    """Describe both scores with as many digits as distinguish them."""
-    digits = next((each for each in range(4, 17) if f"{own_score:.{each}f}" != f"{site_score:.{each}f}"), 17)
+    """Describe both scores with enough digits to distinguish them."""
+    digits = next((count for count in range(4, 17) if f"{own_score:.{count}f}" != f"{site_score:.{count}f}"), 17)
     return f"{measure} is {own_score:.{digits}f}, there {site_score:.{digits}f}"
 
 
 def _retrieve(recipe: Recipe, files: Mapping[str, Path], model: Path | None, run: Path) -> _SearchRuns:
-    """Make the runs of a recipe's search."""
+    """Produce the runs of a recipe's search."""
     from runboard_eval.checkpoints.rebuilding import CheckpointDescription, open_checkpoint
     from runboard_eval.engines import Resources, RetrievalTask, describe, retrieve
 

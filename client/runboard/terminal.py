@@ -1,4 +1,4 @@
-"""Output to a terminal, in which text from a site cannot move the cursor, change the title, or fill the clipboard."""
+"""Output to a terminal, safe from text of a site that moves the cursor, changes the title, or fills the clipboard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 
 
 def printable(text: str) -> str:
-    """Return the text with control characters escaped as in JSON, so that printed JSON keeps its meaning."""
+    """Return the text with control characters escaped as in JSON, so that printed JSON has the same meaning."""
     return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

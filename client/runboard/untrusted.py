@@ -1,4 +1,4 @@
-"""Checks of a site's answers before their use: JSON of bounded size and of the schema's form, and plain names."""
+"""Checks of a site's responses before their use: JSON of limited size and of the schema's form, and plain names."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ import requests
 from runboard.errors import SiteUnavailable, get_cause
 
 T = TypeVar("T")
-#: Maximum bytes of an answer, downloads excepted. The largest boards have a few million.
+#: Maximum number of bytes of a response, except downloads. The largest boards have a few million.
 MAX_BYTES = 64 * 1024 * 1024
 _BLOCK = 1 << 16
-#: JSON's names of types.
+#: JSON names of types.
 _JSON = {
     str: "string", bool: "boolean", int: "integer", float: "number", list: "list", dict: "object", NoneType: "null",
 }  # fmt: skip
@@ -35,7 +35,7 @@ _PLAIN_NAME = re.compile(r"\w[\w.+@=() -]{0,199}")
 
 
 def read_content(answer: requests.Response) -> bytes:
-    """Return the body of an answer. Raises SiteUnavailable if it is interrupted or has more than MAX_BYTES."""
+    """Return the body of a response. Raises SiteUnavailable if it is interrupted or has more than MAX_BYTES."""
     try:
         content = read_beginning(answer, MAX_BYTES + 1)
     except requests.RequestException as error:
@@ -57,7 +57,7 @@ def read_beginning(answer: requests.Response, limit: int) -> bytes:
 
 
 def parse_json(body: bytes, url: str) -> Any:
-    """Parse the JSON of an answer. Raises SiteUnavailable for anything else."""
+    """Parse the JSON of a response. Raises SiteUnavailable for other content."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -92,12 +92,12 @@ def _find_misfit(form: Any, value: Any, path: str) -> str:
     if is_typeddict(form):
         return _find_field_misfit(_fields(form), value, path)
     if origin is list and isinstance(value, list):
-        misfits = (_find_misfit(parts[0], each, f"{path}[{number}]") for number, each in enumerate(value))
+        misfits = (_find_misfit(parts[0], item, f"{path}[{number}]") for number, item in enumerate(value))
         return next(filter(None, misfits), "")
     if origin is dict and isinstance(value, dict):
-        misfits = (_find_misfit(parts[1], each, f"{path}.{name}") for name, each in value.items())
+        misfits = (_find_misfit(parts[1], item, f"{path}.{name}") for name, item in value.items())
         return next(filter(None, misfits), "")
-    # Later sites may have more words than this client knows.
+    # Newer sites may use words that this client does not know.
     expected = str if origin is Literal else origin or form
     fits = isinstance(value, (int, float) if expected is float else expected)
     return (

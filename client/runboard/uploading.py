@@ -1,7 +1,7 @@
 """Resumable uploads of large files by tus 1.0.0, also across processes.
 
-The client stores no state. The site lists unfinished uploads, each announced with its file's sha256, so that an
-upload of the same file is continued and others are left alone.
+The client stores no state. The site lists unfinished uploads with the announced sha256 of each file, so that only an
+upload of the same file is continued.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from runboard.terminal import say
 
 #: Callback with a file's name, the bytes transferred so far, and the total.
 Progress = Callable[[str, int, int], None]
-#: Bytes per request and per write, and seconds before consecutive attempts without progress.
+#: Bytes per request and per write, and pauses in seconds after consecutive attempts without progress.
 PIECE, BLOCK = 64 * 1024 * 1024, 256 * 1024
 WAITS = (1, 2, 4, 8, 15, 30, 30, 30)
-#: Seconds between questions whether the site has verified the file, and their maximum number.
+#: Seconds between checks whether the site has verified the file, and their maximum number.
 READ_AGAIN, QUESTIONS = 5.0, 360
 _TUS = {"Tus-Resumable": "1.0.0"}
 #: Statuses worth a retry: another writer, a different offset, or a busy site.
@@ -44,7 +44,7 @@ def upload(site: Connection, path: Path, kind: str, progress: Progress) -> str:
             current = _with_retries(partial(_send_piece, site, current["id"], file, length, progress))
     current = _await_verification(site, current)
     if current["sha256"] != sha256:
-        # The upload was announced as this file, so its content is useless.
+        # The upload was announced as this file, so its content is wrong.
         with suppress(Refused, SiteUnavailable):  # The site deletes abandoned uploads.
             site.ask("DELETE", f"uploads/{current['id']}/", headers=_TUS)
         detail = f"{path.name} changed during the upload. Send it again."
@@ -80,9 +80,9 @@ def _with_retries(action: Callable[[], Upload]) -> Upload:
 
 def _find_or_create(site: Connection, name: str, length: int, kind: str, sha256: str) -> Upload:
     """Return the existing upload of this file, or a new one."""
-    for each in site.ask_for(list[Upload], "GET", "uploads/", headers=_TUS):
-        if (each["length"], each["kind"]) == (length, kind) and _has_checksum(site, each, sha256):
-            return each
+    for upload in site.ask_for(list[Upload], "GET", "uploads/", headers=_TUS):
+        if (upload["length"], upload["kind"]) == (length, kind) and _has_checksum(site, upload, sha256):
+            return upload
     pairs = {"filename": name, "kind": kind, "sha256": sha256}
     metadata = ",".join(_pair(key, value) for key, value in pairs.items())
     headers = {**_TUS, "Upload-Length": str(length), "Upload-Metadata": metadata}
@@ -95,7 +95,7 @@ def _has_checksum(site: Connection, upload: Upload, sha256: str) -> bool:
         return upload["sha256"] == sha256
     try:
         metadata = site.get_headers(f"uploads/{upload['id']}/", headers=_TUS).get("Upload-Metadata", "")
-    except Refused:  # The upload was deleted after the list was made.
+    except Refused:  # The upload was deleted after the request for the list.
         return False
     return _pair("sha256", sha256) in metadata.split(",")
 
@@ -125,7 +125,7 @@ def _send_piece(site: Connection, identifier: str, file: BufferedReader, length:
     site.ask("PATCH", path, headers=headers, data=_SizedBlocks(blocks, size))
     current = site.ask_for(Upload, "GET", path, headers=_TUS)
     if current["offset"] <= start:
-        raise SiteUnavailable(f"{site.url} accepted {size:,} bytes, but has no more of the file than before.")
+        raise SiteUnavailable(f"{site.url} accepted {size:,} bytes, but reports the same offset as before.")
     return current
 
 

@@ -1,4 +1,4 @@
-"""Vectors of texts and their cost, stored in a file so that no text is encoded twice."""
+"""Vectors of texts and their cost, stored in a file to avoid encoding a text twice."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class VectorStore:
         self.path = folder / f"{_key(json.dumps([interface, model])).hex()[:16]}.sqlite"
         self._rows = sqlite3.connect(self.path)
         self._rows.executescript(_TABLES)
-        self._used: set[int] = set()
+        self._used_requests: set[int] = set()
 
     def close(self) -> None:
         self._rows.close()
@@ -57,40 +57,40 @@ class VectorStore:
         return row and int(row[0]) // np.dtype(np.float32).itemsize
 
     def find_uncached(self, texts: Iterable[str]) -> list[str]:
-        """Return the texts without stored vectors, without repetitions, in order."""
+        """Return the distinct texts without stored vectors, in order."""
         lookup = "SELECT 1 FROM vector WHERE text = ?"
         return [text for text in dict.fromkeys(texts) if self._rows.execute(lookup, (_key(text),)).fetchone() is None]
 
-    def store(self, texts: Sequence[str], encoded: Encoded) -> None:
+    def store(self, texts: Sequence[str], result: Encoded) -> None:
         """Store the result of a request atomically."""
         with self._rows as rows:
             request = rows.execute(
-                "INSERT INTO request (tokens, seconds) VALUES (?, ?)", (encoded.tokens, encoded.seconds)
+                "INSERT INTO request (tokens, seconds) VALUES (?, ?)", (result.tokens, result.seconds)
             ).lastrowid
             rows_to_insert = [
                 (_key(text), request, vector.astype("<f4").tobytes())
-                for text, vector in zip(texts, encoded.vectors, strict=True)
+                for text, vector in zip(texts, result.vectors, strict=True)
             ]
             rows.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", rows_to_insert)
 
     def vectors(self, texts: Iterable[str]) -> Vectors:
-        """Return the stored vectors of the texts, which then count in `cost`."""
+        """Return the stored vectors of the texts, and include them in `cost`."""
         numbers = []
         for text in texts:
             row = self._rows.execute("SELECT request, numbers FROM vector WHERE text = ?", (_key(text),)).fetchone()
             if row is None:
                 raise KeyError(text)
             request, vector = row
-            self._used.add(request)
+            self._used_requests.add(request)
             numbers.append(np.frombuffer(vector, "<f4"))
         return np.stack(numbers).astype(np.float32)
 
     def cost(self) -> Cost:
         """Return the cost of the requests that returned the vectors in use."""
         rows = self._rows.execute("SELECT id, tokens, seconds FROM request")
-        used = [row[1:] for row in rows if row[0] in self._used]
-        tokens = None if any(count is None for count, _ in used) else sum(count for count, _ in used)
-        return Cost(tokens, sum(seconds for _, seconds in used))
+        used_rows = [row[1:] for row in rows if row[0] in self._used_requests]
+        tokens = None if any(count is None for count, _ in used_rows) else sum(count for count, _ in used_rows)
+        return Cost(tokens, sum(seconds for _, seconds in used_rows))
 
 
 def _key(text: str) -> bytes:

@@ -45,7 +45,7 @@ LIFETIMES = (7, 30, 90)
 LIFETIME = timedelta(days=max(LIFETIMES))
 #: Maximum number of valid tokens per user.
 LIMIT = 10
-#: Period in which expired tokens are still listed, marked as expired.
+#: Time for which expired tokens remain listed, marked as expired.
 EXPIRED_TOKEN_LISTING = timedelta(days=30)
 
 
@@ -66,7 +66,7 @@ def make_token(user: User, name: str, *, scopes: Iterable[str] = Scope.values, d
     if not 1 <= days <= LIFETIME.days:
         raise TokenRefused(f"A token is valid for 1 to {LIFETIME.days} days. Choose a lifetime in this range.")
     if not has_good_address(user):
-        raise TokenRefused("Verify your e-mail address first.")
+        raise TokenRefused("Verify your email address first.")
     User.objects.select_for_update(no_key=True).get(pk=user.pk)  # concurrent requests count each other's tokens
     now = timezone.now()
     ApiToken.objects.filter(user=user, expiry__lt=now - EXPIRED_TOKEN_LISTING).delete()
@@ -87,7 +87,7 @@ def revoke_token(user: User, digest: str) -> bool:
 # --- sessions
 
 
-#: Marks of browsers in user agents. Specific ones come first, because most browsers also claim to be others.
+#: Words that identify browsers in user agents, specific ones first, because most browsers also name others.
 _BROWSERS = (
     ("Edg", "Edge"), ("OPR", "Opera"), ("Firefox", "Firefox"), ("Chrome", "Chrome"), ("Safari", "Safari"),
     ("curl", "curl"),
@@ -96,9 +96,9 @@ _SYSTEMS = (
     ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"), ("Mac OS X", "macOS"),
     ("Linux", "Linux"),
 )  # fmt: skip
-#: Period in which a listed session may not be in the session store yet.
+#: Time for which a listed session may be missing from the session store.
 _SEEN_LATELY = timedelta(days=1)
-#: Period after the last write in which sessions missing from the list are searched for.
+#: Time after its last write for which a session that is missing from the list is searched for.
 _WRITTEN_LATELY = timedelta(hours=1)
 
 
@@ -121,8 +121,8 @@ def end_access(person: User, *, keep: str | None = None) -> dict[str, int]:
 def device_name(agent: str, fallback: str = "") -> str:
     """Return browser and system from a user agent, such as “Firefox on Linux”.
 
-    If `fallback` is given, it replaces unrecognized user agents: their text could be a link, which must not get into
-    mail.
+    If `fallback` is given, it replaces unrecognized user agents, because their text could be a link, which emails must
+    not contain.
     """
     names = (next((name for mark, name in marks if mark in agent), "") for marks in (_BROWSERS, _SYSTEMS))
     device = " on ".join(filter(None, names))
@@ -146,8 +146,8 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
     """
     listed_sessions = UserSession.objects.filter(user=person).exclude(session_key=keep or "")
     keys = set(listed_sessions.values_list("session_key", flat=True))
-    written_after = timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE) - _WRITTEN_LATELY
-    for row in Session.objects.filter(expire_date__gt=written_after).exclude(session_key__in=keys).iterator():
+    expires_after = timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE) - _WRITTEN_LATELY
+    for row in Session.objects.filter(expire_date__gt=expires_after).exclude(session_key__in=keys).iterator():
         if row.session_key != keep and row.get_decoded().get(SESSION_KEY) == str(person.pk):
             keys.add(row.session_key)
     listed_sessions.delete()
@@ -156,9 +156,9 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
 
 
 def delete_expired_sessions() -> int:
-    """Delete expired sessions and list rows without a session. Return the number of both.
+    """Delete expired sessions and list rows without a session. Return the number of each.
 
-    Rows used within a day are kept, because their session may not be written yet.
+    Rows used within a day remain, because their session may not be written yet.
     """
     now = timezone.now()
     session_count, _ = Session.objects.filter(expire_date__lt=now).delete()
@@ -176,8 +176,8 @@ class SecondFactorAdapter(DefaultMFAAdapter):
     error_messages = DefaultMFAAdapter.error_messages | {
         "cannot_delete_authenticator": "You cannot turn off two-factor authentication, because curators need it.",
         "cannot_generate_recovery_codes": "Set up a second factor first.",
-        "incorrect_code": "This code is wrong, used, or expired. Enter the code that the app shows now.",
-        "unverified_email": "Verify your e-mail addresses before you set up a second factor.",
+        "incorrect_code": "This code is wrong, already used, or expired. Enter the code that the app shows now.",
+        "unverified_email": "Verify your email addresses before you set up a second factor.",
     }
 
     def encrypt(self, text: str) -> str:
@@ -209,7 +209,7 @@ def session_has_second_factor(request: HttpRequest, person: User) -> bool:
     """Return whether the user entered a second factor in this session within `STAFF_SESSION_HOURS`."""
     earliest = time.time() - STAFF_SESSION_HOURS * 3600
     records = get_authentication_records(request, person)
-    has_shown_factor = any(each.get("method") == "mfa" and each.get("at", 0) >= earliest for each in records)
+    has_shown_factor = any(record.get("method") == "mfa" and record.get("at", 0) >= earliest for record in records)
     # Recovery codes alone do not count as a second factor.
     return has_shown_factor and Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists()
 
@@ -218,7 +218,7 @@ def session_has_second_factor(request: HttpRequest, person: User) -> bool:
 def reset_second_factor(person: User) -> int:
     """Remove the user's second factor and recovery codes, and end all sessions and tokens. Return the number ended.
 
-    For operators who have verified the user's identity by other means; a lost device may be in other hands. Call it
+    For operators who have verified the user's identity by other means; someone else may have the lost device. Call it
     within `audit.acting`, which records the operator and the reason.
     """
     removed_count, _ = Authenticator.objects.filter(user=person).delete()

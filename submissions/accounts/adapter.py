@@ -53,18 +53,18 @@ class AccountAdapter(DefaultAccountAdapter):
         "account_inactive": "This account is closed.",
         "cannot_remove_primary_email": "This is your primary address. Make another one primary first.",
         "duplicate_email": "This address is already in your list.",
-        "email_password_mismatch": "No account has this e-mail address and password.",
-        "email_taken": "Another account uses this e-mail address.",
+        "email_password_mismatch": "No account has this email address and password.",
+        "email_taken": "Another account uses this email address.",
         "enter_current_password": "This is not your current password.",
-        "incorrect_code": "This code is wrong, used, or expired. Enter the code that the app shows now.",
+        "incorrect_code": "This code is wrong, already used, or expired. Enter the code that the app shows now.",
         "incorrect_password": "This is not your password.",
         "invalid_password_reset": "This link has expired. Request a new one.",
-        "max_email_addresses": "An account can have at most %d e-mail addresses. Remove one first.",
+        "max_email_addresses": "An account can have at most %d email addresses. Remove one first.",
         "rate_limited": "Too many attempts in a short time. Wait a few minutes.",
         "too_many_login_attempts": "Too many failed attempts. Wait a few minutes.",
         "too_many_codes": "Too many wrong codes for this account. Wait an hour, or a day after 50 wrong "
         "codes in one day.",
-        "unknown_email": "No account has this e-mail address.",
+        "unknown_email": "No account has this email address.",
         "unverified_primary_email": "Verify an address before you make it primary.",
     }
 
@@ -74,8 +74,8 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def get_login_stages(self) -> list[str]:
         stages: list[str] = super().get_login_stages()
-        place = stages.index("allauth.account.stages.EmailVerificationStage") + 1
-        return [*stages[:place], "submissions.accounts.approval.ApprovalStage", *stages[place:]]
+        position = stages.index("allauth.account.stages.EmailVerificationStage") + 1
+        return [*stages[:position], "submissions.accounts.approval.ApprovalStage", *stages[position:]]
 
     def save_user(
         self, request: HttpRequest, user: AbstractBaseUser, form: Any, commit: bool = True
@@ -116,21 +116,21 @@ class AccountAdapter(DefaultAccountAdapter):
         Otherwise, someone with a stolen session and the password could confirm, although they could not sign in.
         """
         methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
-        second_factor_methods = [each for each in methods if each["id"] == "mfa_reauthenticate"]
+        second_factor_methods = [method for method in methods if method["id"] == "mfa_reauthenticate"]
         return second_factor_methods or methods
 
     def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
         """Return whether users must confirm their identity with a password or a code.
 
-        allauth requires nothing from accounts that only use external services. Here, if their session is older than
-        `ACCOUNT_REAUTHENTICATION_TIMEOUT`, it ends and the service decides. Raises ImmediateHttpResponse in this
-        case.
+        allauth never asks accounts that only use external services. This method ends their session if it is
+        older than `ACCOUNT_REAUTHENTICATION_TIMEOUT`, so that they sign in again with the service. In this case, it
+        raises ImmediateHttpResponse.
         """
-        required = bool(super().is_reauthentication_required(app=app, **options))
+        is_required = bool(super().is_reauthentication_required(app=app, **options))
         request: HttpRequest = allauth_context.request
         person = request.user
-        if not required or not isinstance(person, User):
-            return required
+        if not is_required or not isinstance(person, User):
+            return is_required
         # The account can sign in through services, but has neither a password nor a second factor.
         if not get_reauthentication_flows(person) and SocialAccount.objects.filter(user=person).exists():
             records = get_authentication_records(request, person)
@@ -139,7 +139,7 @@ class AccountAdapter(DefaultAccountAdapter):
                 logout(request)
                 messages.info(request, _("Sign in again with your service to continue."))
                 raise ImmediateHttpResponse(redirect_to_login(return_address))
-        return required
+        return is_required
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Count the attempt. Raises ImmediateHttpResponse (429) after too many attempts."""
@@ -156,10 +156,10 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
     """allauth adapter for external services that applies this site's signup rules."""
 
     error_messages = DefaultSocialAccountAdapter.error_messages | {
-        "email_taken": "An account with this e-mail address exists. Sign in to it, then connect your %s "
+        "email_taken": "An account with this email address exists. Sign in to it, then connect your %s "
         "account on the account page.",
         "no_password": "Set a password first, because this service is the only way to sign in to your account.",
-        "no_verified_email": "Verify an e-mail address first.",
+        "no_verified_email": "Verify an email address first.",
     }
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
@@ -176,7 +176,7 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
 
     def can_authenticate_by_email(self, login: SocialLogin, email: str) -> bool:
         """Return whether the operator's provider has verified this address of an existing account."""
-        verified_emails = {each.email for each in login.email_addresses if _is_verified(each)}
+        verified_emails = {address.email for address in login.email_addresses if _is_verified(address)}
         return email in verified_emails and bool(super().can_authenticate_by_email(login, email))
 
     def is_auto_signup_allowed(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
@@ -187,11 +187,11 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
     def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
         """Store the new account and its team; if curators approve accounts, it waits for approval.
 
-        Raises PermissionDenied, and stores nothing, if its primary address may not sign up.
+        Raises PermissionDenied before storing the account if its primary address may not sign up.
         """
         person = sociallogin.user
         assert isinstance(person, User)
-        person.name = ""  # users decide themselves whether this site shows the name that the service knows
+        person.name = ""  # users decide whether this site shows the name from the service
         person.approval_awaited = settings.SIGNUP == "approval"
         stored_user: User = super().save_user(request, sociallogin, form)
         if not _may_sign_up(stored_user.email):
@@ -201,17 +201,17 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
 
 
 def _allowed_addresses(addresses: Iterable[EmailAddress]) -> list[EmailAddress]:
-    """Return the valid addresses at allowed domains: verified ones, or else the first unverified one; primary first."""
-    allowed_addresses = [each for each in addresses if valid_email_or_none(each.email) and _may_sign_up(each.email)]
-    for each in allowed_addresses:
-        each.verified = _is_verified(each)
-    allowed_addresses.sort(key=lambda each: (each.verified, each.primary), reverse=True)
-    verified_addresses = [each for each in allowed_addresses if each.verified]
+    """Return the allowed addresses, the primary one first: verified ones, otherwise only the first unverified one."""
+    allowed_addresses = [row for row in addresses if valid_email_or_none(row.email) and _may_sign_up(row.email)]
+    for address in allowed_addresses:
+        address.verified = _is_verified(address)
+    allowed_addresses.sort(key=lambda address: (address.verified, address.primary), reverse=True)
+    verified_addresses = [address for address in allowed_addresses if address.verified]
     return verified_addresses or allowed_addresses[:1]
 
 
 def _is_verified(address: EmailAddress) -> bool:
-    """Return the `email_verified` claim, which some OpenID Connect providers send as text, “false” included."""
+    """Return the `email_verified` claim, which some OpenID Connect providers send as “true” or “false”."""
     return str(address.verified).lower() == "true"
 
 

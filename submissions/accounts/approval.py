@@ -77,7 +77,7 @@ def waiting_teams() -> QuerySet[Team]:
 
 
 def approve_account(person: User) -> bool:
-    """Let the user sign in and notify them by email. Return False if the account was not waiting."""
+    """Approve the account and notify the user by email. Return False if it was not waiting."""
     if not User.objects.filter(pk=person.pk, approval_awaited=True).update(approval_awaited=False):
         return False
     person.approval_awaited = False
@@ -148,7 +148,7 @@ def due_for_submission(person: User, datasets: Iterable[Dataset]) -> list[Pendin
     if not subjects:
         return []
     rounds = announced_rounds(keys) if None in subjects else []
-    round_datasets = [(row, {each.pk for each in listed_datasets(row)}) for row in rounds]
+    round_datasets = [(row, {dataset.pk for dataset in listed_datasets(row)}) for row in rounds]
     governing_rounds = (
         governing_round([row for row, dataset_ids in round_datasets if key in dataset_ids], now) for key in keys
     )
@@ -198,7 +198,7 @@ def _apply_visibilities(agreement: Agreement, dataset: Dataset) -> None:
 
 
 def same_documents(agreement: Agreement) -> list[Dataset]:
-    """Return the datasets with the same documents but without an agreement, such as the other half."""
+    """Return the datasets with the same documents but without an agreement."""
     dataset = agreement.dataset
     version = dataset.current_version if dataset is not None else None
     if not agreement.in_force or version is None or not version.corpus_sha256:
@@ -254,11 +254,11 @@ def accept_agreement(person: User, agreement: Agreement, version: int) -> None:
     if not row.in_force or row.version != version:
         raise AgreementChanged("The agreement changed while you were reading it. Read the new text below.")
     digest = hashlib.sha256(row.text.encode()).hexdigest()
-    _, new = Acceptance.objects.get_or_create(
+    _, is_new = Acceptance.objects.get_or_create(
         agreement=row, person=person, version=version, defaults={"text_sha256": digest}
     )
     with acting(person):
-        if new:
+        if is_new:
             after = {"version": version, "text_sha256": digest}
             record("agreement accepted", row, dataset=row.dataset_id, after=after)
         if row.needs_approval and _is_listed(row, person):
@@ -284,5 +284,5 @@ def forget_addresses(addresses: Collection[str]) -> None:
     removed_addresses = {address.lower() for address in addresses}
     for agreement in Agreement.objects.select_for_update(no_key=True, of=("self",)).order_by("pk"):
         if not removed_addresses.isdisjoint(agreement.listed):
-            remaining_addresses = [each for each in agreement.listed if each not in removed_addresses]
+            remaining_addresses = [address for address in agreement.listed if address not in removed_addresses]
             Agreement.objects.filter(pk=agreement.pk).update(listed=remaining_addresses)

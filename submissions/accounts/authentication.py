@@ -1,7 +1,7 @@
 """Authentication of API calls by `Authorization: Bearer <token>`, and checks of token scopes.
 
-A view declares the scope that a token needs in `required_scope`: one scope, or one per method. Views without it
-accept no tokens, so that a forgotten declaration closes a call instead of opening it.
+A view declares the required scope of tokens in `required_scope`: one scope, or one per method. Views without it
+accept no tokens, so that a forgotten declaration denies access.
 """
 
 from collections.abc import Callable, Mapping
@@ -72,7 +72,7 @@ class TokenAuthentication(KnoxTokenAuthentication):
         if not person.is_active:
             raise AuthenticationFailed("The account of this token is closed.")
         if not has_good_address(person):
-            raise AuthenticationFailed("Your e-mail address is not verified. Sign in to receive a verification link.")
+            raise AuthenticationFailed("Your email address is not verified. Sign in to receive a verification link.")
         person.restrained = settings.STAFF_MFA_REQUIRED
         return person, row
 
@@ -110,10 +110,10 @@ def is_good_token(request: HttpRequest) -> bool:
 def get_required_scope(request: Request) -> Scope | None:
     """Return the scope that the requested view declares, or None."""
     view = request.parser_context.get("view") if request.parser_context else None
-    declared = getattr(view, "required_scope", None)
-    if isinstance(declared, Mapping):
-        declared = declared.get("GET" if request.method == "HEAD" else request.method)
-    return Scope(declared) if declared else None
+    scope = getattr(view, "required_scope", None)
+    if isinstance(scope, Mapping):
+        scope = scope.get("GET" if request.method == "HEAD" else request.method)
+    return Scope(scope) if scope else None
 
 
 def check_scope(token: ApiToken, scope: Scope | None) -> None:
@@ -141,7 +141,7 @@ def check_scope(token: ApiToken, scope: Scope | None) -> None:
 def takes_tokens(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """Return a view that also accepts tokens with the scope `read` in place of a session.
 
-    Invalid tokens get status 401, tokens without the scope 403. Only for views that change nothing, because requests
+    Invalid tokens get status 401, tokens without the scope 403. Only for views without side effects, because requests
     with a token need no CSRF token.
     """
 

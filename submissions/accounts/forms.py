@@ -23,8 +23,8 @@ from submissions.core.names import NameField, is_site_name
 from submissions.models import Scope
 
 _LABELS = {
-    "email": _("E-mail address"),
-    "login": _("E-mail address"),
+    "email": _("Email address"),
+    "login": _("Email address"),
     "remember": _("Keep me signed in for two weeks"),
     "oldpassword": _("Current password"),
     "password1": _("Password"),
@@ -34,7 +34,7 @@ _LABELS = {
 _LABELS_WHERE_CHANGED = {"password1": _("New password"), "password2": _("New password again")}
 
 
-check_address = EmailValidator(message=_("This is not an e-mail address. Enter one like name@example.org."))
+check_address = EmailValidator(message=_("This is not an email address. Enter one like name@example.org."))
 
 
 class SiteLabels:
@@ -50,7 +50,7 @@ class SiteLabels:
             field.label = labels.get(name, field.label)
             field.widget.attrs.pop("placeholder", None)
             if isinstance(field, forms.EmailField):
-                other_validators = [each for each in field.validators if not isinstance(each, EmailValidator)]
+                other_validators = [check for check in field.validators if not isinstance(check, EmailValidator)]
                 field.validators = [check_address, *other_validators]
 
 
@@ -66,7 +66,7 @@ def check_domain(address: str) -> None:
     allowed_domains: list[str] = settings.SIGNUP_DOMAINS
     domain = address.rpartition("@")[2]
     host = domain.lower()
-    is_allowed = any(host == each or host.endswith(f".{each}") for each in allowed_domains)
+    is_allowed = any(host == allowed or host.endswith(f".{allowed}") for allowed in allowed_domains)
     if allowed_domains and not (domain.isascii() and is_allowed):
         raise ValidationError(
             f"Accounts on this site require an address at {', '.join(allowed_domains)}. Enter such an "
@@ -95,7 +95,7 @@ class SignupForm(AllowedDomain, SiteLabels, account.SignupForm):
         if settings.SIGNUP_DOMAINS:
             hints.append(_("Enter an address at {domains}.").format(domains=", ".join(settings.SIGNUP_DOMAINS)))
         if settings.SIGNUP == "approval":
-            hints.append(_("A curator approves each account before it can sign in. You will get an e-mail."))
+            hints.append(_("A curator approves each account before it can sign in. You will get an email."))
         self.fields["email"].help_text = " ".join(map(str, hints))
 
     def try_save(self, request: HttpRequest) -> Any:
@@ -207,7 +207,7 @@ class InvitationForm(forms.Form):
     """Form that invites an address to the team."""
 
     email = forms.EmailField(
-        label=_("E-mail address"),
+        label=_("Email address"),
         max_length=254,
         help_text=_("The recipient must sign in with this address to accept."),
         widget=forms.EmailInput(attrs={"autocomplete": "off"}),
@@ -222,7 +222,7 @@ class ProfileForm(forms.Form):
         label=_("Your name"),
         max_length=150,
         required=False,
-        help_text=_("Shown to your team and publicly on challenges. Your e-mail address is never shown."),
+        help_text=_("Shown to your team and publicly on challenges. Your email address is never shown."),
         widget=forms.TextInput(attrs={"autocomplete": "name"}),
     )
     team = TeamNameField(help_text=_("Name of your first team. Shown on boards next to your systems."))

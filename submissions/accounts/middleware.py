@@ -24,9 +24,9 @@ SEEN_SECONDS = 300
 
 
 #: URL names that members-only sites serve to everyone, for monitors, browsers, and security researchers.
-_OPEN = {"healthz", "readyz", "metrics", "security-txt", "robots-txt", "favicon", "site-css", "site-logo"}
+_PUBLIC_NAMES = {"healthz", "readyz", "metrics", "security-txt", "robots-txt", "favicon", "site-css", "site-logo"}
 #: Prefixes of URL names needed to sign in: allauth's and those of other providers.
-_SIGNING_IN = (
+_SIGN_IN_PREFIXES = (
     "account_login", "account_logout", "account_signup", "account_reset", "account_confirm",
     "account_inactive", "account_email_verification", "mfa_authenticate", "socialaccount_", "github_",
     "openid_connect_",
@@ -46,7 +46,7 @@ class MembersMiddleware(MiddlewareMixin):
         if settings.ACCESS == "public" or request.user.is_authenticated or is_good_token(request):
             return None
         name = (request.resolver_match.url_name if request.resolver_match else None) or ""
-        if name in _OPEN or name.startswith(_SIGNING_IN):
+        if name in _PUBLIC_NAMES or name.startswith(_SIGN_IN_PREFIXES):
             return None
         if request.path.startswith("/api/"):
             error = {
@@ -91,7 +91,7 @@ def _mark_restrained(request: HttpRequest, person: object) -> object:
 
 
 def _record_session(request: HttpRequest) -> None:
-    """Record the session every `SEEN_SECONDS`. Without a cache, skip it, because every page would write."""
+    """Record the session at most every `SEEN_SECONDS`; without a cache never, because every page would write."""
     key = f"seen:{request.session.session_key}"
     if cache.get(key) or not request.user.is_authenticated:
         return

@@ -24,4 +24,4 @@ def queue_account_mail(message: EmailMessage) -> None:
 
 def one_line(text: str) -> str:
     """Return user-provided text for use in emails: on one line and without invisible characters."""
-    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 CHARACTERS = (12, 4096)
 #: Service for BREACHED_PASSWORDS, and the timeout in seconds after which a password is accepted without it.
 BREACHED_PASSWORDS_API, _TIMEOUT = "https://api.pwnedpasswords.com/range/", 2.0
-#: Maximum size of a response about one range. About 2,000 lines of 40 bytes are usual.
+#: Maximum size of a response about one range. A usual response has about 2,000 lines of 40 bytes.
 _MAX_BYTES = 1 << 20
 _DIGITS = 40
 
@@ -89,15 +89,15 @@ def is_breached(password: str) -> bool:
 
 
 def _in_file(path: Path, digest: str) -> bool:
-    """Search the file for the digest, by bisection over bytes because the haveibeenpwned.com list has 40 GB."""
+    """Return whether the file has the digest. Bisects by byte, because haveibeenpwned.com's list has 40 GB."""
     encoded_digest = digest.encode()
     try:
         with path.open("rb") as file:
 
-            def from_byte(place: int) -> bytes:
-                """Return the first hash whose line starts at or after `place`, or a value above all hashes."""
-                file.seek(max(place - 1, 0))
-                if place:
+            def from_byte(position: int) -> bytes:
+                """Return the first hash whose line starts at or after `position`, or a value above all hashes."""
+                file.seek(max(position - 1, 0))
+                if position:
                     file.readline(200)
                 return file.readline(200)[:_DIGITS].upper() or b"~"
 

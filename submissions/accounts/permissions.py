@@ -24,7 +24,7 @@ def personal_page(*methods: str) -> Callable[[View], View]:
     return lambda view: login_required(never_cache(require_http_methods(methods)(view)))
 
 
-def signed_in(request: HttpRequest | Request) -> User:
+def require_user(request: HttpRequest | Request) -> User:
     """Return the signed-in user. Raises PermissionDenied for anonymous users."""
     if not isinstance(request.user, User):
         raise PermissionDenied
@@ -43,7 +43,7 @@ def get_systems(person: Person) -> QuerySet[System]:
 
 
 def editable_systems(person: Person) -> QuerySet[System]:
-    """Return the systems that the user may edit: those of their teams, and for curators those of all teams."""
+    """Return the systems that the user may edit: systems of their teams, or all systems for curators."""
     if has_right(person, "leaderboard.change_system"):
         return System.objects.exclude(team=None)
     return get_systems(person)
@@ -72,7 +72,7 @@ def may_go_unprotected(person: Person, *, local: bool) -> bool:
 
 
 def may_see_facts(submission: Submission) -> bool:
-    """Return whether everyone may see the submission's public facts: those on a board or tombstone."""
+    """Return whether everyone may see the submission's public facts, because it is on a board or has a tombstone."""
     if not submission.public:
         return False
     visibilities = [Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED]
@@ -98,10 +98,10 @@ def visible_submission(
 def downloadable_runs(person: Person, submission: Submission, *, own: bool | None = None) -> list[Job]:
     """Return the submission's scored jobs whose runs the user may download.
 
-    Teams may download their own runs. The exception are runs of models over hidden judgments or restricted queries,
-    because a model could write what it saw into the run. All other users, curators included, may download runs of
+    Teams may download their own runs. Exceptions are runs of models over hidden judgments or restricted queries,
+    because a model could copy hidden data into its run. All other users, curators included, may download runs of
     public results if the dataset's settings allow it, but none over hidden judgments: many runs with scores would
-    reveal these.
+    reveal the judgments.
 
     `own` states whether the submission belongs to the user or their teams; None looks it up.
     """

@@ -49,7 +49,7 @@ _TABLES: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
 #: Tables deleted with the account. The others keep the account's number, which does not identify the user.
 _GO = (EmailAddress, SocialAccount, Authenticator, models.Webhook, models.Notice, models.NoticePreference)
 #: Display name of closed accounts.
-FORMER = "A former member"
+FORMER_MEMBER = "A former member"
 
 
 def personal_data(person: User) -> bytes:
@@ -87,7 +87,7 @@ def close_account(person: User) -> None:
     teams = Team.objects.filter(memberships__user=person).order_by("pk")
     teams_to_rename = [team for team in teams if team.name == person.name and team.memberships.count() == 1]
     for team in teams_to_rename:  # locks boards, which must be locked before users
-        rename_team(team, FORMER)
+        rename_team(team, FORMER_MEMBER)
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
     list(teams.select_for_update(no_key=True, of=("self",)).values_list("pk"))
     check_can_close(person)
@@ -101,7 +101,7 @@ def close_account(person: User) -> None:
     for table, field, _ in _TABLES.values():
         if table in _GO:
             table._default_manager.filter(**{field: person}).delete()
-    person.name, person.is_active = FORMER, False
+    person.name, person.is_active = FORMER_MEMBER, False
     person.set_unusable_password()
     person.groups.clear()
     person.save()

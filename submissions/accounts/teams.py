@@ -205,9 +205,9 @@ def transfer_team(team: Team, member: int, *, by: User, curating: bool = False) 
     membership.owner = True
     membership.save(update_fields=["owner"])
     other_owners = Membership.objects.filter(team=team, owner=True).exclude(pk=membership.pk).select_related("user")
-    for former in other_owners if curating else other_owners.filter(user=by):
-        Membership.objects.filter(pk=former.pk).update(owner=False)
-        _revoke_invitations(team=team, invited_by=former.user)
+    for former_owner in other_owners if curating else other_owners.filter(user=by):
+        Membership.objects.filter(pk=former_owner.pk).update(owner=False)
+        _revoke_invitations(team=team, invited_by=former_owner.user)
     _record("team handed over", team, membership, by)
     return membership
 
@@ -287,7 +287,7 @@ def _revoke_invitations(**conditions: Any) -> int:
 def _record(
     action: str, team: Team, membership: Membership, by: User, before: Mapping[str, object] | None = None
 ) -> None:
-    # An action by a curator already has a reason.
+    # A curator's action already has a reason.
     acting: AbstractContextManager[object] = nullcontext() if audit.actor().person == by else audit.acting(by)
     after = {"person": membership.user_id, "owner": membership.owner}
     with acting:
@@ -356,7 +356,7 @@ def accept_invitation(invitation: Invitation, person: User) -> Membership:
     """Join the team. Raises TeamRefused if the invitation has ended or is for another address."""
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
     Team.objects.select_for_update(no_key=True).get(pk=invitation.team_id)
-    # The team's lock orders this after or before a revocation and changes of owners.
+    # The team's lock serializes this with a revocation and with changes of owners.
     matching_invitations = open_invitations(pk=invitation.pk, secret_sha256=invitation.secret_sha256)
     row = matching_invitations.select_related("team").first()
     if row is None:

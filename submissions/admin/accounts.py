@@ -45,12 +45,12 @@ _SECRET = ("password1", "password2", "usable_password")
 #: Permission to approve accounts and teams.
 APPROVES = "leaderboard.change_team"
 #: Permission to change members of teams, the same as for accounts: members can read what curators cannot.
-RIGHT = "leaderboard.change_user"
+CHANGE_USERS = "leaderboard.change_user"
 #: Form fields that contain users to be added to the team.
-_NAMED = re.compile(r"memberships-[0-9]+-user")
+_MEMBER_FIELD = re.compile(r"memberships-[0-9]+-user")
 _KEY = re.compile(r"[0-9]{1,18}")
 #: Rights that users cannot remove from their own account.
-_OWN_WAY_IN = ("is_active", "is_staff", "is_superuser")
+_ACCESS_FIELDS = ("is_active", "is_staff", "is_superuser")
 
 # The default admin pages of groups and addresses do not record changes. The pages of second factors and sessions would
 # change factors without the record and the end of all sessions that `manage.py reset_second_factor` ensures.
@@ -76,7 +76,7 @@ class PersonForm(CurationForm, UserChangeForm):
         """Prevent users from removing their own access, so that a superuser remains."""
         values = super().clean()
         if self.instance.pk == self.request.user.pk:
-            for name in _OWN_WAY_IN:
+            for name in _ACCESS_FIELDS:
                 if name in self.changed_data and not self.cleaned_data.get(name):
                     self.add_error(name, "You cannot remove your own access. Ask another administrator.")
         return values
@@ -130,7 +130,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
         ),
         title="Approve accounts",
         button="Approve",
-        explanation="The users can sign in from now on and get an e-mail.",
+        explanation="The users can sign in from now on and get an email.",
     )
 
     pending = ("account waits for approval", "accounts wait for approval", "?approval_awaited__exact=1")
@@ -238,13 +238,13 @@ class MembershipInline(admin.TabularInline):
     raw_id_fields = ("user",)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.has_perm(RIGHT) and super().has_add_permission(request, obj)
+        return request.user.has_perm(CHANGE_USERS) and super().has_add_permission(request, obj)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.has_perm(RIGHT) and super().has_change_permission(request, obj)
+        return request.user.has_perm(CHANGE_USERS) and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.has_perm(RIGHT) and super().has_delete_permission(request, obj)
+        return request.user.has_perm(CHANGE_USERS) and super().has_delete_permission(request, obj)
 
 
 @admin.register(Team)
@@ -264,8 +264,8 @@ class TeamAdmin(CurationAdmin):
         _decision(approval.approve_team, "Approved: {}.", "{} is already approved."),
         title="Approve teams",
         button="Approve",
-        explanation="The teams can submit to datasets with hidden judgments, and their owners get an e-mail. "
-        "Approve only teams whose members you can identify, because colluding teams can infer more of the hidden "
+        explanation="The teams can submit to datasets with hidden judgments, and their owners get an email. "
+        "Approve only teams with members that you can identify, because colluding teams can infer more of the hidden "
         "judgments.",
     )
     withdraw_approval = Operation(
@@ -292,11 +292,11 @@ class TeamAdmin(CurationAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Require the permission to change members, because a team needs an owner."""
-        return request.user.has_perm(RIGHT) and super().has_add_permission(request)
+        return request.user.has_perm(CHANGE_USERS) and super().has_add_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Require the permission to change members, because deleting a team removes them."""
-        return request.user.has_perm(RIGHT) and super().has_delete_permission(request, obj)
+        return request.user.has_perm(CHANGE_USERS) and super().has_delete_permission(request, obj)
 
     def deleted_values(self, obj: Team) -> dict[str, Any]:
         """Return the members by account number, with their roles, for the record."""
@@ -307,10 +307,10 @@ class TeamAdmin(CurationAdmin):
         return boards_of_team(key)
 
     def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
-        """Lock the boards, then new members, then the team, the same order as everywhere."""
+        """Lock the boards, new members, and the team, always in this order."""
         key = self.parse_key(object_id)
         lock_boards(self.get_board_ids(key))
-        user_ids = [str(value) for name, value in request.POST.items() if _NAMED.fullmatch(name)]
+        user_ids = [str(value) for name, value in request.POST.items() if _MEMBER_FIELD.fullmatch(name)]
         people = User.objects.select_for_update(no_key=True)
         new_members = people.filter(pk__in=[int(value) for value in user_ids if _KEY.fullmatch(value)])
         list(new_members.order_by("pk").values_list("pk"))
@@ -338,11 +338,11 @@ class TeamAdmin(CurationAdmin):
         """Change members with the same functions as team owners, which record the changes. Raises TeamRefused."""
         formset.save(commit=False)
         team, user = form.instance, curator(request)
-        # Members of a new team are not locked yet; lock them by number, as everywhere.
-        for row in sorted(formset.new_objects, key=lambda each: each.user_id):
+        # Members of a new team are not locked yet. Lock them in the order of their numbers, as everywhere.
+        for row in sorted(formset.new_objects, key=lambda membership: membership.user_id):
             teams.add_member(team, row.user, owner=row.owner, by=user)
         # Add owners before removing others, so that the team always has one.
-        for row, _ in sorted(formset.changed_objects, key=lambda each: not each[0].owner):
+        for row, _ in sorted(formset.changed_objects, key=lambda change: not change[0].owner):
             teams.set_role(team, row.pk, owner=row.owner, by=user, curating=True)
         for row in formset.deleted_objects:
             teams.remove_member(team, row.pk, by=user, curating=True)
@@ -366,7 +366,7 @@ def read_addresses(text: str) -> list[str]:
                 addresses[word.lower()] = None
             except ValidationError:
                 messages.append(
-                    f"Line {number}: “{word[:80]}” is not an e-mail address. Enter one like ada@example.org."
+                    f"Line {number}: “{word[:80]}” is not an email address. Enter one like ada@example.org."
                 )
     if len(addresses) > MAX_ADDRESSES:
         messages.append(f"The list has {len(addresses):,} addresses. Enter at most {MAX_ADDRESSES:,}.")
@@ -435,8 +435,8 @@ class AgreementAdmin(CurationAdmin):
         return agreement.acceptances.filter(version=agreement.version).count()
 
     def get_readonly_fields(self, request: HttpRequest, obj: Agreement | None = None) -> Any:
-        fixed = super().get_readonly_fields(request, obj)
-        return (*fixed, "dataset", "round") if obj is not None else fixed
+        readonly_fields = super().get_readonly_fields(request, obj)
+        return (*readonly_fields, "dataset", "round") if obj is not None else readonly_fields
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
         return Dataset.objects.filter(agreement=key).values_list("pk", flat=True)
@@ -503,20 +503,20 @@ class AcceptanceAdmin(ReadOnlyAdmin):
         "Approve (asks for a reason)",
         "leaderboard.change_agreement",
         _decision(
-            lambda each: approval.approve_registration(each.agreement, each.person),
+            lambda acceptance: approval.approve_registration(acceptance.agreement, acceptance.person),
             "Approved: {0.person}, {0.agreement}.",
             "{0.person} is already approved.",
         ),
         title="Approve registrations",
         button="Approve",
-        explanation="The users can download and submit from now on and get an e-mail. After a change of the "
+        explanation="The users can download and submit from now on and get an email. After a change of the "
         "agreement, they only need to accept it again.",
     )
     withdraw = Operation(
         "Withdraw approval (asks for a reason)",
         "leaderboard.change_agreement",
         _decision(
-            lambda each: approval.withdraw_registration(each.agreement, each.person),
+            lambda acceptance: approval.withdraw_registration(acceptance.agreement, acceptance.person),
             "Withdrawn: {0.person}, {0.agreement}.",
             "{0.person} is not approved.",
         ),

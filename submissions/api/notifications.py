@@ -17,7 +17,7 @@ from rest_framework.views import APIView
 from leaderboard.api.fields import AddressField, Answer, IsSetField, MomentField, integer_field, text_field
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text.numbers import parse_number
-from submissions.accounts.permissions import owned_team, signed_in
+from submissions.accounts.permissions import owned_team, require_user
 from submissions.accounts.throttling import ChangeThrottle
 from submissions.api import requests
 from submissions.api.schema import call
@@ -153,14 +153,14 @@ class NoticesView(APIView):
     )
     def get(self, request: Request) -> Response:
         """List your notices, newest first, in pages (`limit`, `offset`)."""
-        rows = get_inbox(signed_in(request))
-        if requests.parse_boolean(request.query_params, "unread", missing=False):
+        rows = get_inbox(require_user(request))
+        if requests.parse_boolean(request.query_params, "unread", default=False):
             rows = rows.filter(read_at=None)
         pagination = requests.Pages()
         page = pagination.paginate_queryset(rows, request, view=self) or []
         notices = NoticeSerializer(page, many=True, context={"request": request}).data
         answer = pagination.get_paginated_response(notices)
-        answer.data["unread"] = unread_count(signed_in(request))
+        answer.data["unread"] = unread_count(require_user(request))
         return answer
 
 
@@ -173,7 +173,7 @@ class ReadView(APIView):
     @call("notices", "Mark notices as read", {200: ReadAnswer}, 400, 401, request=ReadRequest)
     def post(self, request: Request) -> Response:
         """Mark the notices with the given `id`s as read, or all of them without `id`."""
-        person = signed_in(request)
+        person = require_user(request)
         marked_count = mark_read(person, ReadRequest.read(request)["id"])
         return Response({"marked": marked_count, "unread": unread_count(person)})
 
@@ -233,7 +233,7 @@ class WebhooksView(_WebhookCall):
         """Add a URL that receives finished and rescored results. Only this response contains the secret."""
         team, values = owned_team(request.user, slug), WebhookRequest.read(request)
         try:
-            webhook = webhooks.add_webhook(team, values["url"], signed_in(request))
+            webhook = webhooks.add_webhook(team, values["url"], require_user(request))
         except webhooks.TooManyWebhooks as error:
             raise requests.malformed("webhook", str(error)) from error
         return Response(NewWebhookSerializer(webhook).data, status=status.HTTP_201_CREATED)

@@ -27,8 +27,8 @@ from submissions.intake.system_form import seen_systems
 ALIASES = {"paper": "paper_url", "code": "code_url", "model": "model_url", "license": "licence"}
 #: Request names of form fields, where these differ.
 FORM_NAMES = {"paper_url": "paper", "code_url": "code", "model_url": "model"}
-_NO = frozenset({"no", "false", "0", "off", "private"})
-_YES = frozenset({"yes", "true", "1", "on", "public"})
+_FALSE_WORDS = frozenset({"no", "false", "0", "off", "private"})
+_TRUE_WORDS = frozenset({"yes", "true", "1", "on", "public"})
 
 
 class FlagField(serializers.BooleanField):
@@ -47,7 +47,7 @@ class FlagField(serializers.BooleanField):
         name = str(self.field_name)
         if data is empty and self.default is empty:
             raise ApiError(INVALID, f"Send {name}=true or {name}=false.")
-        return parse_boolean({} if data is empty else {name: data}, name, missing=self.blank)
+        return parse_boolean({} if data is empty else {name: data}, name, default=self.blank)
 
 
 class WholeNumberField(serializers.IntegerField):
@@ -91,7 +91,7 @@ class TextsField(serializers.ListField):
 
 
 class OptionField(serializers.ChoiceField):
-    """One of several words; if omitted, the default or an empty text.
+    """Choice among several words; the default or an empty text if omitted.
 
     `message` contains a placeholder for the value. Without a message, any value is accepted.
     """
@@ -205,14 +205,14 @@ def get_request_fields(request: Request) -> Mapping[str, Any]:
     return data
 
 
-def parse_boolean(data: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
-    """Parse a boolean, or return `missing` if it is empty. Raises ApiError."""
+def parse_boolean(data: Mapping[str, Any], name: str, *, default: bool = True) -> bool:
+    """Parse a boolean, or return `default` if it is empty. Raises ApiError."""
     value = str(data.get(name, "")).strip().casefold()
     if value == "":
-        return missing
-    if value in _NO:
+        return default
+    if value in _FALSE_WORDS:
         return False
-    if value in _YES:
+    if value in _TRUE_WORDS:
         return True
     raise malformed(name, f"{name}: “{value}” is not a boolean.", "Send true or false.")
 

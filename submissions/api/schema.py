@@ -68,7 +68,7 @@ class ScopedSchema(AutoSchema):
         return {**extensions, "x-required-scope": scope} if (scope := self._scope()) else extensions
 
     def _scope(self) -> str:
-        declared = getattr(self.view, "required_scope", None)
-        if isinstance(declared, Mapping):
-            declared = declared.get(self.method.upper())
-        return str(declared) if declared else ""
+        scope = getattr(self.view, "required_scope", None)
+        if isinstance(scope, Mapping):
+            scope = scope.get(self.method.upper())
+        return str(scope) if scope else ""

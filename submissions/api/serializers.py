@@ -249,7 +249,7 @@ class ResultSerializer(Answer):
     """Rank of a result on its dataset's board by the primary measure; for hidden datasets, published values."""
 
     dataset = text_field("Slug of the dataset.", "standing.dataset_slug")
-    sentence = text_field("Description as in notices and e-mails, without the final period.", "standing.sentence")
+    sentence = text_field("Description as in notices and emails, without the final period.", "standing.sentence")
     delta = number_field("Difference from the baseline.", "standing.delta", allow_null=True)
     rank = integer_field(
         "Rank; null if the result is not on the board or was scored with earlier judgments.",
@@ -311,7 +311,7 @@ class QuotaSerializer(Answer):
 
 
 class RefusalsSerializer(serializers.Serializer[Any]):
-    """Today's rejected files for hidden datasets. They are free up to the limit; above it, no more files are read."""
+    """Today's rejected files for hidden datasets. They use no quota. Above the limit, no more files are read."""
 
     used = integer_field()
     limit = integer_field()
@@ -398,7 +398,7 @@ def build_refusal_error(refusal: Refused) -> ApiError:
     """Build the API error for a refusal.
 
     The error contains the problems, the files that they concern, and exhausted quotas, and the time to wait if
-    waiting helps.
+    a retry can succeed.
     """
     code: int = status.HTTP_400_BAD_REQUEST
     wait = None

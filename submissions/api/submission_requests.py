@@ -16,7 +16,7 @@ from leaderboard.core.text.json import read_json
 from leaderboard.core.text.names import validate_text
 from leaderboard.models import System, Team, User
 from leaderboard.systems.records import SystemFields, find_system
-from submissions.accounts.permissions import get_systems, get_teams, signed_in
+from submissions.accounts.permissions import get_systems, get_teams, require_user
 from submissions.api.requests import (
     ALIASES,
     FORM_NAMES,
@@ -74,7 +74,7 @@ class PromptsField(TextField):
         ):
             raise malformed("prompts", "prompts: not an object of objects.", hint)
         for slug, name, prompt in (
-            (slug, *each) for slug, dataset_prompts in values.items() for each in dataset_prompts.items()
+            (slug, *item) for slug, dataset_prompts in values.items() for item in dataset_prompts.items()
         ):
             location = f"prompts: {name} of {slug}"
             if not isinstance(prompt, str) or len(prompt) > intake.LONGEST_PROMPT:
@@ -88,8 +88,8 @@ class PromptsField(TextField):
 
 
 #: Form fields that have no counterpart of this name in requests.
-_OF_PAGES = frozenset({"system", "seeds", "name", "training_none"})
-_MADE = (
+_PAGE_FIELDS = frozenset({"system", "seeds", "name", "training_none"})
+_SCHEMA_FIELDS = (
     (forms.IntegerField, serializers.IntegerField),
     (forms.URLField, serializers.URLField),
     ((forms.BooleanField, OptionalBooleanField), serializers.BooleanField),
@@ -99,7 +99,7 @@ _MADE = (
 def build_schema_field(field: forms.Field) -> serializers.Field[Any, Any, Any, Any]:
     """Return the schema field of a form field."""
     field_class = next(
-        (field_class for form_classes, field_class in _MADE if isinstance(field, form_classes)),
+        (field_class for form_classes, field_class in _SCHEMA_FIELDS if isinstance(field, form_classes)),
         serializers.CharField,
     )
     default_note = " Default: not specified." if isinstance(field, OptionalBooleanField) else ""
@@ -107,7 +107,7 @@ def build_schema_field(field: forms.Field) -> serializers.Field[Any, Any, Any, A
 
 
 #: Fields that validate their own input. The forms of the pages validate all others.
-_READ = (FlagField, OptionField, TextField, TextsField, UploadField)
+_OWN_FIELDS = (FlagField, OptionField, TextField, TextsField, UploadField)
 
 
 class _FilesRequest(RequestSerializer):
@@ -125,9 +125,9 @@ class _FilesRequest(RequestSerializer):
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the field values, with sent files and finished uploads as `files`. Raises ApiError or Refused."""
         request = self.context["request"]
-        refuse_oversize(request)  # first, because the fields of a truncated request are misleading
-        person = signed_in(request)
-        parsed_fields = {name: field for name, field in self.fields.items() if isinstance(field, _READ)}
+        refuse_oversize(request)  # check the size first, because fields of a truncated request are misleading
+        person = require_user(request)
+        parsed_fields = {name: field for name, field in self.fields.items() if isinstance(field, _OWN_FIELDS)}
         values: dict[str, Any] = {
             name: field.run_validation(field.get_value(data)) for name, field in parsed_fields.items()
         }
@@ -143,10 +143,10 @@ class _FilesRequest(RequestSerializer):
 class CheckRequest(_FilesRequest):
     """A file to validate."""
 
-    dataset = TextField(help_text="Slug of the dataset. Default: taken from the file name.")
+    dataset = TextField(help_text="Slug of the dataset. Default: derived from the file name.")
     file = UploadField(required=False, help_text="Run file.")
     checkpoint = UploadField(required=False, help_text="Checkpoint as a zip or tar.zst archive, with kind=model.")
-    upload = TextField(help_text="Id of a resumable upload, instead of a file. The upload is kept.")
+    upload = TextField(help_text="Id of a resumable upload, instead of a file. The upload remains.")
     engine = TextField(help_text="Engine that will run the checkpoint, with kind=model.")
     seed = TextsField()
 
@@ -157,9 +157,9 @@ class CheckRequest(_FilesRequest):
             return {"files": values["files"], "seeds": split_labels(values["seed"])}
         archive = intake.one_archive(values["files"], values["pooling"])
         if archive is None:
-            raise Refused.of(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
+            raise Refused.for_problem(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
         engine = values["engine"]
-        return {"checkpoint": (archive, intake.kinds_of(intake.find_engine(engine)) if engine else ())}
+        return {"checkpoint": (archive, intake.checkpoint_kinds(intake.find_engine(engine)) if engine else ())}
 
 
 class SubmissionRequest(_FilesRequest):
@@ -180,7 +180,7 @@ class SubmissionRequest(_FilesRequest):
         help_text="Ids of resumable uploads: runs, which follow those in `file`, or the model. Deleted on 201."
     )
     seed = TextsField(
-        help_text="Seed labels in file order (repeat or comma-separate). Default: taken from the file names."
+        help_text="Seed labels in file order (repeat or comma-separate). Default: derived from the file names."
     )
     engine = OptionField(list(ENGINES), required=False, help_text="Engine that runs the model.")
     checkpoint = UploadField(required=False, help_text="Zip or tar.zst archive of the model folder.")
@@ -213,7 +213,7 @@ class SubmissionRequest(_FilesRequest):
     )
     architecture = text_field("Architecture, required for a new system.", required=False)
     parameters = text_field(
-        "JSON object or key=value pairs: engine parameters of a model (spaces in prompts are kept), or the "
+        "JSON object or key=value pairs: engine parameters of a model (spaces in prompts are preserved), or the "
         "parameters that describe the system of runs.",
         required=False,
     )
@@ -230,7 +230,7 @@ class SubmissionRequest(_FilesRequest):
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of `accept_submission`, or, with a `request`, those of `accept_model`."""
-        values, person = super().to_internal_value(data), signed_in(self.context["request"])
+        values, person = super().to_internal_value(data), require_user(self.context["request"])
         if values["kind"] == "run":
             run_arguments = {"files": values["files"], "seeds": split_labels(values["seed"])}
             return {**_system_and_options(data, values, person), **run_arguments}
@@ -256,7 +256,7 @@ SubmissionRequest._declared_fields.update(
     {
         name: build_schema_field(field)
         for form_name, field in {**SubmissionForm.base_fields, **SystemForm.base_fields}.items()
-        if form_name not in _OF_PAGES
+        if form_name not in _PAGE_FIELDS
         and (name := FORM_NAMES.get(form_name, form_name)) not in SubmissionRequest._declared_fields
     }
 )
@@ -372,7 +372,7 @@ def _refuse_changes(system: System, description: Mapping[str, str]) -> None:
 def _text(value: Any) -> str:
     """Convert a JSON value to the text that a form expects."""
     if isinstance(value, list):
-        return ", ".join(str(each) for each in value) or "none"
+        return ", ".join(str(item) for item in value) or "none"
     if isinstance(value, dict):
         return json.dumps(value)
     return "" if value is None else str(value)

@@ -23,7 +23,7 @@ from leaderboard.api.fields import AddressField, Answer, IsSetField, integer_fie
 from leaderboard.core.http.api_errors import ApiError
 from leaderboard.core.http.slow_requests import WatchedBody, is_chunked
 from leaderboard.core.text.numbers import parse_number
-from submissions.accounts.permissions import signed_in
+from submissions.accounts.permissions import require_user
 from submissions.accounts.throttling import SubmitThrottle
 from submissions.api.schema import call
 from submissions.core.errors import Refused
@@ -118,7 +118,7 @@ _BEGIN_ERRORS = {
     460: "The bytes do not match the checksum.",
 }
 _PIECE_ERRORS = {
-    409: "The offset does not match the upload's current size. Ask for it with HEAD.",
+    409: "The offset does not match the upload's current size. Request the offset with HEAD.",
     410: "The upload has expired. Create a new one.",
     423: "Another request is writing to the upload.",
     460: "The bytes do not match the checksum and were discarded.",
@@ -144,7 +144,7 @@ class _TusView(APIView):
         super().initial(request, *arguments, **options)
         if request.method not in ("GET", "OPTIONS") and request.headers.get("Tus-Resumable") != VERSION:
             hint = f"Send the header Tus-Resumable: {VERSION}."
-            raise Refused.of(TUS_VERSION, f"Uploads here are tus {VERSION}.", hint)
+            raise Refused.for_problem(TUS_VERSION, f"Uploads here are tus {VERSION}.", hint)
 
     def finalize_response(self, request: Request, response: Any, *arguments: Any, **options: Any) -> Response:
         """Add the protocol version and disable caching."""
@@ -172,10 +172,10 @@ class _TusView(APIView):
     def handle_exception(self, error: Exception) -> Response:
         """Map refusals to the statuses that tus prescribes."""
         if isinstance(error, UploadInUse):
-            error = Refused.of(
+            error = Refused.for_problem(
                 service.UPLOAD_IN_USE,
                 "Another request is writing to this upload, or a submission or backup is reading it.",
-                "Wait until it has finished, then ask for the offset with HEAD.",
+                "Wait until it has finished, then request the offset with HEAD.",
             )
         if isinstance(error, Upload.DoesNotExist):
             error = Http404("This upload does not exist.")
@@ -192,9 +192,9 @@ class _TusView(APIView):
 
     def receive(self, request: Request, upload: Upload, offset: int) -> Upload:
         """Write the request's bytes to the upload. Raises Refused, UploadInUse, and Upload.DoesNotExist."""
-        announced, checksum = body_length(request._request), parse_checksum(request)
+        length, checksum = body_length(request._request), parse_checksum(request)
         service.require_offset(upload, offset)
-        if announced is not None and announced > upload.length - offset:
+        if length is not None and length > upload.length - offset:
             raise service.too_long(upload)
         with service.piece_slot(upload.owner_id):
             return service.receive_bytes(upload, offset, read_blocks(request._request), checksum)
@@ -209,7 +209,7 @@ class UploadsView(_TusView):
     @call("uploads", "My uploads", {200: UploadSerializer(many=True)}, 401, operation_id="uploads_list")
     def get(self, request: Request) -> Response:
         """List your partial and complete uploads that no submission has used, newest first."""
-        rows = service.get_uploads(signed_in(request))
+        rows = service.get_uploads(require_user(request))
         return Response(UploadSerializer(rows, many=True, context={"request": request}).data)
 
     @call(
@@ -255,7 +255,7 @@ class UploadsView(_TusView):
             require_content_type(request)
         name, kind = parse_file(metadata)
         upload = service.begin_upload(
-            signed_in(request), length=length, kind=kind, file_name=name, metadata=metadata_header
+            require_user(request), length=length, kind=kind, file_name=name, metadata=metadata_header
         )
         if has_body:
             upload = self.receive(request, upload, 0)
@@ -324,7 +324,7 @@ class UploadView(_TusView):
     def patch(self, request: Request, identifier: str) -> Response:
         """Write the next bytes.
 
-        If the connection breaks, received bytes are kept: ask for the offset with HEAD and continue.
+        If the connection breaks, received bytes remain. Request the offset with HEAD and continue.
         """
         upload = _find(request, identifier)
         require_content_type(request)
@@ -352,7 +352,7 @@ class UploadView(_TusView):
 
 
 def _find(request: Request, identifier: str) -> Upload:
-    upload = service.find_upload(signed_in(request), identifier)
+    upload = service.find_upload(require_user(request), identifier)
     if upload is None:
         raise Upload.DoesNotExist
     return upload
@@ -369,7 +369,7 @@ def _answer(upload: Upload, request: Request) -> dict[str, Any]:
 def require_content_type(request: Request) -> None:
     """Raise Refused unless the content type is that of upload bytes."""
     if (request.content_type or "").partition(";")[0].strip().lower() != CONTENT_TYPE:
-        raise Refused.of(
+        raise Refused.for_problem(
             WRONG_CONTENT_TYPE,
             f"“{(request.content_type or '')[:80]}” is not the content type of upload bytes.",
             f"Send raw bytes with Content-Type: {CONTENT_TYPE}.",
@@ -382,7 +382,7 @@ def parse_byte_count(request: Request, header: str) -> int:
     number = parse_number(text, 15)
     if number is None:
         message = f"“{text[:40]}” is not a byte count" if text else "the header is missing"
-        raise Refused.of(UPLOAD_HEADER, f"{header}: {message}.", f"Send {header}: 1024.")
+        raise Refused.for_problem(UPLOAD_HEADER, f"{header}: {message}.", f"Send {header}: 1024.")
     return number
 
 
@@ -394,7 +394,7 @@ def parse_metadata(header: str) -> dict[str, str]:
         pairs = [pair.split() for pair in header.split(",") if pair.strip()]
         return {key: base64.b64decode("".join(value[:1]), validate=True).decode() for key, *value in pairs}
     except (ValueError, binascii.Error) as error:
-        raise Refused.of(
+        raise Refused.for_problem(
             UPLOAD_METADATA,
             f"Upload-Metadata must consist of keys with base64 values, at most {LONGEST_METADATA:,} bytes in all.",
             "For example, send Upload-Metadata: filename bW9kZWwuemlw,kind bW9kZWw=.",
@@ -405,7 +405,7 @@ def parse_file(metadata: Mapping[str, str]) -> tuple[str, str]:
     """Return the file name, which is only displayed, and the kind. Raises Refused."""
     kind = metadata.get("kind", "") or Upload.Kind.RUN.value
     if kind not in Upload.Kind.values:
-        raise Refused.of(
+        raise Refused.for_problem(
             UPLOAD_KIND,
             f"Upload-Metadata: “{kind[:40]}” is not a kind of file.",
             f"Send one of {', '.join(Upload.Kind.values)}.",
@@ -422,13 +422,13 @@ def parse_checksum(request: Request) -> Checksum | None:
     header = request.headers.get("Upload-Checksum", "")
     if not header:
         return None
-    algorithm, _, encoded = header.partition(" ")
+    algorithm, _, digest_text = header.partition(" ")
     try:
-        digest = base64.b64decode(encoded, validate=True)
+        digest = base64.b64decode(digest_text, validate=True)
     except (ValueError, binascii.Error):
         digest = b""
     if algorithm not in ALGORITHMS or len(digest) != hashlib.new(algorithm).digest_size:
-        raise Refused.of(
+        raise Refused.for_problem(
             UPLOAD_CHECKSUM,
             "Upload-Checksum is malformed.",
             f"Send {' or '.join(ALGORITHMS)}, a space, and the base64 digest.",

@@ -33,7 +33,7 @@ from submissions.intake.runs import accept_submission, check_only
 from submissions.intake.system_form import seen_systems
 from submissions.jobs import changes
 from submissions.models import Scope, Submission
-from submissions.quotas.counting import quotas_for
+from submissions.quotas.counting import limited_quotas
 from submissions.quotas.ledger import count_refusals
 from submissions.status.description import (
     describe,
@@ -71,7 +71,7 @@ class CheckView(APIView):
     def post(self, request: Request) -> Response:
         """Validate a run file against a dataset, or, with `kind=model`, a checkpoint, optionally for an `engine`.
 
-        The file is not stored. The response for an invalid file has status 200, too.
+        The file is not stored. Invalid files also get status 200.
         """
         try:
             arguments = CheckRequest.read(request)
@@ -85,7 +85,7 @@ class CheckView(APIView):
         if len(reports) != 1:
             raise ApiError(ONE_FILE, "Several files were sent. Send one file at a time.")
         problems = reports[0].report.problems
-        size_problem = next((each for each in problems if each.code == TOO_LARGE_TO_CHECK_AT_ONCE), None)
+        size_problem = next((problem for problem in problems if problem.code == TOO_LARGE_TO_CHECK_AT_ONCE), None)
         if size_problem is not None:
             raise ApiError(
                 size_problem.code,
@@ -136,12 +136,12 @@ class SubmissionsView(APIView):
     def post(self, request: Request) -> Response:
         """Submit one or more run files for a system, or, with `kind=model`, a model that Runboard runs.
 
-        If the status is 400, nothing was stored or counted.
+        If the status is 400, no submission was stored and no quota was used.
         """
         try:
             arguments = SubmissionRequest.read(request)
             accept = accept_model if "request" in arguments else accept_submission
-            submission = accept(permissions.signed_in(request), **arguments)
+            submission = accept(permissions.require_user(request), **arguments)
         except Refused as refusal:
             raise serializers.build_refusal_error(refusal) from refusal
         load_jobs(submission)
@@ -181,7 +181,7 @@ class SubmissionView(_OneSubmission):
         parameters=[_IDENTIFIER],
     )
     def get(self, request: Request, identifier: str) -> Response:
-        """Return state, queue position, log, report, and scores. Other users see only what boards show."""
+        """Return state, queue position, log, report, and scores. Other users see only public facts."""
         return self.answer(request, self.find(request, identifier))
 
 
@@ -210,7 +210,7 @@ class _Change(_OneSubmission):
         submission = self.find(request, identifier, manage=True)
         values = fields.read(request).values() if fields is not None else ()
         try:
-            act(submission, *values, permissions.signed_in(request))
+            act(submission, *values, permissions.require_user(request))
         except Refused as refusal:
             raise serializers.build_refusal_error(refusal) from refusal
         return self.answer(request, submission)
@@ -256,7 +256,7 @@ class PriorityView(_ThrottledChange):
 
     @_changes("Change a submission's priority in its round", requests.PriorityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
-        """Set `priority` until the round closes. A run of the team that has this priority gets the old one."""
+        """Set `priority` while the round is open. If another run of the team has this priority, the two are swapped."""
         return self.change(request, identifier, changes.set_priority, requests.PriorityRequest)
 
 
@@ -289,16 +289,16 @@ class QuotasView(APIView):
 
         Counts are per day and calendar month (UTC). Unlimited datasets are not listed.
         """
-        person = permissions.signed_in(request)
+        person = permissions.require_user(request)
         datasets = Dataset.objects.open_for_runs().filter(hidden=True)
         if slug := request.query_params.get("dataset"):
             known_slugs = Dataset.objects.open_for_runs().values_list("slug", flat=True)
             if slug not in known_slugs:
                 raise UnknownChoice("dataset", slug, known_slugs.order_by("slug"))
             datasets = datasets.filter(slug=slug)
-        quotas_by_dataset = quotas_for(person, list(permissions.get_teams(person)), datasets)
+        quotas_by_dataset = limited_quotas(person, list(permissions.get_teams(person)), datasets)
         answer = {
-            "quotas": [each for quotas in quotas_by_dataset.values() for each in quotas],
+            "quotas": [quota for quotas in quotas_by_dataset.values() for quota in quotas],
             "refusals": count_refusals(person),
         }
         return Response(serializers.QuotasSerializer(answer).data)
@@ -306,7 +306,7 @@ class QuotasView(APIView):
 
 CHALLENGE_REFUSED = ProblemCode(
     "challenge_refused",
-    "The challenge is not possible: it exists already, comes from the system's own team, or lacks a text.",
+    "The challenge is not possible: it already exists, is from the system's own team, or has no text.",
     "Follow the hint in the message.",
 )
 
@@ -341,7 +341,7 @@ class ChallengesView(APIView):
     def post(self, request: Request, slug: str) -> Response:
         """Challenge a claim of the system. Boards mark the system until a curator decides."""
         system = get_object_or_404(seen_systems(), slug=slug)
-        person = permissions.signed_in(request)
+        person = permissions.require_user(request)
         try:
             raise_challenge(system, person, **requests.ChallengeRequest.read(request))
         except ChallengeRefused as error:

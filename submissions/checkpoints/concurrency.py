@@ -22,7 +22,7 @@ BUSY = ProblemCode("busy", "The maximum number of checkpoints is being validated
 
 AT_ONCE = 2
 #: Maximum number of requests that wait for a slot; other threads must remain free for readers.
-WAITING = 2
+MAX_WAITING = 2
 PATIENCE_SECONDS = 5.0
 RETRY_SECONDS = 15
 _PAUSE = 0.1
@@ -40,30 +40,30 @@ class TooManyChecks(Refused):
 
 @contextmanager
 def checking_slot() -> Iterator[None]:
-    """Hold a slot while a checkpoint is validated, after waiting for one if necessary. Raises TooManyChecks."""
-    place = _try_lock_slot("checking", AT_ONCE)
-    if place is None:
-        place = _wait_for_slot()
+    """Reserve a slot for the validation of a checkpoint, waiting if necessary. Raises TooManyChecks."""
+    slot = _try_lock_slot("checking", AT_ONCE)
+    if slot is None:
+        slot = _wait_for_slot()
     try:
         yield
     finally:
-        os.close(place)
+        os.close(slot)
 
 
 def _wait_for_slot() -> int:
     """Return a slot as soon as one is free. Raises TooManyChecks after a timeout or if too many requests wait."""
-    seat = _try_lock_slot("waiting", WAITING)
-    if seat is None:
+    queue_slot = _try_lock_slot("waiting", MAX_WAITING)
+    if queue_slot is None:
         raise TooManyChecks
     try:
         end = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < end:
             time.sleep(_PAUSE)
-            place = _try_lock_slot("checking", AT_ONCE)
-            if place is not None:
-                return place
+            slot = _try_lock_slot("checking", AT_ONCE)
+            if slot is not None:
+                return slot
     finally:
-        os.close(seat)
+        os.close(queue_slot)
     raise TooManyChecks
 
 

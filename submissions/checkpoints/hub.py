@@ -52,19 +52,19 @@ def fetches() -> bool:
 def refuse_hub(model: HubModel) -> None:
     """Raise Refused if the site does not download models, or the name or commit is malformed."""
     if not fetches():
-        raise Refused.of(
+        raise Refused.for_problem(
             HUB_DOWNLOADS_OFF,
             "This site does not download models from the Hugging Face Hub.",
             f"Download {model.name} and upload it as an archive, written by python -m evaluation pack FOLDER.",
         )
     if not NAME.fullmatch(model.name):
-        raise Refused.of(
+        raise Refused.for_problem(
             HUB_NAME,
             f"“{model.name}” is not the name of a model on the Hugging Face Hub.",
             "Use owner/name, such as sentence-transformers/all-MiniLM-L6-v2.",
         )
     if not COMMIT.fullmatch(model.commit):
-        raise Refused.of(
+        raise Refused.for_problem(
             HUB_COMMIT,
             f"“{model.commit}” is not a commit. Branches and tags can change.",
             "Use all 40 hexadecimal digits, which the Hub shows under Files and versions, History.",

@@ -27,7 +27,7 @@ def fetch(name: str, commit: str, folder: Path, maximum_bytes: int) -> tuple[int
     repository = Repository("models", name, commit)
     if repository.commit != commit:
         raise NotFetched("hub_missing", "the Hugging Face Hub returned a different commit")
-    files = repository.files(lambda each: check_file_name(each, Findings()))
+    files = repository.files(lambda name: check_file_name(name, Findings()))
     if not 0 < len(files) <= _MAX_FILES:
         message = f"the model has {len(files)} usable files; 1 to {_MAX_FILES} are accepted"
         raise NotFetched("hub_missing", message)

@@ -29,14 +29,14 @@ def kinds() -> list[dict[str, Any]]:
 
     Engines that accept every kind only read tokenizers and are not listed.
     """
-    made_for = [engine for engine in ENGINES.values() if 0 < len(engine.checkpoints) < len(CheckpointKind)]
+    specific_engines = [engine for engine in ENGINES.values() if 0 < len(engine.checkpoints) < len(CheckpointKind)]
     return [
         {
             "kind": kind.value,
             "words": KIND_NAMES[kind],
             "example": EXAMPLES[kind],
             "address": f"https://huggingface.co/{EXAMPLES[kind]}" if "/" in EXAMPLES[kind] else "",
-            "engines": [engine for engine in made_for if kind in engine.checkpoints],
+            "engines": [engine for engine in specific_engines if kind in engine.checkpoints],
             "model_types": library_models().get_types(kind),
         }
         for kind in CheckpointKind

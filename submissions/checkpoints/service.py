@@ -1,8 +1,8 @@
 """Validation, rebuilding, and storage of teams' checkpoints. The only writer of `Checkpoint`.
 
 Rebuilt files are in `store/checkpoints/<owner>/<sha256 of the model>/`, with one folder per team and one for the
-site, so that response times do not reveal that another team has the same model. Files are written before their row: a
-crash leaves at most an unreferenced folder, which the sweep removes.
+site, so that response times do not reveal that another team has the same model. Files are written before their row, so
+a crash leaves at most an unreferenced folder, which the sweep removes.
 """
 
 import hashlib
@@ -50,8 +50,8 @@ KIND_NAMES = {
     CheckpointKind.QUERY_AUGMENTATION: "an encoder with augmentation.safetensors (W and u)",
 }
 #: Folder of the site's checkpoints, which belong to no team.
-HOUSE = "house"
-_PARTIAL = ".partial-"
+SITE_FOLDER = "house"
+_PARTIAL_PREFIX = ".partial-"
 #: Notice of checks that need model libraries, which web processes do not have.
 VERIFIED_BY_JOB = _(
     "Not checked yet: whether weights, tokenizer, and settings match the library's model class. A job "
@@ -89,7 +89,7 @@ class StoredFiles:
     description: CheckpointDescription
 
 
-def folder_of(checkpoint: Checkpoint) -> Path:
+def checkpoint_folder(checkpoint: Checkpoint) -> Path:
     """Return the folder of the checkpoint's rebuilt files on this host."""
     return shared.local(_folder(checkpoint.team, checkpoint.model_sha256))
 
@@ -123,8 +123,8 @@ def _summary(validation: Validation, name: str) -> dict[str, Any]:
     plan = validation.plan
     if plan is None:
         return {}
-    described = asdict(plan.description)
-    model = {key: described[key] for key in _SUMMARISED}
+    values = asdict(plan.description)
+    model = {key: values[key] for key in _SUMMARISED}
     return {**model, "prompt_template": prompt_template(model, name)}
 
 
@@ -152,7 +152,7 @@ def store_checkpoint(
 def store_files(team: Team | None, source: CheckpointArchive, accepted_kinds: Kinds = ()) -> StoredFiles:
     """Store the files of a checkpoint without its row, during a request.
 
-    This takes as long as copying the model, so call it outside of transactions. Raises Refused with every problem,
+    The duration is that of copying the model, so call it outside of transactions. Raises Refused with every problem,
     and TooManyChecks.
     """
     sha256 = _identity(source)
@@ -171,9 +171,9 @@ def _store_validated_files(
     with _validated(source, accepted_kinds) as (validation, scratch):
         if not validation.report.valid:
             raise Refused.for_checkpoint(FileReport(source.name, "", validation.report))
-        rebuilt = scratch / "rebuilt of it"
-        description = rebuild(validation, rebuilt)
-        _move_into_place(rebuilt, _folder(team, description.sha256))
+        rebuilt_folder = scratch / "rebuilt files"
+        description = rebuild(validation, rebuilt_folder)
+        _move_into_place(rebuilt_folder, _folder(team, description.sha256))
     return StoredFiles(sha256, source.name, description)
 
 
@@ -203,7 +203,7 @@ def describe(checkpoint: Checkpoint) -> CheckpointDescription:
 def _find_stored(team: Team | None, sha256: str, accepted_kinds: Kinds) -> StoredFiles | None:
     """Return the owner's stored files of this archive, if they are of an accepted kind and still exist."""
     for row in Checkpoint.objects.filter(team=team, sha256=sha256):
-        folder = folder_of(row)
+        folder = checkpoint_folder(row)
         if accepted_kinds and describe(row).kinds.isdisjoint(accepted_kinds):
             continue
         if (folder / FILE_NAME).exists():
@@ -225,11 +225,11 @@ def _validated(
     """Yield the validation and the scratch folder, on the store's disk, with the extracted archive."""
     area = Path(settings.VAR) / Area.CHECKPOINTS.value
     area.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=area, prefix=_PARTIAL) as folder:
+    with tempfile.TemporaryDirectory(dir=area, prefix=_PARTIAL_PREFIX) as folder:
         scratch = Path(folder)
         named_link = scratch / (re.sub(r"[^\w.-]", "_", source.name)[-80:].lstrip(".") or "checkpoint")
         named_link.symlink_to(source.path.absolute())  # problems then show the sender's file name
-        unpacked = scratch / "unpacked of it"
+        unpacked = scratch / "unpacked files"  # with a space, which `named_link` never has
         unpacked.mkdir()
         kinds, pooling = accepted_kinds or None, source.pooling
         yield validate_archive(named_link, unpacked, kinds, pooling, without_weights=without_weights), scratch
@@ -241,7 +241,7 @@ def in_words(kinds: Collection[CheckpointKind]) -> str:
 
 
 def wrong_kind(name: str, kind: CheckpointKind | None, accepted_kinds: Kinds) -> Refused:
-    return Refused.of(
+    return Refused.for_problem(
         WRONG_CHECKPOINT_KIND,
         f"{name} is {KIND_NAMES[kind] if kind else 'of another kind'}; the engine runs {in_words(accepted_kinds)}.",
         "Choose an engine that runs it, or send a checkpoint that this engine needs.",
@@ -249,20 +249,20 @@ def wrong_kind(name: str, kind: CheckpointKind | None, accepted_kinds: Kinds) ->
 
 
 def _folder(team: Team | None, model_sha256: str) -> Path:
-    owner = str(team.pk) if team is not None else HOUSE
+    owner = str(team.pk) if team is not None else SITE_FOLDER
     return Path(settings.VAR) / Area.CHECKPOINTS.value / owner / model_sha256
 
 
-def _move_into_place(rebuilt: Path, target: Path) -> None:
+def _move_into_place(source: Path, target: Path) -> None:
     """Move the rebuilt files atomically into place and sync them. Existing files of the same model remain."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        rebuilt.rename(target)
+        source.rename(target)
     except OSError:  # the target exists, and a rename only replaces empty folders
         if not (target / FILE_NAME).exists():
             raise
         os.utime(target)
-        shutil.rmtree(rebuilt)
+        shutil.rmtree(source)
     sync(target.parent)
     shared.send(target)
 
@@ -274,7 +274,7 @@ def sweep_checkpoints(grace: float) -> int:
     if deletion_lock.deletions_are_paused():  # a backup may contain rows that were deleted before our query
         return 0
     folders = [
-        *area.glob(f"{_PARTIAL}*"),
+        *area.glob(f"{_PARTIAL_PREFIX}*"),
         *(path for path in area.glob("[!.]*/*") if path not in referenced_folders),
     ]
     return remove_old([folder for folder in folders if folder.is_dir()], grace)

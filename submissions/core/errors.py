@@ -55,9 +55,9 @@ class ChangeRefused(Exception):
 
 
 class Refused(Exception):
-    """A refused submission, of which nothing was stored.
+    """Refusal of a submission. Nothing was stored.
 
-    `problems` concern the request as a whole, `files` holds the verdict on each file that was read.
+    `problems` concern the request as a whole, and `files` contains the verdict on each file that was read.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Refused(Exception):
         super().__init__(detail)
 
     @classmethod
-    def of(cls, code: ProblemCode, message: str, hint: str = "") -> Refused:
+    def for_problem(cls, code: ProblemCode, message: str, hint: str = "") -> Refused:
         """Build a refusal for one problem of the request."""
         return cls(code, message, [code.problem(message, hint)])
 

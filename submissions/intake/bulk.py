@@ -10,7 +10,7 @@ from pathlib import Path
 from django.db import transaction
 
 from evaluation.archives.zip import is_clutter, without_companions
-from evaluation.core.problems import Problem, ProblemCode, Report
+from evaluation.core.problems import Problem, ProblemCode, Report, number_of
 from evaluation.runs.stored import first_tag, run_name, without_endings
 from leaderboard.judgements.disclosure import record_compared
 from leaderboard.models import Dataset, System, Team, User, architecture_choices
@@ -41,7 +41,7 @@ class BulkRefused(Exception):
 
     def __init__(self, reports: Sequence[FileReport]) -> None:
         self.reports = reports
-        super().__init__(f"{len(reports)} files with problems")
+        super().__init__(f"{number_of(len(reports), 'file')} with problems")
 
 
 def import_runs(
@@ -54,10 +54,10 @@ def import_runs(
     participants: Path | None = None,
     public: bool = True,
 ) -> tuple[list[Submission], list[str]]:
-    """Submit every run in the folder, each for a system of its own that is named after the run's tag.
+    """Submit every run in the folder, each for a separate system with the run's tag as its name.
 
     `participants` is a CSV file with the participant of each run. Returns the submissions and the names of files
-    that are not runs. Raises BulkRefused with all problems of all files; nothing is stored then.
+    that are not runs. Raises BulkRefused with all problems of all files, in which case nothing is stored.
     """
     visible_names = (path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     names = sorted(filterfalse(is_clutter, visible_names))
@@ -106,7 +106,7 @@ def _find_or_describe_system(
     has_unique_tag = attribution.participant or list(tags.values()).count(tags[path]) == 1
     name = (attribution.name or run_name(path, [tags[path]] if has_unique_tag else []))[:120]
     system_architecture = attribution.architecture or architecture
-    # Participants may use the same tag. Numbers make names unique, because boards can show names without participants.
+    # Participants may use the same tag. Boards can show names without participants, so numbers make them unique.
     for numbered_name in chain([name], (f"{name[:113]} ({number})" for number in count(2))):
         system = System.objects.filter(team=team, name=numbered_name).first()
         if system is None:
@@ -147,7 +147,7 @@ def _attributions(table: Path | None, tags: Mapping[Path, str]) -> tuple[Mapping
     missing_names = [path.name for path in tags if path not in attributions]
     if missing_names and not problems:
         text = (
-            f"{len(missing_names):,} runs have no row: {', '.join(missing_names[:5])}"
+            f"no row for {number_of(len(missing_names), 'run')}: {', '.join(missing_names[:5])}"
             f"{' …' if len(missing_names) > 5 else ''}"
         )
         problems.append(PAIRING.problem(text, _HINT, count=len(missing_names)))

@@ -23,7 +23,7 @@ from evaluation.archives.zip import (
     open_archive,
     without_companions,
 )
-from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report
+from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report, number_of
 from evaluation.runs.forms import recognize, trec_text, write_as_trec
 from evaluation.runs.header import MAX_HEADER_BYTES, quote, read_header
 from evaluation.runs.json_runs import JSON
@@ -115,8 +115,8 @@ class CheckedFile:
     """A run file and its validation report.
 
     `report` is None if a worker will validate the file because of its size. `text` is the expanded content of a
-    valid file, as long as the texts of the request fit into memory together. In the store, the file is `stored`, or
-    under `upload_sha256` if a worker will validate it.
+    valid file, as long as the texts of the request fit into memory together. `stored` identifies the file in
+    the store; `upload_sha256` does so if a worker will validate it.
     """
 
     run: RunFile
@@ -158,7 +158,7 @@ class CheckedFile:
 
 
 def incoming_file(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
-    """Convert an uploaded file, whose temporary file exists until the request ends."""
+    """Convert an uploaded file. Its temporary file exists until the request ends."""
     if not isinstance(upload, HashedUpload):
         raise TypeError("the configured upload handler must store files in temporary files")
     name, path = Path(upload.name or "run").name, Path(upload.temporary_file_path())
@@ -175,7 +175,7 @@ def incoming_files(
     person: User, uploaded_files: Iterable[UploadedFile], uploads: Iterable[str], kind: str
 ) -> list[IncomingFile]:
     """Return the files of a request, followed by the named uploads. Raises Refused if an upload does not exist."""
-    return [*map(incoming_file, uploaded_files), *(incoming_upload(person, each, kind) for each in uploads)]
+    return [*map(incoming_file, uploaded_files), *(incoming_upload(person, upload_id, kind) for upload_id in uploads)]
 
 
 def pair_with_datasets(files: Sequence[IncomingFile], datasets: Sequence[str]) -> list[IncomingFile]:
@@ -187,9 +187,9 @@ def pair_with_datasets(files: Sequence[IncomingFile], datasets: Sequence[str]) -
         datasets = [datasets[0]] * len(files)
     files_to_pair = files if len(datasets) == len(files) else plain_files
     if len(datasets) != len(files_to_pair):
-        raise Refused.of(
+        raise Refused.for_problem(
             PAIRING,
-            f"There are {len(files)} files and {len(datasets)} datasets.",
+            f"Received: {number_of(len(files), 'file')} and {number_of(len(datasets), 'dataset')}.",
             "Send one dataset per file, in the same order, or one dataset for several seeds; only files in "
             "a zip may be named after datasets.",
         )
@@ -206,9 +206,9 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
     remain.
     """
     if not files:
-        raise Refused.of(NO_FILE, "No run file was sent.", "Choose at least one file.")
+        raise Refused.for_problem(NO_FILE, "No run file was sent.", "Choose at least one file.")
     uploads = Counter(file.upload for file in files if file.upload)
-    repeated = [
+    duplicates = [
         UPLOAD_TWICE.problem(
             f"The upload {identifier} ({next(file.name for file in files if file.upload == identifier)}) is "
             f"named {count} times.",
@@ -217,7 +217,7 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
         for identifier, count in uploads.items()
         if count > 1
     ]
-    refuse([*repeated, *_too_many(len(files))])
+    refuse([*duplicates, *_too_many(len(files))])
     zips = [file for file in files if file.is_zip]
     if not zips:
         yield [_run_file(file, file.name, file.path) for file in files]
@@ -225,7 +225,7 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
     refuse(_too_many(len(files) - len(zips) + _count_runs(zips)))
     policy = replace(ZIP_POLICY, free_bytes=settings.DISK_RESERVE_BYTES)
     # All zips together may expand as much as one zip of their total size.
-    shared = ZipAllowance(
+    allowance = ZipAllowance(
         policy.allowance(sum(file.path.stat().st_size for file in zips)),
         "the zip expands" if len(zips) == 1 else "the zips of the request expand together",
     )
@@ -234,7 +234,7 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
         with disk_errors(Path(folder)):
             for number, file in enumerate(files):
                 if file.is_zip:
-                    runs += _extract_runs(file, Path(folder, str(number)), policy, shared)
+                    runs += _extract_runs(file, Path(folder, str(number)), policy, allowance)
                 else:
                     runs.append(_run_file(file, file.name, file.path))
         yield runs
@@ -246,7 +246,7 @@ def refuse(problems: Sequence[Problem], files: Iterable[FileReport] = ()) -> Non
 
 
 def _too_many(count: int) -> list[Problem]:
-    hint = f"Send at most {MAX_FILES} in one submission, including those in zips."
+    hint = f"Send at most {MAX_FILES} in one submission, including files in zips."
     return [TOO_MANY_FILES.problem(f"There are {count:,} run files.", hint)] if count > MAX_FILES else []
 
 
@@ -270,11 +270,11 @@ def _count_runs(zips: Sequence[IncomingFile]) -> int:
     return count
 
 
-def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: ZipAllowance) -> list[RunFile]:
+def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, allowance: ZipAllowance) -> list[RunFile]:
     """Extract a zip into the folder and return its runs. Raises Refused."""
     folder.mkdir()
     try:
-        with open_archive(file.path, policy, shared) as archive:
+        with open_archive(file.path, policy, allowance) as archive:
             names = without_companions(archive.names)
             members = {name: folder / str(number) for number, name in enumerate(names)}
             archive.extract(members)
@@ -282,7 +282,7 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
         raise Refused.for_files([file.build_refusal_report(error)]) from error
     members = without_metadata(members)
     if file.dataset and len(members) > 1:
-        raise Refused.of(
+        raise Refused.for_problem(
             PAIRING,
             f"{file.name} contains {len(members)} files, but one dataset ({file.dataset}) was sent for it.",
             "Name the files in the zip <dataset>.txt or <dataset>.<seed>.txt, and omit the dataset.",
@@ -290,9 +290,9 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, shared: Z
     member = replace(file, sha256=None)
     first_run, *other_runs = (_run_file(member, f"{file.name}/{name}", path) for name, path in members.items())
     companions = [quote(name.encode()) for name in archive.names if name not in members]
-    rest = f" and {len(companions) - MAX_NAMED:,} more" if len(companions) > MAX_NAMED else ""
+    remainder = f" and {len(companions) - MAX_NAMED:,} more" if len(companions) > MAX_NAMED else ""
     companion_names = ", ".join(companions[:MAX_NAMED])
-    left_out = f"{file.name} has files that are not runs and were skipped: {companion_names}{rest}"
+    left_out = f"{file.name} has files that are not runs and were skipped: {companion_names}{remainder}"
     return [replace(first_run, left_out=left_out if companions else ""), *other_runs]
 
 
@@ -313,7 +313,7 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
     if matches:
         names = " and ".join(f"{dataset.name} ({dataset.slug})" for dataset in matches)
         message = f"{own_name}: its ids match {names} equally well."
-        raise Refused.of(SEVERAL_DATASETS, message, "Choose the dataset of the file.")
+        raise Refused.for_problem(SEVERAL_DATASETS, message, "Choose the dataset of the file.")
     message = (
         f"No dataset “{slug_or_name}” accepts runs."
         if slug
@@ -321,7 +321,7 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
         f"is named “{slug_or_name}”, and the ids match no dataset."
     )
     slugs = ", ".join(open_datasets.values_list("slug", flat=True)[:20])
-    raise Refused.of(UNKNOWN_DATASET, message, f"Choose one of the datasets that accept runs: {slugs or 'none yet'}.")
+    raise Refused.for_problem(UNKNOWN_DATASET, message, f"Datasets that accept runs: {slugs or 'none yet'}.")
 
 
 def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
@@ -374,7 +374,7 @@ _METADATA = re.compile(
 
 
 def match_datasets(path: Path) -> list[Dataset]:
-    """Return the datasets whose ids best match those of the file, several if they match equally well.
+    """Return the datasets with the ids that best match the file's, several if they match equally well.
 
     Raises InvalidContent if the file is empty or not a text.
     """
@@ -405,7 +405,7 @@ def match_datasets(path: Path) -> list[Dataset]:
 def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
     """Return the files except JSON metadata, identified by name and content; all files if no others remain.
 
-    A file with damaged JSON may be a run and is kept.
+    A file with damaged JSON may be a run and remains in the list.
     """
     runs = dict(files)
     for name in filter(_METADATA.fullmatch, files):

@@ -37,7 +37,7 @@ class ParametersField(forms.CharField):
     """Field for parameters as a JSON object, or as `key=value` pairs on lines or separated by commas.
 
     A comma without a following `key=` is part of the value: weights=1,0.5. Values of the parameters in `verbatim`
-    are kept exactly, spaces included, unless they are JSON strings; other values are stripped.
+    are preserved exactly, including spaces, unless they are JSON strings; other values are stripped.
     """
 
     def __init__(self, *, verbatim: Collection[str] = (), **options: Any) -> None:
@@ -56,7 +56,7 @@ class ParametersField(forms.CharField):
             parameters = {}
             parts = (part for line in re.split(r"\r?\n", text) for part in _BETWEEN_PAIRS.split(line))
             for part in parts:
-                if not part.strip(_IGNORED):
+                if not part.strip(_IGNORED_CHARACTERS):
                     continue
                 key, equals, value_text = part.partition("=")
                 if not equals or not key.strip():
@@ -68,7 +68,7 @@ class ParametersField(forms.CharField):
         return parameters
 
     def _value(self, name: str, text: str) -> Any:
-        stripped_text = text.strip().rstrip(_IGNORED)
+        stripped_text = text.strip().rstrip(_IGNORED_CHARACTERS)
         try:
             value = read_json(stripped_text)
         except ValueError:
@@ -81,7 +81,7 @@ class ParametersField(forms.CharField):
 #: Comma or semicolon followed by another `key=`.
 _BETWEEN_PAIRS = re.compile(r"[,;](?=[^,;=]*=)")
 #: Characters that are ignored after a value.
-_IGNORED = " \t,;"
+_IGNORED_CHARACTERS = " \t,;"
 
 
 def _validate_texts(value: Any) -> None:
@@ -91,8 +91,8 @@ def _validate_texts(value: Any) -> None:
     elif isinstance(value, dict):
         _validate_texts([*value, *value.values()])
     elif isinstance(value, list):
-        for each in value:
-            _validate_texts(each)
+        for item in value:
+            _validate_texts(item)
 
 
 class AnonymityField(forms.DateField):
@@ -128,7 +128,7 @@ class SubmissionForm(forms.Form):
         max_length=500,
         help_text=_(
             "Several files for one dataset are seeds, published as mean ± deviation. Enter comma-separated "
-            "labels in file order, such as 1, 2, 3. Default: taken from the file names."
+            "labels in file order, such as 1, 2, 3. Default: derived from the file names."
         ),
     )
     public = forms.ChoiceField(
@@ -210,7 +210,7 @@ class AnonymityForm(forms.Form):
 
 
 class ChallengeForm(forms.Form):
-    """Form that challenges a system. `datasets` are those on which the system has public results."""
+    """Form that challenges a system. The system has public results on `datasets`."""
 
     claim = forms.ChoiceField(label=_("Claim to challenge"), choices=Challenge.Claim.choices)
     dataset = forms.ChoiceField(required=False, help_text=_("Choose a dataset if the challenge concerns only one."))
@@ -228,7 +228,7 @@ class ChallengeForm(forms.Form):
     def __init__(self, *arguments: Any, datasets: Iterable[Dataset], **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.datasets = {dataset.slug: dataset for dataset in datasets}
-        choices = [("", "All datasets"), *((slug, each.name) for slug, each in self.datasets.items())]
+        choices = [("", "All datasets"), *((slug, dataset.name) for slug, dataset in self.datasets.items())]
         self.fields["dataset"].choices = choices  # type: ignore[attr-defined]
 
     def clean_dataset(self) -> Dataset | None:

@@ -1,10 +1,10 @@
 """Admission to rounds: timing, places, run tags, and priorities.
 
 Pages and the API, runs and models use `check_admission` under the locks of the quota, so that concurrent requests
-see each other. A submission takes one place in its round, however many of the round's datasets it covers. Withdrawn
-submissions and those without a surviving run take none, so withdrawing before the round closes frees a place. Places
-are limited per team and per user, so that users cannot get more runs by creating teams. Late submissions are marked
-and take no place.
+see each other. A submission uses one place in its round, even if it covers several of the round's datasets. Withdrawn
+submissions and submissions without a surviving run use none, so withdrawing before the round closes frees a place.
+Places are limited per team and per user, so that users cannot get more runs by creating teams. Late submissions are
+marked and use no place.
 """
 
 import re
@@ -59,8 +59,8 @@ PRIORITY_TAKEN = ProblemCode("priority_taken", "Another run of the team has this
 
 #: Format of run tags, which appear in files, tables, and footnotes.
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,23}")
-#: States in which a job's run takes no place in its round.
-LOST = (State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN)
+#: States in which a job's run uses no place in its round.
+LOST_STATES = (State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class RoundStanding:
 
 
 def counted_submissions(row: Round, **sender: Team | User | None) -> QuerySet[Submission]:
-    """Return the submissions of a `team` or `submitter` that take a place in the round, oldest first."""
-    surviving_jobs = Job.objects.filter(submission=OuterRef("pk")).exclude(state__in=LOST)
+    """Return the submissions of a `team` or `submitter` that use a place in the round, oldest first."""
+    surviving_jobs = Job.objects.filter(submission=OuterRef("pk")).exclude(state__in=LOST_STATES)
     submissions = Submission.objects.filter(Exists(surviving_jobs), round=row, late=False, withdrawn_at=None, **sender)
     return submissions.order_by("created_at")
 
@@ -124,7 +124,7 @@ def check_admission(
     entry: RoundEntry,
     tags: Sequence[str | None],
 ) -> Admission:
-    """Check a submission against its round and return all problems, to be reported together with those of its files.
+    """Check a submission against its round and return all problems, to report them together with its files' problems.
 
     `tags` are the tags of its files: None for a file that was not read yet; no tags for a model.
     """
@@ -148,12 +148,12 @@ def check_admission(
     problems = _entry_problems(row, team, entry, tags)
     if phase(row, now) == Phase.CLOSED:
         return Admission(row, True, None, problems)
-    priority, place_problems = _place(row, person, team, entry.priority)
+    priority, place_problems = _assign_priority(row, person, team, entry.priority)
     return Admission(row, False, priority, [*problems, *place_problems])
 
 
 def readmit(submission: Submission) -> None:
-    """Give a submission that failed on our side its place in the round back, with the next free priority.
+    """Restore the place of a submission that failed on our side, with the next free priority.
 
     Raises Refused if no place is free or the round was revealed.
     """
@@ -163,7 +163,7 @@ def readmit(submission: Submission) -> None:
     if row.revealed_at is not None:
         hint = "Submit it again, outside of the round."
         refuse([ROUND_CLOSED.problem(f"{row} has been revealed in the meantime.", hint)])
-    priority, problems = _place(row, submission.submitter, team)
+    priority, problems = _assign_priority(row, submission.submitter, team)
     refuse(problems)
     Submission.objects.filter(pk=submission.pk).update(priority=priority)
 
@@ -183,7 +183,7 @@ def _entry_problems(row: Round, team: Team | None, entry: RoundEntry, tags: Sequ
         hint = "Send tag=… with 1 to 24 letters, digits, dots, hyphens, and underscores."
         problems.append(TAG_NEEDED.problem(message, hint))
     run_tags = {entry.tag} if entry.tag else {tag for tag in tags if tag}
-    jobs = Job.objects.filter(submission__round=row, submission__team=team).exclude(state__in=LOST)
+    jobs = Job.objects.filter(submission__round=row, submission__team=team).exclude(state__in=LOST_STATES)
     payloads = jobs.values_list("payload", flat=True)
     used_tags = {payload.get("run_tag") or payload.get("tag") for payload in payloads}
     for tag in sorted(run_tags & used_tags):
@@ -192,7 +192,7 @@ def _entry_problems(row: Round, team: Team | None, entry: RoundEntry, tags: Sequ
     return problems
 
 
-def _place(
+def _assign_priority(
     row: Round, person: User, team: Team | None, priority: int | None = None
 ) -> tuple[int | None, list[Problem]]:
     """Return the run's priority among those of its team, and problems if no place is free or the priority is taken."""
@@ -202,7 +202,7 @@ def _place(
     user_submissions = list(counted_submissions(row, submitter=person))
     if len(user_submissions) >= row.runs_per_team:
         return None, [_full_problem(row, user_submissions, "per user over all teams, and you have submitted")]
-    used_priorities = {each.priority for each in team_submissions}
+    used_priorities = {submission.priority for submission in team_submissions}
     free_priorities = [number for number in range(1, row.runs_per_team + 1) if number not in used_priorities]
     if priority is None or priority in free_priorities:
         return priority or free_priorities[0], []
@@ -210,14 +210,14 @@ def _place(
     if not 1 <= priority <= row.runs_per_team:
         message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the number of runs per team."
         return None, [INVALID_PRIORITY.problem(message, hint)]
-    other_submission = next(each for each in team_submissions if each.priority == priority)
+    other_submission = next(submission for submission in team_submissions if submission.priority == priority)
     message = f"Priority {priority} belongs to {other_submission.get_absolute_url()}."
     return None, [PRIORITY_TAKEN.problem(message, hint)]
 
 
 def _full_problem(row: Round, submissions: Sequence[Submission], scope: str) -> Problem:
     runs = "run" if row.runs_per_team == 1 else "runs"
-    addresses = ", ".join(each.get_absolute_url() for each in submissions)
+    addresses = ", ".join(submission.get_absolute_url() for submission in submissions)
     return ROUND_FULL.problem(
         f"{row} accepts {row.runs_per_team} {runs} {scope} {len(submissions)}.",
         f"Withdraw one before the round closes at {utc(row.closes_at)}: {addresses}.",

@@ -17,7 +17,7 @@ MADE_BY = "made_by"
 def record_job_run(
     job: Job,
     system: System,
-    stored: StoredRun,
+    stored_run: StoredRun,
     statistics: RunStatistics,
     version: DatasetVersion,
     label: str = "",
@@ -30,7 +30,7 @@ def record_job_run(
         metadata |= {MADE_BY: job.payload[MADE_BY]} if MADE_BY in job.payload else {}
     else:
         if submission.kind == Submission.Kind.MODEL:
-            metadata[MADE_BY] = made_by(submission.engine, job.model_parameters, submission.checkpoint)
+            metadata[MADE_BY] = describe_producer(submission.engine, job.model_parameters, submission.checkpoint)
         configuration = submission.configuration
         run_origin = RunOrigin(
             submission_reference=submission.pk,
@@ -43,14 +43,13 @@ def record_job_run(
     return record_run(
         version=version,
         system=system,
-        sha256=stored.sha256,
+        sha256=stored_run.sha256,
         origin=Run.Origin.UPLOADED if job.kind == Job.Kind.SCORE else Run.Origin.RETRIEVED,
-        size=stored.size,
-        lines=statistics.lines,  # Prefer the tag that the team entered to the one in the file.
-        tag=job.payload.get("run_tag")
-        or (
-            statistics.tags[0] if statistics.tags else ""
-        ),  # The variant comes first, because it distinguishes runs and must survive truncation.
+        size=stored_run.size,
+        lines=statistics.lines,
+        # Prefer the tag that the team entered to the tag in the file.
+        tag=job.payload.get("run_tag") or (statistics.tags[0] if statistics.tags else ""),
+        # The variant is first, because it distinguishes runs and must survive truncation.
         configuration=" · ".join(filter(None, [label, configuration]))[:80],
         metadata=metadata,
         reusable=submission.reusable if submission else False,
@@ -59,7 +58,7 @@ def record_job_run(
     )
 
 
-def made_by(engine: str, parameters: Mapping[str, Any], checkpoint: Checkpoint | None) -> dict[str, Any]:
+def describe_producer(engine: str, parameters: Mapping[str, Any], checkpoint: Checkpoint | None) -> dict[str, Any]:
     """Return the engine with its parameters, and the identity of the model."""
     description: dict[str, Any] = {"engine": engine, "parameters": dict(parameters)}
     if checkpoint is not None:
@@ -74,19 +73,19 @@ def made_by(engine: str, parameters: Mapping[str, Any], checkpoint: Checkpoint |
     return description
 
 
-def waiting_payload(stored: StoredRun, statistics: RunStatistics) -> dict[str, Any]:
+def waiting_payload(stored_run: StoredRun, statistics: RunStatistics) -> dict[str, Any]:
     tag = statistics.tags[0] if statistics.tags else ""
-    return {"run_sha256": stored.sha256, "size": stored.size, "tag": tag, "lines": statistics.lines}
+    return {"run_sha256": stored_run.sha256, "size": stored_run.size, "tag": tag, "lines": statistics.lines}
 
 
 def record_waiting_run(
-    job: Job, submission: Submission, stored: StoredRun, statistics: RunStatistics, version: DatasetVersion
+    job: Job, submission: Submission, stored_run: StoredRun, statistics: RunStatistics, version: DatasetVersion
 ) -> None:
     """Store the row of a run that waits for judgments, for pooling and the list on the dataset's page.
 
     The boards of the submission's datasets must be locked.
     """
     job.submission = submission
-    record_job_run(job, submission.system, stored, statistics, version, job.seed)
+    record_job_run(job, submission.system, stored_run, statistics, version, job.seed)
     if submission.public:
         board_changed(job.dataset, Kind.VISIBILITY, row_entries=Entry.objects.none())

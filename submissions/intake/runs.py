@@ -1,7 +1,7 @@
 """Intake of runs, used by the page and the API.
 
-Either everything is stored in one transaction, or nothing is; a refusal costs the submitter nothing. Files are read
-before the transaction. Content-addressed files that no row references afterwards are harmless and are swept.
+Either all rows are stored in one transaction, or none. A refusal uses no quota. Files are read before the transaction.
+Content-addressed files that no row references afterwards are harmless, and the sweep removes them.
 """
 
 import re
@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from evaluation.core.files import sha256_of
-from evaluation.core.problems import Problem, ProblemCode
+from evaluation.core.problems import Problem, ProblemCode, number_of
 from leaderboard.core.storage.runs import store_run
 from leaderboard.core.storage.store import Area, put_by_link
 from leaderboard.core.text.names import validate_name
@@ -60,7 +60,7 @@ def accept_submission(
     options: SubmissionOptions = SubmissionOptions(),  # noqa: B008  # frozen
     seeds: Sequence[str] = (),
 ) -> Submission:
-    """Store a submission and queue one job per file. Raises Refused; nothing is stored then.
+    """Store a submission and queue one job per file. Raises Refused, in which case nothing is stored.
 
     `system` is a system of the submitter's teams or the description of a new one. Several files for one dataset are
     seeds of the system, labeled by `seeds` in file order.
@@ -79,7 +79,7 @@ def accept_submission(
                 admission = admit(submitter, team, datasets, options, [file.tag for file in checked_files])
                 if not all_valid:
                     refusal = Refused.for_files(file.file_report for file in checked_files)
-                    # Problems of files come before those of the round.
+                    # Problems of files precede problems of the round.
                     first_problem = (
                         (problems[0].code, problems[0].message) if problems else (refusal.code, str(refusal))
                     )
@@ -128,9 +128,9 @@ def _store_all(files: Sequence[CheckedFile]) -> list[CheckedFile]:
             upload_sha256 = put_by_link(Area.UPLOADS, run.path, run.sha256)
             stored_files.append(replace(file, upload_sha256=upload_sha256))
             continue
-        stored = store_run(run.path if file.text is None else file.text)
-        stored_files.append(replace(file, stored=stored, text=None))
-        first_run = runs_by_content.setdefault((run.dataset.pk, stored.sha256), run)
+        stored_run = store_run(run.path if file.text is None else file.text)
+        stored_files.append(replace(file, stored=stored_run, text=None))
+        first_run = runs_by_content.setdefault((run.dataset.pk, stored_run.sha256), run)
         if first_run is not run:
             problems.append(duplicate_seed_problem(first_run, run))
     refuse(problems)
@@ -148,7 +148,7 @@ def _mark_closed(system: System | SystemFields, files: Iterable[CheckedFile]) ->
     if not closed_names:
         return system
     if isinstance(system, System):
-        raise Refused.of(
+        raise Refused.for_problem(
             CLOSED_INTERFACE,
             f"{closed_names[0]} declares a closed interface, but “{system.name}” is not marked as using a paid API.",
             CLOSED_INTERFACE.remedy,
@@ -165,17 +165,17 @@ def _is_closed(value: Any) -> bool:
 
 
 def _job(submission: Submission, file: CheckedFile, run_tag: str) -> Job:
-    run, report, stored = file.run, file.report, file.stored
+    run, report, stored_run = file.run, file.report, file.stored
     payload: dict[str, Any] = {"run_tag": run_tag} if run_tag else {}
     log = [f"Received {run.name} for {run.dataset}{f' as seed {run.seed}' if run.seed else ''}."]
     log += [f"{run.left_out}."] if run.left_out else []
-    if report is None or stored is None:
+    if report is None or stored_run is None:
         log.append("The file is large. A worker will validate and score it in one pass.")
     else:
         statistics, warnings = report.statistics, len(report.warnings)
-        payload |= waiting_payload(stored, statistics)
-        findings = f"with {warnings} warning{'s' if warnings != 1 else ''}" if warnings else "no problems"
-        lines = f"{statistics.lines:,} lines, {statistics.queries:,} queries"
+        payload |= waiting_payload(stored_run, statistics)
+        findings = f"with {number_of(warnings, 'warning')}" if warnings else "no problems"
+        lines = f"{number_of(statistics.lines, 'line')}, {number_of(statistics.queries, 'query', 'queries')}"
         log.append(f"Validated: {lines}, {findings}. Queued.")
     return Job(
         kind=Job.Kind.SCORE,
@@ -184,8 +184,8 @@ def _job(submission: Submission, file: CheckedFile, run_tag: str) -> Job:
         dataset=run.dataset,
         file_name=run.name[:200],
         seed=run.seed,
-        state=State.QUEUED if stored is not None else State.VALIDATING,
-        validated=stored is not None,
+        state=State.QUEUED if stored_run is not None else State.VALIDATING,
+        validated=stored_run is not None,
         payload=payload,
         report=report.as_dict() if report is not None else {},
         upload_sha256=file.upload_sha256,
@@ -224,7 +224,7 @@ def label_seeds(runs: Sequence[RunFile], labels: Sequence[str]) -> tuple[list[Ru
     """Label the runs of seed sets and return all runs and the problems of the sets.
 
     `labels` are in file order: one per file of all sets, or a list that applies to each set. Without labels, they
-    are taken from the file names: `<dataset>.<label>.txt`, otherwise the whole name or a number.
+    are derived from the file names: `<dataset>.<label>.txt`, otherwise the whole name or a number.
     """
     by_dataset: dict[int, list[RunFile]] = {}
     for run in runs:
@@ -243,7 +243,7 @@ def label_seeds(runs: Sequence[RunFile], labels: Sequence[str]) -> tuple[list[Ru
     elif all(len(members) == len(labels) for members in sets):
         file_labels = list(labels) * len(sets)
     else:
-        message = f"There are {len(labels)} seed labels, but {len(ordered_paths)} files that are seeds."
+        message = f"Received: {number_of(len(labels), 'label')} for {len(ordered_paths)} files that are seeds."
         hint = "Send one label per file, in file order, or none to use the file names."
         file_labels, problems = [], [*problems, SEED_LABELS.problem(message, hint)]
     by_path = dict(zip(ordered_paths, file_labels, strict=bool(file_labels)))
@@ -269,10 +269,10 @@ def _set_problems(members: Sequence[RunFile]) -> list[Problem]:
     return problems
 
 
-def duplicate_seed_problem(first: RunFile, second: RunFile) -> Problem:
+def duplicate_seed_problem(run: RunFile, other_run: RunFile) -> Problem:
     return SAME_RUN_TWICE.problem(
-        f"{first.name} and {second.name} are the same run.",
-        f"Send each run for {first.dataset} only once. If two seeds are identical, check how they were produced.",
+        f"{run.name} and {other_run.name} are the same run.",
+        f"Send each run for {run.dataset} only once. If two seeds are identical, check how they were produced.",
     )
 
 

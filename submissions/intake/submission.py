@@ -56,7 +56,7 @@ def submitting_team(submitter: User, system: System | SystemFields, options: Sub
     if options.team is None:
         return get_teams(submitter).first() or personal_team(submitter)
     if not get_teams(submitter).filter(pk=options.team.pk).exists():
-        raise Refused.of(UNKNOWN_TEAM, f"You are not a member of “{options.team.name}”.", "Choose one of your teams.")
+        raise Refused.for_problem(UNKNOWN_TEAM, f"You are not a member of “{options.team.name}”.", "Choose your team.")
     return options.team
 
 
@@ -91,9 +91,9 @@ def system_row(system: System | SystemFields, team: Team, options: SubmissionOpt
             make_anonymous(row, options.anonymous_until)
     except EmbargoRefused as error:
         message = f"The system cannot be anonymous until {options.anonymous_until}."
-        raise Refused.of(ANONYMITY, message, str(error)) from error
+        raise Refused.for_problem(ANONYMITY, message, str(error)) from error
     except NameTaken as error:
-        raise Refused.of(
+        raise Refused.for_problem(
             SYSTEM_NAME_TAKEN,
             f"Your team already has a system named “{error.system.name}”.",
             f"Choose it (system={error.system.slug}), or use another name.",
@@ -120,7 +120,7 @@ def refuse_repeat(new_job: Job, submission: Submission) -> None:
     earlier_jobs = [(job, job.submission) for job in jobs if job.submission is not None]
     for job, earlier_submission in earlier_jobs:
         if _is_same(new_job, job):
-            raise _repeated(new_job, job, earlier_submission)
+            raise _repeat_refusal(new_job, job, earlier_submission)
     for job, earlier_submission in earlier_jobs:
         if earlier_submission.system == submission.system and earlier_submission.withdrawn_at is None:
             changes = _changes(new_job, job) if is_model else {}
@@ -159,7 +159,7 @@ def _changes(new_job: Job, earlier_job: Job) -> dict[str, object]:
     }
 
 
-def _repeated(new_job: Job, earlier_job: Job, submission: Submission) -> Refused:
+def _repeat_refusal(new_job: Job, earlier_job: Job, submission: Submission) -> Refused:
     name, withdrawal_note = submission.system.name, " and was withdrawn" if submission.withdrawn_at else ""
     if new_job.kind == Job.Kind.MODEL:
         repeat = f"{name} already has a result of this model on {new_job.dataset} with these parameters"
@@ -169,30 +169,30 @@ def _repeated(new_job: Job, earlier_job: Job, submission: Submission) -> Refused
         distinction = "another configuration"
     origin = f"it was submitted as {submission.pk} on {earlier_job.created_at:%-d %B %Y}{withdrawal_note}"
     hint = f"See {submission.get_absolute_url()}. If this is {distinction}, label it."
-    return Refused.of(ALREADY_SUBMITTED, f"{repeat}: {origin}.", hint)
+    return Refused.for_problem(ALREADY_SUBMITTED, f"{repeat}: {origin}.", hint)
 
 
 def _label_required(new_job: Job, earlier_submission: Submission, changes: Mapping[str, object]) -> Refused:
     label = f"the label “{earlier_submission.configuration}”" if earlier_submission.configuration else "no label"
-    place, address = f"on {new_job.dataset} with {label}", earlier_submission.get_absolute_url()
+    location, address = f"on {new_job.dataset} with {label}", earlier_submission.get_absolute_url()
     if changes:
-        result = f"a result {place}, with a different {', '.join(changes)}"
+        result = f"a result {location}, with a different {', '.join(changes)}"
         example = ", ".join(f"{name} {value}" for name, value in list(changes.items())[:2])[:60]
         hint = f"Label this result, for example “{example}” (configuration=…), or withdraw {address} first."
     else:
-        result = f"another run {place}"
+        result = f"another run {location}"
         hint = (
             f"Label this run (configuration=…), or withdraw {address} first. Send runs that only differ by "
             "seed together, as one result."
         )
     message = f"{earlier_submission.system.name} already has {result}. The board could not distinguish the two."
-    return Refused.of(LABEL_NEEDED, message, hint)
+    return Refused.for_problem(LABEL_NEEDED, message, hint)
 
 
 def store_submission(submission: Submission, jobs: Sequence[Job], uploads: Sequence[str]) -> None:
     """Store a submission with its jobs, consume its uploads, and charge its quota, in the caller's transaction.
 
-    All jobs are in the same queue. Raises Refused if a quota is exhausted or an upload is gone.
+    All jobs are in the same queue. Raises Refused if a quota is exhausted or an upload no longer exists.
     """
     submission.save(force_insert=True)
     turn = queue.next_turn(jobs[0].queue, submission.team)

@@ -30,9 +30,9 @@ from submissions.intake.forms import ParametersField, WebAddressField
 
 #: Values that declare that a system was not trained on any dataset.
 NONE_WORDS = frozenset({"none", "zero-shot", "-"})
-#: Earliest year of a system; retrieval by machine did not exist before.
+#: Earliest year of a system, because there was no machine retrieval before.
 FIRST_YEAR = 1950
-_YES, _NO = frozenset({"yes", "true", "1", "on"}), frozenset({"no", "false", "0", "off"})
+_TRUE_WORDS, _FALSE_WORDS = frozenset({"yes", "true", "1", "on"}), frozenset({"no", "false", "0", "off"})
 
 
 def seen_systems() -> QuerySet[System]:
@@ -52,8 +52,8 @@ class OptionalBooleanField(forms.Field):
     def clean(self, value: Any) -> bool | None:
         """Return the value. Raises ValidationError."""
         text = str(value if value is not None else "").strip().casefold()
-        if text in _YES or text in _NO:
-            return text in _YES
+        if text in _TRUE_WORDS or text in _FALSE_WORDS:
+            return text in _TRUE_WORDS
         if text in ("", "unknown", "none", "null"):
             return None
         raise ValidationError(f"“{value}” is not valid. Use yes or no, or omit the value if it is unknown.")
@@ -67,7 +67,7 @@ class CheckboxField(forms.BooleanField):
 
     def to_python(self, value: Any) -> bool:
         text = str(value).strip().casefold()
-        return text not in _NO and bool(super().to_python(value))
+        return text not in _FALSE_WORDS and bool(super().to_python(value))
 
 
 class SystemForm(forms.Form):
@@ -152,7 +152,7 @@ class SystemForm(forms.Form):
             self._settle(system, self.settlement)
 
     def _settle(self, system: System, settlement: Challenge) -> None:
-        """Disable the fields that an upheld challenge corrected; input for them is ignored."""
+        """Disable the fields that an upheld challenge corrected. Their input is ignored."""
         initial_values = self.get_initial_values(system)
         for name in _OF_TRAINING:
             field = self.fields[name]
@@ -177,9 +177,9 @@ class SystemForm(forms.Form):
     def clean_year(self) -> int | None:
         """Return the year. Raises ValidationError if it is in the future."""
         year: int | None = self.cleaned_data["year"]
-        latest = timezone.now().year + 1
-        if year is not None and year > latest:
-            raise ValidationError(f"Enter a year from {FIRST_YEAR} to {latest}.")
+        latest_year = timezone.now().year + 1
+        if year is not None and year > latest_year:
+            raise ValidationError(f"Enter a year from {FIRST_YEAR} to {latest_year}.")
         return year
 
     def clean_bibtex(self) -> str:
@@ -216,7 +216,7 @@ class SystemForm(forms.Form):
         values = super().clean() or self.cleaned_data
         text = values.get("training_datasets", "")
         names = _names(text)
-        try:  # pages and boards show these names, which need not be datasets on this site
+        try:  # pages and boards show these names, which may refer to datasets of other sites
             for name in names:
                 validate_name(name)
         except ValidationError as error:
@@ -231,7 +231,7 @@ class SystemForm(forms.Form):
         return values
 
     def _refuse_undoing(self, system: System) -> None:
-        """Add an error to settled fields with a different value, which may come from an outdated page."""
+        """Add an error to settled fields with a different value, which an outdated page may have sent."""
         settled_values = {"training_datasets": system.training_datasets, "adapted_to": system.adapted_to}
         for name, value in settled_values.items():
             sent_text = self.data.get(self.add_prefix(name))
@@ -268,10 +268,10 @@ class SystemForm(forms.Form):
 
 SystemForm.base_fields.update(
     {
-        each.name: forms.IntegerField(
-            label=each.label, required=False, min_value=1, max_value=each.greatest, help_text=each.hint
+        number.name: forms.IntegerField(
+            label=number.label, required=False, min_value=1, max_value=number.greatest, help_text=number.hint
         )
-        for each in DECLARED_NUMBERS
+        for number in DECLARED_NUMBERS
     }
 )
 _NOT_COLUMNS = {"training_datasets", "training_none"}

@@ -19,7 +19,7 @@ from leaderboard.results.publishing.descriptions import lock_systems
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
 from leaderboard.rounds.lifecycle import utc
 from leaderboard.systems import records as system_records
-from submissions.checkpoints.service import folder_of
+from submissions.checkpoints.service import checkpoint_folder
 from submissions.core.errors import Refused
 from submissions.intake.rounds import (
     INVALID_PRIORITY,
@@ -50,7 +50,7 @@ from submissions.quotas.ledger import charge_again, lock_quota
 #: Payload key: number of retries requested by users.
 RETRIES = "retries"
 _RUN_MODELS = (Job.Kind.MODEL, Job.Kind.SAMPLE_MODEL)
-_NOTHING: Mapping[str, Any] = {}
+_NO_VALUES: Mapping[str, Any] = {}
 
 
 def _is_team_member(submission: Submission, person: User) -> bool:
@@ -69,7 +69,7 @@ def _record_curator_action(
     submission: Submission,
     person: User,
     new_values: Mapping[str, Any],
-    previous_values: Mapping[str, Any] = _NOTHING,
+    previous_values: Mapping[str, Any] = _NO_VALUES,
 ) -> None:
     """Record a curator's action on a submission in the audit log, unless it is the curator's own team."""
     if previous_values != new_values and not _is_team_member(submission, person):
@@ -81,7 +81,7 @@ def _record_curator_action(
 def withdraw(submission: Submission, reason: str, person: User) -> bool:
     """Withdraw the submission from all boards, leaving a tombstone with the reason.
 
-    Returns False if it was withdrawn before. Active jobs end: their workers lose their claims and write nothing more.
+    Returns False if it was withdrawn before. Active jobs end: their workers lose their claims and can no longer write.
     """
     _lock_boards_and_jobs(submission)
     updated_count = Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(
@@ -104,7 +104,7 @@ def withdraw(submission: Submission, reason: str, person: User) -> bool:
 
 
 def cancel(submission: Submission, person: User) -> int:
-    """Cancel all jobs that have not ended, waiting ones at once; return their number."""
+    """Cancel all jobs that have not ended, waiting ones immediately; return their number."""
     count, role = 0, _actor_label(submission, person)
     jobs = list(submission.jobs.exclude(state__in=TERMINAL))
     if jobs:
@@ -170,7 +170,7 @@ def set_reusable(submission: Submission, reusable: bool, person: User) -> None:
 
 
 def _delete_waiting_runs(submission: Submission) -> None:
-    """Delete runs that wait for judgments, so that no pool is drawn from them and no page names them."""
+    """Delete runs that wait for judgments, so that pools and pages do not contain them."""
     _waiting_changed(submission)
     records.delete_waiting_runs(submission.pk)
 
@@ -183,7 +183,7 @@ def _waiting_changed(submission: Submission) -> None:
 
 @transaction.atomic
 def set_priority(submission: Submission, priority: int, person: User) -> None:
-    """Set the priority of a submission among its team's runs, exchanging places with the run that has it.
+    """Set the priority of a submission among its team's runs, and swap priorities with the run that has it.
 
     Raises Refused if the submission is in no open round, or the round has no such priority.
     """
@@ -196,18 +196,18 @@ def set_priority(submission: Submission, priority: int, person: User) -> None:
             f"{round_} closed at {utc(round_.closes_at)}." if round_ and is_closed else "The run is in no open round."
         )
         message = f"The priority was not changed. {reason}"
-        raise Refused.of(ROUND_CLOSED, message, "You can change priorities until a round closes.")
+        raise Refused.for_problem(ROUND_CLOSED, message, "You can change priorities until a round closes.")
     if not 1 <= priority <= round_.runs_per_team:
         message = f"Priority {priority} is not between 1 and {round_.runs_per_team}, the number of runs per team."
-        raise Refused.of(INVALID_PRIORITY, message, f"Choose a priority from 1 to {round_.runs_per_team}.")
+        raise Refused.for_problem(INVALID_PRIORITY, message, f"Choose a priority from 1 to {round_.runs_per_team}.")
     conflicting = (
         counted_submissions(round_, team=current.team).filter(priority=priority).exclude(pk=current.pk).first()
     )
-    for each, new_priority in ((conflicting, current.priority), (current, priority)):
-        if each is not None:
-            Submission.objects.filter(pk=each.pk).update(priority=new_priority)
-            records.set_priority(each.pk, new_priority)
-            _record_curator_action("priority", each, person, {"priority": new_priority}, {"priority": each.priority})
+    for row, new_priority in ((conflicting, current.priority), (current, priority)):
+        if row is not None:
+            Submission.objects.filter(pk=row.pk).update(priority=new_priority)
+            records.set_priority(row.pk, new_priority)
+            _record_curator_action("priority", row, person, {"priority": new_priority}, {"priority": row.priority})
     submission.priority = priority
 
 
@@ -215,7 +215,7 @@ def set_priority(submission: Submission, priority: int, person: User) -> None:
 
 
 def retriable_jobs(submission: Submission) -> list[Job]:
-    """Return the jobs that failed through our fault and whose files are still stored."""
+    """Return the jobs that failed on our side and have all their files."""
     failed_jobs = submission.jobs.lost_by_us().select_related("submission__checkpoint__team")
     return [job for job in failed_jobs if _has_its_file(job)]
 
@@ -223,7 +223,7 @@ def retriable_jobs(submission: Submission) -> list[Job]:
 def retry(submission: Submission, person: User) -> int:
     """Requeue failed jobs, charging them again if they were refunded; return their number.
 
-    Raises Refused if the quota or the round has no room for them.
+    Raises Refused if the quota or the round is exhausted.
     """
     with transaction.atomic():
         lock_quota(submission.submitter, submission.team)
@@ -237,7 +237,7 @@ def retry(submission: Submission, person: User) -> int:
         for job in jobs:
             payload, queue = {**job.payload, RETRIES: job.payload.get(RETRIES, 0) + 1}, job.queue
             retrieval = RetrievalResult.from_payload(payload)
-            if retrieval is not None and payload.pop(MISSED, 0):  # its runs are lost
+            if retrieval is not None and payload.pop(MISSED, 0):  # its runs no longer exist
                 queue = retrieval.queue
                 del payload[KEY]
             log = append_log_line(f"Retry requested by {_actor_label(submission, person)}.")
@@ -253,14 +253,14 @@ def _has_its_file(job: Job) -> bool:
         path = run_path(job.payload["run_sha256"]) if validated else path_of(Area.UPLOADS, job.upload_sha256)
         return path.exists()
     checkpoint = job.submission.checkpoint if job.submission else None
-    return checkpoint is None or (folder_of(checkpoint) / FILE_NAME).exists()
+    return checkpoint is None or (checkpoint_folder(checkpoint) / FILE_NAME).exists()
 
 
 # --- measure again
 
 
 class CannotMeasure(ValueError):
-    """The costs of a result cannot be measured again, for the reason in the text."""
+    """Refusal to measure the costs of a result again. The message states the reason."""
 
 
 @transaction.atomic

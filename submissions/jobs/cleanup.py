@@ -15,7 +15,7 @@ from leaderboard.core.storage import deletion_lock, shared
 from leaderboard.core.storage.store import PARTIAL, Area, local_path, path_of
 from leaderboard.datasets.derived_files import top_documents_path
 from leaderboard.models import CollectionProfile, Pool, Qrels, Rescore, Run, WorkRequest
-from submissions.checkpoints.service import folder_of, sweep_checkpoints
+from submissions.checkpoints.service import checkpoint_folder, sweep_checkpoints
 from submissions.jobs.checkpoints.embeddings import sweep_embeddings
 from submissions.jobs.checkpoints.own_engines import sweep_indexes
 from submissions.jobs.checkpoints.running import sweep_work
@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 
 #: Minimum age in seconds of files to remove; younger ones may belong to an open transaction.
 GRACE = 24 * 3600
-#: Maximum number of unreferenced files that is removed without comparing it with the number of all files.
-_FEW = 20
+#: Maximum number of unreferenced files that are removed without a comparison with the number of all files.
+_SAFE_COUNT = 20
 #: JSON columns that may contain checksums.
 _JSON_COLUMNS = ((Pool, "files"), (Rescore, "content"), (WorkRequest, "payload"), (Job, "payload"))
 _CHECKSUM = re.compile(rb"[0-9a-f]{64}")
@@ -39,28 +39,28 @@ _CHECKSUM = re.compile(rb"[0-9a-f]{64}")
 def remove_unreferenced(grace: float = GRACE) -> int:
     """Remove files that no row references and that are older than `grace` seconds; return the number removed.
 
-    A failure in one place does not stop the others. No file is removed during a backup, since the copied database
-    may refer to files that are unreferenced now. A backup may begin at any moment, so each step checks again.
+    A failure of one step does not stop the others. No file is removed during a backup, since the copied database may
+    refer to files that are unreferenced now. A backup may begin at any moment, so each step checks again.
     """
     if deletion_lock.deletions_are_paused():
         logger.info("No files are swept during a backup.")
         return 0
     profiles = CollectionProfile.objects.values_list("terms_sha256", flat=True)
     uploads = Job.objects.needing_files().values_list("upload_sha256", flat=True)
-    arriving, pieces = Path(settings.FILE_UPLOAD_TEMP_DIR), Upload.objects.values_list("pk", flat=True)
+    upload_folder, pieces = Path(settings.FILE_UPLOAD_TEMP_DIR), Upload.objects.values_list("pk", flat=True)
     steps: dict[str, Callable[[], int]] = {
         "runs": lambda: _sweep_files(_folder(Area.RUNS), referenced_runs(), grace),
         "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), _top_documents(), grace),
         "profiles": lambda: _sweep_files(_folder(Area.PROFILES), set(profiles), grace),
         "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), set(uploads), grace),
-        "datasets' files": lambda: _sweep_datasets(grace),
-        "expanded zips": lambda: remove_old(filter(Path.is_dir, arriving.glob("zip-*")), grace),
-        "unfinished uploads": lambda: _sweep_files(arriving, set(), grace),
+        "files of datasets": lambda: _sweep_datasets(grace),
+        "expanded zips": lambda: remove_old(filter(Path.is_dir, upload_folder.glob("zip-*")), grace),
+        "unfinished uploads": lambda: _sweep_files(upload_folder, set(), grace),
         "expired uploads": discard_expired_uploads,
-        "uploads in pieces": lambda: _sweep_files(storage.folder(), set(pieces), grace),
+        "chunked uploads": lambda: _sweep_files(storage.folder(), set(pieces), grace),
         "work": lambda: sweep_work(grace),
         "embeddings": sweep_embeddings,
-        "indexes of words": sweep_indexes,
+        "word indexes": sweep_indexes,
         "checkpoints": lambda: sweep_checkpoints(grace),
         "the shared storage": lambda: _sweep_shared(grace),
     }
@@ -87,9 +87,9 @@ def _sweep_files(folder: Path, referenced_names: Container[str], grace: float) -
 
 
 def _sweep_datasets(grace: float) -> int:
-    """Sweep files of datasets, judgments included, keeping every file whose checksum any row contains.
+    """Sweep files of datasets, judgments included, except files with a checksum in any row.
 
-    If most files of an area would be removed, none is.
+    If most files of an area are unreferenced, none is removed.
     """
     checksums = referenced_checksums()
     if deletion_lock.deletions_are_paused():
@@ -117,11 +117,11 @@ def _sweep_shared(grace: float) -> int:
     return sum(shared.remove(path, grace) for path in unreferenced)
 
 
-def _are_too_many(unreferenced: Sized, files: Sized, place: str) -> bool:
+def _are_too_many(unreferenced: Sized, files: Sized, area: str) -> bool:
     """Return whether most files are unreferenced, which suggests that the database is empty or another site's."""
-    if len(unreferenced) <= _FEW or 2 * len(unreferenced) <= len(files):
+    if len(unreferenced) <= _SAFE_COUNT or 2 * len(unreferenced) <= len(files):
         return False
-    logger.error("%s of %s files in %s are unreferenced; removing none of them.", len(unreferenced), len(files), place)
+    logger.error("%s of %s files in %s are unreferenced; removing none of them.", len(unreferenced), len(files), area)
     return True
 
 
@@ -140,7 +140,7 @@ def referenced_runs() -> set[str]:
 def _top_documents() -> set[str]:
     """Return the names of the files with the top documents of referenced runs."""
     runs = Run.objects.exclude(version__excluded_sha256="").values_list("sha256", "version__excluded_sha256")
-    return referenced_runs() | {top_documents_path(*each).name for each in runs}
+    return referenced_runs() | {top_documents_path(*run).name for run in runs}
 
 
 def referenced_checksums() -> set[str]:
@@ -182,7 +182,7 @@ def _named_files(*, private: bool) -> Iterator[tuple[Path, str]]:
     for sha256 in sorted(referenced_runs() - {""}):
         yield local_path(Area.RUNS, sha256), "a run or a waiting job"
     for row in Checkpoint.objects.select_related("team"):
-        yield folder_of(row) / FILE_NAME, f"checkpoint {row.pk} ({row})"
+        yield checkpoint_folder(row) / FILE_NAME, f"checkpoint {row.pk} ({row})"
     if private:
         for pk, *checksums in Qrels.objects.values_list("pk", "sha256", "parts_sha256", "answers_sha256"):
             for sha256 in filter(None, checksums):

@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 _SCORING = (Job.Kind.SCORE, Job.Kind.RETRIEVE, Job.Kind.BASELINE, Job.Kind.MODEL)
 #: Seconds for which a worker tries to reach the database to requeue its job. After that, `reap` finds the job.
 _PATIENCE = 3600.0
-#: Maximum number of claims of a job whose attempts do not count because of the database or the worker. It ends jobs
-#: that crash the database.
+#: Maximum number of claims of a job if attempts do not count because of the database or the worker. This limit ends
+#: jobs that crash the database.
 _CLAIMS = 30
 #: Maximum number of times that the pause of a process with failing shards is doubled.
 _DOUBLINGS = 3
@@ -52,7 +52,7 @@ _DOUBLINGS = 3
 _DISK_PAUSE = 60.0
 
 #: SQLSTATE codes with which PostgreSQL ends a session: shutdown, crash, startup, and idle transactions.
-_ENDED = frozenset({"57P01", "57P02", "57P03", "25P03"})
+_SESSION_END_CODES = frozenset({"57P01", "57P02", "57P03", "25P03"})
 
 #: Function for each kind of job, called while the lease is held.
 WORK: dict[Job.Kind, Callable[[Job, Lease], None]] = {
@@ -73,7 +73,7 @@ WORK: dict[Job.Kind, Callable[[Job, Lease], None]] = {
 
 
 class _Failures:
-    """Consecutive failures of shards in this process, and the time until which it takes no models."""
+    """Consecutive failures of shards in this process, and the time until which it claims no model jobs."""
 
     in_a_row = 0
     paused_until = -math.inf
@@ -90,10 +90,10 @@ def drain_queue(queue: str, worker: str) -> int:
     count, swept_at = 0, time.monotonic()
     with keep_leases(), closing(WARM):
         while not workers.refusal():
-            permitted = workers.own_capability([queue]).permitted() if workers.runs_models([queue]) else Q()
+            job_filter = workers.own_capability([queue]).job_filter() if workers.runs_models([queue]) else Q()
             if time.monotonic() < _Failures.paused_until:
-                permitted &= ~Q(kind__in=workers.KINDS)
-            job = WARM.claim_next(queue, worker, permitted)
+                job_filter &= ~Q(kind__in=workers.KINDS)
+            job = WARM.claim_next(queue, worker, job_filter)
             if job is None:
                 break
             if job.kind != Job.Kind.SHARD:
@@ -193,7 +193,7 @@ def _settle_outcome(job: Job) -> bool:
 def _what_ails_worker(job: Job, error: Exception) -> str:
     """Return why this worker caused the failure, so that the attempt does not count; "" if the job may be the cause.
 
-    A disk that the job itself filled is free again by now, and is not considered the worker's fault.
+    If the job itself filled the disk, the space is free again by now, so this is not the worker's fault.
     """
     if isinstance(error, SandboxUnavailable):
         workers.reset_own_capability()
@@ -214,7 +214,7 @@ def _fail(job: Job, error: Exception) -> None:
     """Log the failure under an id and retry the job if attempts remain.
 
     Wrong scores are not retried: they would be wrong again, or right by chance. Patterns in a dataset's answers that
-    take too long are not retried either, since only its curator can correct them.
+    exceed the time limit are not retried either, since only its curator can correct them.
     """
     fault = secrets.token_hex(4)
     logger.error("Fault %s in job %s (%s)", fault, job.pk, job.kind, exc_info=error)
@@ -224,7 +224,7 @@ def _fail(job: Job, error: Exception) -> None:
         code, line = "scores_differ", f"The scores could not be verified, a fault on our side ({fault})."
     elif isinstance(error, EndlessPattern):
         code = "endless_pattern"
-        line = f"A pattern among {job.dataset}’s answers takes too long. Its curators must correct it ({fault})."
+        line = f"A pattern among {job.dataset}’s answers is too slow. Its curators must correct it ({fault})."
     elif job.attempts < ATTEMPTS:
         requeue(job, counts_attempt=True, line=f"{description}. The job will be retried.")
         return
@@ -238,12 +238,12 @@ def _fail(job: Job, error: Exception) -> None:
 def is_connection_lost(error: BaseException) -> bool:
     """Return whether the error means that this process lost its connection to the database.
 
-    SQLite has no connection to lose, and a query rejected by the server leaves the connection usable. If the server
+    SQLite has no connection to lose, and the connection remains usable after the server rejects a query. If the server
     reports the end of the session, a new connection may exist already.
     """
     if not isinstance(error, DatabaseError):
         return False
-    return getattr(error.__cause__, "sqlstate", None) in _ENDED or not connection.is_usable()
+    return getattr(error.__cause__, "sqlstate", None) in _SESSION_END_CODES or not connection.is_usable()
 
 
 def requeue_after_loss(job: Job) -> None:

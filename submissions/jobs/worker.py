@@ -201,9 +201,9 @@ class HungProcessMonitor:
     def __init__(self, worker: str) -> None:
         self._worker = worker
         self._silent: set[Claim] = set()
-        #: Time (on the monotonic clock) since which the job of a claim is known to have ended elsewhere.
-        self._ended: dict[Claim, float] | None = None
-        #: Claims of a former worker of the same name, whose process ids may be reused. Containers reuse both.
+        #: Monotonic time of the check that found the job of a claim ended elsewhere.
+        self._end_times: dict[Claim, float] | None = None
+        #: Claims of a former worker of the same name. Its process ids may be reused; containers reuse both.
         self._former_claims: frozenset[Claim] = frozenset()
 
     def end(self, pool: Collection[int]) -> list[int]:
@@ -226,14 +226,14 @@ class HungProcessMonitor:
         return killed_processes
 
     def _ended_claims(self, jobs: Mapping[Claim, Job]) -> dict[Claim, Job]:
-        """Return claims whose jobs ended elsewhere for longer than their processes need to notice."""
+        """Return the claims of jobs that ended elsewhere so long ago that their processes should have noticed."""
         now = time.monotonic()
-        if self._ended is None:
+        if self._end_times is None:
             self._former_claims = frozenset(jobs)
-        first_seen = self._ended or {}
-        self._ended = {claim: first_seen.get(claim, now) for claim in jobs.keys() - self._former_claims}
+        first_seen = self._end_times or {}
+        self._end_times = {claim: first_seen.get(claim, now) for claim in jobs.keys() - self._former_claims}
         grace_seconds = settings.QUEUE_TIMES.unheard + settings.QUEUE_TIMES.lease / 2
-        return {claim: jobs[claim] for claim, seen_at in self._ended.items() if now - seen_at > grace_seconds}
+        return {claim: jobs[claim] for claim, seen_at in self._end_times.items() if now - seen_at > grace_seconds}
 
 
 #: Actions when polling queues that hold no jobs; set in `submissions.tasks`.

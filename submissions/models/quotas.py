@@ -14,7 +14,7 @@ from simple_history.models import HistoricalRecords
 class QuotaUse(models.Model):
     """Ledger entry for a submission to a hidden dataset. It outlives the submission, so deleting does not refund quota.
 
-    A refusal is an entry, too. It costs nothing, but the number of free refusals per day is limited.
+    A refusal is an entry, too. It uses no quota, but the number of free refusals per day is limited.
     """
 
     class Kind(models.TextChoices):

@@ -286,8 +286,8 @@ class Job(models.Model):
     @property
     def model_parameters(self) -> dict[str, Any]:
         """Engine parameters on this dataset: the submission's, overridden by dataset-specific ones."""
-        shared = self.submission.parameters if self.submission else {}
-        return {**shared, **self.payload.get("parameters", {})}
+        parameters = self.submission.parameters if self.submission else {}
+        return {**parameters, **self.payload.get("parameters", {})}
 
 
 class WorkerQuerySet(models.QuerySet["Worker"]):

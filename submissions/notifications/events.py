@@ -51,7 +51,7 @@ OUTCOMES = 10
 #: Time before its end at which a round is announced as closing; rounds that are shorter are announced only at opening.
 BEFORE_CLOSING = timedelta(hours=24)
 
-#: Kind and subject of the notice by state. Users are not notified of what they canceled or withdrew themselves.
+#: Kind and subject of the notice by state. Users are not notified of submissions that they canceled or withdrew.
 _ENDINGS = {
     State.DONE: (NoticeKind.FINISHED, gettext_noop("Scored: {what}")),
     State.REJECTED: (NoticeKind.REJECTED, gettext_noop("Not scored: {what}")),
@@ -61,7 +61,7 @@ _ENDINGS = {
 #: Maximum number of problems listed in a notice; the status page lists all.
 PROBLEMS = 8
 #: Kinds of announcements of a round.
-ANNOUNCED = (NoticeKind.ROUND_OPENING, NoticeKind.ROUND_CLOSING)
+ANNOUNCED_KINDS = (NoticeKind.ROUND_OPENING, NoticeKind.ROUND_CLOSING)
 
 
 def notify_finished() -> int:
@@ -108,7 +108,7 @@ def _notify_bulk(bulk: str) -> int:
     submissions = list(with_jobs(Submission.objects.filter(bulk=bulk).order_by("created_at", "pk")))
     if not Submission.objects.filter(bulk=bulk, noticed_at=None).update(noticed_at=timezone.now()):
         return 0
-    statuses = with_standings(describe(each, complete=True, compare=False) for each in submissions)
+    statuses = with_standings(describe(submission, complete=True, compare=False) for submission in submissions)
     notify(team_members([submissions[0].team]), _bulk_message(bulk, statuses))
     if has_webhooks(submissions[0].team):
         for status in statuses:
@@ -117,7 +117,7 @@ def _notify_bulk(bulk: str) -> int:
 
 
 def _notify_submission(submission: Submission) -> bool:
-    """Notify users of one submission; return False if another turn did."""
+    """Notify users of one submission; return False if another turn has done so."""
     now = timezone.now()
     if not Submission.objects.filter(pk=submission.pk, noticed_at=None).update(noticed_at=now):
         return False
@@ -166,14 +166,14 @@ def result_body(status: SubmissionStatus, dataset: Dataset | None = None) -> dic
 
 def announce_rounds() -> int:
     """Announce rounds that opened or close soon, once each; return the number of announcements."""
-    return sum(_notify_each(partial(_announce, kind), _unannounced(kind)) for kind in ANNOUNCED)
+    return sum(_notify_each(partial(_announce, kind), _rounds_to_announce(kind)) for kind in ANNOUNCED_KINDS)
 
 
 def has_announcements() -> bool:
-    return any(_unannounced(kind) for kind in ANNOUNCED)
+    return any(_rounds_to_announce(kind) for kind in ANNOUNCED_KINDS)
 
 
-def _unannounced(kind: NoticeKind) -> list[Round]:
+def _rounds_to_announce(kind: NoticeKind) -> list[Round]:
     """Return the open rounds without this announcement."""
     now = timezone.now()
     rounds = listed_rounds().filter(opens_at__lte=now, closes_at__gt=now)
@@ -191,8 +191,8 @@ def _announce(kind: NoticeKind, round_: Round) -> bool:
     row = Round.objects.select_for_update(no_key=True).get(pk=round_.pk)
     if kind.value in row.announced:
         return False
-    announced = {**row.announced, kind.value: timezone.now().isoformat()}
-    Round.objects.filter(pk=row.pk).update(announced=announced)
+    announcements = {**row.announced, kind.value: timezone.now().isoformat()}
+    Round.objects.filter(pk=row.pk).update(announced=announcements)
     notify(round_recipients(round_, kind), _round_message(kind, round_))
     return True
 
@@ -243,8 +243,8 @@ def _notify_rescored(payload: Mapping[str, Any]) -> None:
     for person in team_members(by_team):
         teams = set(person.memberships.values_list("team", flat=True)) & set(by_team)
         # List the newest submissions of each team.
-        latest = [submission for team in sorted(teams) for submission in by_team[team][:OUTCOMES]]
-        lines = [line for submission in latest for line in outcomes.get(str(submission.pk), ())]
+        newest_submissions = [submission for team in sorted(teams) for submission in by_team[team][:OUTCOMES]]
+        lines = [line for submission in newest_submissions for line in outcomes.get(str(submission.pk), ())]
         text = "\n\n".join([introduction.format(dataset=name), "\n".join(lines)])
         notify([person], Message(NoticeKind.RESCORED, f"rescore-{rescore.pk}", subject, text, page))
     for team_submissions in by_team.values():
@@ -264,7 +264,7 @@ def _notify_revealed(payload: Mapping[str, Any]) -> None:
 
 
 def _notify_challenged(payload: Mapping[str, Any]) -> None:
-    """Notify the system's team, and once the challenge is settled also the user who raised it."""
+    """Notify the system's team and, after the challenge is settled, the user who raised it."""
     challenges = Challenge.objects.select_related("system__team", "dataset", "raised_by")
     challenge = challenges.filter(pk=payload["challenge"]).first()
     if challenge is None:
@@ -295,7 +295,7 @@ def _finished_message(status: SubmissionStatus) -> Message:
     system_label = f"{system} ({submission.configuration})" if submission.configuration else system
     datasets = list(dict.fromkeys(job.job.dataset.name for job in status.jobs))
     dataset_label = datasets[0] if len(datasets) == 1 else _("{n} datasets").format(n=len(datasets))
-    # The subject has the outcome, so the text begins with details.
+    # The subject states the outcome, so the text begins with details.
     lines = [outcome_text(status)] if kind == NoticeKind.FINISHED else []
     lines += [_failure_text(job) for job in status.jobs if job.lost]
     for cost in get_charges(submission, now=False):

@@ -13,8 +13,8 @@ from django.utils.functional import SimpleLazyObject
 from leaderboard.models import Team, User
 from submissions.models import Notice, NoticeKind, NoticePreference
 
-#: Maximum number of unread notices that is counted.
-MANY = 99
+#: Maximum number of unread notices that are counted.
+MAX_UNREAD = 99
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Message:
 
 
 def notify(people: Iterable[User], message: Message) -> int:
-    """Store the message for users who want it and do not have it yet; return the number of users who want it.
+    """Store the message for each user who wants it and does not have it; return the number of users who want it.
 
     Call it in the transaction that marks the event as processed.
     """
@@ -78,8 +78,8 @@ def get_inbox(person: User) -> QuerySet[Notice]:
 
 
 def unread_count(person: User) -> int:
-    """Count the user's unread notices; `MANY` + 1 stands for more."""
-    return get_inbox(person).filter(read_at=None)[: MANY + 1].count()
+    """Count the user's unread notices. `MAX_UNREAD` + 1 means more than `MAX_UNREAD`."""
+    return get_inbox(person).filter(read_at=None)[: MAX_UNREAD + 1].count()
 
 
 def unread_notices(request: HttpRequest) -> dict[str, Any]:
@@ -93,10 +93,10 @@ def unread_notices(request: HttpRequest) -> dict[str, Any]:
 
 def mark_read(person: User, notices: Collection[int] | None = None) -> int:
     """Mark the given notices of the user as read, or all of them; return how many were unread."""
-    unread = get_inbox(person).filter(read_at=None)
+    unread_rows = get_inbox(person).filter(read_at=None)
     if notices is not None:
-        unread = unread.filter(pk__in=notices)
-    return unread.update(read_at=timezone.now())
+        unread_rows = unread_rows.filter(pk__in=notices)
+    return unread_rows.update(read_at=timezone.now())
 
 
 def get_preferences(person: User) -> list[NoticePreference]:

@@ -1,7 +1,7 @@
 """Sending of account mail, notices, and webhook messages in the notifier's process, never in web requests.
 
-Sign-ups thus do not wait for mail servers, and web processes need no connection to mail servers or webhooks. Account
-mail contains links with secrets, so its rows are deleted once it is sent or given up.
+Sign-ups therefore do not wait for mail servers, and web processes need no connection to mail servers or webhooks.
+Account mail contains links with secrets, so its rows are deleted once it is sent or given up.
 """
 
 import logging
@@ -37,7 +37,7 @@ _LOCK, _LOCK_SECONDS = "notices-turn", 60
 ATTEMPTS = 3
 #: Delays after the first and the second failure.
 BACKOFF = (timedelta(minutes=1), timedelta(minutes=15))
-#: Errors that concern one mail only, so that sending continues.
+#: Errors of a single email, after which sending continues.
 SINGLE_MAIL_ERRORS = (
     smtplib.SMTPRecipientsRefused,
     smtplib.SMTPSenderRefused,
@@ -89,7 +89,7 @@ class Mailer:
     def claim(self) -> Any:
         """Claim the oldest due row and return it, or None.
 
-        Rows without attempts left, or whose recipient is gone, are given up.
+        Rows without attempts left or without a recipient are given up.
         """
         while (row := self.waiting().due().order_by("pk").first()) is not None:
             if row.attempts >= ATTEMPTS or not self.is_wanted(row):
@@ -181,7 +181,7 @@ account_mailer, notice_mailer = AccountMailer(), NoticeMailer()
 
 
 def wake_notifier() -> bool:
-    """Wake the notifier if there is anything to send. Return whether there is."""
+    """Wake the notifier if messages are due. Return whether any are."""
     if not has_notifications():
         return False
     if not wakeup.count_pending(outbox.QUEUE):  # without a notifier, messages would pile up in the broker
@@ -209,7 +209,7 @@ def send_notifications() -> None:
     if not cache.add(_LOCK, token, timeout=_LOCK_SECONDS):
         return
     try:
-        # Account mail comes first, since users wait for it.
+        # Account mail is sent first, since users wait for it.
         account_mailer.send(deadline=time.monotonic() + TURN / 2)
         events.notify_finished()
         events.process_events()

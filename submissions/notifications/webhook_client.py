@@ -27,13 +27,13 @@ _UNREACHABLE = "The host is unknown, or not on the internet."
 #: Permitted ports on this machine if WEBHOOKS_LOOPBACK is set: unprivileged ones.
 LOOPBACK_PORTS = range(1024, 65536)
 
-#: Networks without internet hosts, though `is_global` accepts them at least partly: protocol assignments (RFC 6890,
+#: Networks without internet hosts that `is_global` accepts at least partly: protocol assignments (RFC 6890,
 #: including cloud metadata), deprecated relays (RFC 7526), a cloud's host address for virtual machines, documentation
 #: (RFC 9637), site-local addresses, and IPv6 addresses with an embedded IPv4 address, which the system or a router
 #: may translate.
 _NOT_HOSTS = tuple(
-    ipaddress.ip_network(each)
-    for each in (
+    ipaddress.ip_network(network)
+    for network in (
         "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20", "fec0::/10", "64:ff9b::/96",
         "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96", "::ffff:0:0/96", "::ffff:0:0:0/96",
     )
@@ -41,7 +41,7 @@ _NOT_HOSTS = tuple(
 
 
 class AddressRefused(ValueError):
-    """An address that webhooks may not have; the text explains why."""
+    """Refusal of a webhook's address. The message states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class WebhookTarget:
 
 
 def parse_target(url: str) -> WebhookTarget:
-    """Parse an address. Raises AddressRefused if webhooks may not have it."""
+    """Parse an address. Raises AddressRefused if it is not allowed for webhooks."""
     if not url.isascii() or any(character <= " " or character == "\x7f" for character in url):
         raise AddressRefused("The address contains characters that must be percent-encoded.")
     try:
@@ -81,7 +81,7 @@ def parse_target(url: str) -> WebhookTarget:
         raise AddressRefused("Webhooks require https. Write https://HOST/PATH.")
     port = port or (443 if secure else 80)
     if port not in (LOOPBACK_PORTS if settings.WEBHOOKS_LOOPBACK and _is_own_machine(host) else PORTS):
-        raise AddressRefused(f"Port {port} is not allowed. Use {' or '.join(str(each) for each in PORTS)}.")
+        raise AddressRefused(f"Port {port} is not allowed. Use {' or '.join(str(number) for number in PORTS)}.")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return WebhookTarget(secure, host, port, path)
 
@@ -89,8 +89,8 @@ def parse_target(url: str) -> WebhookTarget:
 def resolve(target: WebhookTarget) -> list[str]:
     """Resolve the target's host and return its addresses.
 
-    Raises AddressRefused if there is none or if any is not on the internet: the owner of a name could publish a public
-    address only for the check.
+    Raises AddressRefused if there is none, or if any is not on the internet, because the owner of a name could publish
+    a public address only for the check.
     """
     addresses = _resolve_host(target)
     is_loopback_target = settings.WEBHOOKS_LOOPBACK and _is_own_machine(target.host)
@@ -102,7 +102,7 @@ def resolve(target: WebhookTarget) -> list[str]:
 
 
 def _resolve_host(target: WebhookTarget) -> list[str]:
-    """Return the host's addresses from the system's resolver. Raises AddressRefused, also after `RESOLVING` seconds.
+    """Return the host's addresses from the system's resolver. Raises AddressRefused, at the latest after `RESOLVING` s.
 
     A resolver cannot be interrupted, so it runs in a thread that is abandoned if it hangs.
     """
@@ -111,7 +111,7 @@ def _resolve_host(target: WebhookTarget) -> list[str]:
     def ask() -> None:
         try:
             entries = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-            answer.set_result(list(dict.fromkeys(str(each[4][0]) for each in entries)))
+            answer.set_result(list(dict.fromkeys(str(entry[4][0]) for entry in entries)))
         except Exception as error:
             answer.set_exception(error)
 
@@ -143,7 +143,7 @@ def _is_own_machine(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """Outcome of an attempt. `text` contains nothing of the response but its status code."""
+    """Outcome of an attempt. `text` contains only the status code of the response."""
 
     arrived: bool
     text: str

@@ -42,7 +42,7 @@ LOG_RETENTION = timedelta(days=90)
 
 
 class TooManyWebhooks(ChangeRefused):
-    """The team has the maximum number of webhooks."""
+    """Refusal because the team has the maximum number of webhooks."""
 
 
 class WebhookForm(forms.Form):
@@ -56,7 +56,7 @@ class WebhookForm(forms.Form):
     )
 
     def clean_url(self) -> str:
-        """Return the address. Raises ValidationError if webhooks may not have it."""
+        """Return the address. Raises ValidationError if it is not allowed for webhooks."""
         url: str = self.cleaned_data["url"]
         try:
             parse_target(url)
@@ -70,7 +70,7 @@ def add_webhook(team: Team, url: str, creator: User) -> Webhook:
     """Create a webhook for finished and rescored results; the caller shows its secret once.
 
     Raises:
-        AddressRefused: If webhooks may not have this address.
+        AddressRefused: If the address is not allowed for webhooks.
         TooManyWebhooks: If the team has the maximum number of webhooks.
     """
     parse_target(url)
@@ -93,7 +93,7 @@ def switch_on(webhook: Webhook) -> None:
 
 
 def switch_off(webhook: Webhook) -> None:
-    """Stop sending; waiting messages are given up."""
+    """Stop sending, and give up waiting messages."""
     Webhook.objects.filter(pk=webhook.pk).update(active=False)
 
 
@@ -129,7 +129,7 @@ def _delivery(webhook: Webhook, event: str, key: str, body: Mapping[str, Any]) -
 
 
 def deliveries_are_due() -> bool:
-    return bool(settings.WEBHOOKS_ENABLED) and _waiting().due().exists()
+    return bool(settings.WEBHOOKS_ENABLED) and _waiting_deliveries().due().exists()
 
 
 def send_deliveries(deadline: float) -> int:
@@ -148,7 +148,7 @@ def send_deliveries(deadline: float) -> int:
         else:
             changes |= {"not_before": now + BACKOFF[delivery.attempts - 1]}
         with transaction.atomic():
-            if _waiting().held(delivery).update(**changes) and changes.get("state") == "failed":
+            if _waiting_deliveries().held(delivery).update(**changes) and changes.get("state") == "failed":
                 _switch_off_if_failing(delivery.webhook, now)
         arrived_count += outcome.arrived
     return arrived_count
@@ -156,23 +156,23 @@ def send_deliveries(deadline: float) -> int:
 
 def delete_old_deliveries() -> int:
     """Delete messages that were sent or given up long ago; return their number."""
-    old = Delivery.objects.filter(created_at__lt=timezone.now() - LOG_RETENTION).exclude(state="waiting")
-    return old.delete()[0]
+    old_deliveries = Delivery.objects.filter(created_at__lt=timezone.now() - LOG_RETENTION).exclude(state="waiting")
+    return old_deliveries.delete()[0]
 
 
-def _waiting() -> OutboxQuerySet:
+def _waiting_deliveries() -> OutboxQuerySet:
     return Delivery.objects.filter(state="waiting")
 
 
 def _claim() -> Delivery | None:
     """Claim the due message with the fewest attempts, oldest first."""
-    due_deliveries = _waiting().due().order_by("attempts", "pk").select_related("webhook__team")
+    due_deliveries = _waiting_deliveries().due().order_by("attempts", "pk").select_related("webhook__team")
     while (delivery := due_deliveries.first()) is not None:
         if not delivery.webhook.active:
-            _waiting().held(delivery).update(state="failed", answer="not sent: the webhook is switched off")
+            _waiting_deliveries().held(delivery).update(state="failed", answer="not sent: the webhook is switched off")
         elif delivery.attempts >= ATTEMPTS:  # the sender died during the last attempt
-            _waiting().held(delivery).update(state="failed", answer="given up")
-        elif _waiting().claim(delivery):
+            _waiting_deliveries().held(delivery).update(state="failed", answer="given up")
+        elif _waiting_deliveries().claim(delivery):
             return delivery
     return None
 
@@ -202,8 +202,8 @@ def _switch_off_if_failing(webhook: Webhook, now: datetime) -> None:
     last_success = webhook.deliveries.aggregate(last=Max("sent_at"))["last"]
     start = max(filter(None, (last_success, webhook.active_since)))
     failures = webhook.deliveries.filter(state="failed", created_at__gt=start).order_by("created_at")
-    first = failures.first()
-    if first is None or failures.count() < FAILURES or first.created_at > now - timedelta(days=DAYS_OF_FAILURE):
+    oldest = failures.first()
+    if oldest is None or failures.count() < FAILURES or oldest.created_at > now - timedelta(days=DAYS_OF_FAILURE):
         return
     if not Webhook.objects.filter(pk=webhook.pk, active=True).update(active=False):
         return

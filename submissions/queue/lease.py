@@ -21,7 +21,7 @@ from leaderboard.core.logging import job_context
 from submissions.models import TERMINAL, Job, StageTime, State
 from submissions.queue.queue import advance, extend_lease, requeue, time_out
 from submissions.queue.workers import STOPPING
-from submissions.sandbox.machine_lock import WAITING
+from submissions.sandbox.machine_lock import WAITING_STAGE
 
 logger = logging.getLogger(__name__)
 
@@ -50,22 +50,22 @@ class WorkEnded(Exception):
 
 
 class LeaseLost(WorkEnded):
-    """The job has ended or another worker holds it now; nothing more may be written."""
+    """Exception after the claim was lost: the job has ended, or another worker has claimed it."""
 
     def settle(self, job: Job) -> None:
         """Log that nothing was written."""
-        logger.warning("Job %s: another worker holds it now; nothing was written.", job.pk)
+        logger.warning("Job %s: another worker has claimed it; nothing was written.", job.pk)
 
 
 class Cancelled(WorkEnded):
-    """The submitter canceled the job."""
+    """Exception after the submitter canceled the job."""
 
     def settle(self, job: Job) -> None:
         advance(job.pk, State.CANCELLED, fence=job.fence, line="Canceled.")
 
 
 class Stopped(LeaseLost):
-    """The worker is stopping; the job returns to the queue and the attempt does not count."""
+    """Exception while the worker stops. The job returns to the queue, and the attempt does not count."""
 
     def settle(self, job: Job) -> None:
         requeue(job, counts_attempt=False, line=STOPPED)
@@ -76,7 +76,7 @@ def advance_claimed(job: Job, new_state: State, *, line: str = "", **changes: ob
 
     Raises:
         Cancelled: If the submitter canceled the job.
-        LeaseLost: If the claim is no longer held.
+        LeaseLost: If the claim was lost.
     """
     # A finished run keeps its unit. Only the end of a seed may settle the unit of its seed set.
     charged = job.submission_id is not None and (new_state != State.DONE or bool(job.seed))
@@ -131,7 +131,7 @@ class Lease:
         now = time.monotonic()
         if stage != self.stage:
             self.clock.enter(stage)
-        if self.stage == WAITING:
+        if self.stage == WAITING_STAGE:
             self.waited += now - self._reported_at
         self._reported_at = now
         self.stage, self.note = stage, note
@@ -147,7 +147,7 @@ class Lease:
             raise Cancelled
 
     def extend_or_kill(self) -> None:
-        """Extend the lease; kill this process if its work ignores the request to stop.
+        """Extend the lease, and kill this process if its work ignores the request to stop.
 
         Third-party code may run for long without checking the lease.
         """
@@ -169,7 +169,7 @@ class Lease:
         job = self.job
         try:
             if self.seconds_left < 0:
-                time_out(job)  # the dispatcher does the same, but it may be down
+                time_out(job)  # the dispatcher also checks this, but it may be down
             now, stage = time.monotonic(), self.stage
             # Users do not watch or cancel single shards, and hundreds of workers extend leases: write the row of a
             # shard only a few times per lease.
@@ -269,13 +269,13 @@ class StageTimer:
     def __init__(self, stage: str) -> None:
         self._seconds: dict[str, float] = {}
         self._stage = stage
-        self._since = time.monotonic()
+        self._stage_start = time.monotonic()
 
     def enter(self, stage: str) -> None:
         """End the current stage and begin or resume `stage`."""
         now = time.monotonic()
-        self._seconds[self._stage] = self._seconds.get(self._stage, 0.0) + now - self._since
-        self._stage, self._since = stage, now
+        self._seconds[self._stage] = self._seconds.get(self._stage, 0.0) + now - self._stage_start
+        self._stage, self._stage_start = stage, now
 
     def finish(self) -> Mapping[str, float]:
         """End the current stage and return seconds by stage; time before the first stage counts as "starting"."""

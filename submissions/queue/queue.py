@@ -57,8 +57,8 @@ def advance(
     """Move the job to `new_state` if its present state permits it and the caller still holds the claim.
 
     A single UPDATE, so that of two concurrent callers one succeeds. Ending a job frees its lease and the encoding that
-    it waits for, and settles its quota. A claim that returns to the queue ends at once, so that its holder cannot write
-    anymore.
+    it waits for, and settles its quota. A claim that returns to the queue ends immediately, so that its holder can no
+    longer write.
 
     Args:
         job_id: Key of the job.
@@ -138,16 +138,16 @@ def submission_state(states: Iterable[str]) -> State:
 
 
 ATTEMPTS = 3
-#: Delays before the second and third attempt. A lost worker is usually replaced at once, after a second loss we wait.
+#: Delays before the second and third attempt. A lost worker is usually replaced immediately; after a second loss, wait.
 BACKOFF = tuple(timedelta(seconds=seconds) for seconds in settings.QUEUE_TIMES.retries)
 #: Background job kinds, scheduled after all scoring.
-_LAST = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
+_BACKGROUND_KINDS = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
 #: Kinds that read the dataset when they begin, so that one waiting job is enough.
-_ONCE = (*_LAST, Job.Kind.BASELINE)
+_SINGLE_KINDS = (*_BACKGROUND_KINDS, Job.Kind.BASELINE)
 #: Kinds of jobs for retrievers; jobs that read judgments run on the scorer.
 _RETRIEVING = (Job.Kind.BASELINE, Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL, Job.Kind.STATISTICS)
-#: Baselines come first, since a dataset is published with its baseline. Rescores come after all other scoring.
-_PRIORITIES = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_LAST, 3)}
+#: Baselines are first, since a dataset is published with its baseline. Rescores are last among scoring jobs.
+_PRIORITIES = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_BACKGROUND_KINDS, 3)}
 _PRIORITY = Case(*(When(kind=kind, then=turn) for kind, turn in _PRIORITIES.items()), default=1)
 #: Columns that a retriever may not read (leaderboard.core.database_grants); of users it may read id and name.
 _NOT_READ = (
@@ -170,15 +170,15 @@ def _lease_end() -> CombinedExpression:
     return Now() + timedelta(seconds=settings.QUEUE_TIMES.lease)
 
 
-def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job | None:
+def claim(queues: Sequence[str], worker: str, job_filter: Q | None = None) -> Job | None:
     """Claim the next waiting job in these queues under a lease, or return None if there is none.
 
-    `permitted` restricts the jobs to those that this worker can run, see `Capability.permitted`.
+    `job_filter` restricts the jobs to those that this worker can run, see `Capability.job_filter`.
     """
     while True:
         with transaction.atomic():
             candidates = (
-                Job.objects.waiting().filter(permitted or Q(), queue__in=queues).order_by(_PRIORITY, "turn", "pk")
+                Job.objects.waiting().filter(job_filter or Q(), queue__in=queues).order_by(_PRIORITY, "turn", "pk")
             )
             if connection.features.has_select_for_update_skip_locked:
                 candidates = candidates.select_for_update(skip_locked=True, of=("self",))
@@ -203,9 +203,8 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
 def next_turn(queue: str, team: Team | None) -> int:
     """Return the round for the team's next job in a queue: one after its last waiting job, else the present round.
 
-    Each of a team's sixty waiting jobs is thus in a round of its own, and every team's first job comes before any
-    second one. A. Demers et al., "Analysis and simulation of a fair queueing algorithm", 1989, for jobs instead of
-    packets.
+    Each of a team's waiting jobs is thus in a separate round, and every team's first job precedes any second job. A.
+    Demers et al., "Analysis and simulation of a fair queueing algorithm", 1989, for jobs instead of packets.
     """
     waiting_jobs = Job.objects.filter(queue=queue, state__in=WAITING, lease_expires_at=None)
     team_jobs = Q(submission__team=team) | Q(shard__encoding__waiting_jobs__submission__team=team)
@@ -242,8 +241,8 @@ def extend_lease(
     return rows.update(lease_expires_at=_lease_end(), **columns) == 1
 
 
-def seconds_worked_before(payload: Mapping[str, Any]) -> float:
-    """Return the seconds of work, without waiting, before the job was last handed over."""
+def earlier_work_seconds(payload: Mapping[str, Any]) -> float:
+    """Return the seconds of work, without waiting, until the job was last handed over."""
     return float(payload.get(WORKED, 0.0))
 
 
@@ -308,7 +307,7 @@ def reap() -> int:
             count += has_failed or end_cancelled(job)
         else:
             count += requeue(job, counts_attempt=True, line="The worker was lost. The job will be retried.")
-    # The holder also counts by its own monotonic clock (lease.py), which comes first if the clock was set back.
+    # The holder also counts by its own monotonic clock (lease.py), which expires first if the clock was set back.
     limit = Now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS)
     overdue = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False, started_at__lt=limit)
     return count + sum(time_out(job) for job in overdue)
@@ -323,7 +322,7 @@ def time_out(job: Job) -> bool:
 def _database_uptime() -> float:
     """Return the server's uptime in seconds by its own clock; infinite for SQLite.
 
-    Negative if that clock was set back past the server's start.
+    The result is negative if that clock was set back past the server's start.
     """
     if connection.vendor != "postgresql":
         return float("inf")
@@ -335,13 +334,13 @@ def _database_uptime() -> float:
 def create_requested_jobs() -> int:
     """Create a job for each new work request, exactly once; return their number."""
     count = 0
-    # Other steps of the dispatcher take requests for notices and settlements.
+    # Other steps of the dispatcher process requests for notices and settlements.
     for request in WorkRequest.objects.filter(taken_at=None, kind__in=Job.Kind.values):
         kind = Job.Kind(request.kind)
         with transaction.atomic():
             if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
                 continue
-            if request.dataset_id is None or (kind in _ONCE and _is_waiting(kind, request.dataset_id)):
+            if request.dataset_id is None or (kind in _SINGLE_KINDS and _is_waiting(kind, request.dataset_id)):
                 continue  # the waiting job will read the present dataset
             Job.objects.create(
                 kind=kind,
@@ -388,7 +387,7 @@ def awaits_judgements(job: Job) -> bool:
 
 
 def request_cancel(job: Job) -> bool:
-    """Cancel a waiting job at once, or a running one through its worker. Return False if it had ended."""
+    """Cancel a waiting job immediately, or a running one through its worker. Return False if it had ended."""
     if job.lease_expires_at is None and advance(job.pk, State.CANCELLED, fence=job.fence):
         return True
     # It may have been claimed meanwhile: its worker, or the final transaction, sees the request.

@@ -35,15 +35,15 @@ from submissions.sandbox.supervision import require_free_disk
 
 logger = logging.getLogger(__name__)
 
-#: Set when this process is stopping: it claims no more jobs and returns those that it holds.
+#: Set while this process stops: it claims no more jobs and returns its claimed ones.
 STOPPING = threading.Event()
-#: Held while this process works, be it in a task started by a wakeup or in the polling thread.
+#: Held while this process works, in a task started by a wakeup or in the polling thread.
 AT_WORK = threading.Lock()
 
 
 @dataclass
 class _ProcessIdentity:
-    """Worker that this process is, or is a pool process of."""
+    """Identity of the worker to which this process belongs."""
 
     worker: str = ""
     queues: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ _identity = _ProcessIdentity()
 
 
 def set_identity(queues: tuple[str, ...]) -> None:
-    """Make this process a worker of these queues; pool processes forked later inherit that."""
+    """Make this process a worker of these queues. Pool processes that are forked later inherit this."""
     _identity.worker, _identity.queues = f"{socket.gethostname()}:{os.getpid()}", queues
 
 
@@ -150,14 +150,14 @@ class Capability:
         return f"Its GPU cannot be used: {self.because}" if not self.works and self.lacks == "GPU" else ""
 
     def runs(self, *, unprotected: bool) -> bool:
-        """Return whether the worker runs models; `unprotected` asks for jobs that may run without a sandbox."""
+        """Return whether the worker runs models; `unprotected` ones may run without a sandbox."""
         return self.works and (self.isolates or unprotected)
 
     def will_run(self, *, unprotected: bool) -> bool:
-        """Return whether the worker runs models once there is disk space, which ending jobs and the sweep provide."""
+        """Return whether the worker runs models now, or will do so after jobs or the sweep have freed disk space."""
         return (self.works or self.lacks == "disk") and (self.isolates or unprotected)
 
-    def permitted(self) -> Q:
+    def job_filter(self) -> Q:
         """Return a filter for the jobs that the worker can run."""
         if self.works and self.isolates:
             return Q()
@@ -168,19 +168,19 @@ class Capability:
 class _RetryTime:
     """Time at which this process repeats a failed test, and the number of resets that it has followed."""
 
-    until = math.inf
+    next_test = math.inf
     resets = 0
 
 
 def own_capability(queues: Container[str] = ()) -> Capability:
     """Return the capability of this process for these queues, repeating failed tests after a while."""
-    if time.monotonic() > _RetryTime.until:
+    if time.monotonic() > _RetryTime.next_test:
         reset_own_capability()
     if _RetryTime.resets != _resets.value:
         _forget()
     capability = _probe(gpu=Job.Queue.GPU in queues)
     if not capability.works:
-        _RetryTime.until = min(_RetryTime.until, time.monotonic() + _RETEST_SECONDS[capability.lacks])
+        _RetryTime.next_test = min(_RetryTime.next_test, time.monotonic() + _RETEST_SECONDS[capability.lacks])
     return capability
 
 
@@ -191,7 +191,7 @@ def reset_own_capability() -> None:
 
 
 def _forget() -> None:
-    _RetryTime.until, _RetryTime.resets = math.inf, _resets.value
+    _RetryTime.next_test, _RetryTime.resets = math.inf, _resets.value
     sandbox.backend.cache_clear()
 
 
@@ -216,15 +216,15 @@ def runs_models(queues: Iterable[str]) -> bool:
 
 
 def reported_capabilities(time_ago: timedelta = SILENCE, queues: Iterable[str] = QUEUES) -> list[Capability]:
-    """Return what workers of these queues reported within this time, latest heartbeat first.
+    """Return the capabilities that workers of these queues reported within this time, latest heartbeat first.
 
-    By default these are the workers that are alive.
+    The default time covers all living workers.
     """
-    recent = Worker.objects.heard_within(time_ago).order_by("-seen_at")
+    workers = Worker.objects.heard_within(time_ago).order_by("-seen_at")
     queue_names = set(queues)
     return [
         Capability.from_row(row)
-        for served, row in recent.values_list("queues", "sandbox")
+        for served, row in workers.values_list("queues", "sandbox")
         if row and not queue_names.isdisjoint(served)
     ]
 
@@ -258,7 +258,7 @@ def find_obstacle(job: Job) -> Obstacle | None:
     if job.kind not in KINDS:
         return None
     capabilities = reported_capabilities(queues=[job.queue])
-    if not capabilities or any(each.runs(unprotected=job.payload.get(UNPROTECTED) is True) for each in capabilities):
+    if not capabilities or any(row.runs(unprotected=job.payload.get(UNPROTECTED) is True) for row in capabilities):
         return None
     obstacle = common_obstacle(capabilities)
     if obstacle is not None:
@@ -272,7 +272,7 @@ def find_obstacle(job: Job) -> Obstacle | None:
 
 def common_obstacle(capabilities: Sequence[Capability]) -> Capability | None:
     """Return the first capability if none of these workers works, else None."""
-    return capabilities[0] if capabilities and not any(each.works for each in capabilities) else None
+    return capabilities[0] if capabilities and not any(capability.works for capability in capabilities) else None
 
 
 # --- heartbeats
@@ -280,7 +280,7 @@ def common_obstacle(capabilities: Sequence[Capability]) -> Capability | None:
 
 #: Seconds between two heartbeats.
 INTERVAL: float = settings.QUEUE_TIMES.heartbeat
-#: Time for which a silent worker's capability is remembered: jobs for workers like it are accepted and wait.
+#: Time after a worker's last heartbeat in which its capability still counts, so jobs for similar workers are accepted.
 MEMORY = timedelta(days=1)
 
 

@@ -127,7 +127,7 @@ def start_of_month(now: datetime) -> datetime:
 def get_quotas(person: User, teams: Sequence[Team | None], datasets: Iterable[Dataset]) -> list[Quota]:
     """Return the quotas for all pairs of dataset and team, datasets first, in the given order.
 
-    Takes three queries, however many datasets and teams there are.
+    Makes three queries, regardless of the number of datasets and teams.
     """
     now, datasets = timezone.now(), list(datasets)
     existing_teams = [team for team in teams if team is not None]
@@ -140,7 +140,7 @@ def get_quotas(person: User, teams: Sequence[Team | None], datasets: Iterable[Da
         Q(until=None) | Q(until__gt=now), Q(dataset=None) | Q(dataset__in=datasets), team__in=existing_teams
     )
     exceptions: dict[tuple[int, int], QuotaException] = {}
-    for row in sorted(rows, key=lambda each: each.dataset_id is not None):
+    for row in sorted(rows, key=lambda row: row.dataset_id is not None):
         dataset_ids = [dataset.pk for dataset in datasets] if row.dataset_id is None else [row.dataset_id]
         exceptions.update({(dataset, row.team_id): row for dataset in dataset_ids})
     tomorrow = start_of_day(now) + timedelta(days=1)
@@ -182,11 +182,11 @@ class DatasetCharge:
     quota: Quota | None = None
 
 
-def quotas_for(person: User, teams: Sequence[Team], datasets: Iterable[Dataset]) -> dict[int, list[Quota]]:
+def limited_quotas(person: User, teams: Sequence[Team], datasets: Iterable[Dataset]) -> dict[int, list[Quota]]:
     """Return the quotas of the user's teams on the limited hidden datasets, by dataset id."""
-    hidden = [dataset for dataset in datasets if dataset.hidden]
+    hidden_datasets = [dataset for dataset in datasets if dataset.hidden]
     quotas: dict[int, list[Quota]] = {}
-    for quota in get_quotas(person, list(teams) or [None], hidden) if hidden else ():
+    for quota in get_quotas(person, list(teams) or [None], hidden_datasets) if hidden_datasets else ():
         if quota.limited:
             quotas.setdefault(quota.dataset.pk, []).append(quota)
     return quotas
@@ -194,7 +194,7 @@ def quotas_for(person: User, teams: Sequence[Team], datasets: Iterable[Dataset])
 
 def get_charges(submission: Submission, *, now: bool = True) -> list[DatasetCharge]:
     """Return the charges of a submission sorted by dataset name; with `now` they include the present quota."""
-    uses = [each for each in submission.quota_uses.all() if each.kind == QuotaUse.Kind.SUBMISSION]
+    uses = [use for use in submission.quota_uses.all() if use.kind == QuotaUse.Kind.SUBMISSION]
     uses.sort(key=lambda use: use.dataset.name)
     datasets = [use.dataset for use in uses]
     quotas = get_quotas(submission.submitter, [submission.team], datasets) if now and uses else []

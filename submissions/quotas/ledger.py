@@ -23,7 +23,7 @@ from submissions.quotas import counting
 #: Maximum number of refused files for hidden datasets per user and day (UTC); further files are not read.
 REFUSALS_PER_DAY = 20
 QUOTA = ProblemCode("quota", "You or your team have used up the daily or monthly submissions to a hidden dataset, "
-    "or your team has used up today's runs of models.", "The message says when you can submit again.",
+    "or your team has used up today's runs of models.", "The message states when you can submit again.",
     is_free=True)  # fmt: skip
 TEAM_NOT_APPROVED = ProblemCode("team_not_approved", "The dataset is hidden, and a curator must approve your team "
     "before its first submission to a hidden dataset. No quota was used.", "Ask the operators of this site to approve "
@@ -68,12 +68,12 @@ def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
     """
     if not counting.needs_approval(team):
         return
-    hidden = list(dict.fromkeys(dataset.name for dataset in datasets if dataset.hidden))
-    if hidden:
+    names = list(dict.fromkeys(dataset.name for dataset in datasets if dataset.hidden))
+    if names:
         subject = f"Your team {team.name}" if team is not None else "Your team"
-        raise Refused.of(
+        raise Refused.for_problem(
             TEAM_NOT_APPROVED,
-            f"{subject} is not approved yet. {', '.join(hidden)}: relevance judgments are hidden, and a curator must "
+            f"{subject} is not approved yet. {', '.join(names)}: relevance judgments are hidden, and a curator must "
             "approve a team before its first submission to a hidden dataset.",
             "No quota was used. Ask the operators of this site to approve the team. You can submit to open "
             "datasets in the meantime.",
@@ -138,10 +138,10 @@ def refund_use(use: QuotaUse, reason: str) -> bool:
 
 
 def settle_quota(job_id: int) -> None:
-    """Refund the unit of a job that has just ended if no result can come of it.
+    """Refund the unit of a job that has just ended without a possible result.
 
     Called only by `advance`, in the transaction that ended the job, and by `settle_requested`. The last job of a seed
-    set decides. A retriever, whose database role may not write the ledger, asks the dispatcher to settle instead.
+    set decides. A retriever asks the dispatcher to settle instead, because its database role may not write the ledger.
     """
     if not may_change(QuotaUse._meta.db_table):
         datasets = Job.objects.filter(pk=job_id).exclude(submission=None).values_list("dataset", flat=True)
@@ -154,7 +154,7 @@ def settle_quota(job_id: int) -> None:
         kind=QuotaUse.Kind.SUBMISSION,
         refunded_at=None,
     )
-    # Lock before reading the jobs: if two seeds end at once, the second sees the first.
+    # Lock before reading the jobs: if two seeds end at the same time, the second sees the first.
     use = uses.select_for_update(of=("self",)).first()
     if use is None:
         return
@@ -177,7 +177,7 @@ def settle_quota(job_id: int) -> None:
 
 
 def settle_requested() -> None:
-    """Settle the jobs that retrievers asked for. The states of the jobs decide, not the request."""
+    """Settle the jobs that retrievers requested, according to the states of the jobs."""
     for request in WorkRequest.objects.filter(taken_at=None, kind=WorkRequest.Kind.SETTLE):
         job = request.payload.get("job") if isinstance(request.payload, dict) else None
         with transaction.atomic():
@@ -190,11 +190,11 @@ def _refund_reason(jobs: Sequence[Job]) -> str:
     """Return the reason to refund the unit of one dataset, or "" if it counts.
 
     Failures on our side are refunded. That includes a seed set of which one run was lost, since an incomplete set
-    reveals no scores. Scored jobs count, and so do jobs canceled or withdrawn after they started: the submitter chose
-    the moment.
+    reveals no scores. Scored jobs count, and so do jobs canceled or withdrawn after they started, because the submitter
+    chose the moment.
     """
     states = {job.state for job in jobs}
-    # Scoring that takes too long is our fault; a model that runs too long is not.
+    # A timeout of scoring is our fault; a timeout of a model is not.
     if State.FAILED in states or any(job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL for job in jobs):
         return OUR_FAULT
     began = any(job.state in (State.CANCELLED, State.TIMED_OUT) and job.started_at for job in jobs)
@@ -233,7 +233,7 @@ def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[No
         # If files have errors too, the refusal has the code of the files.
         if hidden and not is_free(refusal.code):
             with transaction.atomic():
-                # Lock before counting: if two requests end at once, the second sees the first.
+                # Lock before counting: if two requests end at the same time, the second sees the first.
                 User.objects.select_for_update(no_key=True).get(pk=person.pk)
                 _refuse_beyond_limit(person)
                 invalid_slugs, now = (
@@ -252,7 +252,7 @@ def _refuse_beyond_limit(person: User) -> None:
     refusals = count_refusals(person)
     if refusals.left:
         return
-    raise Refused.of(
+    raise Refused.for_problem(
         TOO_MANY_REFUSALS,
         f"{refusals.used} of your files for hidden datasets were refused today; the limit is {refusals.limit} a day.",
         f"Submit to these datasets again {counting.format_remaining(refusals.resets_at)}, at "
@@ -321,5 +321,5 @@ def flag_details(flag: Flag) -> str:
         f"{details['same_documents']} of {details['compared']} queries have the same top ten documents as "
         f"submission {details['submission']}, {details['same_order']} in the same order"
     )
-    linked = len(details.get("chain", ()))
-    return f"{text}; a chain of {linked + 1} submissions" if linked > 1 else text
+    chain_length = len(details.get("chain", ()))
+    return f"{text}; a chain of {chain_length + 1} submissions" if chain_length > 1 else text

@@ -25,16 +25,16 @@ MIN_ANSWERED = 0.5
 MIN_DOCUMENTS = 10
 #: Number of earlier submissions to the same version that are compared. They include other users' submissions, since
 #: one person may use several accounts.
-COMPARED = 300
+MAX_COMPARED = 300
 #: Length from which a chain of nearly identical submissions counts as probing.
 CHAIN = 3
 
 
-def fingerprint_submitted_run(job: Job, stored: StoredRun, qrels: Qrels) -> RunFingerprints | None:
+def fingerprint_submitted_run(job: Job, stored_run: StoredRun, qrels: Qrels) -> RunFingerprints | None:
     """Return the fingerprints of a submitted run on a hidden dataset; call it outside of transactions."""
     if not job.dataset.hidden or job.submission_id is None:
         return None
-    return fingerprint_run(run_path(stored.sha256), scoring_target(qrels.version))
+    return fingerprint_run(run_path(stored_run.sha256), scoring_target(qrels.version))
 
 
 def flag_suspicious_run(
@@ -61,7 +61,7 @@ def flag_suspicious_run(
     earlier_signatures: dict[str, list[RunSignature]] = {}
     for row in signatures.iterator(chunk_size=50):
         key = str(row.submission_id)
-        if key not in earlier_signatures and len(earlier_signatures) == COMPARED:
+        if key not in earlier_signatures and len(earlier_signatures) == MAX_COMPARED:
             break
         earlier_signatures.setdefault(key, []).append(row)
     runs = {row.run_id: key for key, rows in earlier_signatures.items() for row in rows}
@@ -69,8 +69,8 @@ def flag_suspicious_run(
         run__in=runs, qrels=evaluation.qrels_id, specification=evaluation.specification
     ).order_by("-run")
     for run_id, means in evaluations.values_list("run", "means"):
-        common = set(means) & set(evaluation.means)
-        if common and all(means[name] == evaluation.means[name] for name in common):
+        shared_measures = set(means) & set(evaluation.means)
+        if shared_measures and all(means[name] == evaluation.means[name] for name in shared_measures):
             findings[Flag.Kind.SAME_SCORES] = {"submission": runs[run_id]}
             break  # flag the latest one only
     if similarity := _nearest_earlier(run, fingerprints.signature, earlier_signatures):
@@ -87,7 +87,7 @@ def _nearest_earlier(
 ) -> dict[str, Any]:
     """Return the nearest earlier submission, or the chain that the run continues; empty if there is neither.
 
-    Identical runs are ignored: they are found by their scores.
+    Identical runs are ignored, because their scores identify them.
     """
     comparable_signatures: dict[str, list[Signature]] = {}
     for key, rows in earlier_signatures.items():
@@ -106,14 +106,14 @@ def _nearest_earlier(
     similarity, nearest_submission = best
     keys = list(comparable_signatures)
     positions = linked_submissions([signature], [comparable_signatures[key] for key in keys])
-    linked = [keys[position] for position in positions]
-    if not similarity.nearly_the_same and len(linked) + 1 < CHAIN:
+    chain = [keys[position] for position in positions]
+    if not similarity.nearly_the_same and len(chain) + 1 < CHAIN:
         return {}
     return {
         "submission": nearest_submission,
         "compared": similarity.compared,
         "same_documents": similarity.same_documents,
         "same_order": similarity.same_order,
-        "chain": linked,
+        "chain": chain,
         "compared_submissions": len(comparable_signatures),
     }

@@ -22,11 +22,11 @@ from typing import Any, Self
 from django.conf import settings
 
 from evaluation.efficiency.hardware import own_gpu
-from submissions.sandbox.processes import has_no_running_thread, processes_under, send_signal, threads_of_user
+from submissions.sandbox.processes import has_no_running_thread, process_tree, send_signal, threads_of_user
 
 LAUNCHER = (Path(__file__).parent / "launcher.py").read_text(encoding="utf-8")
 #: User id of sandboxed programs if the worker runs as root.
-NOBODY = 65534
+NOBODY_UID = 65534
 #: Folder of compiled kernels inside the sandbox.
 CACHE = "/tmp/cache"  # noqa: S108  (the sandbox's own /tmp)
 _PROBE = "import os; print('sandboxed' if os.getuid() else 'root')"
@@ -48,7 +48,7 @@ _STOP_ROUNDS, _STOP_PAUSE = 50, 0.01
 
 
 class SandboxUnavailable(RuntimeError):
-    """Programs cannot run safely here, through no fault of the program. The text states the reason and the remedy."""
+    """Error because no program can run safely here. The message states the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class SandboxLimits:
     `processes` counts threads. `output_bytes` and `files` limit everything that it writes, `scratch_bytes` its /tmp,
     which is in memory. `waiting_seconds` limits how long it may wait for exclusive use of the machine, and
     `measuring_seconds` how long it may have it. If less than `reserve_bytes` of the disk is free, the child is ended
-    without blaming it.
+    without counting as failed.
     """
 
     memory_bytes: int
@@ -99,7 +99,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A command as the sandbox sees it, and everything that it may access besides the system."""
+    """A command as the sandbox sees it, and everything that it may access, except the system."""
 
     command: tuple[str, ...]
     limits: SandboxLimits
@@ -125,14 +125,12 @@ class SandboxedProcess:
     def stop(self) -> bool:
         """Stop all processes. Return whether they are stopped within half a second.
 
-        A program that starts processes meanwhile takes several rounds. The last two rounds must find no running
+        A program that starts processes meanwhile requires several rounds. The last two rounds must find no running
         process: one started between the first round and the stop of its parent is found in the second.
         """
         quiet_rounds = 0
         for _ in range(_STOP_ROUNDS):
-            running_processes = [
-                process for process in processes_under(self.root) if not has_no_running_thread(process)
-            ]
+            running_processes = [process for process in process_tree(self.root) if not has_no_running_thread(process)]
             quiet_rounds = 0 if running_processes else quiet_rounds + 1
             if quiet_rounds == 2:
                 return True
@@ -144,10 +142,10 @@ class SandboxedProcess:
 
     def is_stopped(self) -> bool:
         """Return whether no process runs. A stopped process can be woken by its own timer that sends SIGCONT."""
-        return all(has_no_running_thread(process) for process in processes_under(self.root))
+        return all(has_no_running_thread(process) for process in process_tree(self.root))
 
     def resume(self) -> None:
-        for process in processes_under(self.root):
+        for process in process_tree(self.root):
             send_signal(process, signal.SIGCONT)
 
     def greet(self) -> Self:
@@ -176,7 +174,7 @@ class SandboxedProcess:
 
     def kill(self) -> None:
         """Kill all processes and wait until they have ended."""
-        for process in processes_under(self.root):
+        for process in process_tree(self.root):
             send_signal(process, signal.SIGKILL)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -194,7 +192,7 @@ class Backend(ABC):
     """Base of sandbox backends. Availability is determined once, by running a test program."""
 
     name: str
-    #: Whether it contains hostile programs. If so, mounts have the paths of their targets.
+    #: Whether the backend isolates hostile programs. If so, mounts have the paths of their targets.
     isolates = True
     #: Command that installs or enables the backend.
     remedy: str
@@ -231,16 +229,16 @@ class Backend(ABC):
 
     def _try(self, program: Program) -> str:
         try:
-            contained = self.start(program)
+            child = self.start(program)
         except (OSError, SandboxUnavailable) as error:
             return str(error)
         try:
-            output, complaint = contained.process.communicate(timeout=_PROBE_SECONDS)
+            output, complaint = child.process.communicate(timeout=_PROBE_SECONDS)
         except subprocess.TimeoutExpired:
             return f"the test program did not end within {_PROBE_SECONDS} seconds"
         finally:
-            contained.kill()
-            contained.close()
+            child.kill()
+            child.close()
         if output.strip() != b"sandboxed":
             return complaint.decode(errors="replace").strip()[-300:] or f"the test program printed {output[:100]!r}"
         return ""

@@ -31,7 +31,7 @@ _SETUP = 60.0
 #: Capabilities that the launcher needs as root to switch to another user irrevocably.
 _CAPABILITIES = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
 #: Kernel files with information about the machine, hidden from programs.
-_HIDDEN = ("/proc/cmdline", "/proc/kallsyms", "/proc/modules", "/proc/keys")
+_HIDDEN_FILES = ("/proc/cmdline", "/proc/kallsyms", "/proc/modules", "/proc/keys")
 _CGROUPS = Path("/sys/fs/cgroup")
 #: Timeout in seconds for the removal of a control group after its processes have ended.
 _REMOVAL = 1.0
@@ -76,7 +76,7 @@ class ControlGroup:
         self.limits_processes |= processes
 
     def add(self, processes: Sequence[int]) -> None:
-        """Add processes, and thereby all that they start later, to the group."""
+        """Add processes to the group, including all processes that they start later."""
         for folder in self.folders:
             for process in processes:
                 _write(folder / "cgroup.procs", process)
@@ -183,7 +183,7 @@ class Bubblewrap(backends.Backend):
 
     def start(self, program: backends.Program) -> backends.SandboxedProcess:
         is_root = os.geteuid() == 0
-        user = backends.NOBODY if is_root else None
+        user = backends.NOBODY_UID if is_root else None
         group = ControlGroup(program.limits)
         address_space = not group.limits_memory and not program.cuda
         command = backends.launch_command(program, user=user, address_space=address_space)
@@ -210,15 +210,15 @@ class Bubblewrap(backends.Backend):
             os.close(info_write)
             info_write = -1
             try:
-                contained = _BubblewrapProcess(process, _read_init(info_read, process), group)
+                child = _BubblewrapProcess(process, _read_init(info_read, process), group)
             except BaseException:
                 process.kill()
                 process.wait()
                 backends.SandboxedProcess(process).close()
                 raise
-            group.add([process.pid, contained.root])
+            group.add([process.pid, child.root])
             os.write(block_write, b"\n")
-            return contained.greet()
+            return child.greet()
         finally:
             for descriptor in (filter_file, info_read, info_write, block_read, block_write):
                 if descriptor >= 0:
@@ -238,7 +238,7 @@ def arguments(program: backends.Program, *, is_root: bool) -> list[str]:
     else:
         words += ["--unshare-all"]
     words += ["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]
-    for name in _HIDDEN:
+    for name in _HIDDEN_FILES:
         if Path(name).exists():
             words += ["--ro-bind", os.devnull, name]
     words += ["--perms", "1777", "--size", str(_DEV_SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108

@@ -2,8 +2,8 @@
 
 Its source is passed to an interpreter as text (`python -I -S -c`), so it only uses the standard library. The
 argument is JSON: `limits` (name of resource.RLIMIT_* → number), `uid` (or null to keep the user), and `caches`
-(folder → path of its copy, which is read before and written after the change of user, so that it belongs to the new
-user). The command follows.
+(folder → path of its copy, which is read before and written after the change of user, so that the new user owns
+it). The command follows.
 """
 
 import ctypes
@@ -61,8 +61,8 @@ def drop_capabilities() -> None:
 
 def main() -> None:
     """Apply the limits and execute the command."""
-    # End with the parent, even while stopped. If the parent died before this call, the question below remains
-    # unanswered, and this process exits.
+    # End with the parent, even while stopped. If the parent died before this call, the check below gets no
+    # answer, and this process exits.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     os.write(1, b"?")

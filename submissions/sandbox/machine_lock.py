@@ -4,10 +4,10 @@ Each GPU has its own lock, so that workers with different GPUs do not wait for e
 lock of the machine.
 
 A lock consists of two files locked with flock, which the system releases when a process dies. A process that wants
-the exclusive lock holds the gate first, so that newcomers cannot keep it waiting while those at work end soon. If
-these take longer, the gate reopens after `GATE_SECONDS` seconds, so that the machine is not idle during hours of work;
-afterwards, the process acquires the lock as soon as it is free. Newcomers therefore wait at most this long for each
-waiting process, and for each one that measures.
+the exclusive lock locks the gate first, so that new processes wait until the current ones have ended. If these run
+longer than `GATE_SECONDS` seconds, the gate reopens, so that the machine is not idle for hours. Afterwards, the
+process acquires the lock as soon as it is free. New processes therefore wait at most `GATE_SECONDS` seconds for each
+waiting process, in addition to the time of measurements.
 """
 
 import fcntl
@@ -25,15 +25,15 @@ from evaluation.efficiency.hardware import own_gpu
 Mode = Literal["shared", "exclusive"]
 #: Seconds between attempts.
 PAUSE = 0.2
-#: Maximum total time in seconds for which a process that waits for the exclusive lock blocks newcomers.
+#: Maximum total time in seconds for which a process that waits for the exclusive lock blocks new processes.
 GATE_SECONDS = 300.0
 #: Stage of a job that waits for the machine. This time is not counted.
-WAITING = "waiting"
+WAITING_STAGE = "waiting"
 _OPERATIONS = {"shared": fcntl.LOCK_SH, "exclusive": fcntl.LOCK_EX}
 
 
 class MachineLock:
-    """This job's hold on a device lock: none, shared, or exclusive. Not thread-safe.
+    """This job's mode of a device lock: none, shared, or exclusive. Not thread-safe.
 
     `device` is "cpu" or "cuda"; the latter locks this process's GPU.
     """

@@ -12,20 +12,20 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 #: Maximum folder depth; children never create deeper folders.
-_DEEPEST = 12
+_MAX_DEPTH = 12
 _BLOCK = 512
 #: Kernel name of shared anonymous memory: MAP_SHARED with MAP_ANONYMOUS or /dev/zero.
 _SHARED_ZERO = b"/dev/zero (deleted)"
 #: States of threads that do not run: stopped, traced, ended.
-_STILL = frozenset((b"T", b"t", b"Z", b"X", b"x"))
+_IDLE_STATES = frozenset((b"T", b"t", b"Z", b"X", b"x"))
 #: Environment variable that marks the processes that start a sandbox. bwrap ends with its parent only after part of its
 #: setup, and its first process inside waits for bwrap forever. Programs inside do not inherit the variable.
 _MARK = "RUNBOARD_SANDBOX_OF"
 #: Index of the start time in /proc/PID/stat, counted after the name (field 22 of proc(5)).
-_STARTED = 19
+_START_TIME = 19
 
 
-def processes_under(root: int) -> list[int]:
+def process_tree(root: int) -> list[int]:
     """Return the process ids of the process and all of its descendants."""
     children: dict[int | None, list[int]] = {}
     for process in all_processes():
@@ -61,7 +61,7 @@ def has_no_running_thread(process: int) -> bool:
     with suppress(FileNotFoundError, ProcessLookupError):
         for thread in (_PROC / str(process) / "task").iterdir():
             with suppress(FileNotFoundError, ProcessLookupError):
-                if _stat(thread)[0] not in _STILL:
+                if _stat(thread)[0] not in _IDLE_STATES:
                     return False
     return True
 
@@ -75,19 +75,19 @@ def send_signal(process: int, number: signal.Signals) -> None:
 def measure_usage(root: int) -> tuple[int, int]:
     """Return the number of threads and the anonymous memory in bytes of the process and its descendants.
 
-    The memory is resident or swapped; pages of mapped files belong to the system's cache. Shared memory without
-    other users counts with its whole size, because released pages (madvise) remain but appear in no counter of the
+    The memory is resident or swapped; pages of mapped files belong to the system's cache. Anonymous
+    shared memory counts with its whole size, because released pages (madvise) remain but appear in no counter of the
     kernel.
     """
-    threads = private = shared = 0
+    threads = private_bytes = shared_bytes = 0
     segments: dict[bytes, int] = {}
-    for process in processes_under(root):
+    for process in process_tree(root):
         fields = _status(process)
         threads += fields.get("Threads", 0)
-        private += 1024 * (fields.get("RssAnon", 0) + fields.get("VmSwap", 0))
-        shared += 1024 * fields.get("RssShmem", 0)
+        private_bytes += 1024 * (fields.get("RssAnon", 0) + fields.get("VmSwap", 0))
+        shared_bytes += 1024 * fields.get("RssShmem", 0)
         _add_segments(process, segments)
-    return threads, private + max(shared, sum(segments.values()))
+    return threads, private_bytes + max(shared_bytes, sum(segments.values()))
 
 
 def _add_segments(process: int, segments: dict[bytes, int]) -> None:
@@ -96,14 +96,14 @@ def _add_segments(process: int, segments: dict[bytes, int]) -> None:
         content = (_PROC / str(process) / "maps").read_bytes()
     except OSError:
         return
-    if _SHARED_ZERO not in content:  # it is rare, and parsing may take thousands of lines
+    if _SHARED_ZERO not in content:  # such memory is rare, and the file may have thousands of lines
         return
     sizes: dict[bytes, int] = {}
     for line in content.splitlines():
         # "start-end permissions offset device inode   name"
         fields = line.split(maxsplit=5)
         if len(fields) == 6 and fields[5].startswith(_SHARED_ZERO):
-            start, end = (int(place, 16) for place in fields[0].split(b"-"))
+            start, end = (int(address, 16) for address in fields[0].split(b"-"))
             sizes[fields[4]] = sizes.get(fields[4], 0) + end - start
     for inode, size in sizes.items():
         segments[inode] = max(segments.get(inode, 0), size)
@@ -123,7 +123,7 @@ def _status(process: int) -> dict[str, int]:
         return {}
     names = ("Threads", "RssAnon", "RssShmem", "VmSwap", "Uid")
     pairs = (line.partition(":") for line in lines)
-    return {name: int(rest.split()[0]) for name, _, rest in pairs if name in names}
+    return {name: int(value.split()[0]) for name, _, value in pairs if name in names}
 
 
 def exceeds_limits(folders: Sequence[Path], most_bytes: int, most_files: int) -> bool:
@@ -140,12 +140,12 @@ def exceeds_limits(folders: Sequence[Path], most_bytes: int, most_files: int) ->
                     size += status.st_blocks * _BLOCK
                     if stat.S_ISDIR(status.st_mode):
                         folders_to_check.append((Path(entry.path), depth + 1))
-                if size > most_bytes or files > most_files or depth > _DEEPEST:
+                if size > most_bytes or files > most_files or depth > _MAX_DEPTH:
                     return True
     return False
 
 
-def size_of(folders: Sequence[Path]) -> int:
+def disk_usage(folders: Sequence[Path]) -> int:
     """Return the disk use of trusted folders in bytes."""
     paths = [path for folder in folders for path in folder.rglob("*")]
     return sum(path.lstat().st_blocks * _BLOCK for path in paths)
@@ -180,13 +180,13 @@ def _is_plain(path: Path, depth: int) -> bool:
     status = path.lstat()
     if stat.S_ISREG(status.st_mode):
         return status.st_nlink == 1
-    if not stat.S_ISDIR(status.st_mode) or depth > _DEEPEST:
+    if not stat.S_ISDIR(status.st_mode) or depth > _MAX_DEPTH:
         return False
     return all(_is_plain(entry, depth + 1) for entry in list(path.iterdir()))
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder of any depth and mode. Python's rmtree fails a thousand folders down."""
+    """Remove a file or folder of any depth and mode. Python's rmtree fails at a depth of a thousand folders."""
     if path.is_dir() and not path.is_symlink():
         if subprocess.run(["rm", "-rf", "--", str(path)], check=False, capture_output=True).returncode:
             # The owner may have removed permissions. Links are not followed.
@@ -249,4 +249,4 @@ def _start_time(process: int) -> str:
         fields = _stat(_PROC / str(process))
     except OSError:
         return ""
-    return "" if fields[0] in (b"Z", b"X") else fields[_STARTED].decode()
+    return "" if fields[0] in (b"Z", b"X") else fields[_START_TIME].decode()

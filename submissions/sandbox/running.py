@@ -29,7 +29,7 @@ from evaluation.execution.outcome import InvalidOutcome, read_failure, read_resu
 from evaluation.kernel.building import cache_folder
 from submissions.sandbox.backends import (
     CACHE,
-    NOBODY,
+    NOBODY_UID,
     Backend,
     Mount,
     Program,
@@ -38,8 +38,8 @@ from submissions.sandbox.backends import (
     SandboxUnavailable,
     interpreter,
 )
-from submissions.sandbox.machine_lock import WAITING, MachineLock
-from submissions.sandbox.processes import remove, remove_unexpected_files, size_of
+from submissions.sandbox.machine_lock import WAITING_STAGE, MachineLock
+from submissions.sandbox.processes import disk_usage, remove, remove_unexpected_files
 from submissions.sandbox.supervision import Breach, OnProgress, Supervision, require_free_disk
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class SandboxOutcome:
 
     Otherwise, `failure_code` is one of MODEL_FAILURES, and `message` describes the failure for the model's owner.
     `peak_rss` is in bytes, for all processes and without memory shared with files. `unmeasured` is the reason for
-    missing figures, if they were requested. Measuring comes last, so the job is done however it ends.
+    missing figures, if they were requested. Measuring is the last step, so the job is done even if it fails.
     """
 
     kind: Kind
@@ -79,7 +79,7 @@ class SandboxOutcome:
 
 
 def run_job(backend: Backend, job: ExecutionJob, limits: SandboxLimits, on_progress: OnProgress) -> SandboxOutcome:
-    """Run the job, whose paths are those of this machine, in a child process.
+    """Run the job in a child process. Its paths are valid on this machine.
 
     `job.out` is an empty or new folder. Afterwards it contains only regular files, which must still be validated as
     untrusted. `on_progress` is called with stage, share, and a note several times per second, even without progress;
@@ -88,7 +88,7 @@ def run_job(backend: Backend, job: ExecutionJob, limits: SandboxLimits, on_progr
     """
     with ExitStack() as resources:
         lock = resources.enter_context(closing(MachineLock(device=job.device)))
-        lock.acquire("shared", lambda: on_progress(WAITING, 0.0, _WAITING))
+        lock.acquire("shared", lambda: on_progress(WAITING_STAGE, 0.0, _WAITING))
         _, supervision = resources.enter_context(_running_child(backend, job, limits, lock, on_progress))
         supervision.run()
     return _outcome(job, limits, supervision)
@@ -114,13 +114,13 @@ class ShardEncoder:
         """
         job = replace(self.job, shard=number)
         try:
-            self._lock.acquire("shared", lambda: on_progress(WAITING, 0.0, _WAITING))
+            self._lock.acquire("shared", lambda: on_progress(WAITING_STAGE, 0.0, _WAITING))
             if self._child is None:
-                child = _running_child(self._backend, job, self._limits, self._lock, on_progress)
-                self._child = self._resources.enter_context(child)
-            contained, supervision = self._child
-            contained.resume()
-            if supervision.encode_shard(number, on_progress) and contained.stop():
+                context = _running_child(self._backend, job, self._limits, self._lock, on_progress)
+                self._child = self._resources.enter_context(context)
+            child, supervision = self._child
+            child.resume()
+            if supervision.encode_shard(number, on_progress) and child.stop():
                 outcome = self._take_shard(job, supervision, target)
             else:
                 supervision.end()
@@ -174,16 +174,16 @@ def _running_child(
     with tempfile.TemporaryDirectory(prefix="runboard-job-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        contained = backend.start(_program(backend, job, limits, folder))
-        limits = replace(limits, output_bytes=limits.output_bytes + size_of(kept_folders))
+        child = backend.start(_program(backend, job, limits, folder))
+        limits = replace(limits, output_bytes=limits.output_bytes + disk_usage(kept_folders))
         folders = [job.out, *kept_folders]
         try:
             asks = {"measures": measures, "resumes": job.resumes}
-            yield contained, Supervision(contained, limits, folders, lock, on_progress, **asks)
+            yield child, Supervision(child, limits, folders, lock, on_progress, **asks)
         finally:
-            if contained.process.poll() is None:
-                contained.kill()
-            contained.close()
+            if child.process.poll() is None:
+                child.kill()
+            child.close()
 
 
 def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder: Path) -> Program:
@@ -195,7 +195,7 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
         mounts.append(mount)
         return Path(mount.target)
 
-    inside = replace(
+    inner_job = replace(
         job,
         out=place(job.out, "/out", writable=True),
         corpus=job.corpus and place(job.corpus, f"/in/corpus{_ending(job.corpus)}"),
@@ -211,11 +211,11 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
         for shard in sorted(job.shards.iterdir()):
             place(shard, f"/shards/{shard.name}")
     description = folder / "job.json"
-    description.write_text(inside.to_json(), encoding="utf-8")
+    description.write_text(inner_job.to_json(), encoding="utf-8")
     description.chmod(0o644)
     place(settings.BASE_DIR / "evaluation", str(settings.BASE_DIR / "evaluation"))
-    described = str(place(description, "/in/job.json"))
-    command = (*interpreter(), "-c", _BOOTSTRAP, str(settings.BASE_DIR), described)
+    job_path = str(place(description, "/in/job.json"))
+    command = (*interpreter(), "-c", _BOOTSTRAP, str(settings.BASE_DIR), job_path)
     caches = {"kernel": cache_folder(), "numba": Path(os.environ.get("NUMBA_CACHE_DIR", ""))}
     copied = {
         str(place(source, f"/in/cache/{name}")): f"{CACHE}/{name}"
@@ -271,7 +271,7 @@ def _prepare(job: ExecutionJob, *, isolates: bool) -> None:
     if not isolates or os.geteuid() != 0:
         return
     for folder in filter(None, (job.out, job.shards, job.rankings)):
-        os.chown(folder, NOBODY, NOBODY)
+        os.chown(folder, NOBODY_UID, NOBODY_UID)
     files = (job.corpus, job.queries, job.excluded, job.checkpoint, job.shards, job.index, *job.runs)
     for path in filter(None, files):
         _make_readable(path)

@@ -64,14 +64,14 @@ _NEW_NAMESPACES = 0x7E020000
 _AF_UNIX = 1
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 #: Newest call considered for this list, on both architectures: set_mempolicy_home_node of Linux 5.17.
-_NEWEST = 450
+_NEWEST_CALL = 450
 #: First call number of the x32 ABI, which an x86_64 filter must deny.
 _X32 = 0x40000000
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 #: Offsets in struct seccomp_data: call number, architecture, and low halves of the first two arguments.
-_NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 
 
 def filter_program() -> bytes:
@@ -87,7 +87,7 @@ def filter_program() -> bytes:
     ]
     if machine == "x86_64":
         lines += [_line(_AT_LEAST, _X32, 0, 1), _line(_RETURN, denial)]
-    lines += [_line(_AT_LEAST, _NEWEST + 1, 0, 1), _line(_RETURN, _ERRNO | errno.ENOSYS)]
+    lines += [_line(_AT_LEAST, _NEWEST_CALL + 1, 0, 1), _line(_RETURN, _ERRNO | errno.ENOSYS)]
     for number in _ALLOWED.split()[1 + column :: 3]:
         if number != "-":
             lines += [_line(_EQUAL, int(number), 0, 1), _line(_RETURN, _ALLOW)]
@@ -95,17 +95,17 @@ def filter_program() -> bytes:
     lines += [_line(_EQUAL, _CLONE3[column], 0, 1), _line(_RETURN, _ERRNO | errno.ENOSYS)]
     lines += [
         _line(_EQUAL, _CLONE[column], 0, 4),
-        _line(_LOAD, _FIRST),
+        _line(_LOAD, _FIRST_ARGUMENT),
         _line(_ANY_BIT, _NEW_NAMESPACES, 0, 1),
         _line(_RETURN, denial),
         _line(_RETURN, _ALLOW),
         _line(_EQUAL, _SOCKET[column], 0, 4),
-        _line(_LOAD, _FIRST),
+        _line(_LOAD, _FIRST_ARGUMENT),
         _line(_EQUAL, _AF_UNIX, 1, 0),
         _line(_RETURN, _ERRNO | errno.EAFNOSUPPORT),
         _line(_RETURN, _ALLOW),
         _line(_EQUAL, _IOCTL[column], 0, 5),
-        _line(_LOAD, _SECOND),
+        _line(_LOAD, _SECOND_ARGUMENT),
         _line(_EQUAL, _TIOCSTI, 1, 0),
         _line(_EQUAL, _TIOCLINUX, 0, 1),
         _line(_RETURN, denial),

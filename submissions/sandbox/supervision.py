@@ -1,7 +1,6 @@
 """Supervision of a running child: read its output, check its resource use, and end it if it exceeds a limit.
 
-A child that wants to measure asks for its turn. It is stopped while it waits for the machine, and continues with an
-answer.
+A child asks before it measures. It is stopped while it waits for the machine, and continues with the answer.
 """
 
 import math
@@ -16,7 +15,7 @@ from evaluation.efficiency.measurements import MIN_SECONDS, SHARE_OF_JOB
 from evaluation.execution import job
 from evaluation.execution.outcome import read_progress
 from submissions.sandbox.backends import SandboxedProcess, SandboxLimits, SandboxUnavailable
-from submissions.sandbox.machine_lock import WAITING, MachineLock
+from submissions.sandbox.machine_lock import WAITING_STAGE, MachineLock
 from submissions.sandbox.processes import exceeds_limits, free_bytes, measure_usage
 
 Breach = Literal["timed_out", "memory", "disk", "processes"]
@@ -33,8 +32,8 @@ _TAIL = 8192
 #: Timeout in seconds for stopping a child, which continues to work under its lock in the meantime.
 _STOP_SECONDS = 10.0
 #: Maximum number of times that a stopped child may be found running.
-_MAX_STIRS = 3
-_WAITING = "until nothing else runs on this machine, to be timed"
+_MAX_WAKEUPS = 3
+_WAITING = "until nothing else runs on this machine, for timing"
 
 
 def require_free_disk(folder: Path, limits: SandboxLimits) -> None:
@@ -44,28 +43,26 @@ def require_free_disk(folder: Path, limits: SandboxLimits) -> None:
 
 
 class MeasuringTurn:
-    """A child's turn to measure; further questions are ignored. `measures` is whether its job has anything to measure.
+    """A child's turn to measure. Further requests are ignored. `measures` states whether its job measures anything.
 
     The lock is released only while the child is stopped, so that another process with the exclusive lock is really
     alone.
     """
 
-    def __init__(
-        self, contained: SandboxedProcess, lock: MachineLock, limits: SandboxLimits, *, measures: bool
-    ) -> None:
-        self._contained = contained
+    def __init__(self, child: SandboxedProcess, lock: MachineLock, limits: SandboxLimits, *, measures: bool) -> None:
+        self._child = child
         self._lock = lock
         self._limits = limits
         self._measures = measures
         self._asked_at: float | None = None
         self._stopped_at: float | None = None
         #: Number of times that the child was found running while it was stopped.
-        self.stirs = 0
+        self.wakeups = 0
         self.answer: Answer | None = None
         #: Reason why the measurement was skipped.
         self.refusal = ""
         #: Seconds for which the child was stopped.
-        self.stood = 0.0
+        self.stopped_seconds = 0.0
 
     def ask(self) -> None:
         self._asked_at = self._asked_at or time.monotonic()
@@ -76,7 +73,7 @@ class MeasuringTurn:
 
     @property
     def was_asked(self) -> bool:
-        """Whether the child had something to measure and asked."""
+        """Whether the child asked to measure something."""
         return self._measures and self._asked_at is not None
 
     @property
@@ -89,52 +86,52 @@ class MeasuringTurn:
         return self._stopped_at is not None and self.answer is None
 
     def attempt(self, now: float) -> bool:
-        """Answer the child if possible. Return whether it was answered."""
+        """Answer the child's request if possible. Return whether it was answered."""
         assert self._asked_at is not None
         if not self._measures:
             self._give("skip", now)
         elif self._stopped_at is None:
-            if self._contained.stop():
+            if self._child.stop():
                 self._stopped_at = now
                 self._take_lock(now, 0.0)
             elif now - self._asked_at > _STOP_SECONDS:
                 self.refusal = "the processes could not be stopped while waiting for the machine"
                 self._give("skip", now)
-        elif not self._contained.is_stopped():
-            self.stirs += 1
-            self._contained.stop()
+        elif not self._child.is_stopped():
+            self.wakeups += 1
+            self._child.stop()
         else:
             self._take_lock(now, now - self._stopped_at)
         return self.answer is not None
 
     def _take_lock(self, now: float, waited: float) -> None:
         """Acquire the exclusive lock while time remains, then the shared lock as before."""
-        longest = self._limits.waiting_seconds
-        if waited <= longest:
+        max_wait = self._limits.waiting_seconds
+        if waited <= max_wait:
             if self._lock.try_acquire("exclusive"):
                 self._give("go", now)
         elif self._lock.try_acquire("shared"):
-            self.refusal = f"the machine was not free within {longest / 60:.0f} minutes"
+            self.refusal = f"the machine was not free within {max_wait / 60:.0f} minutes"
             self._give("skip", now)
 
     def _give(self, answer: Answer, now: float) -> None:
         self.answer = answer
         if self._stopped_at is not None:
-            self.stood = now - self._stopped_at
-            self._contained.resume()
-        self._contained.tell(job.ANSWER_GO if answer == "go" else job.ANSWER_SKIP)
+            self.stopped_seconds = now - self._stopped_at
+            self._child.resume()
+        self._child.tell(job.ANSWER_GO if answer == "go" else job.ANSWER_SKIP)
 
 
 class Supervision:
     """Supervision of a child until its end, which is described by its `status` or a `breach` of its limits.
 
-    The child may write to `folders`. `measures` is whether it may ask to measure. With `resumes`, an earlier child
+    The child may write to `folders`. `measures` states whether it may ask to measure. With `resumes`, an earlier child
     did part of the work, so that this child's time does not limit the measurement.
     """
 
     def __init__(
         self,
-        contained: SandboxedProcess,
+        child: SandboxedProcess,
         limits: SandboxLimits,
         folders: list[Path],
         lock: MachineLock,
@@ -143,14 +140,14 @@ class Supervision:
         measures: bool,
         resumes: bool = False,
     ) -> None:
-        self._contained = contained
+        self._child = child
         self._limits = limits
         self._folders = folders
-        self.turn = MeasuringTurn(contained, lock, limits, measures=measures)
+        self.turn = MeasuringTurn(child, lock, limits, measures=measures)
         self._on_progress = on_progress
-        self._started = time.monotonic()
-        self._ended: float | None = None
-        self._deadline = self._started + limits.wall_clock_seconds
+        self._started_at = time.monotonic()
+        self._ended_at: float | None = None
+        self._deadline = self._started_at + limits.wall_clock_seconds
         self._resumes = resumes
         self._timed_until = math.inf
         self._progress = self._heard = job.Progress("loading", 0.0)
@@ -177,28 +174,28 @@ class Supervision:
 
     def encode_shard(self, number: int, on_progress: OnProgress) -> bool:
         """Let the child encode a shard, with a new time limit. Return whether it succeeded."""
-        self._started, self._on_progress = time.monotonic(), on_progress
-        self._deadline = self._started + self._limits.wall_clock_seconds
+        self._started_at, self._on_progress = time.monotonic(), on_progress
+        self._deadline = self._started_at + self._limits.wall_clock_seconds
         self._progress = self._heard = job.Progress("loading", 0.0)
         self._awaits_shard = True
-        self._contained.tell(str(number))
+        self._child.tell(str(number))
         self._watch()
         return not self._awaits_shard and self.breach is None
 
     def end(self) -> None:
         """End the child, if it still runs, and record its status."""
-        process = self._contained.process
+        process = self._child.process
         assert process.stderr is not None
-        self._contained.kill()
-        self._ended = time.monotonic()
+        self._child.kill()
+        self._ended_at = time.monotonic()
         while content := process.stderr.read(_CHUNK):  # drain the pipe
             self.tail = (self.tail + content)[-_TAIL:]
-        if self.breach is None and self._contained.ran_out_of_memory():
+        if self.breach is None and self._child.ran_out_of_memory():
             self.breach = "memory"
 
     def _watch(self) -> None:
         """Supervise the child until it has ended, exceeds a limit, or has encoded the requested shard."""
-        process = self._contained.process
+        process = self._child.process
         assert process.stdout is not None
         assert process.stderr is not None
         awaits_shard = self._awaits_shard
@@ -214,12 +211,12 @@ class Supervision:
     @property
     def seconds(self) -> float:
         """Seconds that the child has worked, in total or on its last shard."""
-        return (self._ended or time.monotonic()) - self._started
+        return (self._ended_at or time.monotonic()) - self._started_at
 
     @property
     def status(self) -> int | None:
         """Exit status of the child, or None while it runs."""
-        return self._contained.process.returncode
+        return self._child.process.returncode
 
     def _read_output(self, selector: selectors.BaseSelector) -> None:
         if not selector.get_map():
@@ -231,7 +228,7 @@ class Supervision:
             content = os.read(stream.fileno(), _CHUNK)
             if not content:
                 selector.unregister(stream)
-            elif stream is self._contained.process.stdout:
+            elif stream is self._child.process.stdout:
                 self._read_lines(content)
             else:
                 self.tail = (self.tail + content)[-_TAIL:]
@@ -260,11 +257,11 @@ class Supervision:
         if self.turn.waits:
             self._answer_question(now)
         is_late = now > min(self._deadline, self._timed_until) and not self.turn.is_stopped
-        if self.turn.stirs > _MAX_STIRS or is_late:
+        if self.turn.wakeups > _MAX_WAKEUPS or is_late:
             return "timed_out"
         if now >= self._next_look:
             self._next_look = now + _LOOK
-            threads, memory = measure_usage(self._contained.root)
+            threads, memory = measure_usage(self._child.root)
             self.peak_memory = max(self.peak_memory, memory)
             if memory > self._limits.memory_bytes:
                 return "memory"
@@ -277,7 +274,7 @@ class Supervision:
                 require_free_disk(self._folders[0], self._limits)
             elif free_bytes(self._folders[0]) < self._limits.reserve_bytes:
                 return "disk"  # the run already exists and counts
-            # Checks take time in proportion to the number of files; spend at most a tenth of the time on them.
+            # The time of checks is proportional to the number of files; spend at most a tenth of the time on them.
             self._next_look_at_files = time.monotonic() + max(_LOOK_AT_FILES, 9 * (time.monotonic() - now))
         return None
 
@@ -285,13 +282,13 @@ class Supervision:
         """Let the child continue if possible. While it is stopped, its time is not counted."""
         is_answered = self.turn.attempt(now)
         if not is_answered:
-            self._progress = job.Progress(WAITING, 0.0, _WAITING)
+            self._progress = job.Progress(WAITING_STAGE, 0.0, _WAITING)
             return
         self._progress = job.Progress("measuring", 0.0)
-        self._deadline += self.turn.stood
+        self._deadline += self.turn.stopped_seconds
         if self.turn.answer == "go":
             # Allow twice the expected duration of the measurement, which depends on the time worked.
-            worked_seconds, longest = now - self._started - self.turn.stood, self._limits.measuring_seconds
+            worked_seconds, longest = now - self._started_at - self.turn.stopped_seconds, self._limits.measuring_seconds
             expected_limit = longest if self._resumes else 2 * max(MIN_SECONDS, SHARE_OF_JOB * worked_seconds)
             self._timed_until = now + min(longest, expected_limit)
 

@@ -33,7 +33,7 @@ STAGES = {
     "searching": "searching",
     "measuring": "measuring search latency",
 }
-#: Hints for warnings about runs that Runboard made, if they differ from those for uploaded runs.
+#: Hints for warnings about runs by Runboard, if they differ from the hints for uploaded runs.
 _HINTS = dict.fromkeys(
     ("judged_queries_missing", "queries_missing"),
     "The model retrieved no document for these queries. Check whether that is expected.",
@@ -116,15 +116,15 @@ class ModelPart:
 
 
 def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
-    """Return the status of a model job; without `complete` only what boards show."""
+    """Return the status of a model job; without `complete`, only public facts."""
     failure = MODEL_FAILURES.get(job.error_code) if complete else None
     is_running = job.state == State.RETRIEVING and complete
     further_entries = [
-        each
-        for each in (job.further_entries.all() if entry else ())
-        if complete or each.visibility == Entry.Visibility.PUBLIC
+        variant
+        for variant in (job.further_entries.all() if entry else ())
+        if complete or variant.visibility == Entry.Visibility.PUBLIC
     ]
-    variants = [ResultVariant(each) for each in (*further_entries, entry)] if entry and further_entries else []
+    variants = [ResultVariant(variant) for variant in (*further_entries, entry)] if entry and further_entries else []
     variants.sort(key=lambda variant: (variant.place or (DEPTH, 0), variant.label))
     measurement = _get_newest_measurement(entry) if entry else None
     shards = _shards(job) if is_running else None
@@ -157,8 +157,8 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
 
 
 def model_problems(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the problems of a run that Runboard made, with hints for the submitter of the model."""
-    return [{**each, "hint": _HINTS.get(each["code"], each["hint"])} for each in problems]
+    """Return the problems of a run by Runboard, with hints for the submitter of the model."""
+    return [{**problem, "hint": _HINTS.get(problem["code"], problem["hint"])} for problem in problems]
 
 
 def _time_left(job: Job) -> timedelta | None:
@@ -179,10 +179,10 @@ def _shards(job: Job) -> ShardProgress | None:
         finished_shards.order_by("hardware").values_list("hardware").annotate(Count("pk"), Sum("seconds"))
     )
     finished_count = sum(count for _, count, _ in by_machine)
-    latest = list(finished_shards.order_by("-done_at").values_list("done_at", "documents")[:_RECENT_SHARDS])
-    moments = [moment for moment, _ in latest if moment]
+    latest_shards = list(finished_shards.order_by("-done_at").values_list("done_at", "documents")[:_RECENT_SHARDS])
+    moments = [moment for moment, _ in latest_shards if moment]
     elapsed_seconds = (moments[0] - moments[-1]).total_seconds() if moments else 0.0
-    rate = sum(documents for _, documents in latest[:-1]) / elapsed_seconds if elapsed_seconds > 0 else None
+    rate = sum(documents for _, documents in latest_shards[:-1]) / elapsed_seconds if elapsed_seconds > 0 else None
     remaining_documents = (encoding.shards_expected - finished_count) * encoding.shard_size
     prices = prices_today((machine for machine, *_ in by_machine), "hardware__slug")
     currencies = {prices[machine][1] if machine in prices else "" for machine, *_ in by_machine}
@@ -198,10 +198,10 @@ def _shards(job: Job) -> ShardProgress | None:
 
 
 def _get_newest_measurement(entry: Entry) -> Measurement | None:
-    return max(entry.measurements.all(), key=lambda each: each.measured_at, default=None)
+    return max(entry.measurements.all(), key=lambda row: row.measured_at, default=None)
 
 
-#: Columns that `MeasuredCosts` has as fields of their own.
+#: Columns with their own fields in `MeasuredCosts`.
 _SEPARATE_COLUMNS = frozenset({"mean-latency", "times-bm25", "cost-per-million"})
 
 
@@ -227,7 +227,7 @@ def _describe_costs(measurement: Measurement) -> MeasuredCosts:
     """Return the costs of a measurement as boards show them."""
     measured_entry = _convert_measurement(measurement)
     ratio = None if measured_entry.over_stored_runs else times_baseline(measured_entry)
-    other_columns = [(each, each.value(measured_entry)) for each in COSTS if each.key not in _SEPARATE_COLUMNS]
+    other_columns = [(column, column.value(measured_entry)) for column in COSTS if column.key not in _SEPARATE_COLUMNS]
     return MeasuredCosts(
         latency_ms=measured_entry.latency["mean"],
         spread=latency_variation(measured_entry),
@@ -239,8 +239,8 @@ def _describe_costs(measurement: Measurement) -> MeasuredCosts:
         times_bm25="" if ratio is None else format_quantity(ratio),
         bm25_ms=measured_entry.baseline_latency,
         figures=[
-            (each.label, f"{format_quantity(value)} {each.unit}".strip())
-            for each, value in other_columns
+            (column.label, f"{format_quantity(value)} {column.unit}".strip())
+            for column, value in other_columns
             if value is not None
         ],
         data={**measured_entry.as_data(), "times_bm25": ratio},

@@ -48,7 +48,7 @@ class _Result:
 
     @property
     def held(self) -> bool:
-        """Whether the result is withheld as no significant change, so that scores are those the team has already."""
+        """Whether the result is withheld as no significant change, so that scores are the team's earlier ones."""
         return is_held(self.entry)
 
     @property
@@ -83,7 +83,7 @@ class JobStatus(_Result):
 
     @property
     def no_worker(self) -> str:
-        """Reason why no worker takes a waiting job, without a final period; empty if one will."""
+        """Reason why no worker will claim a waiting job, without a final period; empty if one will."""
         if not self.waits or self.workers_alive:
             return ""
         if self.workers_refusing:
@@ -240,7 +240,7 @@ class DatasetPart:
     def reason(self) -> str:
         """Short reason why there is no score; empty if there is one or may still be."""
         lost_jobs = [job for job in self.jobs if job.lost]
-        errors = [each for job in lost_jobs for each in job.problems if each["severity"] == "error"]
+        errors = [problem for job in lost_jobs for problem in job.problems if problem["severity"] == "error"]
         return str(errors[0]["message"]) if errors else next((job.error for job in lost_jobs), "")
 
     @property
@@ -271,7 +271,7 @@ class DatasetPart:
 class SubmissionStatus:
     """Status of a submission and its jobs.
 
-    `complete` tells whether the viewer sees private fields, `compare` whether scores are compared with their baseline.
+    `complete` states whether the viewer sees private fields, `compare` whether scores are compared with their baseline.
     """
 
     submission: Submission
@@ -329,7 +329,7 @@ class SubmissionStatus:
 
     @property
     def may_change(self) -> bool:
-        """Whether there is anything to cancel, show, hide, or withdraw."""
+        """Whether a result or job can be canceled, shown, hidden, or withdrawn."""
         if self.submission.withdrawn_at is not None:
             return False
         return not self.ended or any(job.entry is not None for job in self.jobs)
@@ -388,8 +388,8 @@ def describe(submission: Submission, *, complete: bool, compare: bool = True) ->
             parts.append(DatasetPart(members, SeedSetStatus(members, entry, scores)))
         else:
             parts += [DatasetPart([member]) for member in members]
-    unpublished = [part.seeds.meaning for part in parts if part.seeds and part.seeds.lost]
-    meaning = unpublished[0] if unpublished and state == State.DONE else _(MEANING[state])
+    unpublished_sets = [part.seeds.meaning for part in parts if part.seeds and part.seeds.lost]
+    meaning = unpublished_sets[0] if unpublished_sets and state == State.DONE else _(MEANING[state])
     return SubmissionStatus(submission, state, meaning, tuple(jobs), complete, parts, compare)
 
 
@@ -449,7 +449,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
     )
 
 
-#: Visibilities of entries whose scores everyone sees on the submission's page, since a board shows or showed them.
+#: Visibilities of entries with public scores on the submission's page, since a board shows or showed them.
 _FOR_EVERYONE = (Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED)
 
 
@@ -477,7 +477,7 @@ def _meaning(job: Job, state: State, entry: Entry | None) -> str:
 
 
 def _error(job: Job) -> str:
-    """Return the cause of the failure of a job that ended badly, else ""."""
+    """Return the cause of failure of an unsuccessful job, else ""."""
     if job.error_code in MODEL_FAILURES:
         return MODEL_FAILURES[job.error_code].meaning
     if job.state == State.FAILED:

@@ -13,12 +13,13 @@ from evaluation.engines import EngineDescription
 from evaluation.engines.base import OWN_LENGTH_LIMIT
 from leaderboard.models import Dataset
 from submissions.models import Job, State
-from submissions.queue.queue import seconds_worked_before
+from submissions.queue.queue import earlier_work_seconds
 
 #: Maximum number of finished jobs considered (newest first), and of the most similar ones that an estimate uses.
 HISTORY, ALIKE = 40, 5
-#: Number of similar jobs from which their median is used as it is; with fewer, the range is this factor both ways.
-ENOUGH, FACTOR = 3, 3.0
+#: Minimum number of similar jobs for a single estimate, their median. With fewer, the bounds
+#: are the median divided and multiplied by this factor.
+MIN_SIMILAR, FACTOR = 3, 3.0
 #: Jobs are similar if their times by the rule of thumb differ at most by this factor.
 SAME_KIND = 8.0
 #: Constants of the rule of thumb: seconds for two starts with imports and BM25, documents read or counted per second,
@@ -44,7 +45,7 @@ class ModelLoad:
 
     @property
     def light(self) -> bool:
-        """Whether few or no weights are applied to each text, as in counting words or looking up vectors."""
+        """Whether few or no weights are applied to each text, as for word counts or vector lookups."""
         return (
             not self.engine.needs_checkpoint
             or self.engine.architecture == "lexical"
@@ -78,14 +79,14 @@ class ModelLoad:
         """Return the mean number of word pieces read per document, over all passages if it is split."""
         version = dataset.current_version
         words = (version.statistics if version else {}).get("words_per_document")
-        longest = self._value("maximum_length", 0) or OWN_LENGTH_LIMIT
+        max_length = self._value("maximum_length", 0) or OWN_LENGTH_LIMIT
         if not words:
-            return min(_PIECES, longest)
+            return min(_PIECES, max_length)
         passage = self._value("passage_words", 0)
         if 0 < passage < words:
             stride = self._value("passage_stride", 0) or max(passage // 2, 1)
             return float(_PIECES_PER_WORD * words * passage / stride)
-        return float(min(max(_PIECES_PER_WORD * words, _MIN_PIECES), longest))
+        return float(min(max(_PIECES_PER_WORD * words, _MIN_PIECES), max_length))
 
     def _value(self, name: str, fallback: int) -> int:
         """Return the value of a parameter, its default, or `fallback` if the engine has no such parameter."""
@@ -131,7 +132,7 @@ def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
         weights = checkpoint.description.get("parameters") if checkpoint else None
         job_load = ModelLoad(load.engine, checkpoint.kind if checkpoint else "", weights, job.model_parameters)
         if job_load.light == load.light:  # other loads apply different numbers of weights to a text
-            seconds = (job.finished_at - job.started_at).total_seconds() + seconds_worked_before(job.payload)
+            seconds = (job.finished_at - job.started_at).total_seconds() + earlier_work_seconds(job.payload)
             finished_jobs.append(FinishedJob(job_load.seconds(job.dataset), max(seconds, 1.0)))
     return finished_jobs
 
@@ -139,14 +140,12 @@ def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
 def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Dataset) -> TimeEstimate:
     """Estimate the duration of a known load: the rule of thumb times the median ratio of the most similar jobs."""
     rule_seconds = load.seconds(dataset)
-    similar_jobs = sorted(history, key=lambda finished: abs(math.log(finished.rule / rule_seconds)))
+    similar_jobs = sorted(history, key=lambda job: abs(math.log(job.rule / rule_seconds)))
     similar_jobs = [
-        each
-        for each in similar_jobs[:ALIKE]
-        if max(each.rule, rule_seconds) <= SAME_KIND * min(each.rule, rule_seconds)
+        job for job in similar_jobs[:ALIKE] if max(job.rule, rule_seconds) <= SAME_KIND * min(job.rule, rule_seconds)
     ]
-    seconds = rule_seconds * (median(each.seconds / each.rule for each in similar_jobs) if similar_jobs else 1.0)
-    factor = RULE_FACTOR if not similar_jobs else 1.0 if len(similar_jobs) >= ENOUGH else FACTOR
+    seconds = rule_seconds * (median(job.seconds / job.rule for job in similar_jobs) if similar_jobs else 1.0)
+    factor = RULE_FACTOR if not similar_jobs else 1.0 if len(similar_jobs) >= MIN_SIMILAR else FACTOR
     return TimeEstimate(timedelta(seconds=seconds / factor), timedelta(seconds=seconds * factor))
 
 

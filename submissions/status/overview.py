@@ -12,7 +12,7 @@ from submissions.models import TERMINAL, WAITING, AccountMail, Delivery, Job, No
 from submissions.models.notifications import is_due
 from submissions.queue.workers import SILENCE
 
-#: States that count as failures; rejected files are the submitter's responsibility, and listed for their codes.
+#: States that count as failures; rejected files are the submitter's responsibility, but their codes are listed.
 _ENDED_BADLY = (State.FAILED, State.TIMED_OUT, State.REJECTED)
 _PERIOD = timedelta(days=1)
 #: The name of the service for each queue, as in `make run` and compose.
@@ -92,10 +92,10 @@ class QueueRow:
         if not self.waiting:
             nobody_scores = self.name == Job.Queue.SCORE and not self.refusing
             return "No score worker is alive: runs are accepted but must wait." if nobody_scores else ""
-        waits = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'}"
+        subject = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'}"
         if self.refusing:
-            return f"{waits} in {self.name}: its workers refuse work."
-        return f"{waits} in {self.name}, and no {self.name} worker is alive."
+            return f"{subject} in {self.name}: its workers refuse work."
+        return f"{subject} in {self.name}, and no {self.name} worker is alive."
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +178,9 @@ def _job_queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
     for name in Job.Queue.values:
         queue_jobs = Job.objects.filter(queue=name).order_by()
         waiting_count, oldest = _count(Job.objects.waiting().filter(queue=name))
-        unclaimed = queue_jobs.filter(state__in=WAITING, lease_expires_at=None).count()
+        unclaimed_count = queue_jobs.filter(state__in=WAITING, lease_expires_at=None).count()
         under_way = queue_jobs.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False).count()
-        counts = {"waiting": waiting_count, "later": unclaimed - waiting_count, "under_way": under_way}
+        counts = {"waiting": waiting_count, "later": unclaimed_count - waiting_count, "under_way": under_way}
         rows.append(_row(name, now, workers, oldest, **counts))
     return rows
 
@@ -202,9 +202,9 @@ def _count_messages() -> tuple[int, datetime | None, int]:
         rows.order_by().aggregate(n=Count("pk"), now=Count("pk", filter=is_due()), oldest=Min("created_at"))
         for rows in outboxes
     ]
-    oldest = min((each["oldest"] for each in counts if each["oldest"]), default=None)
-    now = sum(each["now"] for each in counts)
-    return now, oldest, sum(each["n"] for each in counts) - now
+    oldest = min((row["oldest"] for row in counts if row["oldest"]), default=None)
+    now = sum(row["now"] for row in counts)
+    return now, oldest, sum(row["n"] for row in counts) - now
 
 
 def _age(start: datetime, now: datetime) -> timedelta:

@@ -1,7 +1,7 @@
 """Public scores of a submission's results, the single source for pages, the API, mails, and webhooks.
 
-Scores are published values compared with the dataset's baseline. For results that a competition withholds they are the
-scores that the team has already.
+Scores are published values compared with the dataset's baseline. For results that a competition withholds, they are the
+team's earlier scores.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
 def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list[Score]:
     """Return the scores of an entry as boards show them, for seed sets the means with deviations.
 
-    For a withheld entry these are the scores that its team has already.
+    For a withheld entry, these are its team's earlier scores.
     """
     if is_held(entry):
         shown_entry = best_shown_result(entry)
@@ -109,8 +109,8 @@ def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list
         baseline = _baseline(entry.dataset_id, entry.comparison_group, entry.pk)
         # BM25 over word pieces, if the job includes it with the same visibility.
         further_entries = job.further_entries.all() if job is not None else ()
-        word_piece_entries = (each for each in further_entries if is_word_pieces(each.configuration))
-        word_pieces = next((each.scores for each in word_piece_entries if each.visibility == entry.visibility), None)
+        word_piece_entries = (row for row in further_entries if is_word_pieces(row.configuration))
+        word_pieces = next((row.scores for row in word_piece_entries if row.visibility == entry.visibility), None)
     return _scores(entry.scores, baseline, job, word_pieces or {}, entry.deviations)
 
 
@@ -121,7 +121,7 @@ def _scores(
     word_pieces: Mapping[str, float] = MappingProxyType({}),
     deviations: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Score]:
-    """Build scores from values by measure and those of the baseline."""
+    """Build scores from values by measure, and from the values of the baseline."""
     report = job.report if job is not None else {}
     codes = [problem["code"] for problem in report.get("problems", [])]
     # Depth of the run, if the report warns that a measure reads more documents.

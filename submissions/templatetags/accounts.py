@@ -18,7 +18,7 @@ def mail_goes_where() -> str:
     """Return a sentence for sites without a mail server, with a leading space; otherwise an empty string."""
     if "console" not in settings.EMAIL_BACKEND:
         return ""
-    return " This site has no mail server; e-mails are printed on its console."
+    return " This site has no mail server; emails are printed on its console."
 
 
 @register.filter

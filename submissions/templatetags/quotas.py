@@ -9,7 +9,7 @@ from django.template import Context
 from leaderboard.models import Dataset, User
 from submissions.accounts.permissions import get_teams
 from submissions.models import Submission
-from submissions.quotas.counting import Quota, get_charges, quotas_for
+from submissions.quotas.counting import Quota, get_charges, limited_quotas
 
 register = template.Library()
 
@@ -26,7 +26,7 @@ def own_quota(context: Context, slug: str) -> dict[str, Any]:
     if not isinstance(person, User):
         return {"quotas": ()}
     datasets = list(Dataset.objects.open_for_runs().filter(slug=slug, hidden=True))
-    by_dataset = quotas_for(person, list(get_teams(person)), datasets)
+    by_dataset = limited_quotas(person, list(get_teams(person)), datasets)
     return {"quotas": [quota for quotas in by_dataset.values() for quota in quotas], "label": "Your quota"}
 
 

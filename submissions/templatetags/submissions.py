@@ -71,7 +71,7 @@ def primary(part: DatasetPart) -> Score | None:
     """Return the score, or the mean of seeds, on the dataset's primary measure, or else the first score."""
     scores = part.jobs[0].scores if part.seeds is None else part.seeds.scores
     measure = part.jobs[0].job.dataset.primary_measure
-    return next((each for each in scores if each.measure == measure), None) or next(iter(scores), None)
+    return next((score for score in scores if score.measure == measure), None) or next(iter(scores), None)
 
 
 @register.filter

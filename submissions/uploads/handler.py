@@ -23,8 +23,8 @@ from submissions.core.errors import Refused
 
 #: Models whose rows curators can import as tables.
 _TABLES = ("dataset", "system", "benchmark", "price", "hardwareclass")
-#: Names of the views that accept files. Elsewhere, and from anonymous users, no byte is written: the CSRF check reads
-#: a form with its files before any view can check permissions.
+#: Names of the views that accept files. Other views and anonymous users cannot write a byte, because the CSRF check
+#: reads a form with its files before any view can check permissions.
 TAKE_FILES = frozenset(
     {
         "submit",
@@ -45,7 +45,7 @@ FORM_BYTES = 1024 * 1024
 #: Free disk space is checked again after this number of bytes, since other uploads are written at the same time.
 SPACE_CHECK_BYTES = 16 * 1024 * 1024
 #: Key in `request.META` for the limit at which the handler stopped.
-STOPPED_AT = "submissions.upload_stopped_at"
+EXCEEDED_LIMIT = "submissions.upload_stopped_at"
 
 
 def announced_bytes(request: HttpRequest | Request | None) -> int:
@@ -122,7 +122,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
 
     def _stop(self) -> None:
         if self.request is not None:
-            self.request.META[STOPPED_AT] = self.limit
+            self.request.META[EXCEEDED_LIMIT] = self.limit
         raise StopUpload(connection_reset=True)
 
     @contextmanager
@@ -167,8 +167,8 @@ def refuse_oversize(request: HttpRequest | Request) -> None:
     size = announced_bytes(request)
     with_checkpoint = CHECKPOINT_FIELD in request.FILES
     default_limit = settings.CHECKPOINT_LIMIT_BYTES if with_checkpoint else settings.UPLOAD_LIMIT_BYTES
-    limit = request.META.get(STOPPED_AT, default_limit)
-    if STOPPED_AT in request.META or size > limit:
+    limit = request.META.get(EXCEEDED_LIMIT, default_limit)
+    if EXCEEDED_LIMIT in request.META or size > limit:
         raise _refusal(size, limit)
 
 
@@ -201,7 +201,7 @@ class RequestSizeMiddleware(Middleware):
 
 
 def _refusal(size: int, limit: int) -> Refused:
-    return Refused.of(
+    return Refused.for_problem(
         REQUEST_TOO_LARGE,
         f"The request has {describe_bytes(size)}; the limit is {describe_bytes(limit)}.",
         SMALLER_CHECKPOINT if limit == settings.CHECKPOINT_LIMIT_BYTES else SMALLER_RUNS,

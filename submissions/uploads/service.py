@@ -1,7 +1,6 @@
 """Chunked uploads: create, continue, expire, and consume them. Only this module writes `Upload`.
 
-The file is created before its row and deleted after it. A crash leaves at most a file without a row, which the sweep
-removes.
+The file is created before its row and deleted after it. After a crash, the sweep removes a file without a row.
 """
 
 import hashlib
@@ -95,7 +94,7 @@ def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", me
         DiskFull: If there is not enough disk space.
     """
     if length > get_size_limit(kind):
-        raise Refused.of(
+        raise Refused.for_problem(
             UPLOAD_TOO_LARGE,
             f"The file has {describe_bytes(length)}; the limit for a {Upload.Kind(kind).label} is "
             f"{describe_bytes(get_size_limit(kind))}.",
@@ -104,8 +103,8 @@ def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", me
     upload = Upload(owner=owner, length=length, kind=kind, file_name=file_name[:200], metadata=metadata)
     upload.touched_at = timezone.now()
     storage.create_file(upload.pk)
-    # Reserve space for uploads in progress: for each as much as has arrived already, plus the next sync, up to what
-    # it announced. Announcing alone reserves little. `receive_bytes` checks the space again.
+    # Reserve space for each upload in progress: the size that has arrived, plus the next sync, up to the announced
+    # size. An announcement alone reserves little. `receive_bytes` checks the space again.
     expiry_limit = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
     unfinished_uploads = Upload.objects.filter(completed_at=None, touched_at__gt=expiry_limit)
     reserved_bytes = Sum(Least(F("length") - F("offset"), F("offset") + storage.SYNC_EVERY))
@@ -114,7 +113,7 @@ def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", me
             storage.folder(), length + int(unfinished_uploads.aggregate(kept=reserved_bytes)["kept"] or 0)
         )
         with transaction.atomic():
-            # Lock before counting: if two uploads begin at once, the second sees the first.
+            # Lock before counting: if two uploads begin at the same time, the second sees the first.
             User.objects.select_for_update(no_key=True).get(pk=owner.pk)
             _refuse_too_many(owner, length)
             upload.save(force_insert=True)
@@ -122,7 +121,7 @@ def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", me
         # After these two errors no row was committed, so that a concurrent backup has none either.
         storage.remove_file(upload.pk, named=not isinstance(error, (Refused, DiskFull)))
         raise
-    return upload if length else _complete(upload, hashlib.sha256().hexdigest())
+    return upload if length else _mark_complete(upload, hashlib.sha256().hexdigest())
 
 
 def _refuse_too_many(owner: User, length: int) -> None:
@@ -130,7 +129,7 @@ def _refuse_too_many(owner: User, length: int) -> None:
     total = uploads.aggregate(total=Sum("length"))["total"] or 0
     if len(uploads) < UPLOADS_PER_PERSON and total + length <= UPLOAD_BYTES_PER_PERSON:
         return
-    raise Refused.of(
+    raise Refused.for_problem(
         TOO_MANY_UPLOADS,
         f"You have {len(uploads)} uploads with {describe_bytes(total)} that are not part of a submission; the limit is "
         f"{UPLOADS_PER_PERSON} with {describe_bytes(UPLOAD_BYTES_PER_PERSON)}.",
@@ -153,7 +152,7 @@ def find_upload(owner: User, identifier: str) -> Upload | None:
     if upload is not None and upload.expires_at <= timezone.now():
         hours = UPLOAD_LIFETIME_SECONDS // 3600
         message = f"The upload expired because no bytes arrived for {hours} hours."
-        raise Refused.of(UPLOAD_EXPIRED, message, "Start a new upload.")
+        raise Refused.for_problem(UPLOAD_EXPIRED, message, "Start a new upload.")
     return upload
 
 
@@ -162,12 +161,12 @@ def require_offset(upload: Upload, offset: int) -> None:
     if offset != upload.offset:
         message = f"The upload has {upload.offset:,} bytes, but the request starts at {offset:,}."
         hint = "Request the offset with HEAD and continue from there."
-        raise Refused.of(UPLOAD_OFFSET, message, hint)
+        raise Refused.for_problem(UPLOAD_OFFSET, message, hint)
 
 
 def too_long(upload: Upload) -> Refused:
     """Return the refusal of more bytes than were announced."""
-    return Refused.of(
+    return Refused.for_problem(
         UPLOAD_TOO_LARGE,
         f"The client sent more than the announced {upload.length:,} bytes.",
         "Start a new upload with the file's length in Upload-Length.",
@@ -175,7 +174,7 @@ def too_long(upload: Upload) -> Refused:
 
 
 def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum: Checksum | None = None) -> Upload:
-    """Write the blocks from `offset` on as far as they arrive; with a checksum, write all or nothing.
+    """Write the blocks that arrive, starting at `offset`; with a checksum, write all or nothing.
 
     Raises:
         Refused: If the offset, the length, or the checksum is wrong.
@@ -195,7 +194,7 @@ def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum
                 if checksum is None and synced_bytes > upload.offset:
                     _record_offset(upload, synced_bytes)
 
-            hashed_blocks = _hashed(blocks, [each for each in (file_hash, request_hash) if each])
+            hashed_blocks = _hashed(blocks, [digest for digest in (file_hash, request_hash) if digest])
             end = storage.append_blocks(file, offset, upload.length, hashed_blocks, note)
             if checksum is not None and request_hash is not None:
                 if not hmac.compare_digest(request_hash.digest(), checksum.digest):
@@ -205,7 +204,7 @@ def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum
                     raise ChecksumMismatch(UPLOAD_CHECKSUM, message, [problem])
                 _record_offset(upload, end)
             if end == upload.length and upload.completed_at is None:
-                _complete(upload, file_hash.hexdigest() if file_hash else sha256_of(storage.path_of(upload.pk)))
+                _mark_complete(upload, file_hash.hexdigest() if file_hash else sha256_of(storage.path_of(upload.pk)))
     except storage.UploadTooLong as error:
         raise too_long(upload) from error
     except FileNotFoundError as error:
@@ -215,8 +214,8 @@ def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum
 
 def _hashed(blocks: Iterable[bytes], hashes: list[Any]) -> Iterator[bytes]:
     for block in blocks:
-        for each in hashes:
-            each.update(block)
+        for digest in hashes:
+            digest.update(block)
         yield block
 
 
@@ -249,7 +248,7 @@ def finish_upload(upload: Upload) -> Upload:
         with storage.lock_file(upload.pk):
             upload.refresh_from_db()
             if upload.completed_at is None:
-                _complete(upload, sha256_of(storage.path_of(upload.pk)))
+                _mark_complete(upload, sha256_of(storage.path_of(upload.pk)))
     except FileNotFoundError as error:
         raise Upload.DoesNotExist from error
     except UploadInUse:
@@ -257,14 +256,14 @@ def finish_upload(upload: Upload) -> Upload:
     return upload
 
 
-def _complete(upload: Upload, sha256: str) -> Upload:
+def _mark_complete(upload: Upload, sha256: str) -> Upload:
     upload.sha256, upload.completed_at = sha256, timezone.now()
     upload.save(update_fields=["sha256", "completed_at"])
     return upload
 
 
 def discard_upload(upload: Upload) -> None:
-    """Delete the upload's row and file. Raises UploadInUse while it is written or read, or a backup runs.
+    """Delete the upload's row and file. Raises UploadInUse while it is written or read, or during a backup.
 
     Backups delay the deletion of files. Deleting only the row would let its owner exceed the limits meanwhile.
     """
@@ -289,13 +288,13 @@ def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
     except (Refused, Upload.DoesNotExist):
         upload = None
     if upload is None:
-        raise Refused.of(
+        raise Refused.for_problem(
             UNKNOWN_UPLOAD,
             f"You have no upload “{identifier[:40]}”.",
             "It was used by a submission, deleted, or expired. Send the file again.",
         )
     if upload.completed_at is None:
-        raise Refused.of(
+        raise Refused.for_problem(
             UNFINISHED_UPLOAD,
             f"{upload.file_name or 'The upload'} is incomplete: {upload.offset:,} of {upload.length:,} bytes arrived.",
             "Send the rest, then submit it.",
@@ -303,7 +302,7 @@ def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
     if upload.kind != kind:
         message = f"{upload.file_name or 'The upload'} was uploaded as a {upload.get_kind_display()}."
         hint = f"Upload it with kind {kind} in Upload-Metadata."
-        raise Refused.of(WRONG_UPLOAD_KIND, message, hint)
+        raise Refused.for_problem(WRONG_UPLOAD_KIND, message, hint)
     return upload
 
 
@@ -318,7 +317,7 @@ def lock_for_reading(identifiers: Iterable[str], *, shared: bool = False) -> Ite
             try:
                 stack.enter_context(storage.lock_file(identifier, shared=shared))
             except (UploadInUse, FileNotFoundError) as error:
-                raise Refused.of(
+                raise Refused.for_problem(
                     UPLOAD_IN_USE,
                     "The upload is being written, or used by another submission.",
                     "Wait until that has finished. If the other submission is refused, the upload remains.",
@@ -353,7 +352,7 @@ def discard_expired_uploads() -> int:
 
 @contextmanager
 def piece_slot(person: int) -> Iterator[None]:
-    """Hold one of this process's slots while a chunk arrives. Raises Refused if all slots are taken."""
+    """Reserve a slot of this process while a chunk arrives. Raises Refused if all slots are in use."""
     with _slots_lock:
         if _used_slots[person] >= PIECES_EACH or _used_slots.total() >= settings.PIECES_AT_ONCE:
             message = f"You are sending {PIECES_EACH} chunks already, or this site receives its maximum of chunks."

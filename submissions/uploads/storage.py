@@ -17,16 +17,16 @@ from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.disk import disk_errors, require_free_space
 from leaderboard.core.storage.store import sync
 
-#: Number of bytes between two syncs, and thus the most that a power failure can cost.
+#: Number of bytes between two syncs, which a power failure can lose at most.
 SYNC_EVERY = 16 * 1024 * 1024
 
 
 class UploadInUse(Exception):
-    """Another process writes the file, or reads it for a submission or a backup."""
+    """Error because another process writes the file, or reads it for a submission or a backup."""
 
 
 class UploadTooLong(Exception):
-    """More bytes arrived than were announced."""
+    """Error because more bytes arrived than were announced."""
 
 
 def folder() -> Path:

@@ -21,7 +21,7 @@ from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Invitation, Team, User
 from submissions.accounts import access, teams, throttling
 from submissions.accounts.forms import InvitationForm, ProfileForm, TeamForm, TokenForm
-from submissions.accounts.permissions import View, get_teams, is_owner, personal_page, signed_in
+from submissions.accounts.permissions import View, get_teams, is_owner, personal_page, require_user
 from submissions.accounts.personal_data import check_can_close, close_account, personal_data
 from submissions.core.errors import ChangeRefused, Refused
 from submissions.models import ApiToken
@@ -40,7 +40,7 @@ def account(request: HttpRequest) -> HttpResponse:
 @personal_page("POST")
 def save_profile(request: HttpRequest) -> HttpResponse:
     """Change the user's name and, for its owners, the name of their first team."""
-    person = signed_in(request)
+    person = require_user(request)
     form = _profile_form(person, request.POST)
     _result, status = throttling.save_within_limit(
         form,
@@ -74,7 +74,7 @@ def create_token(request: HttpRequest) -> HttpResponse:
 
 @reauthentication_required
 def _show_new_token(request: HttpRequest) -> HttpResponse:
-    form, person = TokenForm(request.session.pop(_REQUEST_KEY)), signed_in(request)
+    form, person = TokenForm(request.session.pop(_REQUEST_KEY)), require_user(request)
     text, status = throttling.save_within_limit(
         form, throttling.TokenThrottle(), request, lambda values: access.make_token(person, **values)
     )
@@ -86,7 +86,7 @@ def _show_new_token(request: HttpRequest) -> HttpResponse:
 @personal_page("POST")
 def delete_token(request: HttpRequest) -> HttpResponse:
     """Revoke one of the user's tokens."""
-    if access.revoke_token(signed_in(request), request.POST.get("digest", "").replace("\0", "")):
+    if access.revoke_token(require_user(request), request.POST.get("digest", "").replace("\0", "")):
         messages.success(request, _("The token was revoked. Scripts that use it no longer have access."))
     else:
         messages.info(request, _("The token does not exist. It may already have been revoked."))
@@ -103,7 +103,7 @@ def _profile_form(person: User, data: Any = None) -> ProfileForm:
 @personal_page("POST")
 def new_team(request: HttpRequest) -> HttpResponse:
     """Create a team that the user owns."""
-    form, person = TeamForm(request.POST), signed_in(request)
+    form, person = TeamForm(request.POST), require_user(request)
     team, status = throttling.save_within_limit(
         form, throttling.ChangeThrottle(), request, lambda values: teams.create_team(values["name"], person)
     )
@@ -114,7 +114,7 @@ def new_team(request: HttpRequest) -> HttpResponse:
 
 
 def _account_page(request: HttpRequest, status: int = 200, **changes: Any) -> HttpResponse:
-    person = signed_in(request)
+    person = require_user(request)
     context = {
         "profile_form": _profile_form(person),
         "memberships": teams.get_memberships(person),
@@ -133,19 +133,19 @@ def _account_page(request: HttpRequest, status: int = 200, **changes: Any) -> Ht
 
 @personal_page("GET", "HEAD")
 def sessions(request: HttpRequest) -> HttpResponse:
-    return render(request, "account/sessions.html", {"sessions": access.get_sessions(signed_in(request))})
+    return render(request, "account/sessions.html", {"sessions": access.get_sessions(require_user(request))})
 
 
 @personal_page("POST")
 def sign_out_elsewhere(request: HttpRequest) -> HttpResponse:
     """Sign out one other session, or all others."""
-    person = signed_in(request)
-    session_key = request.POST.get("session", "")
-    if session_key == "others":
+    person = require_user(request)
+    session_choice = request.POST.get("session", "")
+    if session_choice == "others":
         session_count = access.end_sessions(person, keep=request.session.session_key)
         message = ngettext("Signed out {n} other session.", "Signed out {n} other sessions.", session_count)
         messages.success(request, message.format(n=session_count))
-    elif (number := parse_number(session_key)) is not None and access.end_session(person, number):
+    elif (number := parse_number(session_choice)) is not None and access.end_session(person, number):
         messages.success(request, _("The session was signed out."))
     else:
         messages.info(request, _("The session does not exist. It may already have ended."))
@@ -194,7 +194,7 @@ def rename(request: HttpRequest, team: Team) -> HttpResponse:
     form = TeamForm(request.POST)
     if not form.is_valid():
         return _team_page(request, team, status=400, name_form=form)
-    with acting(signed_in(request)):
+    with acting(require_user(request)):
         teams.rename_team(team, form.cleaned_data["name"])
     messages.success(
         request,
@@ -211,7 +211,7 @@ def invite(request: HttpRequest, team: Team) -> HttpResponse:
         return _team_page(request, team, status=400, invitation_form=form)
     throttling.enforce_limit(throttling.InviteThrottle(), request)
     invitation, secret = teams.invite(
-        team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=signed_in(request)
+        team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=require_user(request)
     )
     return _show_link(request, team, invitation, secret)
 
@@ -221,8 +221,8 @@ def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpRespons
     """Replace the link of an invitation, or revoke it."""
     if request.POST.get("action") == "renew":
         throttling.enforce_limit(throttling.InviteThrottle(), request)
-        return _show_link(request, team, *teams.renew_invitation(team, key, by=signed_in(request)))
-    teams.revoke_invitation(team, key, by=signed_in(request))
+        return _show_link(request, team, *teams.renew_invitation(team, key, by=require_user(request)))
+    teams.revoke_invitation(team, key, by=require_user(request))
     messages.success(request, _("The invitation was revoked. Its link no longer works."))
     return redirect("team-manage", slug=team.slug)
 
@@ -230,7 +230,7 @@ def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpRespons
 @_changes_team(owners=True)
 def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Change the role of a member, or remove the member."""
-    action, user = request.POST.get("action"), signed_in(request)
+    action, user = request.POST.get("action"), require_user(request)
     if action == "transfer":
         person = teams.transfer_team(team, key, by=user).user
         message = _("{name} now owns the team. You are a member.")
@@ -250,7 +250,7 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
 
 @_changes_team(owners=False)
 def leave(request: HttpRequest, team: Team) -> HttpResponse:
-    teams.leave_team(team, signed_in(request))
+    teams.leave_team(team, require_user(request))
     messages.success(request, _("You left “{name}”. Your submissions remain with the team.").format(name=team.name))
     return redirect("account")
 
@@ -259,7 +259,7 @@ def leave(request: HttpRequest, team: Team) -> HttpResponse:
 def invitation(request: HttpRequest, secret: str) -> HttpResponse:
     """Show an invitation and accept it."""
     offer, refusal = teams.find_invitation(secret), ""
-    person = signed_in(request)
+    person = require_user(request)
     if offer is not None and request.method == "POST":
         try:
             teams.accept_invitation(offer, person)
@@ -296,17 +296,17 @@ def _display_name(person: User) -> str:
 
 
 def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: Any) -> HttpResponse:
-    person = signed_in(request)
+    person = require_user(request)
     owner = is_owner(person, team)
     rows = team.memberships.select_related("user").order_by("-owner", "pk")
     invitations = Invitation.objects.waiting().filter(team=team)
-    members = [(each, _display_name(each.user), each.user_id == person.pk) for each in rows]
+    members = [(member, _display_name(member.user), member.user_id == person.pk) for member in rows]
     context = {
         "section": "account",
         "team": team,
         "is_owner": owner,
         "members": members,
-        "last_owner": owner and sum(each.owner for each, _, _ in members) == 1,
+        "last_owner": owner and sum(member.owner for member, _, _ in members) == 1,
         "invitations": invitations.select_related("invited_by") if owner else [],
         "invitation_form": InvitationForm(),
         "name_form": TeamForm(initial={"name": team.name}),
@@ -321,20 +321,20 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
 @reauthentication_required
 def download(request: HttpRequest) -> HttpResponse:
     headers = {"Content-Disposition": 'attachment; filename="account.zip"'}
-    return HttpResponse(personal_data(signed_in(request)), content_type="application/zip", headers=headers)
+    return HttpResponse(personal_data(require_user(request)), content_type="application/zip", headers=headers)
 
 
 @personal_page("GET", "HEAD", "POST")
 @reauthentication_required
 def close(request: HttpRequest) -> HttpResponse:
-    """Explain what is deleted, and close the account after the user has entered its address."""
-    person = signed_in(request)
+    """Explain the deletion, and close the account after the user has entered its address."""
+    person = require_user(request)
     refusal = ""
     try:
         check_can_close(person)
         if request.method == "POST":
             if request.POST.get("email", "").strip().lower() != person.email:
-                raise ChangeRefused("Enter the e-mail address of this account to confirm.")
+                raise ChangeRefused("Enter the email address of this account to confirm.")
             close_account(person)
             logout(request)
             messages.success(request, _("Your account was closed."))
@@ -348,10 +348,10 @@ def close(request: HttpRequest) -> HttpResponse:
 @personal_page("GET", "HEAD")
 def uploads(request: HttpRequest) -> HttpResponse:
     """List the user's uploads and the remaining space."""
-    uploads = list(service.get_uploads(signed_in(request)))
+    uploads = list(service.get_uploads(require_user(request)))
     context = {
         "uploads": uploads,
-        "used": sum(each.length for each in uploads),
+        "used": sum(upload.length for upload in uploads),
         "allowed": service.UPLOAD_BYTES_PER_PERSON,
         "most": service.UPLOADS_PER_PERSON,
         "hours": service.UPLOAD_LIFETIME_SECONDS // 3600,
@@ -364,7 +364,7 @@ def delete_upload(request: HttpRequest) -> HttpResponse:
     """Delete an upload, whether complete or not."""
     message = _("The file does not exist. It may have expired.")
     try:
-        upload = service.find_upload(signed_in(request), request.POST.get("upload", ""))
+        upload = service.find_upload(require_user(request), request.POST.get("upload", ""))
         if upload is not None:
             service.discard_upload(upload)
             message = _("{name} was deleted.").format(name=upload.file_name or "The file")

@@ -30,16 +30,16 @@ from submissions.core.errors import Refused
 from submissions.intake.checkpoints import intake
 from submissions.intake.checkpoints.forms import ModelForm, ParametersForm, PromptsForm
 from submissions.intake.checkpoints.readiness import count_model_runs, is_local_request, readiness
-from submissions.intake.checkpoints.runs import sources_for
+from submissions.intake.checkpoints.runs import get_sources
 from submissions.intake.files import incoming_file, incoming_files
 from submissions.models import Checkpoint, Job, Submission, Upload
 from submissions.queue.workers import workers_alive
-from submissions.status.estimates import ENOUGH, ModelLoad, estimate_time, similar_finished_jobs
+from submissions.status.estimates import MIN_SIMILAR, ModelLoad, estimate_time, similar_finished_jobs
 from submissions.uploads.handler import CHECKPOINT_FIELD
-from submissions.views.submit_page import UPLOADED, SubmissionPage
+from submissions.views.submit_page import UPLOAD_PREFIX, SubmissionPage
 
 #: Default engine, if it exists.
-USUAL = "dense"
+DEFAULT_ENGINE = "dense"
 #: Prefix of fields for engine parameters: `parameter-<name>`.
 PARAMETERS = "parameter"
 #: Prefix of fields for dataset-specific prompts: `prompt-<slug>-<name>`.
@@ -57,8 +57,8 @@ OVER_BM25 = "Expansion and weighting over BM25"
 
 def requested_engine(request: HttpRequest) -> EngineDescription:
     """Return the engine of the form or the URL, or the default engine. Raises UnknownChoice."""
-    engine_name = request.POST.get("engine") or choice(request.GET, "engine", ENGINES) or USUAL
-    return ENGINES.get(engine_name) or ENGINES.get(USUAL) or next(iter(ENGINES.values()))
+    engine_name = request.POST.get("engine") or choice(request.GET, "engine", ENGINES) or DEFAULT_ENGINE
+    return ENGINES.get(engine_name) or ENGINES.get(DEFAULT_ENGINE) or next(iter(ENGINES.values()))
 
 
 class ModelPage(SubmissionPage):
@@ -72,14 +72,14 @@ class ModelPage(SubmissionPage):
         super().__init__(request, self.engine.architecture)
         data = request.POST if request.method == "POST" else None
         self.parameters = ParametersForm(self.engine, data, prefix=PARAMETERS, label_suffix="")
-        accepted_kinds = set(intake.kinds_of(self.engine))
+        accepted_kinds = set(intake.checkpoint_kinds(self.engine))
         self.checkpoints = [
             row for row in get_checkpoints(self.person) if checkpoints.describe(row).kinds & accepted_kinds
         ]
         needs_corpus = self.engine.reads_corpus
-        self.datasets = [each for each in intake.datasets_with_content() if intake.has_corpus(each) or not needs_corpus]
+        self.datasets = [row for row in intake.datasets_with_content() if intake.has_corpus(row) or not needs_corpus]
         self.prompts = PromptsForm(self.engine, self.datasets, data, prefix=PROMPTS, label_suffix="")
-        self.sources = sources_for(get_teams(self.person)) if self.engine.runs[1] else []
+        self.sources = get_sources(get_teams(self.person)) if self.engine.runs[1] else []
         self.model_form = ModelForm(
             data,
             checkpoints=self.checkpoints,
@@ -115,7 +115,7 @@ class ModelPage(SubmissionPage):
     def archive(self) -> checkpoints.CheckpointArchive | None:
         """Return the uploaded archive, sent with this form or before. Raises Refused for several."""
         post, sent_files = self.request.POST, self.request.FILES.getlist(CHECKPOINT_FIELD)
-        upload_ids, pooling = post.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}"), post.get("pooling", "")
+        upload_ids, pooling = post.getlist(f"{UPLOAD_PREFIX}{CHECKPOINT_FIELD}"), post.get("pooling", "")
         files = incoming_files(self.person, sent_files, upload_ids, Upload.Kind.MODEL)
         return intake.one_archive(files, pooling if pooling in intake.POOLINGS else "")
 
@@ -126,8 +126,8 @@ class ModelPage(SubmissionPage):
         """
         archive = self.archive()
         if archive is None:
-            raise Refused.of(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to check.")
-        page, report = self, checkpoints.check_checkpoint(archive, intake.kinds_of(self.engine))
+            raise Refused.for_problem(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to check.")
+        page, report = self, checkpoints.check_checkpoint(archive, intake.checkpoint_kinds(self.engine))
         if not report.report.valid:
             other_report = checkpoints.check_checkpoint(archive)
             engines_by_kind = {row["kind"]: row["engines"] for row in reference.kinds()}
@@ -144,11 +144,11 @@ class ModelPage(SubmissionPage):
         kind = str(description.get("kind", chosen_checkpoint.kind if chosen_checkpoint else ""))
         parameters = getattr(self.parameters, "cleaned_data", {})
         load = ModelLoad(self.engine, kind, description.get("parameters"), parameters)
-        shared = super().context(*arguments, **changes)
-        kinds = intake.kinds_of(self.engine)
+        base_context = super().context(*arguments, **changes)
+        kinds = intake.checkpoint_kinds(self.engine)
         only_tokenizer = len(kinds) == len(CheckpointKind)
         return {
-            **shared,
+            **base_context,
             "engine": self.engine,
             "engines": self._engines(),
             "needs": checkpoints.in_words(kinds) + (", for its tokenizer" if only_tokenizer else ""),
@@ -160,10 +160,10 @@ class ModelPage(SubmissionPage):
             "checkpoints": self.checkpoints,
             "kept_prompts": self._kept_prompts(),
             "sources": self.sources,
-            "recognised": shared["checked"] and self.engine != requested_engine(self.request),
+            "recognised": base_context["checked"] and self.engine != requested_engine(self.request),
             "hub": fetches(),
             "offers": list(self._offers(load)),
-            "enough_jobs": ENOUGH,
+            "enough_jobs": MIN_SIMILAR,
             "quota": count_model_runs(get_teams(self.person).first()),
             "readiness": readiness(self.person, local=is_local_request(self.request)),
             "workers": {name: workers_alive(name) for name in (Job.Queue.CPU.value, Job.Queue.GPU.value)},
@@ -182,14 +182,14 @@ class ModelPage(SubmissionPage):
             )
             for row in self.checkpoints
         ]
-        return [each for each in rows if each[0].description.get("prompts") or each[1]]
+        return [row for row in rows if row[0].description.get("prompts") or row[1]]
 
     def kept_files(self, refused_names: Collection[str], *, takes: bool) -> list[tuple[Upload, bool]]:
         """Return the user's uploaded archives, including one just sent, and whether each is selected."""
-        chosen_ids = self.request.POST.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}")
+        chosen_ids = self.request.POST.getlist(f"{UPLOAD_PREFIX}{CHECKPOINT_FIELD}")
         sent_files = self.request.FILES.getlist(CHECKPOINT_FIELD) if takes and self.request.method == "POST" else []
         chosen_ids += self.keep(map(incoming_file, sent_files), refused_names)
-        return [(each, each.pk in chosen_ids) for each in self.whole_uploads()]
+        return [(upload, upload.pk in chosen_ids) for upload in self.whole_uploads()]
 
     def _steps(self) -> dict[str, int]:
         """Return the numbers of the page's sections by name."""
@@ -207,32 +207,32 @@ class ModelPage(SubmissionPage):
         """Return the engines, grouped by the kind of model that they need."""
         names = (ENCODERS, RERANKERS, OVER_BM25, NO_MODEL)
         groups: dict[str, list[EngineDescription]] = {name: [] for name in names}
-        for each in ENGINES.values():
-            name = OVER_BM25 if each.computes_bm25 else ENCODERS
-            if each.architecture == Architecture.RE_RANKING:
+        for engine in ENGINES.values():
+            name = OVER_BM25 if engine.computes_bm25 else ENCODERS
+            if engine.architecture == Architecture.RE_RANKING:
                 name = RERANKERS
-            groups[name if each.needs_checkpoint else NO_MODEL].append(each)
+            groups[name if engine.needs_checkpoint else NO_MODEL].append(engine)
         return groups
 
     def _offers(self, load: ModelLoad) -> Iterator[dict[str, Any]]:
         """Yield the datasets with estimated run times and the reason if a dataset is closed."""
         chosen_slugs = self.model_form["dataset"].value() or []
         history = similar_finished_jobs(load) if load.known else []
-        closed_reasons = closed_datasets((each.pk for each in self.datasets), timezone.now())
-        for each in self.datasets:
-            prompts = self.prompts.get_dataset_fields(each.slug)
+        closed_reasons = closed_datasets((dataset.pk for dataset in self.datasets), timezone.now())
+        for dataset in self.datasets:
+            prompts = self.prompts.get_dataset_fields(dataset.slug)
             yield {
-                "dataset": each,
-                "estimate": estimate_time(load, history, each) if load.known else None,
-                "chosen": each.slug in chosen_slugs,
-                "shut": closed_reasons.get(each.pk, ""),
+                "dataset": dataset,
+                "estimate": estimate_time(load, history, dataset) if load.known else None,
+                "chosen": dataset.slug in chosen_slugs,
+                "shut": closed_reasons.get(dataset.pk, ""),
                 "prompts": prompts,
                 "has_prompts": any(field.errors or field.value() for field in prompts),
             }
 
     def _samples(self) -> list[DatasetFile]:
         """Return sample archives of this site: one that runs and one that is rejected."""
-        if CheckpointKind.STATIC_EMBEDDINGS not in intake.kinds_of(self.engine):
+        if CheckpointKind.STATIC_EMBEDDINGS not in intake.checkpoint_kinds(self.engine):
             return []
         files = [file for dataset in self.datasets for file in offered_files(dataset, self.person)]
         return [file for file in files if file.kind in SAMPLES]
@@ -254,7 +254,9 @@ def models(request: HttpRequest) -> HttpResponse:
         "kinds": reference.kinds(),
         "engines": list(ENGINES.values()),
         "library": library_models().version,
-        "templates": [(each, format_prompt(each.query), format_prompt(each.document)) for each in TEMPLATES],
+        "templates": [
+            (prompts, format_prompt(prompts.query), format_prompt(prompts.document)) for prompts in TEMPLATES
+        ],
         "limits": reference.limits(),
         "hub": fetches(),
         "codes": list(CODES.items()),

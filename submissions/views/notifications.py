@@ -17,7 +17,7 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Team
 from submissions.accounts import throttling
-from submissions.accounts.permissions import owned_team, personal_page, signed_in
+from submissions.accounts.permissions import owned_team, personal_page, require_user
 from submissions.models import Delivery, Webhook
 from submissions.models.notifications import LOG_LINES
 from submissions.notifications import webhooks as hooks
@@ -36,7 +36,7 @@ PER_PAGE = 25
 @reads("page")
 def inbox(request: HttpRequest) -> HttpResponse:
     """List the user's notices, newest first."""
-    person = signed_in(request)
+    person = require_user(request)
     page = Paginator(get_inbox(person), PER_PAGE).get_page(whole_number(request.GET, "page", 1))
     context = {"section": "inbox", "page": page, "unread": unread_count(person)}
     return render(request, "submissions/inbox.html", context)
@@ -45,7 +45,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
 @personal_page("POST")
 def read(request: HttpRequest) -> HttpResponse:
     """Mark a notice, or without `notice` all of them, as read. With `open=1`, redirect to the notice's page."""
-    person = signed_in(request)
+    person = require_user(request)
     identifier = request.POST.get("notice", "")
     if (key := parse_number(identifier)) is not None:
         notice = get_object_or_404(get_inbox(person), pk=key)
@@ -61,7 +61,7 @@ def read(request: HttpRequest) -> HttpResponse:
 @personal_page("GET", "HEAD", "POST")
 def preferences(request: HttpRequest) -> HttpResponse:
     """Show or change the user's notification preferences."""
-    person = signed_in(request)
+    person = require_user(request)
     if request.method == "POST":
         set_preferences(person, set(request.POST))
         messages.success(request, _("Saved."))
@@ -74,7 +74,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
 @personal_page("GET", "HEAD", "POST")
 def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the team's webhooks and deliveries. A POST adds a webhook and shows its secret once."""
-    team, person = owned_team(request.user, slug), signed_in(request)
+    team, person = owned_team(request.user, slug), require_user(request)
     if request.method != "POST":
         return _webhooks_page(request, team)
     form = hooks.WebhookForm(request.POST)

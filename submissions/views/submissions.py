@@ -65,7 +65,7 @@ def submissions(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def submission(request: HttpRequest, identifier: str) -> HttpResponse:
-    """Show a submission's status. Visitors outside its team see only what boards show."""
+    """Show a submission's status. Visitors outside its team see only public facts."""
     return render(request, "submissions/submission.html", _context(request, _find(request, identifier)))
 
 
@@ -113,8 +113,8 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
 def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     """Cancel the unfinished jobs of a submission."""
     submission = _find(request, identifier, manage=True)
-    if changes.cancel(submission, permissions.signed_in(request)):
-        messages.success(request, _("Cancelled. Running jobs stop within seconds."))
+    if changes.cancel(submission, permissions.require_user(request)):
+        messages.success(request, _("Canceled. Running jobs stop within seconds."))
     else:
         messages.info(request, _("All jobs have already ended."))
     return redirect(submission)
@@ -128,7 +128,7 @@ def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
     if not form.is_valid():
         context = _context(request, submission, withdrawal_form=form)
         return render(request, "submissions/submission.html", context, status=400)
-    changes.withdraw(submission, form.cleaned_data["reason"], permissions.signed_in(request))
+    changes.withdraw(submission, form.cleaned_data["reason"], permissions.require_user(request))
     messages.success(request, _("Withdrawn. Boards show your reason in place of the results."))
     return redirect(submission)
 
@@ -138,32 +138,32 @@ def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[...,
 
     @wraps(change)
     def view(request: HttpRequest, identifier: str) -> HttpResponse:
-        managed = _find(request, identifier, manage=True)
+        submission = _find(request, identifier, manage=True)
         if wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request):
             messages.warning(request, throttling.throttle_message(wait))
-            return render(request, "submissions/submission.html", _context(request, managed), status=429)
+            return render(request, "submissions/submission.html", _context(request, submission), status=429)
         try:
-            change(request, managed)
+            change(request, submission)
         except Refused as refusal:
             messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
-        return redirect(managed)
+        return redirect(submission)
 
     return permissions.personal_page("POST")(view)
 
 
 @_changes
-def visibility(request: HttpRequest, managed: Submission) -> None:
+def visibility(request: HttpRequest, submission: Submission) -> None:
     """Make the results public or private."""
-    public = request.POST.get("public") == "yes"
-    changes.set_public(managed, public, permissions.signed_in(request))
-    messages.success(request, _("The submission is now public.") if public else _("The submission is now private."))
+    is_public = request.POST.get("public") == "yes"
+    changes.set_public(submission, is_public, permissions.require_user(request))
+    messages.success(request, _("The submission is now public.") if is_public else _("The submission is now private."))
 
 
 @_changes
-def reusable(request: HttpRequest, managed: Submission) -> None:
+def reusable(request: HttpRequest, submission: Submission) -> None:
     """Allow or forbid others to re-rank and fuse the runs."""
     is_reusable = request.POST.get("reusable") == "yes"
-    changes.set_reusable(managed, is_reusable, permissions.signed_in(request))
+    changes.set_reusable(submission, is_reusable, permissions.require_user(request))
     messages.success(
         request,
         _("Others may now reuse these runs.") if is_reusable else _("Others can no longer reuse these runs."),
@@ -171,18 +171,18 @@ def reusable(request: HttpRequest, managed: Submission) -> None:
 
 
 @_changes
-def retry(request: HttpRequest, managed: Submission) -> None:
+def retry(request: HttpRequest, submission: Submission) -> None:
     """Queue the jobs again that failed on our side."""
-    queued = changes.retry(managed, permissions.signed_in(request))
+    queued = changes.retry(submission, permissions.require_user(request))
     messages.info(request, _("Queued again.") if queued else _("No jobs can be retried."))
 
 
 @_changes
-def priority(request: HttpRequest, managed: Submission) -> None:
+def priority(request: HttpRequest, submission: Submission) -> None:
     """Change the submission's priority among its team's runs in the round."""
     priority_text = request.POST.get("priority", "")
-    changes.set_priority(managed, parse_number(priority_text, 9) or 0, permissions.signed_in(request))
-    messages.success(request, _("The priority is now {priority}.").format(priority=managed.priority))
+    changes.set_priority(submission, parse_number(priority_text, 9) or 0, permissions.require_user(request))
+    messages.success(request, _("The priority is now {priority}.").format(priority=submission.priority))
 
 
 @permissions.personal_page("GET", "HEAD", "POST")
@@ -213,10 +213,10 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
     """Save the description. Errors are added to the form."""
     seen_version = parse_number(request.POST.get("rendered_from", ""))
     if seen_version is None:
-        form.add_error(None, "The form lacks the version that it is based on. Check the values and save again.")
+        form.add_error(None, "The form does not state its version of the description. Check the values and save again.")
         return False
     try:
-        with acting(permissions.signed_in(request), "description changed"):
+        with acting(permissions.require_user(request), "description changed"):
             records.update_system(system, form.fields_of_system(), seen_version=seen_version)
     except records.NameTaken as error:
         form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
@@ -244,14 +244,14 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
         form.add_error(None, throttling.throttle_message(wait))
         status = 429
     elif is_lifting:
-        with acting(permissions.signed_in(request)):
+        with acting(permissions.require_user(request)):
             embargo.end_anonymity(system)
         messages.success(request, _("The system is no longer anonymous."))
         return redirect("system-anonymity", slug=slug)
     elif is_post and form.is_valid():
         end_date = form.cleaned_data["anonymous_until"]
         try:
-            with acting(permissions.signed_in(request)):
+            with acting(permissions.require_user(request)):
                 embargo.make_anonymous(system, end_date)
             messages.success(request, _("Anonymous until {until:%-d %B %Y}.").format(until=end_date))
             return redirect("system-anonymity", slug=slug)
@@ -273,7 +273,7 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
 @permissions.personal_page("GET", "HEAD", "POST")
 def challenge(request: HttpRequest, slug: str) -> HttpResponse:
     """Challenge a claim of a system."""
-    system, person = get_object_or_404(seen_systems(), slug=slug), permissions.signed_in(request)
+    system, person = get_object_or_404(seen_systems(), slug=slug), permissions.require_user(request)
     is_post = request.method == "POST"
     form = ChallengeForm(
         request.POST if is_post else None, datasets=challenges.challengeable_datasets(system), label_suffix=""
@@ -297,7 +297,7 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
         "system": system,
         "form": form,
         "may": not permissions.get_systems(person).filter(pk=system.pk).exists(),  # members correct the system instead
-        "mine": [each for each in challenges.public_challenges(system.pk) if each.key in open_ids],
+        "mine": [challenge for challenge in challenges.public_challenges(system.pk) if challenge.key in open_ids],
         "shown_as": person.name,
     }
     return render(request, "submissions/challenge.html", context, status=status)
@@ -310,10 +310,10 @@ def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
         Challenge,
         system=get_object_or_404(seen_systems(), slug=slug),
         pk=key,
-        raised_by=permissions.signed_in(request),
+        raised_by=permissions.require_user(request),
     )
     try:
-        challenges.retract_challenge(challenge, permissions.signed_in(request))
+        challenges.retract_challenge(challenge, permissions.require_user(request))
         messages.success(request, _("Your challenge was retracted and remains on record as retracted."))
     except challenges.ChallengeRefused as error:
         messages.error(request, str(error))

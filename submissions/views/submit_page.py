@@ -24,7 +24,7 @@ from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile
 from leaderboard.rounds.lifecycle import closed_datasets
 from submissions.accounts.approval import due_for_submission
 from submissions.accounts.forms import TeamNameField
-from submissions.accounts.permissions import get_systems, get_teams, is_owner, signed_in
+from submissions.accounts.permissions import get_systems, get_teams, is_owner, require_user
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
 from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
 from submissions.checkpoints.concurrency import TooManyChecks
@@ -36,19 +36,19 @@ from submissions.intake.rounds import round_standings
 from submissions.intake.runs import accept_submission, check_only, split_labels
 from submissions.intake.system_form import SystemForm
 from submissions.models import Submission, Upload
-from submissions.quotas.counting import quotas_for
+from submissions.quotas.counting import limited_quotas
 from submissions.uploads.handler import refuse_oversize
 from submissions.uploads.service import discard_upload, get_uploads, keep_file
 from submissions.uploads.storage import UploadInUse
 
 #: Name of the file input for zips and files named after their datasets. Others are named `run:<dataset>`.
-SEVERAL = "several"
+MULTIPLE_FILES = "several"
 #: Prefix of fields that contain ids of resumable uploads, followed by the name of the file input.
-UPLOADED = "upload:"
+UPLOAD_PREFIX = "upload:"
 #: Size in bytes above which the page's script uses resumable uploads.
 LARGE = 8 * 1024 * 1024
 #: Optional fields of a new system, by group. Groups are collapsed unless they contain errors.
-OPTIONAL = {
+OPTIONAL_FIELDS = {
     "Links and license": (
         "paper_url",
         "code_url",
@@ -61,7 +61,7 @@ OPTIONAL = {
     "Model": (
         "parameters",
         "backbone",
-        *(each.name for each in DECLARED_NUMBERS),
+        *(number.name for number in DECLARED_NUMBERS),
         "training_compute",
         "adapted_to",
         "variant_of",
@@ -88,19 +88,19 @@ class SubmissionPage:
     kind: Upload.Kind
 
     def __init__(self, request: HttpRequest, architecture: str = "") -> None:
-        self.request, self.person, self.architecture = request, signed_in(request), architecture
+        self.request, self.person, self.architecture = request, require_user(request), architecture
         self.systems = [
             system for system in get_systems(self.person) if not architecture or system.architecture == architecture
         ]
         self.checking = request.method == "POST" and request.POST.get("action") == "check"
         data = self._entered() if request.method == "POST" and not self.checking else None
         self.form = SubmissionForm(
-            data, systems=self.systems, teams=get_teams(self.person), initial=self._initial(), label_suffix=""
+            data, systems=self.systems, teams=get_teams(self.person), initial=self._initial_values(), label_suffix=""
         )
         self.system_form = SystemForm(
             data if self._new_system() else None,
             prefix=PREFIX,
-            initial=self._initial(f"{PREFIX}-"),
+            initial=self._initial_values(f"{PREFIX}-"),
             label_suffix="",
         )
         self.team_form = self._team_form(data)
@@ -112,7 +112,7 @@ class SubmissionPage:
         if wait := seconds_to_wait(CheckThrottle() if self.checking else SubmitThrottle(), self.request):
             return self.show(429, slow_down=wait)
         try:
-            refuse_oversize(self.request)  # first, because the fields of a truncated request are misleading
+            refuse_oversize(self.request)  # check the size first, because fields of a truncated request are misleading
             if self.checking:
                 return self.check()
             if not self.is_valid():
@@ -154,14 +154,14 @@ class SubmissionPage:
     def _team_form(self, data: QueryDict | None) -> TeamChoiceForm | None:
         """Return a form that names the team, or None if it has a chosen name or belongs to another owner.
 
-        Users without a team get the form if they have no name that their team would get.
+        Users without a team get the form if they have no name that their team could get.
         """
         team = get_teams(self.person).first()
         if team is not None and (team.name != automatic_name(self.person) or not is_owner(self.person, team)):
             return None
         if team is None and self.person.name:
             return None
-        form = TeamChoiceForm(data, initial=self._initial(), label_suffix="")
+        form = TeamChoiceForm(data, initial=self._initial_values(), label_suffix="")
         form.fields["team_name"].help_text = (
             "Shown on boards next to your systems. Default: "
             f"“{team.name if team else automatic_name(self.person)}”. You can change it later on your "
@@ -177,7 +177,7 @@ class SubmissionPage:
     def _new_system(self) -> bool:
         return self.request.method == "POST" and not self.request.POST.get("system")
 
-    def _initial(self, prefix: str = "") -> dict[str, Any]:
+    def _initial_values(self, prefix: str = "") -> dict[str, Any]:
         """Return the entered values as initial data if files are only checked, or `?system=` on the first visit."""
         if self.request.method != "POST":
             return {} if prefix else {"system": self.request.GET.get("system", ""), "public": "yes"}
@@ -186,8 +186,8 @@ class SubmissionPage:
 
     def is_valid(self) -> bool:
         """Return whether the forms are valid. The system's form is only checked for new systems."""
-        needed = [self.form, self.team_form, self.system_form if self._new_system() else None]
-        return not any(form.errors for form in needed if form is not None)
+        required_forms = [self.form, self.team_form, self.system_form if self._new_system() else None]
+        return not any(form.errors for form in required_forms if form is not None)
 
     def submission_arguments(self) -> dict[str, Any]:
         """Return the arguments `system` and `options` of a submission. The forms must be valid."""
@@ -214,10 +214,12 @@ class SubmissionPage:
             "architecture": self.architecture,
             "team_form": self.team_form,
             "standings": rounds,
-            "takes_round_runs": any(each.takes_runs for each in rounds),
+            "takes_round_runs": any(row.takes_runs for row in rounds),
             "systems": self.systems,
             "pending_agreements": due_for_submission(self.person, open_datasets),
-            "dataset_quotas": quotas_for(self.person, list(get_teams(self.person)), open_datasets.filter(hidden=True)),
+            "dataset_quotas": limited_quotas(
+                self.person, list(get_teams(self.person)), open_datasets.filter(hidden=True)
+            ),
             "unfinished": get_uploads(self.person).filter(kind=self.kind, completed_at=None, offset__gt=0),
             "kept": self.kept_files(refused_names, takes=not slow_down),
             "refusal": refusal,
@@ -253,7 +255,7 @@ class SubmissionPage:
         On an engine's page, parameters are omitted because the page has its own form for them.
         """
         omitted_names = {"parameters"} if self.architecture else set()
-        for label, names in OPTIONAL.items():
+        for label, names in OPTIONAL_FIELDS.items():
             fields = [self.system_form[name] for name in names if name not in omitted_names]
             yield {"label": label, "fields": fields, "open": any(field.errors for field in fields)}
 
@@ -270,7 +272,7 @@ class SubmitPage(SubmissionPage):
     def show_errors(self) -> HttpResponse:
         """Return the page with the errors of the forms and the files. Raises Refused.
 
-        Both are reported together, so that users can correct everything at once.
+        Both are reported together, so that users can correct all of them together.
         """
         return self.show(400, reports=check_only(self.files(), self._seeds()))
 
@@ -283,18 +285,18 @@ class SubmitPage(SubmissionPage):
     def files(self) -> list[IncomingFile]:
         """Return the sent files, with their datasets if the input or the adjacent field names one."""
         post, files = self.request.POST, []
-        common = post.get("dataset", "")
+        default_dataset = post.get("dataset", "")
         for field, uploads in self.request.FILES.lists():
             kind, _, slug = field.partition(":")
-            if (kind == "run" and slug) or field == SEVERAL:
-                files += [incoming_file(upload, slug or common) for upload in uploads]
+            if (kind == "run" and slug) or field == MULTIPLE_FILES:
+                files += [incoming_file(upload, slug or default_dataset) for upload in uploads]
         for field, upload_ids in post.lists():
-            kind, _, slug = field.removeprefix(UPLOADED).partition(":")
-            if field.startswith(UPLOADED) and ((kind == "run" and slug) or kind == SEVERAL):
-                upload_datasets = [(each, slug or post.get(f"dataset:{each}", common)) for each in upload_ids]
+            kind, _, slug = field.removeprefix(UPLOAD_PREFIX).partition(":")
+            if field.startswith(UPLOAD_PREFIX) and ((kind == "run" and slug) or kind == MULTIPLE_FILES):
+                upload_datasets = [(key, slug or post.get(f"dataset:{key}", default_dataset)) for key in upload_ids]
                 files += [
-                    incoming_upload(self.person, each, Upload.Kind.RUN, slug_or_empty)
-                    for each, slug_or_empty in upload_datasets
+                    incoming_upload(self.person, upload_id, Upload.Kind.RUN, slug_or_empty)
+                    for upload_id, slug_or_empty in upload_datasets
                 ]
         return files
 
@@ -302,7 +304,7 @@ class SubmitPage(SubmissionPage):
         return {
             **super().context(*arguments, **changes),
             "datasets": self._datasets(),
-            "several": SEVERAL,
+            "several": MULTIPLE_FILES,
             "at_once": describe_bytes(settings.VALIDATE_AT_ONCE_BYTES),
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
         }
@@ -323,11 +325,11 @@ class SubmitPage(SubmissionPage):
                     chosen_datasets[upload] = file.dataset or self._recognised(file)
         return [
             {
-                "upload": each,
-                "chosen": each.pk in chosen_datasets,
-                "dataset": chosen_datasets.get(each.pk, ""),
+                "upload": upload,
+                "chosen": upload.pk in chosen_datasets,
+                "dataset": chosen_datasets.get(upload.pk, ""),
             }
-            for each in self.whole_uploads()
+            for upload in self.whole_uploads()
         ]
 
     @staticmethod
@@ -347,12 +349,12 @@ class SubmitPage(SubmissionPage):
         closed_reasons = closed_datasets((dataset.pk for dataset in datasets), timezone.now())
         return [
             {
-                "dataset": each,
-                "files": [file for file in offered_files(each, self.person) if file.kind in kinds],
-                "chosen": each.slug == chosen_slug,
-                "shut": closed_reasons.get(each.pk, ""),  # the reason why the dataset is closed
+                "dataset": dataset,
+                "files": [file for file in offered_files(dataset, self.person) if file.kind in kinds],
+                "chosen": dataset.slug == chosen_slug,
+                "shut": closed_reasons.get(dataset.pk, ""),  # the reason why the dataset is closed
             }
-            for each in datasets
+            for dataset in datasets
         ]
 
 

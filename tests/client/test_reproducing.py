@@ -62,7 +62,7 @@ def test_documents_that_are_excluded_are_left_out_again(site: str, tmp_path: Pat
         ({"parameters": {"k1": 3.0, "b": 0.1}}, "the run has different bytes"),
         ({"tag": "another"}, "the run has different bytes"),
         ({"parameters": {"surprise": 1}}, "the engine here has other parameters"),
-        ({"files": {"corpus": "0" * 64, "queries": "0" * 64}}, "the site has a different corpus now"),
+        ({"files": {"corpus": "0" * 64, "queries": "0" * 64}}, "the site now has a different corpus"),
         ({"scores": {"nDCG@10": 0.123}}, "nDCG@10 is"),
         ({"engine": "another"}, "There is no engine 'another'"),
         ({"tag": "another", "software": "99.1"}, "the site has version 99.1 of the engine, this machine"),

@@ -267,7 +267,7 @@ def test_a_pasted_address_gets_no_token(
     monkeypatch.delenv("RUNBOARD_URL")
     assert main(words.format(server.address).split()) == 1
     assert tokens(server) == {""}
-    assert "RUNBOARD_TOKEN is for the site of RUNBOARD_URL alone" in capsys.readouterr().err
+    assert "RUNBOARD_TOKEN is only for the site of RUNBOARD_URL" in capsys.readouterr().err
 
 
 def test_the_site_that_is_meant_gets_it(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:

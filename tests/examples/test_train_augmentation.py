@@ -50,7 +50,7 @@ def train(collection: Path, encoder: Path, out: Path, *more: object) -> int:
 
 def scores_in(said: str) -> tuple[float, float] | None:
     """The scores of the model and of BM25 over the test judgements, as a command printed them."""
-    found = re.search(r"^test: nDCG@10 ([\d.]+), of BM25 over the same pieces ([\d.]+)$", said, re.M)
+    found = re.search(r"^test: nDCG@10 ([\d.]+); BM25 over the same pieces: ([\d.]+)$", said, re.M)
     return (float(found[1]), float(found[2])) if found else None
 
 

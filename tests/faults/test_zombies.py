@@ -54,7 +54,7 @@ def test_a_zombie_writes_nothing(stage: str, queue_site: Site, work: Work) -> No
     zombie, job = overtake(queue_site, work, stage)
     assert (job.state, job.attempts > 1) == ("done", True)
     before = everything()
-    let_go_on(queue_site, zombie, f"Job {job.pk}: another worker holds it now; nothing was written.")
+    let_go_on(queue_site, zombie, f"Job {job.pk}: another worker has claimed it; nothing was written.")
     assert everything() == before
     tell_everybody()
     assert lost() == []

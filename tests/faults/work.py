@@ -9,7 +9,7 @@ from typing import Any
 
 from leaderboard.models import BoardChange, Dataset, Entry, Evaluation, Run
 from leaderboard.systems.records import SystemFields
-from submissions.checkpoints.service import folder_of
+from submissions.checkpoints.service import checkpoint_folder
 from submissions.intake.files import IncomingFile
 from submissions.intake.runs import accept_submission
 from submissions.jobs.checkpoints import running
@@ -60,7 +60,7 @@ class ModelWork:
         submission = make_submission(f"Toy {self.count}", pause=0.01)
         assert submission.checkpoint is not None
         # It has no weights that the library could look at.
-        (folder_of(submission.checkpoint) / running.NOTE).write_text(running.releases())
+        (checkpoint_folder(submission.checkpoint) / running.NOTE).write_text(running.releases())
         queue_model(self.open, submission)
         return submission
 

@@ -18,7 +18,7 @@ from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset
 from leaderboard.systems.records import SystemFields, create_system
 from submissions import sandbox
-from submissions.checkpoints.service import folder_of
+from submissions.checkpoints.service import checkpoint_folder
 from submissions.jobs.checkpoints import run_model
 from submissions.jobs.runner import drain_queue
 from submissions.models import Checkpoint, Job, State, Submission
@@ -108,7 +108,7 @@ def make_checkpoint(submission: Submission) -> Checkpoint:
         description={},
         size=0,
     )
-    folder = folder_of(row)
+    folder = checkpoint_folder(row)
     folder.mkdir(parents=True, exist_ok=True)
     description.write(folder)
     return row
@@ -160,7 +160,7 @@ def by_one_process(dataset: Dataset, submission: Submission, out: Path, shard_si
         out,
         parameters={**submission.parameters, "pause": 0.0},
         tag=submission.system.slug,
-        resources=Resources(checkpoint=folder_of(submission.checkpoint)),
+        resources=Resources(checkpoint=checkpoint_folder(submission.checkpoint)),
         shard_size=shard_size,
     )
     retrieve(task)

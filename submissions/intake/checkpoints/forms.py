@@ -20,7 +20,7 @@ from submissions.models import Checkpoint
 class ParametersForm(forms.Form):
     """Form with one field per engine parameter, filled with the defaults.
 
-    Prompts keep all spaces and may be empty. Other fields fall back to the default if they are empty.
+    Prompts preserve all spaces and may be empty. Other empty fields get the default.
     """
 
     def __init__(self, engine: EngineDescription, data: QueryDict | None, **options: Any) -> None:
@@ -115,7 +115,7 @@ def _field(parameter: Parameter) -> forms.Field:
 
 
 class _PromptField(forms.CharField):
-    """Text field that keeps spaces and normalizes line endings to those used in training."""
+    """Text field that preserves spaces and normalizes line endings to line feeds, as used in training."""
 
     def to_python(self, value: Any) -> str:
         """Return the text with line feeds. Browsers send carriage returns as well."""
@@ -123,13 +123,13 @@ class _PromptField(forms.CharField):
 
 
 class ModelForm(forms.Form):
-    """Form for the model and what to run it on. The intake validates the combination."""
+    """Form for the model, its datasets, and its input runs. The intake validates the combination."""
 
     checkpoint_id = forms.ChoiceField(label=_("Checkpoint of your team"), required=False)
     pooling = forms.ChoiceField(
         label=_("Pooling, if the files do not specify it"),
         required=False,
-        choices=[("", _("Specified by the files")), *((each, each) for each in POOLINGS)],
+        choices=[("", _("Specified by the files")), *((method, method) for method in POOLINGS)],
         help_text=_("Method that combines token outputs, such as mean or cls. SPLADE: max or sum. SPARTA: sparta."),
     )
     hub_model = forms.CharField(
@@ -167,7 +167,7 @@ class ModelForm(forms.Form):
         choices: dict[str, list[tuple[str, str]]] = {
             "checkpoint_id": [("", "No stored checkpoint")],
             "dataset": [(dataset.slug, dataset.name) for dataset in datasets],
-            "benchmark": [("", "Datasets chosen above"), *((one.slug, one.name) for one in benchmarks)],
+            "benchmark": [("", "Datasets chosen above"), *((row.slug, row.name) for row in benchmarks)],
             "run": [],
         }
         for row in checkpoints:

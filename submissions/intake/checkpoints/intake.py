@@ -1,6 +1,6 @@
 """Intake of models, used by the page and the API.
 
-Either everything is stored or nothing is. Cheap checks come first: the checkpoint is unpacked, validated, and rebuilt
+Either everything is stored or nothing is. Cheap checks run first: the checkpoint is unpacked, validated, and rebuilt
 only if the rest of the request is valid. Its row is written in the same transaction as the jobs.
 """
 
@@ -30,7 +30,7 @@ from submissions.intake.checkpoints.readiness import (
     refuse_beyond_quota,
     refuse_without_gpu,
 )
-from submissions.intake.checkpoints.runs import runs_for
+from submissions.intake.checkpoints.runs import select_runs
 from submissions.intake.files import UNKNOWN_DATASET, IncomingFile, refuse
 from submissions.intake.rounds import Admission
 from submissions.intake.submission import (
@@ -48,7 +48,7 @@ from submissions.quotas.ledger import lock_quota, recording_refusals
 from submissions.uploads.service import lock_for_reading
 
 NO_ENGINE = ProblemCode("no_engine", "The request names no engine to run the "
-"model.", "Name one of those listed.",
+"model.", "Name one of the listed engines.",
     "-F engine=dense")  # fmt: skip
 UNKNOWN_ENGINE = ProblemCode("unknown_engine", "There is no engine of this name.", "Name one of those "
     "listed.")  # fmt: skip
@@ -100,8 +100,8 @@ Model = CheckpointArchive | Checkpoint | HubModel
 class ModelRequest:
     """Request to run a model: an archive, a checkpoint of the team, or a model on the Hugging Face Hub.
 
-    `runs` are references as accepted by `runs_for`. Either `datasets` or `benchmark` selects the datasets. `prompts`
-    overrides the prompts in `parameters`, by dataset slug and parameter. `local` requests come from this machine;
+    `runs` are references as accepted by `select_runs`. Either `datasets` or `benchmark` selects the datasets. `prompts`
+    overrides the prompts in `parameters`, by dataset slug and parameter. `local` requests are sent from this machine;
     only these may run models without a sandbox.
     """
 
@@ -139,13 +139,13 @@ def accept_model(
     request: ModelRequest,
     options: SubmissionOptions = SubmissionOptions(),  # noqa: B008  # frozen
 ) -> Submission:
-    """Store a submission and queue one job per dataset. Raises Refused; nothing is stored then."""
+    """Store a submission and queue one job per dataset. Raises Refused, in which case nothing is stored."""
     site_readiness = readiness(submitter, local=request.local)
     if not site_readiness.ready:
-        raise Refused.of(SANDBOX_UNAVAILABLE, site_readiness.reason, site_readiness.remedy)
+        raise Refused.for_problem(SANDBOX_UNAVAILABLE, site_readiness.reason, site_readiness.remedy)
     team = submitting_team(submitter, system, options)
     plan = _plan(request, team, system, unprotected=site_readiness.unprotected)
-    # Check before reading the checkpoint, which takes long, and again under the lock.
+    # Check before the slow reading of the checkpoint, and again under the lock.
     _admit(submitter, team, plan, options)
     model = request.model
     uploads = [model.upload] if isinstance(model, CheckpointArchive) and model.upload else []
@@ -154,16 +154,16 @@ def accept_model(
             # Models on the Hub are downloaded by a worker.
             stored_files, checkpoint, description = None, None, None
             if isinstance(model, CheckpointArchive):
-                stored_files = checkpoints.store_files(team, model, kinds_of(plan.engine))
+                stored_files = checkpoints.store_files(team, model, checkpoint_kinds(plan.engine))
                 description = stored_files.description
             elif isinstance(model, Checkpoint):
                 checkpoint, description = model, checkpoints.describe(model)
             if description is not None:
-                _complete(plan.engine, plan.parameters, description)
+                _complete_parameters(plan.engine, plan.parameters, description)
                 for dataset, payload in plan.payloads.items():
                     if dataset_prompts := payload.get("parameters"):
                         prefix = f"prompts of {dataset.slug}: "
-                        _complete(plan.engine, {**plan.parameters, **dataset_prompts}, description, prefix)
+                        _complete_parameters(plan.engine, {**plan.parameters, **dataset_prompts}, description, prefix)
         with transaction.atomic():
             team = lock_quota(submitter, team)
             admission = _admit(submitter, team, plan, options)
@@ -196,7 +196,7 @@ def one_archive(files: Sequence[IncomingFile], pooling: str) -> CheckpointArchiv
     """Return the archive, if one was sent. Raises Refused for several."""
     if len(files) > 1:
         raise _several_models()
-    return next((CheckpointArchive(each.name, each.path, pooling, each.sha256, each.upload) for each in files), None)
+    return next((CheckpointArchive(file.name, file.path, pooling, file.sha256, file.upload) for file in files), None)
 
 
 def chosen_model(
@@ -211,26 +211,26 @@ def chosen_model(
     if row is None:
         team_checkpoints = ", ".join(f"{row.pk} ({row.file_name})" for row in get_checkpoints(person)[:20])
         message = f"Your team has no checkpoint {checkpoint_id[:40]}."
-        raise Refused.of(UNKNOWN_CHECKPOINT, message, f"It has: {team_checkpoints or 'none yet'}.")
+        raise Refused.for_problem(UNKNOWN_CHECKPOINT, message, f"It has: {team_checkpoints or 'none yet'}.")
     return row
 
 
 def _several_models() -> Refused:
     hint = "Upload one, choose one, or name one on the Hub."
-    return Refused.of(SEVERAL_MODELS, "More than one model was sent.", hint)
+    return Refused.for_problem(SEVERAL_MODELS, "More than one model was sent.", hint)
 
 
 def find_engine(name: str) -> EngineDescription:
     """Return the engine with this name. Raises Refused."""
     if not name:
-        raise Refused.of(NO_ENGINE, "No engine was named.", f"Choose one of: {', '.join(ENGINES)}.")
+        raise Refused.for_problem(NO_ENGINE, "No engine was named.", f"Choose one of: {', '.join(ENGINES)}.")
     try:
         return describe_engine(name)
     except InvalidParameter as error:
-        raise Refused.of(UNKNOWN_ENGINE, str(error), "Choose one of these.") from error
+        raise Refused.for_problem(UNKNOWN_ENGINE, str(error), "Choose one of these.") from error
 
 
-def kinds_of(engine: EngineDescription) -> tuple[CheckpointKind, ...]:
+def checkpoint_kinds(engine: EngineDescription) -> tuple[CheckpointKind, ...]:
     return tuple(CheckpointKind(kind) for kind in engine.checkpoints)
 
 
@@ -238,23 +238,23 @@ def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, u
     """Validate the request, except for the checkpoint's content. Raises Refused."""
     engine = find_engine(request.engine)
     _refuse_unsuitable(engine, request, system)
-    parameters = _complete(engine, request.parameters)
+    parameters = _complete_parameters(engine, request.parameters)
     if request.device == "gpu":
         refuse_without_gpu(unprotected=unprotected)
     datasets = chosen_datasets(request.datasets, request.benchmark, engine)
     prompts = _prompts(request.prompts, engine, parameters, datasets)
-    shared: dict[str, Any] = {UNPROTECTED: True} if unprotected else {}
+    common_payload: dict[str, Any] = {UNPROTECTED: True} if unprotected else {}
     if isinstance(request.model, HubModel):
-        shared |= {"hub_name": request.model.name, "hub_commit": request.model.commit}
+        common_payload |= {"hub_name": request.model.name, "hub_commit": request.model.commit}
     payloads = {}
     for dataset in datasets:
-        run_ids = [run.pk for run in runs_for(request.runs, dataset, team)]
+        run_ids = [run.pk for run in select_runs(request.runs, dataset, team)]
         dataset_payload = {"parameters": prompts[dataset.slug]} if prompts.get(dataset.slug) else {}
-        payloads[dataset] = {"run_ids": run_ids, **dataset_payload, **shared}
+        payloads[dataset] = {"run_ids": run_ids, **dataset_payload, **common_payload}
     if request.device == "auto":
         # Use a GPU if the model can and a live worker offers one.
         capabilities = reported_capabilities(queues=[Job.Queue.GPU]) if engine.needs_checkpoint else []
-        has_gpu_worker = any(each.will_run(unprotected=unprotected) for each in capabilities)
+        has_gpu_worker = any(capability.will_run(unprotected=unprotected) for capability in capabilities)
         queue = Job.Queue.GPU if has_gpu_worker else Job.Queue.CPU
     else:
         queue = Job.Queue(request.device)
@@ -268,26 +268,26 @@ def _refuse_unsuitable(engine: EngineDescription, request: ModelRequest, system:
         system_label, engine_label = labels[system.architecture], labels[engine.architecture]
         message = f"{system.name} is declared as “{system_label}”, but {engine.label} is “{engine_label}”."
         hint = "Choose an engine of the system's architecture, or submit for another system."
-        raise Refused.of(ARCHITECTURE_MISMATCH, message, hint)
-    accepted_kinds, model = kinds_of(engine), request.model
+        raise Refused.for_problem(ARCHITECTURE_MISMATCH, message, hint)
+    accepted_kinds, model = checkpoint_kinds(engine), request.model
     if accepted_kinds and model is None:
         message = f"{engine.label} needs a model, but none was sent."
         hint = f"Upload a checkpoint or choose a stored one: {checkpoints.in_words(accepted_kinds)}."
-        raise Refused.of(NO_CHECKPOINT, message, hint)
+        raise Refused.for_problem(NO_CHECKPOINT, message, hint)
     if not accepted_kinds and model is not None:
         hint = "Omit the checkpoint, or choose an engine that runs it."
-        raise Refused.of(CHECKPOINT_NOT_WANTED, f"{engine.label} does not use a model.", hint)
+        raise Refused.for_problem(CHECKPOINT_NOT_WANTED, f"{engine.label} does not use a model.", hint)
     if isinstance(model, HubModel):
         refuse_hub(model)
     if isinstance(model, Checkpoint) and checkpoints.describe(model).kinds.isdisjoint(accepted_kinds):
         raise checkpoints.wrong_kind(model.file_name, CheckpointKind(model.kind), accepted_kinds)
     if request.device == "gpu" and not engine.needs_checkpoint:
         message = f"{engine.label} does not use a model, so it cannot use a GPU."
-        raise Refused.of(GPU_NOT_WANTED, message, "Omit device, or send device=cpu.")
+        raise Refused.for_problem(GPU_NOT_WANTED, message, "Omit device, or send device=cpu.")
     (minimum, maximum), run_count = engine.runs, len(request.runs)
     if not minimum <= run_count <= maximum:
         number = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
-        raise Refused.of(
+        raise Refused.for_problem(
             NUMBER_OF_RUNS,
             f"{engine.label} needs {number if maximum else 'no'} run{'s' if maximum != 1 else ''}, but {run_count} "
             "were named.",
@@ -295,7 +295,7 @@ def _refuse_unsuitable(engine: EngineDescription, request: ModelRequest, system:
         )
 
 
-def _complete(
+def _complete_parameters(
     engine: EngineDescription,
     parameters: Mapping[str, object],
     model: CheckpointDescription | None = None,
@@ -303,12 +303,12 @@ def _complete(
 ) -> dict[str, Any]:
     """Return all parameters of the engine, checked against each other and the model. Raises Refused."""
     try:
-        complete = engine.complete(parameters)
-        engine.check_parameters(complete, model)
+        all_parameters = engine.complete(parameters)
+        engine.check_parameters(all_parameters, model)
     except InvalidParameter as error:
         hint = "See the form or the API documentation for all parameters and their defaults."
-        raise Refused.of(INVALID_PARAMETERS, f"{prefix}{error}", hint) from error
-    return complete
+        raise Refused.for_problem(INVALID_PARAMETERS, f"{prefix}{error}", hint) from error
+    return all_parameters
 
 
 def _prompts(
@@ -321,15 +321,15 @@ def _prompts(
     slugs = sorted(dataset.slug for dataset in datasets)
     if unknown_slugs := sorted(set(prompts_by_slug).difference(slugs)):
         message = f"There are prompts for {', '.join(unknown_slugs)}, which the model does not run on."
-        raise Refused.of(UNKNOWN_PROMPT_DATASET, message, f"It runs on {', '.join(slugs)}.")
+        raise Refused.for_problem(UNKNOWN_PROMPT_DATASET, message, f"It runs on {', '.join(slugs)}.")
     prompt_names = [parameter.name for parameter in prompt_parameters(engine)]
     differing_prompts = {}
     for slug, values in prompts_by_slug.items():
         if unknown_names := sorted(set(values) - set(prompt_names)):
             message = f"prompts of {slug}: {', '.join(unknown_names)} is not a prompt of {engine.name}."
             hint = f"Prompts that datasets can override: {', '.join(prompt_names) or 'none'}."
-            raise Refused.of(INVALID_PARAMETERS, message, hint)
-        complete = _complete(engine, {**parameters, **values}, prefix=f"prompts of {slug}: ")
+            raise Refused.for_problem(INVALID_PARAMETERS, message, hint)
+        complete = _complete_parameters(engine, {**parameters, **values}, prefix=f"prompts of {slug}: ")
         differing_prompts[slug] = {name: complete[name] for name in values if complete[name] != parameters[name]}
     return differing_prompts
 
@@ -403,27 +403,27 @@ def chosen_datasets(slugs: Sequence[str], benchmark: str, engine: EngineDescript
             "Both datasets and a benchmark were named.",
             "Name individual datasets or one benchmark.",
         )
-        raise Refused.of(DATASET_OR_BENCHMARK, message, hint)
+        raise Refused.for_problem(DATASET_OR_BENCHMARK, message, hint)
     if benchmark:
         members = datasets_with_content().filter(memberships__benchmark__slug=benchmark)
         ordered_members = members.order_by("memberships__position", "name")
         runnable = [dataset for dataset in ordered_members if has_corpus(dataset) or not engine.reads_corpus]
         if not runnable:
-            suggestions = ", ".join(each.slug for each in benchmarks_for_models()) or "none yet"
+            suggestions = ", ".join(row.slug for row in benchmarks_for_models()) or "none yet"
             message = f"There is no benchmark “{benchmark}” with a dataset that {engine.label} can run on."
-            raise Refused.of(EMPTY_BENCHMARK, message, f"Suitable benchmarks: {suggestions}.")
+            raise Refused.for_problem(EMPTY_BENCHMARK, message, f"Suitable benchmarks: {suggestions}.")
         return runnable
     if not slugs:
         hint = "Choose at least one dataset or a benchmark."
-        raise Refused.of(NO_DATASET, "No dataset was chosen.", hint)
+        raise Refused.for_problem(NO_DATASET, "No dataset was chosen.", hint)
     by_slug = {dataset.slug: dataset for dataset in datasets_with_content().filter(slug__in=slugs)}
     for slug in slugs:
         if slug not in by_slug:
-            suggestions = ", ".join(each.slug for each in datasets_with_content()[:20] if has_corpus(each))
+            suggestions = ", ".join(dataset.slug for dataset in datasets_with_content()[:20] if has_corpus(dataset))
             message = f"There is no dataset “{slug}” that models can run on."
-            raise Refused.of(UNKNOWN_DATASET, message, f"Suitable datasets: {suggestions or 'none yet'}.")
+            raise Refused.for_problem(UNKNOWN_DATASET, message, f"Suitable datasets: {suggestions or 'none yet'}.")
         if engine.reads_corpus and not has_corpus(by_slug[slug]):
             message = f"The site does not have the documents of {by_slug[slug]}, so models cannot run on it."
             hint = "Run the model yourself and submit the run file, which this dataset accepts."
-            raise Refused.of(NO_CORPUS, message, hint)
+            raise Refused.for_problem(NO_CORPUS, message, hint)
     return [by_slug[slug] for slug in dict.fromkeys(slugs)]

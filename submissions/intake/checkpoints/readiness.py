@@ -23,7 +23,7 @@ from submissions.quotas.ledger import QUOTA
 REFUSED_CHECKPOINTS_PER_HOUR = 10
 SANDBOX_UNAVAILABLE = ProblemCode("sandbox_unavailable", "Models cannot run at present, because no worker "
 "has a "
-    "working sandbox.", "The operator must install what the message names.")  # fmt: skip
+    "working sandbox.", "The operator must install the component in the message.")  # fmt: skip
 NO_GPU = ProblemCode("no_gpu", "A GPU was requested, but no GPU worker was online within the last day.",
     "Omit the device, or choose auto or cpu.")  # fmt: skip
 
@@ -44,16 +44,16 @@ class Readiness:
 
 
 def readiness(person: User, *, local: bool) -> Readiness:
-    """Return whether the user may submit a model now. `local` requests come from this machine.
+    """Return whether the user may submit a model now. `local` requests are sent from this machine.
 
     Live workers decide; if there are none, workers that were online within the last day.
     """
     live_capabilities = reported_capabilities()
     capabilities = live_capabilities or reported_capabilities(MEMORY)
-    if any(each.will_run(unprotected=False) for each in capabilities):
-        return Readiness(True, asleep=not any(each.runs(unprotected=False) for each in live_capabilities))
-    if any(each.will_run(unprotected=True) for each in capabilities):
-        asleep = not any(each.runs(unprotected=True) for each in live_capabilities)
+    if any(capability.will_run(unprotected=False) for capability in capabilities):
+        return Readiness(True, asleep=not any(capability.runs(unprotected=False) for capability in live_capabilities))
+    if any(capability.will_run(unprotected=True) for capability in capabilities):
+        asleep = not any(capability.runs(unprotected=True) for capability in live_capabilities)
         if may_go_unprotected(person, local=local):
             return Readiness(True, unprotected=True, asleep=asleep)
         reason = "This site runs models without a sandbox (SANDBOX=none), which only staff on the machine may use."
@@ -75,15 +75,15 @@ def readiness(person: User, *, local: bool) -> Readiness:
 
 def refuse_without_gpu(*, unprotected: bool) -> None:
     """Raise Refused if no suitable GPU worker was online within the last day, because the job might wait forever."""
-    if any(each.will_run(unprotected=unprotected) for each in reported_capabilities(MEMORY, [Job.Queue.GPU])):
+    if any(worker.will_run(unprotected=unprotected) for worker in reported_capabilities(MEMORY, [Job.Queue.GPU])):
         return
     message = "No GPU worker that runs models was online within the last day."
     hint = "Omit device, or send auto (“GPU if available, otherwise CPU”) or cpu."
-    raise Refused.of(NO_GPU, message, hint)
+    raise Refused.for_problem(NO_GPU, message, hint)
 
 
 def is_local_request(request: HttpRequest | Request) -> bool:
-    """Return whether the request comes from this machine: over loopback and not through a proxy."""
+    """Return whether the request was sent from this machine, over loopback and not through a proxy."""
     if settings.BEHIND_PROXY or "HTTP_X_FORWARDED_FOR" in request.META:
         return False
     try:
@@ -114,14 +114,14 @@ def refuse_beyond_quota(team: Team, dataset_count: int) -> None:
     jobs = Job.objects.filter(submission__team=team, error_code=CHECKPOINT_REFUSED, finished_at__gte=hour_ago)
     rejected_count = jobs.values("submission").distinct().count()  # a checkpoint counts once for all datasets
     if rejected_count >= REFUSED_CHECKPOINTS_PER_HOUR:
-        raise Refused.of(
+        raise Refused.for_problem(
             QUOTA,
             f"The library rejected {rejected_count} checkpoints of your team within the last hour, which is the limit.",
             "Check them on your machine with `python -m evaluation pack`, and send the next one in an hour.",
         )
     if dataset_count > quota.left:
         reset_note = f"the quota resets at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
-        raise Refused.of(
+        raise Refused.for_problem(
             QUOTA,
             f"Your team can run models on {quota.limit} datasets per day; {quota.used} are used today, and "
             f"this request needs {dataset_count}.",

@@ -18,12 +18,12 @@ RUN_TWICE = ProblemCode("run_twice", "The same run was named twice.", "Name each
 NO_USABLE_RUN = ProblemCode(
     "no_usable_run",
     "The dataset has no run of this name that your team may use.",
-    "Name your own run, the site's, or one whose owner allows reuse.",
+    "Name your own run, a run of the site, or a reusable run of another team.",
 )
 FEW_QUERIES = ProblemCode(
     "few_queries",
     "The run to re-rank or fuse covers too few queries of a hidden dataset.",
-    "Name one that covers at least 90% of the queries, or the site's BM25.",
+    "Name a run that covers at least 90% of the queries, or the site's BM25.",
 )
 
 #: Minimum share of a hidden dataset's queries that a submitted run must cover to be re-ranked or fused.
@@ -41,7 +41,7 @@ class RunSource:
     datasets: tuple[str, ...]
 
 
-def sources_for(teams: Iterable[Team]) -> list[RunSource]:
+def get_sources(teams: Iterable[Team]) -> list[RunSource]:
     """Return all runs that the teams may use, their own first, newest first."""
     team_ids = {team.pk for team in teams}
     entries = (
@@ -63,11 +63,11 @@ def sources_for(teams: Iterable[Team]) -> list[RunSource]:
     return sources
 
 
-def runs_for(references: Sequence[str], dataset: Dataset, team: Team) -> list[Run]:
+def select_runs(references: Sequence[str], dataset: Dataset, team: Team) -> list[Run]:
     """Return the run of each reference on the dataset. Raises Refused for runs that the team may not use."""
     runs = [_find_run(reference, dataset, team) for reference in references]
     if len({run.pk for run in runs}) != len(runs):
-        raise Refused.of(RUN_TWICE, f"The same run on {dataset} was named twice.", "Name each run only once.")
+        raise Refused.for_problem(RUN_TWICE, f"The same run on {dataset} was named twice.", "Name each run only once.")
     return runs
 
 
@@ -77,9 +77,9 @@ def source_runs(submission: Submission, *, complete: bool) -> list[Run]:
     With `complete`, the view of its own team, also return private runs of the team.
     """
     keys = {key for job in submission.jobs.all() for key in job.payload.get("run_ids", [])}
-    public = Exists(Entry.objects.public().filter(evaluation__run=OuterRef("pk")))
+    is_public = Exists(Entry.objects.public().filter(evaluation__run=OuterRef("pk")))
     is_visible = Q(is_public=True) | Q(system__team=submission.team) if complete else Q(is_public=True)
-    runs = Run.objects.filter(pk__in=keys).annotate(is_public=public).filter(is_visible)
+    runs = Run.objects.filter(pk__in=keys).annotate(is_public=is_public).filter(is_visible)
     if not complete:
         if submission.system.anonymous_until is not None:
             return []
@@ -103,23 +103,23 @@ def _find_run(reference: str, dataset: Dataset, team: Team) -> Run:
         (entry for entry in usable_entries if entry.jobs.all()), usable_entries[0] if usable_entries else None
     )
     if main_entry is None or main_entry.evaluation is None:
-        raise Refused.of(
+        raise Refused.for_problem(
             NO_USABLE_RUN,
             f"“{reference}” has no run on {dataset} that your team may use.",
-            "Name your own submission, one whose owner allows reuse, or a system that this site provides, "
+            "Name your own submission, a reusable one, or a system that this site provides, "
             "such as bm25; its run must be of the dataset's current version.",
         )
     run = main_entry.evaluation.run
     if not dataset.hidden or main_entry.system.team_id is None:
         return run
-    # The result of a run with few queries would reveal the judgments of each of these.
+    # The result of a run with few queries would reveal the judgments of each query.
     job: Job | None = next(iter(main_entry.jobs.all()), None)
     covered_queries = job.report.get("statistics", {}).get("known_queries") if job else None
     if covered_queries is None:  # the queries were not counted when the run was scored
         covered_queries = check_run(run_path(run.sha256), scoring_target(run.version)).statistics.known_queries
     queries = int(run.version.statistics["queries"])
     if int(covered_queries) < MIN_COVERAGE * queries:
-        raise Refused.of(
+        raise Refused.for_problem(
             FEW_QUERIES,
             f"“{reference}” covers {int(covered_queries):,} of the {queries:,} queries of {dataset}, which "
             "is a hidden dataset.",
@@ -130,7 +130,7 @@ def _find_run(reference: str, dataset: Dataset, team: Team) -> Run:
 
 
 def _usable_entries(team_ids: set[int]) -> QuerySet[Entry]:
-    """Return the entries whose runs the teams may use: their own, the site's, and reusable public ones.
+    """Return the entries with runs that the teams may use: their own, the site's, and reusable public ones.
 
     Runs over restricted queries are never shared between teams.
     """

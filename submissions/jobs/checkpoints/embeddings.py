@@ -1,7 +1,7 @@
 """Storage of encoded shards: a folder shared by all workers, or a remote storage with copies on each machine.
 
 A folder contains `<key>/00000`, `<key>/00001`, and so on. A remote storage has a bundle of the same name per shard, and
-`<key>/used`, whose modification time is the time of last use. Shards come from a sandbox, so they are checked like
+`<key>/used` with the time of last use as its modification time. Shards come from a sandbox, so they are checked like
 untrusted files before they are moved here, and renamed atomically.
 
 The least recently used embeddings are removed first. Folders are limited by `EMBEDDINGS_CACHE_BYTES`, buckets by
@@ -39,8 +39,8 @@ from leaderboard.core.storage.store import Area, sync
 from submissions.models import TERMINAL, Encoding, Job
 from submissions.queue.lease import WorkEnded
 from submissions.queue.queue import BACKOFF, requeue, wake_worker
-from submissions.sandbox.machine_lock import PAUSE, WAITING, try_flock
-from submissions.sandbox.processes import free_bytes, remove, remove_old, size_of
+from submissions.sandbox.machine_lock import PAUSE, WAITING_STAGE, try_flock
+from submissions.sandbox.processes import disk_usage, free_bytes, remove, remove_old
 
 logger = logging.getLogger(__name__)
 
@@ -51,20 +51,20 @@ Report = Callable[[str, float, str], None]
 GRACE = 24 * 3600
 #: Seconds between two sweeps of the remote storage, by any process or (without the cache) by this one.
 _SWEEP_PAUSE = 3600.0
-_SWEPT = "embeddings-swept"
+_SWEEP_KEY = "embeddings-swept"
 _FOLDER = "django.core.files.storage.FileSystemStorage"
 _KEY = re.compile(r"[0-9a-f]{64}")
 #: Text that is logged only once, though the job checks again every minute.
-_WAITS_FOR_ROOM = "The job waits for room."
+_WAITS_FOR_ROOM = "The job waits for disk space."
 _swept_at = -_SWEEP_PAUSE
 
 
 class UnusableOutput(RuntimeError):
-    """The output of a child is missing or contains anything but plain files."""
+    """Error because the output of a child is missing or contains anything except plain files."""
 
 
 class DiskTooSmall(WorkEnded):
-    """The embeddings do not fit on this machine's disk at present."""
+    """Exception that requeues a job because its embeddings do not fit on this machine's disk at present."""
 
     def __init__(self, needed: int, free: int) -> None:
         self.needed, self.free = needed, free
@@ -73,7 +73,7 @@ class DiskTooSmall(WorkEnded):
     def settle(self, job: Job) -> None:
         """Requeue the job after a delay, in which an operator or the sweep may free disk space."""
         needed, free = (f"{size / 2**30:,.1f} GiB" for size in (self.needed, self.free))
-        line = f"The embeddings need at least {needed}; {free} of disk are free. {_WAITS_FOR_ROOM}"
+        line = f"The embeddings need at least {needed}; {free} are free. {_WAITS_FOR_ROOM}"
         is_new = _WAITS_FOR_ROOM not in job.log
         if requeue(job, counts_attempt=False, delay=BACKOFF[-1], line=line if is_new else "") and is_new:
             logger.error("Job %s waits for disk space: %s", job.pk, self)
@@ -116,7 +116,7 @@ def move_into_place(source: Path, target: Path) -> None:
 
 @contextmanager
 def arriving(source: Path, root: Path) -> Iterator[Path]:
-    """Fsync a folder and move it below `root`, where the caller renames it; otherwise it is removed at the end."""
+    """Fsync a folder and move it below `root`, where the caller renames it. Otherwise, remove it at the end."""
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary_folder = Path(tempfile.mkdtemp(prefix=".arriving-", dir=root))
     folder = temporary_folder / "folder"
@@ -146,7 +146,7 @@ def take_name(folder: Path, target: Path) -> None:
 
 
 def remove_other_files(key: str, shards: int) -> None:
-    """Remove files that are not shards, which a searching child may write beside the shards."""
+    """Remove files other than shards, which a child may have written into the folder during its search."""
     shard_names = {shard_name(number) for number in range(shards)}
     for path in list(embeddings_folder(key).iterdir()):
         if path.name not in shard_names:
@@ -285,14 +285,14 @@ def _fetch_lock(key: str, report: Report) -> Iterator[None]:
     path = embeddings_root() / f".lock-{key}"
     while True:
         with path.open("w") as file:
-            # The former holder may have removed the file between our opening and locking it.
+            # The previous holder may have removed the file after we opened it and before we locked it.
             if try_flock(file.fileno(), fcntl.LOCK_EX) and os.fstat(file.fileno()).st_nlink:
                 try:
                     yield
                 finally:
                     path.unlink(missing_ok=True)
                 return
-        report(WAITING, 0.0, "while another job on this machine downloads the embeddings")
+        report(WAITING_STAGE, 0.0, "while another job on this machine downloads the embeddings")
         time.sleep(PAUSE)
 
 
@@ -349,7 +349,7 @@ def trim_cache() -> None:
         _trim_local_copies()
         if time.monotonic() - _swept_at >= _SWEEP_PAUSE:
             _swept_at = time.monotonic()
-            if cache.add(_SWEPT, 1, _SWEEP_PAUSE):
+            if cache.add(_SWEEP_KEY, 1, _SWEEP_PAUSE):
                 _sweep()
     except Exception:
         logger.exception("Could not sweep the embeddings")
@@ -360,10 +360,10 @@ def _sweep() -> int:
     sizes = dict(rows.values_list("key", "size"))
     if is_remote():
         limit = time.time() - GRACE
-        unreferenced = [key for key in stored_keys() if key not in sizes and _last_used(key) < limit]
-        for key in unreferenced:
+        unused_keys = [key for key in stored_keys() if key not in sizes and _last_used(key) < limit]
+        for key in unused_keys:
             _remove_stored(key)
-        count, bound = len(unreferenced), settings.EMBEDDINGS_STORAGE_BYTES or sum(sizes.values())
+        count, bound = len(unused_keys), settings.EMBEDDINGS_STORAGE_BYTES or sum(sizes.values())
     else:
         count, bound = _sweep_unreferenced_folders(), settings.EMBEDDINGS_CACHE_BYTES
     if sum(sizes.values()) > bound:
@@ -383,15 +383,15 @@ def _trim_local_copies() -> None:
     _sweep_unreferenced_folders()
     sizes, last_used = {}, {}
     for folder in _list_folders():
-        with suppress(FileNotFoundError):  # another worker of this host removed it
-            sizes[folder.name], last_used[folder.name] = size_of([folder]), folder.stat().st_mtime
+        with suppress(FileNotFoundError):  # another worker on this host removed it
+            sizes[folder.name], last_used[folder.name] = disk_usage([folder]), folder.stat().st_mtime
     least_used_first = sorted(sizes, key=last_used.__getitem__)
     delete_copy = partial(_delete_encoding, copy_alone=True)
     remove_least_used(sizes, least_used_first, settings.EMBEDDINGS_CACHE_BYTES, delete_copy)
 
 
 def _list_folders() -> list[Path]:
-    """Return the folders on this machine, including those of arriving shards."""
+    """Return the folders on this machine, including folders of arriving shards."""
     root = embeddings_root()
     return [path for path in root.iterdir() if path.is_dir()] if root.exists() else []
 
@@ -423,7 +423,7 @@ def _delete_encoding(key: str, *, copy_alone: bool = False) -> bool:
 
 
 def _remove_folder(key: str) -> None:
-    """Delete an encoding's folder; it is renamed first, so that an interrupted removal leaves no incomplete one."""
+    """Delete an encoding's folder; it is renamed first, because an interrupted removal would leave it incomplete."""
     folder = embeddings_folder(key)
     if folder.exists():
         renamed_folder = folder.with_name(f".leaving-{key}")

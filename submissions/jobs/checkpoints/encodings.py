@@ -1,6 +1,6 @@
 """Embeddings of a dataset version, encoded in shards by all workers of a queue and shared by jobs.
 
-Each shard is a row with a job of its own. The job that needs the corpus gives up its claim and waits; the transaction
+Each shard is a row with its own job. The job that needs the corpus gives up its claim and waits; the transaction
 that finishes the last shard requeues it. All writers lock the encoding's row first, so that of two last shards one sees
 the other.
 """
@@ -20,7 +20,7 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
-from evaluation.core.problems import ModelFailure
+from evaluation.core.problems import ModelFailure, number_of
 from evaluation.engines.base import AUTO
 from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from evaluation.engines.index.vector_index import bytes_of_vector
@@ -41,15 +41,15 @@ _ENDED_BADLY = frozenset({State.FAILED, State.REJECTED, State.TIMED_OUT})
 #: Number of shards in one turn of a team. Switching to another model costs the time of loading it.
 SHARDS_A_TURN = 8
 #: Maximum number of queued shards per corpus, since each claim scans all waiting jobs. The dispatcher adds shards when
-#: half of them are taken, which suffices for 50 shards per second.
+#: half of them are claimed, which suffices for 50 shards per second.
 _MAX_WAITING = 512
-#: Maximum number of workers woken at once for the shards of a corpus.
+#: Maximum number of workers woken at the same time for the shards of a corpus.
 _MAX_WAKEUPS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class EncodingSetting:
-    """Inputs that determine the bytes of encoded documents, and thus which jobs share them.
+    """Inputs that determine the bytes of encoded documents; jobs with the same inputs share them.
 
     `parameters` are the engine's `encoding_parameters`; `hardware` is the slug of the hardware class. Embeddings belong
     to the owner of the checkpoint.
@@ -93,9 +93,9 @@ class EncodingSetting:
     @property
     def dimension(self) -> int:
         """Dimension of the vectors, or 0 if it is unknown."""
-        truncated = self.parameters.get("truncate_dimension")
+        requested = self.parameters.get("truncate_dimension")
         native = self.checkpoint.description.get("dimension")
-        return int((native if truncated in (None, AUTO, 0) else truncated) or 0)
+        return int((native if requested in (None, AUTO, 0) else requested) or 0)
 
     @property
     def least_bytes(self) -> int:
@@ -107,13 +107,13 @@ class EncodingSetting:
 
         An IVF index exists twice while its groups are merged.
         """
-        stored = parameters.get("stored_dtype", "float32")
-        copies = {"exact": int(stored != "float32"), "hnsw": 1, "ivf": 2}.get(parameters.get("search", ""), 0)
-        return copies * self.documents * bytes_of_vector(self.dimension, stored)
+        dtype = parameters.get("stored_dtype", "float32")
+        copies = {"exact": int(dtype != "float32"), "hnsw": 1, "ivf": 2}.get(parameters.get("search", ""), 0)
+        return copies * self.documents * bytes_of_vector(self.dimension, dtype)
 
 
 def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> None:
-    """Raise DiskTooSmall at once if embeddings and index will not fit, instead of after hours of encoding.
+    """Raise DiskTooSmall if embeddings and index will not fit, before hours of encoding.
 
     Raises ModelFailure if the index alone exceeds the output limit of a job.
     """
@@ -132,7 +132,7 @@ def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> Non
 
 
 class WaitsForShards(WorkEnded):
-    """The job can continue once all shards of its corpus exist; `setting` identifies them."""
+    """Exception that makes a job wait until all shards of its corpus exist. `setting` identifies them."""
 
     def __init__(self, setting: EncodingSetting) -> None:
         self.setting = setting
@@ -171,8 +171,8 @@ class EncodedShard:
 def use_encoding(job: Job, setting: EncodingSetting, report: Report) -> EncodedCorpus | None:
     """Return the embeddings if all shards exist, else None.
 
-    They are kept while the job is active. Remote embeddings are downloaded first; damaged shards are encoded again for
-    the waiting jobs. Raises DiskTooSmall and the exceptions of `report`.
+    The sweep does not remove them while the job is active. Remote embeddings are downloaded first. Damaged shards are
+    encoded again for the waiting jobs. Raises DiskTooSmall and the exceptions of `report`.
     """
     with transaction.atomic():
         criteria = Q(waiting_jobs=job.pk) if job.waits_for_id else Q(key=setting.key)
@@ -221,7 +221,7 @@ def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
     with transaction.atomic():
         encoding = _get_or_create_encoding(setting)
         columns: dict[str, Any] = {
-            "line": f"The corpus is encoded in {encoding.shards_expected} shards by all available workers.",
+            "line": f"All available workers encode {number_of(encoding.shards_expected, 'shard')} of the corpus.",
             "stage": "encoding",
             "waits_for": encoding,
             "lease_expires_at": None,
@@ -229,29 +229,29 @@ def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
         }
         if not advance(job.pk, State.RETRIEVING, fence=job.fence, unless_cancelled=True, **columns):
             return end_cancelled(job)
-        # Retry shards that failed for earlier jobs, including those that get no job yet.
+        # Retry shards that failed for earlier jobs, including shards that get no job yet.
         encoding.shards.filter(done_at=None, job__state__in=_ENDED_BADLY).update(job=None)
     settle_encoding(encoding.pk)  # in another transaction, since this one has locked a job
     return True
 
 
-def finish_shard(job: Job, shard: Shard, encoded: EncodedShard, report: Report) -> None:
+def finish_shard(job: Job, shard: Shard, encoded_shard: EncodedShard, report: Report) -> None:
     """Store the encoded shard, end its job, and requeue the waiting jobs if it is the last one.
 
     Its bytes are transferred and synced before the transaction. Raises LeaseLost or Cancelled.
     """
-    with _arriving(encoded, shard.encoding.key, shard.number, report) as store, transaction.atomic():
+    with _transfer_shard(encoded_shard, shard.encoding.key, shard.number, report) as store, transaction.atomic():
         encoding = Encoding.objects.select_for_update().get(pk=shard.encoding_id)
-        finish(job, f"{encoded.documents:,} documents encoded in {encoded.seconds:.1f} s.")
+        finish(job, f"{number_of(encoded_shard.documents, 'document')} encoded in {encoded_shard.seconds:.1f} s.")
         store(shard)
         # The dispatcher reports the overall progress, so that each shard makes as few queries as possible.
         if not encoding.shards.filter(done_at=None).exists():
             requeue_waiting(encoding, "All shards are encoded.")
 
 
-def store_single_shard(setting: EncodingSetting, encoded: EncodedShard, report: Report) -> None:
+def store_single_shard(setting: EncodingSetting, encoded_shard: EncodedShard, report: Report) -> None:
     """Store the only shard of a small corpus, encoded by the job that needs it."""
-    with _arriving(encoded, setting.key, 0, report) as store, transaction.atomic():
+    with _transfer_shard(encoded_shard, setting.key, 0, report) as store, transaction.atomic():
         shard = _get_or_create_encoding(setting).shards.get()
         if shard.done_at is None:
             store(shard)
@@ -278,7 +278,7 @@ def _get_or_create_encoding(setting: EncodingSetting) -> Encoding:
 
 
 @contextmanager
-def _arriving(encoded: EncodedShard, key: str, number: int, report: Report) -> Iterator[Callable[[Shard], None]]:
+def _transfer_shard(encoded: EncodedShard, key: str, number: int, report: Report) -> Iterator[Callable[[Shard], None]]:
     """Transfer the shard's bytes, and yield a function that stores the shard in the caller's transaction.
 
     Raises UnusableOutput.
@@ -311,14 +311,14 @@ def _store_shard(encoded: EncodedShard, folder: Path | None, columns: Mapping[st
 
 
 def settle_shard_waiters(job: Job) -> None:
-    """Settle the jobs waiting for a shard whose job may have ended without it."""
+    """Settle the jobs that wait for a shard, because its job may have ended without storing it."""
     unfinished_shards = Shard.objects.filter(job=job.pk).exclude(job__state=State.DONE)
     for encoding in unfinished_shards.values_list("encoding_id", flat=True):
         settle_encoding(encoding)
 
 
 def settle_waiting_jobs() -> None:
-    """Requeue jobs whose shards exist, in case of a crash or lost wakeup, and cancel unneeded shards."""
+    """Requeue jobs with complete shards, in case of a crash or lost wakeup, and cancel unneeded shards."""
     encodings = Encoding.objects.filter(waiting_jobs__in=_waiting_jobs()).distinct()
     for pk in encodings.values_list("pk", flat=True):
         settle_encoding(pk)

@@ -3,10 +3,10 @@
 An index is built once per corpus by a trusted child and opened by all jobs that need it. `<key>/index` is read-only for
 engines. `<key>/<hardware class>.json` has the published costs of building it on machines of that class; a machine of
 another class measures them once. Folders are renamed atomically: if two workers build the same index, one of the two
-remains, and a missing one is built again.
+remains. A missing index is built again.
 
-The baseline of a dataset that collects runs is retrieved at once, so that pools can include it, and scored with all
-others when the first judgments arrive.
+The baseline of a dataset that collects runs is retrieved immediately, so that pools can include it, and scored with
+all others when the first judgments arrive.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from evaluation.core.problems import ModelFailure, RunStatistics
+from evaluation.core.problems import ModelFailure, RunStatistics, number_of
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import Resources, RetrievalTask, describe, retrieve
 from evaluation.engines.base import size_of
@@ -101,17 +101,17 @@ def _read_building(note: Path) -> _Building | None:
         return None
 
 
-def _is_whole(place: Path, size: int, version: DatasetVersion) -> bool:
+def _is_whole(folder: Path, size: int, version: DatasetVersion) -> bool:
     """Return whether the index can be opened and is complete."""
     try:
-        index = InvertedIndex(place / INDEX_FOLDER)
+        index = InvertedIndex(folder / INDEX_FOLDER)
         return (size_of(index.folder), index.document_count) == (size, version.statistics["documents"])
     except _DAMAGED:
         return False
 
 
 def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any], note: Path) -> _Building:
-    """Build the index and store it unless there is one by now. Raises OSError and the exceptions of `run_child`."""
+    """Build and store the index unless it exists by now. Raises OSError and the exceptions of `run_child`."""
     index_folder = note.parent
     with job_folder() as folder:
         work = ExecutionJob(
@@ -126,7 +126,7 @@ def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any],
         size = checked_size(work.out / INDEX_FOLDER)
         building = _Building(float(costs["seconds"]), int(costs["memory"]), size, version.corpus_sha256)
         if not _is_whole(work.out, size, version):
-            raise DamagedInput(f"The index of {work.corpus} lacks documents.")
+            raise DamagedInput(f"The index of {work.corpus} is incomplete.")
         if not _is_whole(index_folder, size, version):
             arriving_folder = folder / "kept"
             arriving_folder.mkdir()
@@ -141,26 +141,26 @@ def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any],
 def sweep_indexes() -> int:
     """Remove indexes of outdated versions, and those beyond `EMBEDDINGS_CACHE_BYTES`; return their number.
 
-    The least recently used indexes are removed first, and none that was used within `GRACE`.
+    The least recently used indexes are removed first. Indexes that were used within `GRACE` remain.
     """
     root = Path(settings.VAR) / Area.WORD_INDEXES.value
     last_used, sizes = {}, {}
-    for place in (*root.glob("??/*"), *root.glob(".arriving-*")):  # including those of killed processes
+    for folder in (*root.glob("??/*"), *root.glob(".arriving-*")):  # including folders of killed processes
         with suppress(FileNotFoundError):  # another worker of this host removed it, here as below
-            last_used[place], sizes[place] = place.stat().st_mtime, checked_size(place)
+            last_used[folder], sizes[folder] = folder.stat().st_mtime, checked_size(folder)
     versions = Dataset.objects.exclude(current_version=None)
-    current = set(versions.values_list("current_version__corpus_sha256", flat=True))
+    corpora = set(versions.values_list("current_version__corpus_sha256", flat=True))
 
-    def delete_if_old(place: Path) -> bool:
-        return bool(remove_old([place], GRACE))
+    def delete_if_old(folder: Path) -> bool:
+        return bool(remove_old([folder], GRACE))
 
-    def is_current(place: Path) -> bool:
-        return any(building.corpus in current for note in place.glob("*.json") if (building := _read_building(note)))
+    def is_current(folder: Path) -> bool:
+        return any(building.corpus in corpora for note in folder.glob("*.json") if (building := _read_building(note)))
 
-    stale = [place for place in sizes if not is_current(place)]
-    removed_folders = {place for place in stale if delete_if_old(place)}
-    remaining_sizes = {place: size for place, size in sizes.items() if place not in removed_folders}
-    least_used_first = sorted(remaining_sizes.keys() - set(stale), key=last_used.__getitem__)
+    outdated_folders = [folder for folder in sizes if not is_current(folder)]
+    removed_folders = {folder for folder in outdated_folders if delete_if_old(folder)}
+    remaining_sizes = {folder: size for folder, size in sizes.items() if folder not in removed_folders}
+    least_used_first = sorted(remaining_sizes.keys() - set(outdated_folders), key=last_used.__getitem__)
     return len(removed_folders) + remove_least_used(
         remaining_sizes, least_used_first, settings.EMBEDDINGS_CACHE_BYTES, delete_if_old
     )
@@ -178,7 +178,7 @@ def retrieve_job(job: Job, lease: Lease) -> None:
 
     If there are no judgments yet, the run is stored and the job is done.
     """
-    if handover.score_handed_over(job, lease):
+    if handover.score_retrieval(job, lease):
         return
     configuration = CONFIGURATIONS[job.payload.get("configuration", BM25.slug)]
     begin(job, State.RETRIEVING, "loading")
@@ -193,41 +193,41 @@ def retrieve_job(job: Job, lease: Lease) -> None:
         return
     system = configuration_system(configuration)
     with job_folder() as folder:
-        out = folder / "run.txt"
+        path = folder / "run.txt"
         if waiting_run is not None:
             write_log(job.pk, f"{configuration.name} over {version}, retrieved before the first judgments")
-            write_text(waiting_run.sha256, out)
+            write_text(waiting_run.sha256, path)
         else:
-            _retrieve(job, lease, configuration, version, out)
+            _retrieve(job, lease, configuration, version, path)
         if not is_collecting:
-            run = handover.store_checked_run(out, version, may_be_empty=True)
+            run = handover.store_checked_run(path, version, may_be_empty=True)
             result = handover.RetrievalResult(system.slug, version.pk, job.queue, [run])
             handover.finish_retrieval(job, lease, result)
             return
-        read = check_run(out, scoring_target(version)).statistics
-        stored = store_run(out)
-    statistics = RunStatistics(lines=read.lines, tags=read.tags, metadata={TOPICS: version.topics_sha256})
+        facts = check_run(path, scoring_target(version)).statistics
+        stored_run = store_run(path)
+    statistics = RunStatistics(lines=facts.lines, tags=facts.tags, metadata={TOPICS: version.topics_sha256})
     with transaction.atomic():
         finish(job, "The run was stored. It will be scored when the first judgments arrive.")
-        record_job_run(job, system, stored, statistics, version)
+        record_job_run(job, system, stored_run, statistics, version)
 
 
-def _retrieve(job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, out: Path) -> None:
+def _retrieve(job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, path: Path) -> None:
     write_log(job.pk, f"{configuration.name} over {version}")
     corpus = local_path(Area.FILES, version.corpus_sha256)
     parameters = describe(configuration.engine).complete(configuration.parameters)
-    work = ExecutionJob("retrieve", configuration.engine, out, parameters=parameters, language=job.dataset.language)
+    work = ExecutionJob("retrieve", configuration.engine, path, parameters=parameters, language=job.dataset.language)
     work = with_kept_index(lease, work, version)
     retrieval = retrieve(
         RetrievalTask(
             work.engine,
             corpus,
             local_path(Area.FILES, version.topics_sha256),
-            out,
+            path,
             parameters=parameters,
             drop_self_matches=job.dataset.drop_self_matches,
             excluded=excluded_path(version),
-            work_folder=out.parent,
+            work_folder=path.parent,
             resources=Resources(language=work.language, index=work.index),
         ),
         progress=lease.report_stage,
@@ -237,14 +237,14 @@ def _retrieve(job: Job, lease: Lease, configuration: EngineConfiguration, versio
     seconds = retrieval.build_seconds + work.index_seconds
     write_log(
         job.pk,
-        f"{retrieval.documents:,} documents indexed in {seconds:.1f} s, "
-        f"{retrieval.queries:,} queries searched in {retrieval.search_seconds:.1f} s "
+        f"{number_of(retrieval.documents, 'document')} indexed in {seconds:.1f} s, "
+        f"{number_of(retrieval.queries, 'query', 'queries')} searched in {retrieval.search_seconds:.1f} s "
         f"({retrieval.index_bytes / 2**20:.1f} MiB, analyser {retrieval.analyser})",
     )
 
 
 def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersion) -> Run | None:
-    """Return the configuration's run from when the dataset collected runs, if it covers all queries."""
+    """Return the run that the configuration made while the dataset was collecting runs, if it covers all queries."""
     runs = Run.objects.filter(
         version=version,
         system=configuration_system(configuration),
@@ -260,7 +260,7 @@ def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersio
 
 
 def measure_bm25(lease: Lease, work: ExecutionJob, version: DatasetVersion, folder: Path) -> Mapping[str, Any]:
-    """Measure BM25 on this machine in this job; return figures and hardware class, or nothing if that fails."""
+    """Measure BM25 on this machine in this job; return figures and hardware class, empty if that fails."""
     bm25 = ExecutionJob(
         task="measure",
         engine=BM25.engine,

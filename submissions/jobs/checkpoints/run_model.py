@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.core.problems import InvalidContent, InvalidRun
+from evaluation.core.problems import InvalidContent, InvalidRun, number_of
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import EngineDescription
 from evaluation.engines import describe as describe_engine
@@ -31,11 +31,11 @@ from leaderboard.models import Architecture, Dataset, DatasetFile, DatasetVersio
 from leaderboard.systems.provenance import DEPTH
 from leaderboard.systems.records import house_system
 from submissions.checkpoints.hub import HubModel, fetch
-from submissions.checkpoints.service import CheckpointArchive, folder_of, store_checkpoint
+from submissions.checkpoints.service import CheckpointArchive, checkpoint_folder, store_checkpoint
 from submissions.checkpoints.service import describe as describe_checkpoint
 from submissions.core.errors import Refused
-from submissions.intake.checkpoints.intake import kinds_of
-from submissions.intake.run_records import MADE_BY, made_by
+from submissions.intake.checkpoints.intake import checkpoint_kinds
+from submissions.intake.run_records import MADE_BY, describe_producer
 from submissions.jobs.checkpoints import encodings
 from submissions.jobs.checkpoints.embeddings import remove_other_files
 from submissions.jobs.checkpoints.own_engines import measure_bm25, with_kept_index
@@ -68,8 +68,8 @@ class ModelTask:
     checkpoint: Checkpoint | None = None
     run_ids: Sequence[int] = field(default_factory=tuple)
 
-    def parameters_on(self, dataset: Dataset) -> dict[str, Any]:
-        """Return all parameters, on hidden datasets without variants, since each would be another reading."""
+    def get_parameters(self, dataset: Dataset) -> dict[str, Any]:
+        """Return all parameters; on hidden datasets without variants, since each would reveal more of the judgments."""
         return {**self.parameters, **(self.engine.main_alone if dataset.hidden else {})}
 
     @property
@@ -80,7 +80,7 @@ class ModelTask:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Task of a job on one version of its dataset, with the setting of its embeddings and those that exist."""
+    """Task of a job on one version of its dataset, with the setting of its embeddings and the stored ones."""
 
     job: Job
     task: ModelTask
@@ -99,7 +99,7 @@ def model_job(job: Job, lease: Lease) -> None:
 
     Raises ModelFailure, ModelTimedOut, WaitsForShards, InvalidRun, LeaseLost, or Cancelled.
     """
-    if handover.score_handed_over(job, lease):
+    if handover.score_retrieval(job, lease):
         return
     payload, submission = job.payload, job.submission
     if handover.MEASURES in payload:  # `request_measurement` wrote the payload
@@ -129,7 +129,7 @@ def sample_model_job(job: Job, lease: Lease) -> None:
 
     Raises the exceptions of `run_model`.
     """
-    if handover.score_handed_over(job, lease):
+    if handover.score_retrieval(job, lease):
         return
     begin(job, State.RETRIEVING, "loading")
     write_log(job.pk, "Creating the sample checkpoint.")
@@ -153,7 +153,7 @@ def sample_model_job(job: Job, lease: Lease) -> None:
         adapted_to=[job.dataset.slug],
     )
     task = ModelTask(system, engine, engine.complete({}), checkpoint)
-    provenance = made_by(SAMPLE_ENGINE, task.parameters_on(job.dataset), checkpoint)
+    provenance = describe_producer(SAMPLE_ENGINE, task.get_parameters(job.dataset), checkpoint)
     job.payload = {**job.payload, MADE_BY: provenance}
     run_model(job, lease, task)
 
@@ -180,15 +180,15 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
             device=device,
             threads=threads,
         )
-    encoded = encodings.use_encoding(job, setting, lease.report_stage) if setting else None
-    if setting and not encoded:
+    corpus = encodings.use_encoding(job, setting, lease.report_stage) if setting else None
+    if setting and not corpus:
         encodings.require_room(setting, task.parameters)
         if setting.shards > 1:
             raise encodings.WaitsForShards(setting)
     write_log(job.pk, f"{task.engine.label} over {version}")
-    if task.parameters_on(job.dataset) != task.parameters:
+    if task.get_parameters(job.dataset) != task.parameters:
         write_log(job.pk, "The dataset is hidden: only the main configuration is run and scored.")
-    plan = _Plan(job, task, version, setting, encoded)
+    plan = _Plan(job, task, version, setting, corpus)
     with job_folder() as folder:
         retrieval = _retrieve(plan, lease, folder)
     remove(plan.rankings)
@@ -211,8 +211,8 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
     retrieval = result["retrieval"]
     write_log(
         plan.job.pk,
-        f"{retrieval['documents']:,} documents indexed in {retrieval['build_seconds']:.1f} s, "
-        f"{retrieval['queries']:,} queries searched in {retrieval['search_seconds']:.1f} s "
+        f"{number_of(retrieval['documents'], 'document')} indexed in {retrieval['build_seconds']:.1f} s, "
+        f"{number_of(retrieval['queries'], 'query', 'queries')} searched in {retrieval['search_seconds']:.1f} s "
         f"({retrieval['index_bytes'] / 2**20:.1f} MiB)",
     )
     if plan.setting is not None and not plan.encoded and work.shards is not None:
@@ -221,8 +221,8 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
         shard = work.shards / shard_name(0)
         if shard.is_dir():
             seconds = float(retrieval.get("encoding_seconds", 0.0))
-            encoded = encodings.EncodedShard(shard, retrieval["documents"], seconds, result["hardware"]["slug"])
-            encodings.store_single_shard(plan.setting, encoded, lease.report_stage)
+            encoded_shard = encodings.EncodedShard(shard, retrieval["documents"], seconds, result["hardware"]["slug"])
+            encodings.store_single_shard(plan.setting, encoded_shard, lease.report_stage)
     figures = _figures(plan, work, result)
     baseline = measure_bm25(lease, work, plan.version, folder) if figures else {}
     costs = {"figures": figures, "hardware": result["hardware"], "baseline": baseline}
@@ -244,8 +244,8 @@ def _execution_job(plan: _Plan, folder: Path) -> ExecutionJob:
         documents=version.statistics.get("documents"),
         queries=local_path(Area.FILES, version.topics_sha256),
         excluded=excluded_path(version),
-        parameters=task.parameters_on(dataset),
-        checkpoint=folder_of(task.checkpoint) if task.checkpoint else None,
+        parameters=task.get_parameters(dataset),
+        checkpoint=checkpoint_folder(task.checkpoint) if task.checkpoint else None,
         runs=_given_runs(task, version, folder),
         shards=shards,
         shard_size=plan.encoded.shard_size if plan.encoded else settings.SHARD_SIZE,
@@ -280,14 +280,14 @@ def _given_runs(task: ModelTask, version: DatasetVersion, folder: Path) -> tuple
 def _figures(plan: _Plan, work: ExecutionJob, result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the measured figures by variant, with the rate of earlier encoding and without the costs of given runs."""
     figures = result["variants"] or ({"": result["figures"]} if result["figures"] else {})
-    if encoded := plan.encoded:
-        rate = encoded.documents / encoded.seconds if encoded.seconds > 0 else None
+    if corpus := plan.encoded:
+        rate = corpus.documents / corpus.seconds if corpus.seconds > 0 else None
         figures = {
             label: {**values, "documents_per_second": values.get("documents_per_second") or rate}
             for label, values in figures.items()
         }
     if work.runs:
-        # The figures do not include the search of the given runs; without a corpus nothing was built either.
+        # The figures do not include the search of the given runs. Engines without a corpus build no index.
         build_figures = (
             () if plan.task.engine.reads_corpus else ("documents_per_second", "build_seconds", "index_bytes")
         )
@@ -328,14 +328,14 @@ def _store_runs(
 
 
 def fetched_checkpoint(job: Job) -> Checkpoint | None:
-    """Return the checkpoint of a job whose submission names a model on the hub, else None.
+    """Return the checkpoint of a job if its submission names a model on the hub, else None.
 
     It is downloaded once per team. Raises LeaseLost, or InvalidRun if the model does not exist or cannot be run.
     """
     submission, name = job.submission, job.payload.get("hub_name", "")
     if submission is None or not name:
         return None
-    hub, kinds = HubModel(name, job.payload["hub_commit"]), kinds_of(describe_engine(submission.engine))
+    hub, kinds = HubModel(name, job.payload["hub_commit"]), checkpoint_kinds(describe_engine(submission.engine))
     rows = Checkpoint.objects.filter(team=submission.team, hub_name=hub.name, hub_commit=hub.commit)
     checkpoint = next((row for row in rows if describe_checkpoint(row).kinds.intersection(kinds)), None)
     if checkpoint is None:

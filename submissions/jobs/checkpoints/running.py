@@ -27,7 +27,7 @@ from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import Area, local_path, sha256_of
 from submissions import sandbox
-from submissions.checkpoints.service import folder_of
+from submissions.checkpoints.service import checkpoint_folder
 from submissions.core.errors import CHECKPOINT_REFUSED
 from submissions.jobs.checkpoints.embeddings import GRACE
 from submissions.jobs.checkpoints.encodings import EncodedShard, finish_shard
@@ -41,7 +41,7 @@ from submissions.sandbox.processes import remove, remove_old
 from submissions.sandbox.running import SandboxOutcome, ShardEncoder, run_job
 from submissions.sandbox.supervision import OnProgress
 
-#: File beside a checkpoint with the versions of the libraries that accepted it.
+#: File in a checkpoint's folder with the versions of the libraries that accepted it.
 NOTE = "checked.txt"
 #: Time limit in seconds for the library's check of a checkpoint.
 CHECK_SECONDS = 60
@@ -49,7 +49,7 @@ _CHECK_LIMITS = {"memory_bytes": 2 << 30, "output_bytes": 1 << 20}
 
 
 class ModelTimedOut(WorkEnded):
-    """The child exceeded the time limit of a job."""
+    """Exception after the child exceeded the time limit of a job."""
 
     def settle(self, job: Job) -> None:
         report = failure_report("timed_out", MODEL_FAILURES["timed_out"].meaning).as_dict()
@@ -58,7 +58,7 @@ class ModelTimedOut(WorkEnded):
 
 
 class ModelCrashed(WorkEnded):
-    """The child of a submitted model ended without an explanation; `code` is one of MODEL_FAILURES."""
+    """Exception after a model's child ended without an explanation. `code` is one of MODEL_FAILURES."""
 
     def __init__(self, code: str) -> None:
         self.code = code
@@ -76,7 +76,7 @@ class ModelCrashed(WorkEnded):
 
 
 class DamagedInput(RuntimeError):
-    """A file in the store is missing or damaged, which is our fault whatever the model did with it."""
+    """Error because a file in the store is missing or damaged, which is never the model's fault."""
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def job_folder() -> Iterator[Path]:
 
 
 def sweep_work(grace: float = GRACE) -> int:
-    """Remove job folders that killed processes left on this host; return their number.
+    """Remove job folders of killed processes on this host; return their number.
 
     The minimum age is a job's time limit. Children that encode several shards write to their folder for each shard.
     """
@@ -115,32 +115,32 @@ def run_child(
     """Run the child and return its checked result; its files are in `work.out`.
 
     The child may use nine tenths of the job's remaining time, so that its result can still be scored and BM25 measured.
-    It is gone when this function returns or raises.
+    It has ended when this function returns or raises.
 
     Args:
         work: Work for the child.
         lease: Lease of the job.
         totals: Total and unit by stage, for notes such as "12,000 of 50,000 documents".
-        trusted: Whether the model is the site's own, which may run where no sandbox works.
+        trusted: Whether the model is the site's own, which may run without a working sandbox.
 
     Raises:
         ModelFailure: If the model fails.
         ModelTimedOut: If the time limit is exceeded.
         ModelCrashed: If the child ends without an explanation.
         RuntimeError: If the failure is our fault.
-        LeaseLost: If the claim is gone.
+        LeaseLost: If the claim was lost.
         Cancelled: If cancellation was requested.
     """
     limits = SandboxLimits.from_settings()
     limits = replace(limits, wall_clock_seconds=min(limits.wall_clock_seconds, 0.9 * lease.seconds_left))
     report = reporter(lease, totals or {})
-    outcome = run_job(backend_for(trusted=trusted), work, limits, report)
+    outcome = run_job(get_backend(trusted=trusted), work, limits, report)
     if outcome.unmeasured:
         write_log(lease.job.pk, f"{describe(work.engine).label} was not timed: {outcome.unmeasured}.")
     return get_result(outcome, work, trusted=trusted)
 
 
-def backend_for(*, trusted: bool) -> Backend:
+def get_backend(*, trusted: bool) -> Backend:
     """Return the sandbox, or no sandbox for the site's own models if none works."""
     backend = sandbox.backend()
     return UnprotectedBackend() if trusted and not backend.available else backend
@@ -211,7 +211,7 @@ def failure_report(code: str, message: str) -> Report:
 
 
 class CheckpointRefused(WorkEnded):
-    """The library does not accept the checkpoint, for the reasons in the report. No quota is used."""
+    """Refusal of a checkpoint by the library. The report states the reasons. No quota is used."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -232,14 +232,14 @@ def check_with_library(job: Job, lease: Lease, checkpoint: Checkpoint) -> None:
     The library compares the accepted values with its own classes. The child has access to the checkpoint only, so its
     output can be shown to users. Raises CheckpointRefused, ModelCrashed, and the exceptions of `run_job`.
     """
-    note = folder_of(checkpoint) / NOTE
+    note = checkpoint_folder(checkpoint) / NOTE
     if is_checked(note):
         return
     limits = SandboxLimits(wall_clock_seconds=CHECK_SECONDS, **_CHECK_LIMITS)
     with job_folder() as folder:
         work = ExecutionJob("check", "", folder / "out", checkpoint=note.parent, measure=False)
         outcome = run_job(
-            backend_for(trusted=checkpoint.team_id is None),
+            get_backend(trusted=checkpoint.team_id is None),
             work,
             limits,
             lambda stage, share, text: lease.report_stage("checking", share, text),
@@ -264,7 +264,7 @@ def is_checked(note: Path) -> bool:
 
 
 def releases() -> str:
-    """Return the versions of the checking libraries, in the format of the note beside a checkpoint."""
+    """Return the versions of the checking libraries, in the format of `NOTE`."""
     names = ("sentence-transformers", "tokenizers", "transformers")
     return "".join(f"{name} {version(name)}\n" for name in names)
 
@@ -273,7 +273,7 @@ def releases() -> str:
 
 
 #: Seconds for which a process prefers shards of the encoding that it has begun. Starting a child takes 7 to 20 s;
-#: devices that alternate between corpora would otherwise do little else.
+#: devices that alternate between corpora would otherwise spend most of their time on that.
 PREFERENCE_SECONDS = 300.0
 
 
@@ -286,26 +286,26 @@ class WarmEncoder:
     def __init__(self) -> None:
         self._resources = ExitStack()
         self.encoding: int | None = None
-        self._since = 0.0
+        self._started_at = 0.0
         self._encoder: ShardEncoder | None = None
 
     def get(self, encoding: Encoding, device: str) -> ShardEncoder:
         """Return the child for this encoding, ending one for another encoding."""
         if self.encoding != encoding.pk:
             self.end_child()
-            self.encoding, self._since = encoding.pk, time.monotonic()
+            self.encoding, self._started_at = encoding.pk, time.monotonic()
         if self._encoder is None:
             folder = self._resources.enter_context(job_folder())
             self._encoder = _encoder(encoding, device, folder)
             self._resources.callback(self._encoder.close)
         return self._encoder
 
-    def claim_next(self, queue: str, worker: str, permitted: Q) -> Job | None:
+    def claim_next(self, queue: str, worker: str, job_filter: Q) -> Job | None:
         """Claim the next job: preferably a shard for the present child, else the first job in the queue."""
         shard_job = None
-        if self._encoder is not None and time.monotonic() - self._since < PREFERENCE_SECONDS:
-            shard_job = claim([queue], worker, permitted & Q(shard__encoding=self.encoding))
-        return shard_job or claim([queue], worker, permitted)
+        if self._encoder is not None and time.monotonic() - self._started_at < PREFERENCE_SECONDS:
+            shard_job = claim([queue], worker, job_filter & Q(shard__encoding=self.encoding))
+        return shard_job or claim([queue], worker, job_filter)
 
     def close(self) -> None:
         """End the child because no further shard of its encoding follows."""
@@ -339,8 +339,8 @@ def shard_job(job: Job, lease: Lease) -> None:
             outcome = encoder.encode(shard.number, folder, report)
             result = get_result(outcome, work, trusted=encoding.checkpoint.team is None)
             figures = result["shard"]
-            encoded = EncodedShard(folder, figures["documents"], figures["seconds"], result["hardware"]["slug"])
-            finish_shard(job, shard, encoded, lease.report_stage)
+            encoded_shard = EncodedShard(folder, figures["documents"], figures["seconds"], result["hardware"]["slug"])
+            finish_shard(job, shard, encoded_shard, lease.report_stage)
     except BaseException:
         WARM.end_child()
         raise
@@ -354,11 +354,11 @@ def _encoder(encoding: Encoding, device: str, folder: Path) -> ShardEncoder:
         corpus=local_path(Area.FILES, encoding.version.corpus_sha256),
         documents=encoding.version.statistics.get("documents"),
         parameters=describe(encoding.engine).complete(encoding.parameters),
-        checkpoint=folder_of(encoding.checkpoint),
+        checkpoint=checkpoint_folder(encoding.checkpoint),
         shard_size=encoding.shard_size,
         device=device,
         threads=settings.MODEL_THREADS,
         measure=False,
     )
-    backend = backend_for(trusted=encoding.checkpoint.team is None)
+    backend = get_backend(trusted=encoding.checkpoint.team is None)
     return ShardEncoder(backend, work, SandboxLimits.from_settings())

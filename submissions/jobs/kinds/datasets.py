@@ -126,7 +126,7 @@ def _fail_on_last_attempt(job: Job, give_up: Callable[[], None]) -> Iterator[Non
 def statistics_job(job: Job, lease: Lease) -> None:
     """Profile the dataset's texts and the top-ranked documents of its runs, unless profiled before.
 
-    The profile of the texts is stored before it is compared with those of other datasets.
+    The profile of the texts is stored before it is compared with the profiles of other datasets.
     """
     begin(job, State.RETRIEVING, "reading")
     with work_folder("statistics") as folder:
@@ -144,7 +144,7 @@ def statistics_job(job: Job, lease: Lease) -> None:
     comparison = find_overlaps(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
     with transaction.atomic():
         other_count, run_count = len(comparison[0]), len(comparison[1])
-        finish(job, f"Compared with {other_count:,} other collections; analyzed {run_count:,} runs.")
+        finish(job, f"Other collections compared: {other_count:,}. Runs analyzed: {run_count:,}.")
         store_overlaps(job.dataset, comparison)
 
 
@@ -159,7 +159,7 @@ def protect_job(job: Job, lease: Lease) -> None:
     for _ in range(_ROUNDS):
         part_count = find_parts(job.dataset, lease.report) if protection == Protection.COMPETITION else 0
         if part_count:
-            write_log(job.pk, f"Computed the scores of {part_count:,} results on both parts.")
+            write_log(job.pk, f"Results with scores on both parts: {part_count:,}.")
         with transaction.atomic(), acting(person, job.payload.get("why", "")):
             # Switch the policy first, since it detects results that arrived meanwhile.
             if switch_protection(job.dataset, protection):
@@ -178,7 +178,7 @@ def reveal_job(job: Job, lease: Lease) -> None:
     with transaction.atomic():
         advance_claimed(job, State.DONE, progress=1.0)
         summary = summarise_topics(row, job.dataset, qrels, queries)
-        write_log(job.pk, f"Summarized {summary.runs} runs of {row}.")
+        write_log(job.pk, f"Summarized {row}. Runs: {summary.runs}.")
 
 
 def certainty_job(job: Job, lease: Lease) -> None:
@@ -188,9 +188,9 @@ def certainty_job(job: Job, lease: Lease) -> None:
     with transaction.atomic():
         advance_claimed(job, State.DONE, progress=1.0)
         if finding is not None and store_certainty(finding) is not None:
-            write_log(job.pk, f"Computed for {len(finding.board.entries):,} results.")
+            write_log(job.pk, f"Results analyzed: {len(finding.board.entries):,}.")
         elif request_if_changed(job.dataset_id):
-            write_log(job.pk, "The board has changed meanwhile and will be analyzed again.")
+            write_log(job.pk, "The board has changed in the meantime and will be analyzed again.")
         else:
             write_log(job.pk, "The results are up to date.")
 
@@ -199,11 +199,11 @@ def retry_failed_certainty() -> int:
     """Request failed significance and statistics jobs again after a delay; return their number.
 
     The delay is an hour after the first failure and doubles up to a day, since the cause may disappear and failures are
-    cheap. Takes one query if no job has failed.
+    cheap. Makes one query if no job has failed.
     """
-    last = ~Exists(Job.objects.filter(kind=OuterRef("kind"), dataset=OuterRef("dataset"), pk__gt=OuterRef("pk")))
+    is_newest = ~Exists(Job.objects.filter(kind=OuterRef("kind"), dataset=OuterRef("dataset"), pk__gt=OuterRef("pk")))
     count = 0
-    for job in Job.objects.filter(last, kind__in=_REQUESTS, state__in=_FAILED):
+    for job in Job.objects.filter(is_newest, kind__in=_REQUESTS, state__in=_FAILED):
         dataset_jobs = Job.objects.filter(kind=job.kind, dataset=job.dataset_id)
         last_success = dataset_jobs.filter(state=State.DONE).order_by("-pk").values_list("pk", flat=True).first()
         failures = dataset_jobs.filter(state__in=_FAILED, pk__gt=last_success or 0).count()
@@ -248,7 +248,7 @@ def rescore_job(job: Job, lease: Lease) -> None:
             # Write the state first: a worker that lost its claim must not finish the rescore.
             advance_claimed(job, State.DONE, progress=1.0)
             if campaigns.finish_rescore(rescore, content, settings, marks):
-                write_log(job.pk, f"{rescore.done:,} runs were evaluated, {len(rescore.lost):,} cannot be.")
+                write_log(job.pk, f"Runs evaluated: {rescore.done:,}. Not possible for: {len(rescore.lost):,}.")
                 return
             transaction.set_rollback(True)
 
@@ -263,7 +263,7 @@ def _evaluating(job: Job) -> Rescore:
 
 
 def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
-    """Evaluate one run, or list it among those that cannot be evaluated."""
+    """Evaluate one run, or add it to the list of runs that cannot be evaluated."""
     if not campaigns.begin_run(rescore, run):
         campaigns.note_progress(rescore)
         return
@@ -308,7 +308,7 @@ def _find_parts(rescore: Rescore, lease: Lease) -> None:
 
 
 def fail_lost_rescores() -> int:
-    """Mark rescores as failed whose job has failed, so that the curator can continue; return their number."""
+    """Mark rescores as failed after their job has failed, so that the curator can continue; return their number."""
     count = 0
     for rescore in Rescore.objects.filter(state=Rescore.State.EVALUATING):
         criteria = {"kind": WorkRequest.Kind.RESCORE, "payload__rescore": rescore.pk}

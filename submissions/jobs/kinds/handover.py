@@ -27,7 +27,7 @@ from leaderboard.systems.baselines import BM25
 from submissions.jobs.kinds import score
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed, finish
-from submissions.queue.queue import ATTEMPTS, WORKED, advance, seconds_worked_before, wake_worker
+from submissions.queue.queue import ATTEMPTS, WORKED, advance, earlier_work_seconds, wake_worker
 
 logger = logging.getLogger(__name__)
 
@@ -106,8 +106,8 @@ def finish_retrieval(job: Job, lease: Lease, retrieval: RetrievalResult) -> None
         _hand_over(job, retrieval)
 
 
-def score_handed_over(job: Job, lease: Lease) -> bool:
-    """Score a result that another worker retrieved for this job; return False if retrieval is still to be done.
+def score_retrieval(job: Job, lease: Lease) -> bool:
+    """Score a result that another worker retrieved for this job; return False if nothing was retrieved yet.
 
     If the dataset's content has changed, or the runs are missing from this worker's store, the job returns to the
     retrievers. It fails when runs are missing for the third time.
@@ -155,9 +155,9 @@ def score_retrieved(job: Job, lease: Lease, retrieval: RetrievalResult) -> None:
     results = []
     lease.clock.enter("scoring")
     for run in retrieval.runs:
-        stored = StoredRun(run.sha256, run.size)
-        scored_run = score.evaluate_run(stored, job.dataset, qrels, lease.report)
-        results.append(score.ScoredResult(stored, scored_run, run.label, run.facts))
+        stored_run = StoredRun(run.sha256, run.size)
+        scored_run = score.evaluate_run(stored_run, job.dataset, qrels, lease.report)
+        results.append(score.ScoredResult(stored_run, scored_run, run.label, run.facts))
     is_baseline, examples = job.kind == Job.Kind.BASELINE, list[Any]()
     if is_baseline:
         with tempfile.TemporaryDirectory(prefix="runboard-") as name:
@@ -176,14 +176,14 @@ def score_retrieved(job: Job, lease: Lease, retrieval: RetrievalResult) -> None:
 
 
 def _hand_over(job: Job, retrieval: RetrievalResult) -> None:
-    """Move the job to the scorers' queue with the retrieval result; attempts are counted anew."""
+    """Move the job to the scorers' queue with the retrieval result, and reset its attempts."""
     payload = {**job.payload, KEY: asdict(retrieval)}
     _move_to_queue(job, Job.Queue.SCORE, payload, "Retrieved. Waiting for a scorer.")
 
 
 def _move_to_queue(job: Job, queue: str, payload: Mapping[str, Any], line: str) -> None:
     now = timezone.now()
-    seconds_worked = seconds_worked_before(payload) + (now - (job.started_at or now)).total_seconds()
+    seconds_worked = earlier_work_seconds(payload) + (now - (job.started_at or now)).total_seconds()
     payload = {**payload, WORKED: round(seconds_worked, 3)}
     # Turn 0: the job has already waited for its turn once.
     advance_claimed(job, State.QUEUED, line=line, queue=queue, turn=0, payload=payload, attempts=0)
@@ -205,13 +205,13 @@ def _replace_measurements(job: Job, retrieval: RetrievalResult) -> None:
         variants = Entry.objects.filter(
             dataset=entry.dataset, system=entry.system, submission_reference=entry.submission_reference
         )
-        by_label = {each.configuration.split(" · ")[0]: each for each in variants}
+        by_label = {variant.configuration.split(" · ")[0]: variant for variant in variants}
         entries_by_label = {label: entry if label == "" else by_label.get(label) for label in retrieval.figures}
-        _record_measurements({label: each for label, each in entries_by_label.items() if each}, retrieval)
+        _record_measurements({label: row for label, row in entries_by_label.items() if row}, retrieval)
 
 
 def _record_measurements(entries: Mapping[str, Entry], retrieval: RetrievalResult) -> None:
-    """Record the costs of each entry by label, and those of the BM25 baseline."""
+    """Record the costs of each entry by label, and of the BM25 baseline."""
     baseline = retrieval.baseline.get("figures") or {}
     for label, entry in entries.items():
         if figures := retrieval.figures.get(label):

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
-from evaluation.core.problems import EndlessPattern, InvalidRun
+from evaluation.core.problems import EndlessPattern, InvalidRun, number_of
 from evaluation.measures.registry import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.runs.forms import trec_text
 from evaluation.runs.score import ScoredRun, check_run, score_run
@@ -76,7 +76,7 @@ def score_job(job: Job, lease: Lease) -> None:
 
     Raises:
         InvalidRun: If the file is not valid.
-        LeaseLost: If the claim is gone.
+        LeaseLost: If the claim was lost.
         ScoresDiffer: If the verification fails.
     """
     if job.dataset.awaits_judgements:
@@ -118,7 +118,7 @@ def _check_and_store(job: Job, lease: Lease) -> None:
     with transaction.atomic():
         lock_boards([job.dataset_id])
         submission = Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
-        line = f"Validated: {statistics.lines:,} lines. The run waits for the first judgments."
+        line = f"Validated: {number_of(statistics.lines, 'line')}. The run waits for the first judgments."
         columns = {"validated": True, "attempts": 0, "payload": payload, "report": report.as_dict()}
         advance_claimed(job, State.QUEUED, line=line, **columns)
         record_waiting_run(job, submission, stored, statistics, version)
@@ -126,7 +126,7 @@ def _check_and_store(job: Job, lease: Lease) -> None:
 
 
 class JudgementsChanged(WorkEnded):
-    """The dataset's qrels changed while the job scored; nothing was published."""
+    """Exception because the dataset's qrels changed during scoring. Nothing was published."""
 
     def settle(self, job: Job) -> None:
         """Requeue the job."""
@@ -218,7 +218,7 @@ def judged_version(dataset: Dataset) -> DatasetVersion:
 
 
 def begin(job: Job, state: State, stage: str = "") -> None:
-    """Move the job to the state in which it works. Raises LeaseLost if the claim is gone."""
+    """Move the job to the state in which it works. Raises LeaseLost if the claim was lost."""
     if not advance(job.pk, state, fence=job.fence, stage=stage):
         raise LeaseLost
 
@@ -239,7 +239,7 @@ def publish_on_current_qrels(
         lease.clock.enter("publishing")
         try:
             publish_results(job, system, results, qrels, record_more)
-            first_documents = {each.stored.sha256: each.scored_run.first_documents for each in results}
+            first_documents = {result.stored.sha256: result.scored_run.first_documents for result in results}
             keep_first_documents(first_documents, qrels.version.excluded_sha256)
             return
         except JudgementsChanged:
@@ -249,9 +249,9 @@ def publish_on_current_qrels(
         qrels = latest_qrels
         write_log(job.pk, f"The board now uses qrels v{qrels.number}; scored again on them.")
         lease.clock.enter("scoring")
-        rescored_runs = [evaluate_run(each.stored, job.dataset, qrels, lease.report) for each in results]
+        rescored_runs = [evaluate_run(result.stored, job.dataset, qrels, lease.report) for result in results]
         results = [
-            replace(each, scored_run=scored_run) for each, scored_run in zip(results, rescored_runs, strict=True)
+            replace(result, scored_run=scored_run) for result, scored_run in zip(results, rescored_runs, strict=True)
         ]
 
 
@@ -269,13 +269,14 @@ def publish_results(
     the set is complete; until then the list is empty. `record_more` is called in the same transaction.
 
     Raises:
-        LeaseLost: If the claim is gone.
+        LeaseLost: If the claim was lost.
         Cancelled: If cancellation was requested before this moment.
         JudgementsChanged: If the board has other qrels now.
     """
     if job.dataset.hidden:
         results = [
-            replace(each, signed=probes.fingerprint_submitted_run(job, each.stored, qrels)) for each in results[-1:]
+            replace(result, signed=probes.fingerprint_submitted_run(job, result.stored, qrels))
+            for result in results[-1:]
         ]
     with transaction.atomic():
         dataset = lock_board(job.dataset_id)
@@ -378,15 +379,13 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
         .select_related("evaluation__run__version__dataset", "evaluation__run__system")
         .defer("evaluation__values")
     )
-    evaluations = {
-        each.seed: _on_same_qrels(evaluation, each.evaluation) for each in jobs if each.evaluation is not None
-    }
+    evaluations = {job.seed: _on_same_qrels(evaluation, job.evaluation) for job in jobs if job.evaluation is not None}
     for label, other_evaluation in evaluations.items():
         if label != job.seed and other_evaluation.run.sha256 == evaluation.run.sha256:
             message = f"The run is identical to that of seed {label}"
-            hint = "Seeds should differ. Check how the two runs were made, and submit all seeds again."
+            hint = "Seeds must differ. Check how the two runs were produced, and submit all seeds again."
             raise InvalidRun.of(SAME_RUN_TWICE.problem(message, hint))
-    done_count = sum(each.state == State.DONE for each in jobs)
+    done_count = sum(job.state == State.DONE for job in jobs)
     if done_count < len(jobs):
         write_log(job.pk, f"Scored: {done_count} of {len(jobs)} seeds. The set is published when all are scored.")
         return None
@@ -397,7 +396,7 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
         message = f"The system already has the same seeds on {job.dataset}"
         hint = "Label them if they are another configuration."
         raise InvalidRun.of(ALREADY_SUBMITTED.problem(message, hint))
-    Job.objects.filter(pk__in=[each.pk for each in jobs]).update(entry=entry)
+    Job.objects.filter(pk__in=[job.pk for job in jobs]).update(entry=entry)
     write_log(job.pk, _log_line(entry))
     return entry
 
@@ -441,7 +440,7 @@ def record_scored(run: Run, qrels: Qrels, scored_run: ScoredRun) -> Evaluation:
 def delete_upload(job: Job) -> None:
     """Delete the uploaded file after the verdict, unless another job needs it.
 
-    A file that arrived again meanwhile may belong to a submission whose row is not committed yet. The sweep removes
+    A file that arrived again meanwhile may belong to a submission without a committed row. The sweep removes
     such files, and all that remain because of a backup.
     """
     if not job.upload_sha256:

@@ -20,7 +20,7 @@ NAME = "command line"
 class Command(BaseCommand):
     """Command that creates an API token and, on a site with embedded settings, the account."""
 
-    help = "Print a new API token for the account with this e-mail address."
+    help = "Print a new API token for the account with this email address."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")
@@ -70,7 +70,7 @@ class Command(BaseCommand):
         try:
             validate_email(email)
         except ValidationError:
-            raise CommandError(f"{email} is not an e-mail address.") from None
+            raise CommandError(f"{email} is not an email address.") from None
         person = User.objects.create_user(email)
         self.stderr.write(f"Created the account {email}.")
         return person

@@ -29,17 +29,17 @@ class Command(CurationCommand):
 
     def curate(self, **options: Any) -> str:
         """Approve all teams, or none if a line is invalid."""
-        people, teams = _read(options["csv"])
+        people, teams = _parse_list(options["csv"])
         account_count = sum(approve_account(person) for person in people)
         teams += [personal_team(person) for person in people]
         approved_count = sum(approve_team(team) for team in {team.pk: team for team in teams}.values())
         return (
-            f"{approved_count} teams approved, {len({team.pk for team in teams}) - approved_count} already approved; "
-            f"{account_count} accounts approved."
+            f"Teams approved: {approved_count}. Already approved: {len({team.pk for team in teams}) - approved_count}. "
+            f"Accounts approved: {account_count}."
         )
 
 
-def _read(path: Path) -> tuple[list[User], list[Team]]:
+def _parse_list(path: Path) -> tuple[list[User], list[Team]]:
     """Parse the list into users and teams. Raises ValueError with all invalid lines."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

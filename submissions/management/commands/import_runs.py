@@ -52,10 +52,10 @@ class Command(CurationCommand):
                 architecture=options["architecture"], public=not options["private"],
             )  # fmt: skip
         except BulkRefused as refusal:
-            files = [list_problems(f"{each.name}:", each.report.errors) for each in refusal.reports]
+            files = [list_problems(f"{file.name}:", file.report.errors) for file in refusal.reports]
             raise CommandError("\n".join(["No runs were imported.", *files])) from refusal
-        remark = f" Skipped, because not runs: {', '.join(skipped_names)}." if skipped_names else ""
+        remark = f" Skipped files, which are not runs: {', '.join(skipped_names)}." if skipped_names else ""
         return (
-            f"{len(submissions):,} runs submitted for {dataset.name}. You will get one notice about their "
+            f"Runs submitted for {dataset.name}: {len(submissions):,}. You will get one notice about their "
             f"results.{remark}"
         )

@@ -11,7 +11,7 @@ from leaderboard.management import curating
 from leaderboard.models import Dataset, Team, User
 from submissions.accounts.permissions import get_teams
 from submissions.models import QuotaUse
-from submissions.quotas.counting import Quota, Window, quotas_for
+from submissions.quotas.counting import Quota, Window, limited_quotas
 from submissions.quotas.ledger import end_exception, grant_exception, refund_unit
 
 
@@ -29,9 +29,9 @@ class Command(BaseCommand):
         refund_parser.add_argument("--dataset", help="slug of a dataset, to refund only this one")
         except_parser = verbs.add_parser("except", help="set another quota for a team")
         end_parser = verbs.add_parser("end", help="restore the dataset's quota")
-        for each in (except_parser, end_parser):
-            each.add_argument("team", help="slug of the team")
-            each.add_argument("--dataset", help="slug of the dataset (default: all hidden datasets)")
+        for verb in (except_parser, end_parser):
+            verb.add_argument("team", help="slug of the team")
+            verb.add_argument("--dataset", help="slug of the dataset (default: all hidden datasets)")
         except_parser.add_argument(
             "--daily", type=_limit, required=True, help="submissions per day, or “none” for no limit"
         )
@@ -42,14 +42,14 @@ class Command(BaseCommand):
             help="submissions per calendar month, or “none” for no limit",
         )
         except_parser.add_argument("--until", help="end of the exception (UTC): YYYY-MM-DD or YYYY-MM-DDTHH:MM")
-        for each in (refund_parser, except_parser, end_parser):
-            curating.add_actor_arguments(each, "reason, stored in the record; the team can see the reason of a refund")
+        for verb in (refund_parser, except_parser, end_parser):
+            curating.add_actor_arguments(verb, "reason, stored in the record; the team can see the reason of a refund")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["verb"] == "show":
             self._show(curating.find_person(options["email"]))
             return
-        act = {"refund": self._refund, "except": self._except, "end": self._end}[options["verb"]]
+        act = {"refund": self._refund, "except": self._add_exception, "end": self._end}[options["verb"]]
         try:
             with transaction.atomic(), curating.acting_person(options):
                 self.stdout.write(act(options))
@@ -57,8 +57,8 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _show(self, person: User) -> None:
-        hidden = Dataset.objects.open_for_runs().filter(hidden=True)
-        quotas = [*chain(*quotas_for(person, list(get_teams(person)), hidden).values())]
+        hidden_datasets = Dataset.objects.open_for_runs().filter(hidden=True)
+        quotas = [*chain(*limited_quotas(person, list(get_teams(person)), hidden_datasets).values())]
         self.stdout.write("\n".join(map(_line, quotas)) or "No dataset is limited.")
 
     def _refund(self, options: dict[str, Any]) -> str:
@@ -73,13 +73,13 @@ class Command(BaseCommand):
             refund_unit(use)
         return f"Refunded on {', '.join(str(use.dataset) for use in uses)}."
 
-    def _except(self, options: dict[str, Any]) -> str:
+    def _add_exception(self, options: dict[str, Any]) -> str:
         end_time = curating.read_moment(options["until"]) if options["until"] else None
         row = grant_exception(
             curating.find_by_slug(Team, options["team"]), _dataset(options),
             daily=options["daily"], monthly=options["monthly"], until=end_time,
         )  # fmt: skip
-        daily, monthly = ("no limit" if each is None else each for each in (row.daily, row.monthly))
+        daily, monthly = ("no limit" if limit is None else limit for limit in (row.daily, row.monthly))
         ending = f" until {row.until:%Y-%m-%d %H:%M} UTC" if row.until else ""
         return f"{row}: {daily} per day, {monthly} per month{ending}."
 
@@ -90,10 +90,10 @@ class Command(BaseCommand):
 
 
 def _line(quota: Quota) -> str:
-    return f"{quota.dataset.slug}\t{quota.team or '-'}\t{_used(quota.day)} today\t{_used(quota.month)} this month"
+    return f"{quota.dataset.slug}\t{quota.team or '-'}\t{_usage(quota.day)} today\t{_usage(quota.month)} this month"
 
 
-def _used(window: Window) -> str:
+def _usage(window: Window) -> str:
     return f"{window.used} of {'any number' if window.limit is None else window.limit}"
 
 

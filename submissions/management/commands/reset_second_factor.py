@@ -14,4 +14,4 @@ class Command(CurationCommand):
 
     def curate(self, account: User, **options: Any) -> str:
         ended_count = reset_second_factor(account)
-        return f"Removed the second factor of {account.email}; {ended_count} sessions and tokens ended."
+        return f"Removed the second factor of {account.email}. Sessions and tokens ended: {ended_count}."

@@ -23,7 +23,7 @@ class Command(CurationCommand):
     def add_more(self, parser: CommandParser) -> None:
         parser.add_argument("verb", choices=["rename", "add", "remove", "role", "transfer"])
         parser.add_argument("team", help="slug of the team")
-        parser.add_argument("subject", help="new name, or e-mail address of the user")
+        parser.add_argument("subject", help="new name, or email address of the user")
         parser.add_argument(
             "--owner",
             action="store_true",

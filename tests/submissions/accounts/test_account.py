@@ -180,7 +180,7 @@ def test_the_command_can_be_called_again_and_again(db: None, capsys: Any, client
 
 
 def test_the_command_refuses_what_is_no_address(db: None) -> None:
-    with pytest.raises(CommandError, match="not an e-mail address"):
+    with pytest.raises(CommandError, match="not an email address"):
         call_command("api_token", "nobody")
 
 

@@ -140,7 +140,7 @@ def test_what_is_refused_is_said_in_our_words(person: User) -> None:
     def said(path: str, **fields: str) -> str:
         return client.post(f"/account/{path}/", fields, follow=True).content.decode()
 
-    assert "No account has this e-mail address and password" in said("login", login=person.email, password="no")
+    assert "No account has this email address and password" in said("login", login=person.email, password="no")
     new = {"email": "no address", "password1": "password1234", "password2": "password1234"}
     page = said("signup", **new)
     assert "Enter one like name@example.org" in page

@@ -203,7 +203,7 @@ def test_a_curator_approves_one_by_one_or_by_a_list(tiny: Dataset, client: Clien
     curating.force_login(make_a_curator())
     admin = f"/admin/leaderboard/agreement/{tiny.agreement.pk}/change/"
     wrong = save(curating, admin, needs_approval="on", listed="ada@example.org\nnobody")
-    assert "Line 2: “nobody” is not an e-mail address" in wrong.content.decode()
+    assert "Line 2: “nobody” is not an email address" in wrong.content.decode()
     both = f"{listed.email.upper()}, \n{unverified.email};"
     saved = save(curating, admin, needs_approval="on", listed=both)
     assert saved.status_code == 302

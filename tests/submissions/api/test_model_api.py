@@ -53,7 +53,7 @@ def test_a_model_goes_in_and_a_job_waits_for_every_dataset(api: Api, tmp_path: P
     assert (system.architecture, system.dimension) == ("dense", 8)
     kept = Checkpoint.objects.get()
     assert body["checkpoint"]["sha256"] == kept.model_sha256
-    assert (checkpoints.folder_of(kept) / "checkpoint.json").exists()
+    assert (checkpoints.checkpoint_folder(kept) / "checkpoint.json").exists()
     assert {job.kind for job in Job.objects.all()} == {"model"}
 
 
@@ -176,7 +176,7 @@ def test_somebody_elses_checkpoint_does_not_exist(api: Api, stranger: Api) -> No
     theirs = submit_model(stranger).body["checkpoint"]
     assert str(theirs["id"]) != number
     rows = Checkpoint.objects.all()
-    assert len({checkpoints.folder_of(row) for row in rows}) == 2
+    assert len({checkpoints.checkpoint_folder(row) for row in rows}) == 2
 
 
 def test_the_same_model_on_the_same_dataset_is_refused_unless_it_differs(api: Api) -> None:

@@ -51,7 +51,7 @@ def test_the_api_says_when_to_come_back_and_stores_nothing(api: Api, all_taken: 
 def test_what_was_kept_before_needs_no_place(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert submit_model(api).status == 201
     monkeypatch.setattr(concurrency, "AT_ONCE", 0)
-    monkeypatch.setattr(concurrency, "WAITING", 0)
+    monkeypatch.setattr(concurrency, "MAX_WAITING", 0)
     assert submit_model(api, configuration="another seed").status == 201
 
 
@@ -75,7 +75,7 @@ def test_who_waits_gets_the_place_that_is_left(api: Api, all_taken: ExitStack, m
 
 def test_few_wait_so_that_others_can_read(api: Api, all_taken: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency, "PATIENCE_SECONDS", 600)
-    monkeypatch.setattr(concurrency, "WAITING", 0)
+    monkeypatch.setattr(concurrency, "MAX_WAITING", 0)
     assert submit_model(api).status == 429
 
 

@@ -101,7 +101,7 @@ def test_companions_of_the_runs_are_left_out_and_named(
     (folder / "metadata.json").write_text('{"model": "BM25"}')
     bring(folder, "demo", curator)
     assert Submission.objects.count() == 3
-    assert "Skipped, because not runs: README.md, metadata.json, run.sh." in capsys.readouterr().out
+    assert "Skipped files, which are not runs: README.md, metadata.json, run.sh." in capsys.readouterr().out
 
 
 def test_a_bulk_of_one_run_is_told_of_as_one(demo: Dataset, tmp_path: Path, curator: User) -> None:
@@ -132,7 +132,7 @@ def test_every_problem_of_every_run_is_in_one_answer_and_nothing_is_stored(
 
 
 def test_a_run_without_a_row_and_a_missing_table_are_named(demo: Dataset, folder: Path, curator: User) -> None:
-    with pytest.raises(CommandError, match=r"2 runs have no row: three.run, two.txt.gz"):
+    with pytest.raises(CommandError, match=r"no row for 2 runs: three.run, two.txt.gz"):
         bring(folder, "demo", curator, table(folder, "one,Glasgow,,\n"))
     with pytest.raises(CommandError, match=r"none.csv: no such file or folder"):
         bring(folder, "demo", curator, folder / "none.csv")

@@ -21,7 +21,7 @@ from leaderboard.systems.records import SystemFields
 from submissions.accounts.teams import personal_team
 from submissions.checkpoints.service import (
     CheckpointArchive,
-    folder_of,
+    checkpoint_folder,
     store_checkpoint,
     store_files,
     sweep_checkpoints,
@@ -184,13 +184,13 @@ def test_folders_that_no_row_names_are_swept(alice: User, tmp_path: Path) -> Non
     named = store_checkpoint(personal_team(alice), CheckpointArchive("static.zip", path), alice)
     path.write_bytes(static_archive(seed=2))
     unnamed = store_files(personal_team(alice), CheckpointArchive("static.zip", path))
-    folder = folder_of(named).with_name(unnamed.description.sha256)
+    folder = checkpoint_folder(named).with_name(unnamed.description.sha256)
     assert folder.exists()
     assert sweep_checkpoints(grace=3600) == 0
-    for each in (folder, folder_of(named)):
+    for each in (folder, checkpoint_folder(named)):
         os.utime(each, (time.time() - 7200,) * 2)
     assert sweep_checkpoints(grace=3600) == 1
-    assert (folder.exists(), folder_of(named).exists()) == (False, True)
+    assert (folder.exists(), checkpoint_folder(named).exists()) == (False, True)
 
 
 def test_pooling_that_was_asked_for_makes_another_model(alice: User, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from leaderboard.models import Dataset
-from submissions.checkpoints.service import CheckpointArchive, folder_of, store_checkpoint
+from submissions.checkpoints.service import CheckpointArchive, checkpoint_folder, store_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints import readiness
 from submissions.intake.checkpoints.readiness import count_model_runs, refuse_beyond_quota
@@ -90,7 +90,7 @@ def test_what_it_takes_is_asked_once(small: Dataset, tmp_path: Path, monkeypatch
 
     assert first.error_code != "checkpoint_refused", first.log
     assert "checking" in stages
-    assert "transformers" in (folder_of(row) / "checked.txt").read_text()
+    assert "transformers" in (checkpoint_folder(row) / "checked.txt").read_text()
     stages.clear()
     ended(small, submission)
     assert "checking" not in stages

@@ -15,7 +15,7 @@ from evaluation.collections.beir import read_table
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.models import Dataset
-from submissions.checkpoints.service import folder_of
+from submissions.checkpoints.service import checkpoint_folder
 from submissions.jobs import runner
 from submissions.jobs.checkpoints import own_engines
 from submissions.jobs.checkpoints.encodings import settle_waiting_jobs
@@ -91,7 +91,7 @@ def test_a_checkpoint_that_lacks_a_file_here_is_a_fault_of_ours(
 ) -> None:
     """Its team sent a whole one; that the model does not run for it is not their affair. The next job gets that one."""
     submission = make_submission(wrong="not_finite")
-    folder = folder_of(Checkpoint.objects.get())
+    folder = checkpoint_folder(Checkpoint.objects.get())
     described = CheckpointDescription.read(folder)
     replace(described, files={"model/model.safetensors": "0" * 64}).write(folder)
     weights = folder / "model" / "model.safetensors"

@@ -18,7 +18,7 @@ from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, Entry
 from submissions.jobs.runner import drain_queue
 from submissions.models import Job, State
-from submissions.queue.queue import create_requested_jobs, request_cancel, seconds_worked_before
+from submissions.queue.queue import create_requested_jobs, earlier_work_seconds, request_cancel
 from tests.submissions.collections import HEADER
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -50,7 +50,7 @@ def test_a_retriever_without_judgements_hands_over_and_a_scorer_publishes(baseli
     baseline_job.refresh_from_db()
     assert (baseline_job.state, baseline_job.queue, baseline_job.attempts) == (State.QUEUED, "score", 0)
     assert "Waiting for a scorer" in baseline_job.log
-    assert seconds_worked_before(baseline_job.payload) > 0
+    assert earlier_work_seconds(baseline_job.payload) > 0
     drain_queue("score", "a-scorer")
     baseline_job.refresh_from_db()
     assert baseline_job.state == State.DONE

@@ -22,7 +22,7 @@ from submissions.jobs.checkpoints.encodings import settle_waiting_jobs
 from submissions.models import Job, Shard, State
 from submissions.queue.queue import reap
 from submissions.sandbox.backends import Program, SandboxedProcess, UnprotectedBackend
-from submissions.sandbox.processes import processes_under
+from submissions.sandbox.processes import process_tree
 from tests.servers import processes
 from tests.submissions.model_jobs import (
     by_one_process,
@@ -91,7 +91,7 @@ def test_a_killed_worker_changes_nothing(
     parent.refresh_from_db()
     assert (parent.state, parent.lease_expires_at) == (State.RETRIEVING, None)
     pid = int(victim.worker.rpartition(":")[2])
-    children = processes_under(pid)[1:]
+    children = process_tree(pid)[1:]
     workers[pid].kill()
     # A child that stood still between two shards reads no end of its input: the system ends it.
     wait_for(lambda: not any(Path(f"/proc/{child}").exists() for child in children), 10)
@@ -164,7 +164,7 @@ def test_a_job_waits_for_a_disk_that_can_hold_its_embeddings(
     parent.refresh_from_db()
     assert (parent.state, parent.attempts) == (State.QUEUED, 0)
     assert parent.not_before is not None
-    assert "of disk are free. The job waits for room." in parent.log
+    assert "are free. The job waits for disk space." in parent.log
     Job.objects.filter(pk=parent.pk).update(not_before=None)
     run_waiting()
     parent.refresh_from_db()

@@ -78,7 +78,7 @@ def test_a_change_while_it_runs_leads_to_another(board: Dataset, monkeypatch: py
     assert jobs_of(board) == ["done", "done"]
     assert Certainty.objects.count() == 1
     assert read_certainty([board.pk])[board.pk].current
-    assert "changed meanwhile" in Job.objects.filter(kind="certainty").order_by("pk")[0].log
+    assert "changed in the meantime" in Job.objects.filter(kind="certainty").order_by("pk")[0].log
 
 
 def test_verdicts_come_before_it(board: Dataset) -> None:

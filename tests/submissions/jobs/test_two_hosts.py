@@ -12,7 +12,7 @@ from leaderboard.core.storage import shared
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area
 from leaderboard.settings.environment import storages_of_several_hosts
-from submissions.checkpoints.service import folder_of
+from submissions.checkpoints.service import checkpoint_folder
 from submissions.jobs.checkpoints.running import WARM
 from submissions.jobs.runner import run_job
 from submissions.models import Job, State
@@ -57,7 +57,7 @@ def test_a_model_runs_where_nothing_but_the_bucket_is(
         dataset = make_published(tmp_path / "collection")
         submission = make_submission()
         assert submission.checkpoint is not None
-        shared.send(folder_of(submission.checkpoint))
+        shared.send(checkpoint_folder(submission.checkpoint))
         queue_model(dataset, submission)
 
         assert work("cpu", worker, settings, private=False).state == State.RETRIEVING

@@ -73,7 +73,7 @@ def make_job(kind: Job.Kind, dataset: Dataset, **payload: Any) -> Job:
 def taken(able: capability.Capability) -> list[str]:
     """The kinds of jobs that a worker of this capability claims, by their names."""
     kinds = []
-    while (job := claim(["cpu"], "w", able.permitted())) is not None:
+    while (job := claim(["cpu"], "w", able.job_filter())) is not None:
         kinds.append(job.kind)
     return sorted(kinds)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from submissions.sandbox.backends import Backend, UnprotectedBackend
-from submissions.sandbox.processes import processes_under
+from submissions.sandbox.processes import process_tree
 from tests.submissions.sandboxes import SMALL, Stranger
 
 QUICK = replace(SMALL, wall_clock_seconds=1)
@@ -24,12 +24,12 @@ def stranger(
     bubblewrap: Backend, own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stranger]:
     """Somebody with a program instead of a model. Afterwards the worker is as good as before."""
-    before = processes_under(os.getpid())
+    before = process_tree(os.getpid())
     made = Stranger(bubblewrap, tmp_path, monkeypatch)
     yield made
     # What was there goes on, and a browser or a server has children of its own, which come and go.
-    elsewhere = {process for each in before[1:] for process in processes_under(each)}
-    assert set(processes_under(os.getpid())) - elsewhere == {os.getpid()}
+    elsewhere = {process for each in before[1:] for process in process_tree(each)}
+    assert set(process_tree(os.getpid())) - elsewhere == {os.getpid()}
     made.run("tell(alive=True)")
     assert made.found == {"alive": True}
 

@@ -19,7 +19,7 @@ from submissions.queue.lease import Lease
 from submissions.queue.queue import claim, extend_lease, reap
 from submissions.sandbox import backends, running
 from submissions.sandbox.backends import Backend
-from submissions.sandbox.machine_lock import WAITING, MachineLock
+from submissions.sandbox.machine_lock import WAITING_STAGE, MachineLock
 from tests.factories import make_dataset, make_job
 from tests.submissions.model_jobs import (
     make_published,
@@ -74,7 +74,7 @@ def test_whoever_waits_to_be_timed_stands_still(
     seen: list[list[int]] = []
 
     def listen(stage: str, share: float, note: str) -> None:
-        if stage != WAITING:
+        if stage != WAITING_STAGE:
             return
         out = stranger.folder / "out-1"
         seen.append([(out / name).stat().st_size for name in ("thread", "process")])
@@ -110,7 +110,7 @@ def test_whose_job_is_not_timed_gets_no_turn(
     told: list[str] = []
     stranger.run(ASK, on_progress=lambda stage, share, note: told.append(stage), measure=False)
     assert stranger.found == {"answer": "skip\n"}
-    assert WAITING not in told
+    assert WAITING_STAGE not in told
 
 
 WAKEFUL = """
@@ -146,7 +146,7 @@ def test_a_waiting_model_is_ended_with_its_job(
         pass
 
     def cancel(stage: str, share: float, note: str) -> None:
-        if stage == WAITING:
+        if stage == WAITING_STAGE:
             raise CancelledError
 
     stranger = Stranger(bubblewrap, tmp_path, monkeypatch)
@@ -182,7 +182,7 @@ def test_waiting_for_the_machine_is_not_the_job_s_time(settings: Any) -> None:
     assert job is not None
     job.started_at = timezone.now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS + 60)
     Job.objects.update(started_at=job.started_at)
-    assert extend_lease(job, 0.5, WAITING, waited=120)
+    assert extend_lease(job, 0.5, WAITING_STAGE, waited=120)
     assert reap() == 0
     assert extend_lease(job, 0.5, "measuring", waited=30)
     assert reap() == 1
@@ -194,6 +194,6 @@ def test_a_lease_knows_how_long_its_job_waited(monkeypatch: pytest.MonkeyPatch) 
     now = [0.0]
     monkeypatch.setattr(leases.time, "monotonic", lambda: now[0])
     lease = Lease(Job(stage=""))
-    for now[0], stage in ((10.0, "loading"), (15.0, WAITING), (40.0, WAITING), (100.0, "measuring")):
+    for now[0], stage in ((10.0, "loading"), (15.0, WAITING_STAGE), (40.0, WAITING_STAGE), (100.0, "measuring")):
         lease.report_stage(stage, 0.0)
     assert lease.waited == 85.0

@@ -112,10 +112,10 @@ def test_what_came_whole_before_a_kill_can_be_submitted(
 
     address = tus.begin(10)
     whole = service._complete
-    monkeypatch.setattr(service, "_complete", killed)
+    monkeypatch.setattr(service, "_mark_complete", killed)
     with pytest.raises(KeyboardInterrupt):
         tus.patch(address, b"0123456789", 0)
-    monkeypatch.setattr(service, "_complete", whole)
+    monkeypatch.setattr(service, "_mark_complete", whole)
     assert Upload.objects.get().completed_at is None
     if asked:
         assert tus.offset(address) == 10
