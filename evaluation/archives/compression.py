@@ -1,7 +1,7 @@
 """Bounded reading of stored files: plain, gzip, zstd, and bz2, recognized by their first bytes.
 
-Every expansion is limited while it happens: by the stored size, the expanded size, their ratio, and the window that a
-zstd frame may request. File names are ignored.
+Limits apply during expansion: on the stored size, the expanded size, their ratio, and the window that a zstd frame may
+request. File names are ignored.
 """
 
 import bz2
@@ -32,7 +32,7 @@ LINE_LENGTH = ProblemCode("line_length", "A line is too long for a run.", "Write
 KIB = 1024
 MIB = 1024 * KIB
 
-#: Number of bytes read from the stored file at a time, and number of expanded bytes returned at a time.
+#: Numbers of stored bytes that are read, and of expanded bytes that are returned, at a time.
 STORED_CHUNK = 64 * KIB
 BLOCK = MIB
 
@@ -82,11 +82,11 @@ class FileLimits:
     max_id_bytes: int = 256
     #: Number of different query ids in a run.
     max_queries: int = 1_000_000
-    #: Lines of one query, which are in memory together.
+    #: Size of the lines of one query, which are in memory together.
     max_query_bytes: int = 64 * MIB
-    #: Size of a run whose lines are not grouped by query, which is read into memory.
+    #: Size of a run with lines that are not grouped by query, which is read into memory.
     max_ungrouped_bytes: int = 512 * MIB
-    #: Size of a JSON file, which is parsed in memory and takes several times its size there.
+    #: Size of a JSON file, which is parsed in memory and needs several times its size there.
     max_json_bytes: int = 16 * MIB
     #: Whether a tar archive is accepted. It is refused if text is expected.
     may_be_tar: bool = False
@@ -143,9 +143,9 @@ class _MemberReader:
 class _ZstdDecompressor:
     """Decompressor of one zstd frame.
 
-    zstandard reports the end of a frame only from an interface without a limit on output. So input is fed in small
-    pieces: a block needs at least four bytes and gives at most 128 KiB, so a piece gives at most 16 MiB. Most pieces
-    are within a block and give no output, so they are fed in a tight loop.
+    zstandard reports the end of a frame only from an interface without a limit on output. Input is therefore passed in
+    small pieces: a block has at least four bytes and produces at most 128 KiB, so a piece produces at most 16 MiB. Most
+    pieces are within a block and produce no output, so they are passed in a tight loop.
     """
 
     _FED = 512
@@ -153,7 +153,7 @@ class _ZstdDecompressor:
     def __init__(self) -> None:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
         self._frame = decompressor.decompressobj()
-        self._input, self._fed = b"", 0  # `_fed` counts the bytes of the input that were fed.
+        self._input, self._fed = b"", 0  # `_fed` counts the bytes of the input that were passed on.
         self._output = memoryview(b"")
 
     @property
@@ -177,7 +177,7 @@ class _ZstdDecompressor:
         return bytes(result)
 
     def _expand(self, length: int) -> bytes:
-        """Return at least `length` expanded bytes if the input suffices; only the last piece fed may exceed this."""
+        """Return at least `length` expanded bytes if the input suffices. Only the last piece may exceed this number."""
         frame, data, fed = self._frame, self._input, self._fed
         pieces: list[bytes] = []
         size = 0
@@ -220,7 +220,7 @@ class ExpandedFile:
         self._refuse(first)
         self.kind = _recognize_kind(first) or "plain"
         self.expanded_bytes = 0
-        #: Function that fills the start of a buffer and returns the number of bytes written.
+        #: Function that fills the start of a buffer and returns the number of written bytes.
         self._fill: Callable[[memoryview], int] = cast(io.BufferedReader, file).readinto
         if self.kind != "plain":
             magic, new = _COMPRESSIONS[self.kind]
@@ -246,10 +246,10 @@ class ExpandedFile:
             count = self._fill(view)
         except _DAMAGED as error:
             if self.kind == "plain":
-                raise  # An error of the disk, not of the file.
+                raise  # This is an error of the disk, not of the file.
             reason = str(error) if isinstance(error, _DamagedData) else "it cannot be decompressed"
             message = f"the {self.kind} data is damaged after {self.expanded_bytes:,} bytes: {reason}"
-            if "checksum" in str(error):  # All bytes were expanded by then.
+            if "checksum" in str(error):  # All bytes were expanded before this error.
                 message = f"the {self.kind} data is damaged: its checksum is wrong"
             raise COMPRESSION.refusal(
                 message, "Compress the file again and check that the upload is complete."
@@ -299,7 +299,7 @@ def describe_bytes(count: int) -> str:
 
 @contextmanager
 def open_expanded(path: Path | str | bytes, limits: FileLimits) -> Iterator[ExpandedFile]:
-    """Open a stored file, or its content, for reading expanded bytes. Raises InvalidContent as `ExpandedFile` does."""
+    """Open a stored file, or its content, for reading expanded bytes. Raises InvalidContent like `ExpandedFile`."""
     with BytesIO(path) if isinstance(path, bytes) else Path(path).open("rb", buffering=0) as file:
         yield ExpandedFile(cast("BinaryIO", file), limits)
 
@@ -317,8 +317,8 @@ def open_lines(
 ) -> Iterator[bytes]:
     """Yield the lines of a stored file of modest size as bytes, without line ends (LF or CRLF).
 
-    Raises InvalidContent as `ExpandedFile` does, and for a line clearly over `longest` bytes. The line may exceed it by
-    a block before this is detected, which bounds its memory.
+    Raises InvalidContent like `ExpandedFile`, and for a line clearly over `longest` bytes. A line may exceed the limit
+    by one block before this is detected.
     """
     rest = b""
     for block in open_blocks(path, limits):

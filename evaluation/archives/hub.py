@@ -22,10 +22,10 @@ from urllib.parse import quote
 
 from evaluation.archives.compression import MIB
 
-#: Patterns of owner/name of a repository, and of a commit, which pins its content.
+#: Patterns of a repository's owner/name, and of a commit, which determines its content.
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
-#: Seconds without data after which a connection is given up.
+#: Seconds without data after which a connection is closed.
 TIMEOUT = 60
 #: Minimum bytes per second of a download, after the first TIMEOUT seconds.
 MIN_RATE = 10_000
@@ -82,7 +82,7 @@ class Repository:
         return [name for entry in self.entries if (name := _get_name(entry))]
 
     def files(self, accepts: Callable[[str], bool]) -> list[HubFile]:
-        """Return the files whose names pass the filter. Raises NotFetched if the hub does not give a file's size."""
+        """Return the files with accepted names. Raises NotFetched if the hub does not report a file's size."""
         files = []
         for entry in self.entries:
             name = _get_name(entry)
@@ -111,7 +111,7 @@ class Repository:
 
 
 def _read_blocks(answer: Any, limit: int, name: str) -> Iterator[bytes]:
-    """Yield the data, up to one byte more than `limit`. Raises NotFetched if it arrives too slowly."""
+    """Yield the data, at most `limit` bytes and one more. Raises NotFetched if it arrives too slowly."""
     start, read = time.monotonic(), 0
     while read <= limit and (block := answer.read1(min(_BLOCK, limit + 1 - read))):
         read += len(block)

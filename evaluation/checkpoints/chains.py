@@ -32,7 +32,7 @@ _RELATIVE_LENGTH = 512
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """A model of transformers; `settings` are those of sentence_bert_config.json."""
+    """A model of transformers; `settings` is the content of sentence_bert_config.json."""
 
     configuration: Configuration
     head: Head
@@ -71,7 +71,7 @@ class Transformer:
         return ModelPart(json, {weights.NAME: self.tensors})
 
     def module(self) -> ModelPart:
-        """Return the files that sentence-transformers loads as its module Transformer."""
+        """Return the files that sentence-transformers loads as the module Transformer."""
         own_settings = {"transformer_task": TASKS[self.head][0], "max_seq_length": self.maximum_length}
         lower = {"do_lower_case": True} if self.settings.get("do_lower_case") else {}
         return self.plain() | ModelPart({TRANSFORMER_NAME: {**own_settings, **lower, **self.late_settings}})
@@ -202,9 +202,9 @@ class Chain:
 
 
 def recognize_kind(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> CheckpointKind | None:
-    """Return the kind of a model by a trait that only one kind has, or None.
+    """Return the kind of a model if one of its traits is unique to that kind, or None.
 
-    `model_type` is the class in its settings; `classes` are those of config.json.
+    `model_type` is the class in its settings; `classes` are the ones in config.json.
     """
     if {m.SPLADE, m.SPARSE_STATIC, m.AUTO_ENCODER}.intersection(roles):
         return CheckpointKind.SPARSE_ENCODER

@@ -1,7 +1,7 @@
-"""Typed and bounded values of config.json for any architecture, none of which the library silently ignores.
+"""Typed and bounded values of config.json for any architecture. The library silently ignores none of them.
 
 This module does not know the keys and tensors of an architecture: the library checks them when it builds the model
-(`evaluation.engines.neural.checking`). Until then, a configuration may claim only sizes that its weights have.
+(`evaluation.engines.neural.checking`). Before that, a configuration may only state sizes that its weights have.
 
 The model types of the pinned library are data: `python -m evaluation.engines.neural.model_types` writes
 `model_types.json`, and a test compares the two. This module does not import the library.
@@ -33,7 +33,7 @@ SCORE_ACTIVATIONS = tuple(name for name in ACTIVATIONS if name.endswith(("Identi
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 #: Key of a cross-encoder's activation before the library had a separate key for it.
 _OLD_ACTIVATION = "sbert_ce_default_activation_function"
-#: Keys that libraries write into every file and that have no effect here; they are left out without a remark.
+#: Keys that libraries write into every file and that have no effect here. They are omitted without a remark.
 _UNREMARKED_TEXT = """
 architectures model_type _name_or_path name_or_path transformers_version torch_dtype dtype use_cache auto_map
 gradient_checkpointing id2label label2id num_labels finetuning_task output_past problem_type
@@ -53,7 +53,7 @@ class _PublishedType:
 
     Attributes:
         name: The library's name of the type.
-        code: Pattern of the modules whose code the library implements.
+        code: Pattern of the modules that the library implements.
         keys: The library's names of keys.
         fixed: Fixed values of the library's class for options of the published code.
     """
@@ -79,7 +79,7 @@ _TYPES = {
 }  # fmt: skip
 _HIDDEN = ("hidden_size", "d_model", "dim", "n_embd")
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_trained_positions")
-#: Families whose positions start after the id of the padding token.
+#: Families with positions that start after the id of the padding token.
 _POSITIONS_BEHIND_PADDING = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"})
 _WITH_TOKEN_TYPES = frozenset({"bert", "electra", "albert", "nomic_bert"})
 _EMBEDDING = re.compile(r"(^|\.)(word_embeddings?|tok_embeddings|embed_tokens|shared|wte|embeddings)\.weight$")
@@ -87,7 +87,7 @@ _EMBEDDING = re.compile(r"(^|\.)(word_embeddings?|tok_embeddings|embed_tokens|sh
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A model's configuration; `values` are written again, `classes` are named in the sender's file."""
+    """A model's configuration: `values` for the rebuilt file, and `classes` from the sender's file."""
 
     model_type: str
     values: dict[str, Any]
@@ -201,13 +201,13 @@ def refuse_code(auto_map: object, file: FileFindings, known_modules: str = "") -
 
 
 def refuse_activation(name: object, file: FileFindings, key: str, allowed_names: Collection[str] = ACTIVATIONS) -> None:
-    """Refuse output activations that are not allowed, because libraries import what they name."""
+    """Refuse output activations that are not allowed, because libraries import them by name."""
     if name is not None and name not in allowed_names:
         file.refuse("activation", f"{quoted(name)} is not one of {', '.join(allowed_names)}", key)
 
 
 def _refuse_activations(content: Mapping[str, Any], file: FileFindings) -> None:
-    """Refuse activations that change the order of a cross-encoder's scores; others are ignored."""
+    """Refuse activations that change the order of a cross-encoder's scores, and ignore others."""
     refuse_activation(content.get(_OLD_ACTIVATION), file, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
     sentence_transformers_settings = content.get("sentence_transformers")
     if isinstance(sentence_transformers_settings, dict):
@@ -247,7 +247,7 @@ def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file
 
 
 def _product(values: Mapping[str, Any], keys: str) -> int:
-    """Return the product of the counts whose keys match the pattern."""
+    """Return the product of the counts with keys that match the pattern."""
     return math.prod(value for key, value in values.items() if re.fullmatch(keys, key) and _is_count(value))
 
 
@@ -325,7 +325,7 @@ def _report_unread_keys(model_type: str, values: Mapping[str, Any], file: FileFi
 def _is_standard_value(value: Any, usual_values: list[Any]) -> bool:
     """Return whether the value of an unread key matches the behavior of the class.
 
-    It does if it is empty or neutral, or in `usual_values`: the behavior of every class, and the values of keys
+    Empty and neutral values match, and so do `usual_values`: the behavior of every class, and the values of keys
     that are read.
     """
     if isinstance(value, list | dict):
@@ -364,7 +364,7 @@ USES_BY_KIND: Mapping[CheckpointKind, Sequence[str]] = {
 class LibraryModels:
     """The library's version, its model types by use, and the keys that each type reads.
 
-    A `causal` type attends only to preceding tokens unless its configuration says otherwise.
+    A `causal` type attends only to preceding tokens by default.
     """
 
     version: str

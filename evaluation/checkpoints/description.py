@@ -15,7 +15,7 @@ FILE_NAME = "checkpoint.json"
 
 
 class CheckpointKind(StrEnum):
-    """Kinds of checkpoints, which decide the engines that can run them."""
+    """Kinds of checkpoints. The kind determines which engines can run a checkpoint."""
 
     SENTENCE_ENCODER = "sentence-encoder"  # Transformer, Pooling, any Dense, perhaps Normalize
     STATIC_EMBEDDINGS = "static-embeddings"  # one vector per token, averaged
@@ -34,7 +34,7 @@ HEADS = {
     CheckpointKind.SPARSE_ENCODER: "sparse_linear.safetensors",
     CheckpointKind.MULTI_VECTOR: "colbert_linear.safetensors",
 }
-#: Names under which authors publish these heads as pickles, which `pack` converts.
+#: Names of these heads as published pickles, which `pack` converts.
 PICKLED_HEADS = tuple(name.replace(".safetensors", ".pt") for name in HEADS.values())
 
 
@@ -53,9 +53,9 @@ class CheckpointDescription:
         maximum_length: Maximum length of a text in tokens.
         pooling: Combination of the tokens' outputs, empty if the files do not state it.
         similarity: "cosine" or "dot", empty if the files do not state it.
-        prompts: Texts to put before queries and documents, by name: by default, "query" and "document".
+        prompts: Prefixes of queries and documents, by name: by default, "query" and "document".
         template: Template of `checkpoints.templates` for a re-ranking language model, empty if unknown.
-        also: Further kinds due to HEADS.
+        also: Additional kinds due to HEADS.
         files: Checksum of each file in hexadecimal, by name.
     """
 

@@ -1,4 +1,4 @@
-"""Files of a checkpoint, which are read, left out, or refused.
+"""Files of a checkpoint, each of which is read, omitted, or refused.
 
 Untrusted JSON is bounded before parsing and parsed strictly.
 """
@@ -45,7 +45,7 @@ _REFUSED_ENDINGS: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 _REFUSALS = {ending: (code, message) for code, message, endings in _REFUSED_ENDINGS for ending in endings.split()}
 _READ = (".json", ".safetensors", ".metadata")
-#: A chat template is read to be recognized and never run.
+#: A chat template is read to recognize it, and is never run.
 CHAT_TEMPLATE = "chat_template.jinja"
 #: Folders with an adapter next to the complete model into which it was merged.
 _ADAPTER_FOLDERS = frozenset({"lora", "adapter", "adapters"})
@@ -126,7 +126,7 @@ class ModelFiles:
 
 
 def check_file_name(name: str, findings: Findings) -> bool:
-    """Return whether a file of this name is read. Refuse dangerous files, and remark on some that are left out."""
+    """Return whether a file of this name is read. Refuse dangerous files, and remark on some omitted files."""
     if is_clutter(name):
         return False
     path, file = PurePosixPath(name), findings.at(name)
@@ -203,7 +203,7 @@ def _iterate_entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.s
                 pending.append(name)
 
 
-#: Maximum number of brackets and commas. Each may become an object in memory; this many take up to 300 MB.
+#: Maximum number of brackets and commas. Each may become an object in memory, up to 300 MB in all.
 _MAX_VALUES = 3_000_000
 _MAX_DIGITS = 18
 

@@ -1,7 +1,7 @@
-"""Problems of a checkpoint, collected so that its sender gets all of them at once.
+"""Problems of a checkpoint, collected so that all of them are reported at once.
 
-The module has the remedy of every problem and remark code, and the limits of a checkpoint. Operators can change the
-first limit through the environment.
+The module contains the remedies of all problem and remark codes, and the limits of a checkpoint. Operators can change
+the first limit through the environment.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class WeightsTooLarge(AllowanceSpent):
 class CheckpointAllowance:
     """Amount that may still be parsed of one checkpoint; methods raise AllowanceSpent.
 
-    With `without_weights`, files of weights may end after their headers; `left_out` tells whether one did.
+    With `without_weights`, files of weights may end after their headers. `left_out` is true if one did.
     """
 
     def __init__(self, without_weights: bool = False) -> None:
@@ -94,7 +94,7 @@ _MAX_NAMES = 5
 
 
 class Refused(Exception):
-    """Signal that a part of a checkpoint was refused, with the reason among the findings, and is not read further."""
+    """Signal that a part of a checkpoint was refused and is not read further. The findings contain the reason."""
 
 
 def attempt(read: Callable[[], T]) -> T | None:
@@ -116,7 +116,7 @@ class Findings:
         return FileFindings(self, file)
 
     def add(self, severity: Severity, code: str, message: str) -> None:
-        """Count a problem; further problems of a severity are dropped after the first hundred."""
+        """Count a problem. After the first hundred problems of a severity, further ones are dropped."""
         entry = (severity, code, message)
         if entry in self._counts or sum(severity == each for each, *_ in self._counts) < _MAX_PROBLEMS:
             self._counts[entry] += 1
@@ -140,13 +140,13 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class FileFindings:
-    """Errors and remarks about one file, whose messages begin with its name and the key in it."""
+    """Errors and remarks about one file. Messages begin with the file's name and the key."""
 
     findings: Findings
     file: str
 
     def refuse(self, code: str, message: str, key: str = "") -> None:
-        """Add an error, due to which the checkpoint is refused."""
+        """Add an error, which causes the checkpoint to be refused."""
         self._add("error", code, message, key)
 
     def stop(self, code: str, message: str, key: str = "") -> NoReturn:

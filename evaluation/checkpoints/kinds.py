@@ -65,7 +65,7 @@ _POOLINGS = {
 }
 
 
-#: Models trained for inner products whose files do not state it (BEIR paper, Appendix H, and their model
+#: Models trained for inner products that do not state this in their files (BEIR paper, Appendix H, and their model
 #: cards), by the prefix of their class's name.
 _DOT_CLASSES: Mapping[str, str] = {
     "DPR": "DPR",  # https://huggingface.co/facebook/dpr-question_encoder-single-nq-base
@@ -121,7 +121,7 @@ class ModelFolder:
         return any(name.endswith(ends) for name in self.classes)
 
     def require(self, kind: CheckpointKind) -> None:
-        """Raise Refused unless this kind, or one that its heads add, is acceptable."""
+        """Raise Refused unless this kind, or a kind that its heads add, is acceptable."""
         encodes = kind is CheckpointKind.SENTENCE_ENCODER
         head_kinds = [head_kind for head_kind, file in HEADS.items() if encodes and self.source.has(file)]
         if not self.kinds or not self.kinds.isdisjoint((kind, *head_kinds)):
@@ -210,7 +210,7 @@ class ModelFolder:
             source.at(MODULES).stop("module_order", "the two routes do not form a known kind of model")
         replace(self, source=source).require(kind)
         chains: dict[str, Chain] = {}
-        for route, modules in sorted(routes.items(), reverse=True):  # Queries come first, as everywhere.
+        for route, modules in sorted(routes.items(), reverse=True):  # Queries are first, as in all other files.
             chain_kind = ENCODERS[modules[0].role == m.STATIC] if kind in ENCODERS else kind
             chains[route] = read_chain(modules, chain_kind, source.at(route))
         plans = {route: chain.plan(kind, settings) for route, chain in chains.items()}
@@ -341,7 +341,7 @@ def _plain_plan(kind: CheckpointKind, model: Transformer, part: ModelPart) -> Pl
 def _causal_plan(source: ModelFiles, settings: EncoderDefaults) -> Plan:
     """Return the plan of a causal language model that scores by two answers.
 
-    The answers are those of its chat template if that is known, otherwise yes and no, as in the library.
+    The answers are determined by its chat template if that is known. Otherwise they are yes and no, as in the library.
     """
     model = read_transformer(source, "causal")
     template = TEMPLATES.get(settings.template or recognize_template(model.tokenizer.chat_template))

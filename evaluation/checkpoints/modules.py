@@ -147,7 +147,7 @@ def _list_modules(
     source: ModelFiles,
     file: FileFindings,
 ) -> list[Listed]:
-    """Return modules, given by folder and class with the keys of both. Raises Refused."""
+    """Return the modules for pairs of folder and class, with the keys of both. Raises Refused."""
     modules: list[Listed] = []
     for (path_key, path), (type_key, name) in references:
         role, folder = get_role(name), _folder(path)
@@ -309,7 +309,7 @@ def token_projection(tensors: weights.Tensors) -> Module:
 
 
 def check_dimensions(modules: Sequence[Module], file: FileFindings) -> None:
-    """Refuse modules whose input dimension differs from the output dimension of the module before."""
+    """Refuse modules with an input dimension that differs from the output dimension of the previous module."""
     previous = None
     for module in modules:
         if module.takes and previous and module.takes != previous:

@@ -62,7 +62,7 @@ def validate_folder(source: Path, acceptable_kinds: Kinds = None, pooling: str =
             "cls", "max", or "lasttoken" for a dense encoder.
 
     Raises:
-        OSError: The disk has an error. The content of files never raises.
+        OSError: The disk has an error. The content of files never causes an exception.
     """
     return _validate(walk(source, Findings()), acceptable_kinds, pooling, source.name)
 
@@ -76,8 +76,8 @@ def validate_archive(
 ) -> Validation:
     """Validate an archive as `validate_folder` does, extracted into `scratch` until the checkpoint is rebuilt.
 
-    With `without_weights`, headers suffice for files of weights. A remark reports this, and the checkpoint cannot be
-    rebuilt.
+    With `without_weights`, files of weights may consist of headers only. A remark reports this, and the checkpoint
+    cannot be rebuilt.
     """
     findings = Findings()
     stored = extract(path, scratch, findings)
@@ -191,8 +191,8 @@ def open_checkpoint(
 def write_archive(rebuilt: Path, target: Path, headers_alone: bool = False) -> None:
     """Write a rebuilt folder as tar.zst to `target`, which appears only when it is complete.
 
-    `headers_alone` leaves out the weights, for a check before the complete upload. Names, order, times, and owners are
-    fixed, so that the same model gives the same bytes. The description is left out, because the receiver writes its
+    `headers_alone` omits the weights, for a check before the complete upload. Names, order, times, and owners are
+    fixed, so that the same model produces the same bytes. The description is omitted, because the receiver writes its
     own. Numbers are in GNU format, because plain ustar is limited to 8 GiB per file.
     """
     compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True)
@@ -227,8 +227,8 @@ POLICY = ZipPolicy(
 def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
     """Extract the usable files of an archive into `scratch`, which is created, and return their paths by name.
 
-    Extracted files have numbers as names, so the sender chooses no name on disk. Whatever the archive contains, nothing
-    is written outside of `scratch`, no link is created, and no more is written than POLICY allows. Raises OSError for
+    Extracted files have numbers as names, so the sender does not choose any name on disk. For any archive, only files
+    in `scratch` are written, no link is created, and the written bytes do not exceed POLICY. Raises OSError for
     errors of the disk, ENOSPC if it is full.
     """
     scratch.mkdir(exist_ok=True)

@@ -31,10 +31,10 @@ from evaluation.checkpoints.values import (
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Prompt of a re-ranking language model: `text`, which is truncated if it is too long, and `suffix`, which is not.
+    """Prompt of a re-ranking language model: `text`, which may be truncated, and `suffix`, which may not.
 
-    They have placeholders for {query} and {document}, for {bos}, the token that begins a text, and for {instruction},
-    in the format of `introduced`; `instruction` is its default. The score is the logit of `positive` as the next token,
+    They contain the placeholders {query}, {document}, {bos} for the token that begins a text, and {instruction} in the
+    format of `introduced`; `instruction` is its default. The score is the logit of `positive` as the next token,
     minus that of `negative` if there is one.
     """
 
@@ -58,14 +58,14 @@ class Template:
         return self.introduced.format(instruction=question) if question else ""
 
     def has_phrases_in(self, program: str) -> bool:
-        """Return whether a chat template has every phrase of this one: lines, or their parts between placeholders."""
+        """Return whether a chat template has all phrases of this one: lines, or their parts between placeholders."""
         text = program.replace("\\", "")
         phrases = [*re.split(r"\{\w+\}|\n", self.text + self.suffix), self.instruction]
         return all(phrase.strip() in text for phrase in phrases)
 
 
 def recognize_template(program: str) -> str:
-    """Return the name of the template whose phrases a chat template has, or an empty string."""
+    """Return the name of the template with phrases that a chat template contains, or an empty string."""
     return next((name for name, template in TEMPLATES.items() if template.has_phrases_in(program)), "")
 
 
@@ -146,7 +146,7 @@ LATE: Mapping[str, Rule] = {
     "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH, "attend_to_mask_tokens": TRUTH,
     "query_expansion": _EXPANSION, "skiplist_words": WORDS,
 }  # fmt: skip
-#: Keys for choices that no library's file can store, written by `pack` and by the rebuilding of checkpoints:
+#: Keys for choices that files of libraries cannot store, written by `pack` and by the rebuilding of checkpoints:
 #: the pooling of a plain encoder, and the prompt template of a re-ranking language model.
 POOLING, TEMPLATE = "runboard_pooling", "runboard_template"
 #: Setting that truncates vectors by class: to leading dimensions, or to the terms with the largest weights.
@@ -155,7 +155,7 @@ _RULES: Mapping[str, Rule] = {
     **LATE,
     "truncate_dim": whole(1, MAX_DIMENSION),
     "max_active_dims": whole(1, MAX_VOCABULARY),
-    # The library computes these layers in float32, whatever the type of the rest of the model.
+    # The library computes these layers in float32, regardless of the type of the rest of the model.
     "keep_in_fp32_modules": exactly([]),
     "prompts": _PROMPTS,
     "default_prompt_name": text(64),
@@ -173,8 +173,8 @@ _TRANSFORMER_RULES = {"max_seq_length": _LENGTH, "do_lower_case": TRUTH, **LATE_
 class EncoderDefaults:
     """Settings of a checkpoint.
 
-    `similarity` is "cosine", "dot", or empty; `prompts` has one for each side; `cuts` has the settings of CUTS in the
-    file.
+    `similarity` is "cosine", "dot", or empty; `prompts` has one for each side; `cuts` contains the file's settings of
+    CUTS.
     """
 
     model_type: str = ""

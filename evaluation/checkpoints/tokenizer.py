@@ -1,10 +1,10 @@
 """Tokenizer files: tokenizer.json and its settings are read, checked, and written again without unused parts.
 
-The library's parser checks the parts of a tokenizer when the model is built. This module checks what the parser does
-not: nesting, regular expressions that may backtrack, token ids, and random splitting of words.
+The library's parser checks the parts of a tokenizer when the model is built. This module performs the other
+checks: nesting, regular expressions that may backtrack, token ids, and random splitting of words.
 
-For most classes, the library builds the tokenizer from the vocabulary and settings such as `do_lower_case`, whatever
-the other parts of `tokenizer.json` contain. A rebuilt checkpoint therefore names the class and has all settings that
+For most classes, the library builds the tokenizer from the vocabulary and settings such as `do_lower_case`, regardless
+of the other parts of `tokenizer.json`. A rebuilt checkpoint therefore names the class and contains all settings that
 change tokens.
 """
 
@@ -106,7 +106,7 @@ class Tokenizer:
 def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool = False) -> Tokenizer:
     """Return the tokenizer of a folder for a model with `rows` embeddings. Raises Refused.
 
-    Truncation and padding are left out, because engines set both. `keep_truncation` keeps the former, for models for
+    Truncation and padding are omitted, because engines set both. `keep_truncation` retains truncation, for models for
     which engines do not set it.
     """
     file = source.at(NAME)
@@ -376,7 +376,7 @@ def _other_tokens(settings: Mapping[str, Any]) -> list[str]:
 def _special_tokens(settings: Mapping[str, Any], ids: Mapping[str, int], file: FileFindings) -> dict[str, Any]:
     """Return the named tokens by role or name, and the lists of further special tokens.
 
-    Refuse a role's token that is not in `ids`. The library adds other tokens to the vocabulary.
+    Refuse a role's token that is not in `ids`. The library adds other unknown tokens to the vocabulary.
     """
     tokens: dict[str, Any] = {}
     for key in (*SPECIAL_TOKENS, *_other_tokens(settings)):

@@ -9,7 +9,7 @@ from typing import Any
 from evaluation.checkpoints import findings as limits
 from evaluation.checkpoints.findings import FileFindings, quoted, summarize_names
 
-#: Keys, in any configuration file, that make a library load other code or files, or that pass it options.
+#: Keys of configuration files that make a library load other code or files, or that pass options to it.
 _FORBIDDEN = re.compile(
     r"auto_map|.*trust_remote_code.*|custom_.*|.*_internal|_?(attn|experts|moe)_implementation"
     r"|transformers_weights|.*quanti[sz]ation.*|quant_method|.*kernels?|device_map|offload_.*|base_model.*"
@@ -77,7 +77,7 @@ def texts(maximum: int, length: int) -> Rule:
 
 
 def object_with(rules: Mapping[str, Rule], words: str) -> Rule:
-    """Accept objects whose values follow these rules or are null, without other keys."""
+    """Accept objects with values that follow these rules or are null, without other keys."""
     return Rule(
         lambda value: (
             isinstance(value, dict)
@@ -90,8 +90,8 @@ def object_with(rules: Mapping[str, Rule], words: str) -> Rule:
 
 TRUTH = Rule(lambda value: isinstance(value, bool), "true or false")
 
-#: Bounds of numbers by the pattern of their key or dotted path; the first match counts. The library's classes
-#: check types but have no such bounds.
+#: Bounds of numbers by the pattern of their key or dotted path; the first match applies. The library's classes
+#: check types but not bounds.
 _BOUNDS: Mapping[str, Rule] = {
     r".*rotary.*factor|rope_.*\.[a-z_]*mscale[a-z_]*": number(0, limits.MAX_ROPE_FACTOR),
     # Divisors of angles: one number, or one per angle.
@@ -130,9 +130,9 @@ def refuse_forbidden_keys(value: object, file: FileFindings, path: str = "", dep
 
 
 def typed_values(values: Mapping[str, Any], file: FileFindings, needed: Collection[str] = ()) -> dict[str, Any]:
-    """Return the keys whose values are numbers, booleans, short plain words, or short lists and objects of these.
+    """Return the keys with numbers, booleans, short plain words, or short lists and objects of these.
 
-    Numbers out of bounds are refused, and so are other values of the keys in `needed`. Others are left out with a
+    Numbers out of bounds are refused, and so are other values of the keys in `needed`. Other keys are omitted with a
     remark. null is accepted, because it can differ from an absent key.
     """
     typed = {key: value for key, value in values.items() if _KEY.fullmatch(key) and _is_typed(value)}

@@ -1,6 +1,6 @@
-"""Weights in safetensors, from one file or from shards: headers are read and written here, bytes only copied.
+"""Weights in safetensors, in one file or in shards. Headers are parsed and rewritten, and bytes are copied.
 
-The format has eight bytes with the header's length (little endian), the header as JSON, and the tensors' bytes without
+A file contains the header's length in eight bytes (little endian), the header as JSON, and the tensors' bytes without
 gaps.
 """
 
@@ -194,8 +194,8 @@ Tensors = dict[str, Tensor]
 def read_weights(source: ModelFiles, name: str = NAME, buffers: bool = False) -> Tensors:
     """Return the tensors of the folder by name, from `name` or the shards in the index. Raises Refused.
 
-    Whole numbers are `buffers`, such as position ids, which transformers computes itself; by default, they are left
-    out.
+    `buffers` includes tensors of whole numbers, such as position ids, which transformers computes itself. By default,
+    they are omitted.
     """
     if source.has(name):
         stored_tensors = _read_file(source, name)
@@ -262,7 +262,7 @@ def _read_shards(source: ModelFiles) -> Tensors:
 
 
 def refuse_shape(name: str, tensor: Tensor, expected_shape: Iterable[int], file: FileFindings) -> None:
-    """Refuse a tensor of another shape than the given one."""
+    """Refuse a tensor with a shape other than the expected one."""
     if tensor.shape != tuple(expected_shape):
         message = f"its shape is {sizes(tensor.shape)} instead of {sizes(expected_shape)}"
         file.refuse("weights_shape", message, name)

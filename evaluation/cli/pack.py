@@ -26,7 +26,7 @@ _SIDE_FOLDERS = frozenset({"onnx", "openvino", "coreml", ".git", ".cache", "__py
 #: Engines for trials of kinds that several engines run.
 _TRIAL_ENGINES = {CheckpointKind.SEQ2SEQ: "doc2query"}
 _TRIAL_PARAMETERS = {"queries_per_document": "1", "generated_tokens": "8"}
-#: Parts of twenty different texts for the trial.
+#: Subjects and predicates of twenty different texts for the trial.
 _SUBJECTS = ("The heart", "A wing in supersonic flow", "The central bank", "A search engine", "The cat")
 _PREDICATES = (
     "is examined in a large study", "changes with temperature", "was compared with an older method",
@@ -40,14 +40,14 @@ def add_parser(subparsers: Subparsers) -> None:
         "pack",
         help="build a model archive for upload",
         description="Convert a model's folder to safetensors, check it as the site does, try it on 20 texts, and "
-        "write the archive to upload. The same model always gives the same bytes.",
+        "write the archive to upload. The same model always produces the same bytes.",
     )
     parser.add_argument("folder", type=Path, help="folder of the model")
     parser.add_argument("--out", type=Path, help="archive to write (default: FOLDER.tar.zst in the current folder)")
     parser.add_argument(
         "--kind",
         choices=[str(kind) for kind in CheckpointKind],
-        help="kind of model, if its files leave it open",
+        help="kind of model, if its files do not determine it",
     )
     parser.add_argument(
         "--pooling",
@@ -133,7 +133,7 @@ def run_pack(arguments: argparse.Namespace) -> int:
 
 
 def _copy_model_files(folder: Path, target: Path) -> Path:
-    """Copy the files that matter and convert older formats. Links are followed, because the user owns them."""
+    """Copy the relevant files and convert older formats. Links are followed, because the user owns them."""
     files = list(_iterate_files(folder))
     for path in files:
         place = target / path.relative_to(folder)
@@ -193,7 +193,7 @@ def _merge_adapter(folder: Path, bases: Sequence[Path], staged: Path, scratch: P
 
 
 def _write_into_configurations(staged: Path, name: str, values: Mapping[str, object]) -> None:
-    """Write values into the file `name` next to each model configuration. Damaged files are refused later."""
+    """Add values to the file `name` next to each model configuration. Damaged files are refused later."""
     for path in staged.rglob("config.json"):
         with suppress(ValueError, TypeError, AttributeError):
             if "model_type" in json.loads(path.read_text(encoding="utf-8")):
@@ -237,7 +237,7 @@ def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
                 work_folder=scratch,
             )
         )
-    except InvalidParameter as error:  # The trial sets none, so the model's files leave a choice open.
+    except InvalidParameter as error:  # The trial sets no parameters, so the model's files are ambiguous.
         remedy = "Pass it to pack as --template NAME, which the archive stores, or skip the trial with --no-trial."
         raise ModelFailure("choice_needed", f"{error} {remedy}") from error
     with_results = outcome.queries - outcome.queries_without_results

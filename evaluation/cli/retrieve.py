@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _DEPTH: dict[str, Any] = {"type": int, "default": 1000, "help": "documents per query (default: %(default)s)"}
-#: Name of the pooling option, which checkpoints without pooling need even if the engine has no such
-#: parameter.
+#: Name of the pooling option, which checkpoints without pooling need even if the engine has no such parameter.
 _POOLING = "pooling"
 
 
@@ -77,7 +76,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--rankings",
         type=Path,
-        help="folder that stores finished rankings, so that an interrupted search continues after them",
+        help="folder for finished rankings, so that an interrupted search can continue",
     )
     _add_engine(parser, "one that `engines` lists")
     parser.set_defaults(run=run_retrieve)
@@ -133,7 +132,7 @@ def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
         ).replace("%", "%%")
         if name == _POOLING:
             sparse = ", ".join(filter(_requires_pooling, ENGINES))
-            text += f"; {sparse} takes a plain masked language model with max or sum, a plain encoder with sparta"
+            text += f"; {sparse} accepts a plain masked language model with max or sum, and a plain encoder with sparta"
         words = name.replace("_", "-")
         if f"--{words}" in own_options:
             words = f"engine-{words}"
@@ -157,7 +156,7 @@ def _collect_parameters() -> dict[str, dict[Parameter, list[str]]]:
 
 
 def _destination(name: str) -> str:
-    """Return the attribute of a parsed parameter, which keeps it apart from the command's own options."""
+    """Return the attribute name of a parsed parameter, which must differ from the command's own options."""
     return f"parameter_{name}"
 
 
@@ -235,7 +234,7 @@ def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Re
 
     def make_with_resources() -> str:
         if _requires_pooling(arguments.engine):
-            parameters.pop(_POOLING, None)  # `_resources` reads it from the arguments.
+            parameters.pop(_POOLING, None)  # `_build_resources` reads it from the arguments.
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
             return make(parameters, _build_resources(arguments, Path(scratch)))
 
@@ -273,7 +272,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
 
 
 def _report(make: Callable[[], str]) -> int:
-    """Print the result of `make` or the reason of its failure on standard error; return the exit status."""
+    """Print the result of `make`, or the reason for its failure, on standard error. Return the exit status."""
     try:
         summary = make()
     except InvalidContent as error:

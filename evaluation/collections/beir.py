@@ -1,15 +1,15 @@
 """Streaming reader for test collections in BEIR layout: `corpus.jsonl` and `queries.jsonl`, plain or gzip.
 
 Each line is a JSON object. A document has `_id`, `text`, and optionally `title`; a query has `_id` and `text`. Whole
-numbers are read as decimal text; a text that is missing, null, or NaN is read as empty. Documents with empty text are
-kept, blank lines are skipped. Problems are collected over the whole file, so that the sender sees every class of
-problem at once, with its count and its first five lines.
+numbers are read as decimal text, and a missing, null, or NaN text as empty text. Documents with empty text are valid,
+and blank lines are skipped. Problems are collected over the whole file, so that the sender sees every class of problem
+at once, with its count and its first five lines.
 
 A corpus may be stored in blocks: a gzip file that every reader accepts, and that this module can read from any document
-on. Each gzip member has whole lines of about `BLOCK_BYTES`; concatenated members are a gzip file (RFC 1952, §2.2).
-They are followed by members without content whose extra fields (§2.3.1.1) hold the table of the blocks: the offset of
-each block in the file, and the number of documents before it. The last member has a fixed length and holds the offset
-of the table, so the table is found from the end of the file in three reads, regardless of the number of blocks.
+on. Each gzip member contains whole lines of about `BLOCK_BYTES`. Concatenated members form a gzip file (RFC 1952,
+§2.2). Empty members after them contain the table of the blocks in their extra fields (§2.3.1.1): the offset of each
+block in the file, and the number of documents before it. The last member has a fixed length and contains the offset of
+the table, so three reads from the end of the file find the table, regardless of the number of blocks.
 """
 
 import io
@@ -39,11 +39,11 @@ MAX_LINE_BYTES = 64 * 2**20
 #: Maximum length of an id in bytes of UTF-8.
 MAX_ID_BYTES = 256
 
-#: Callback that receives the share of the file's bytes that was read, 0 to 1. It may raise to stop reading.
+#: Callback that receives the share of the file's bytes read so far, 0 to 1. It may raise to stop reading.
 Progress = Callable[[float], None]
 
 _GZIP_MAGIC = b"\x1f\x8b"
-#: Maximum ratio of expanded to stored bytes, and the expanded size from which it is checked.
+#: Maximum ratio of expanded to stored bytes, and the minimum expanded size for this check.
 _MAX_RATIO, _RATIO_FLOOR = 50, 64 * 2**20
 _open_gzip: Callable[..., io.RawIOBase] = igzip.open
 _DAMAGED_GZIP: tuple[type[Exception], ...] = (EOFError, BadGzipFile, cast("type[Exception]", IsalError))
@@ -129,8 +129,8 @@ class FileProblems(LineProblems):
 def read_corpus(path: Path, progress: Progress | None = None, *, first: int = 0) -> Iterator[Document]:
     """Yield the documents of `corpus.jsonl` (or `.gz`) in the file's order, from number `first` on.
 
-    In a file of blocks, text before that document's block is not read. After the first problem, nothing more is
-    yielded, but the file is read to its end to count the problems; then raises InvalidContent with all of them.
+    In a file of blocks, text before that document's block is not read. After the first problem, no further document is
+    yielded, but the file is read to its end to count the problems. Then raises InvalidContent with all of them.
     Duplicate ids are not detected: see `check`.
     """
     findings = FileProblems(path.name)
@@ -341,7 +341,7 @@ def open_expanded(path: Path, offset: int = 0) -> Iterator[tuple[BinaryIO, Binar
             yield stored, io.BufferedReader(expanded, 2**20)
 
 
-#: Approximate size of the text in a block, which is the maximum that is read to reach a document.
+#: Approximate size of the text in a block. At most this much is read to find a document.
 BLOCK_BYTES = 1 << 20
 #: Low compression level: texts are read far more often than they are stored.
 COMPRESSION_LEVEL = 2
@@ -359,7 +359,6 @@ _ROW_BYTES = 16
 _TRAILER_BYTES = 8
 
 
-#: Size of the CRC-32 and length at the end of a member (RFC 1952, §2.3.1).
 class Place(NamedTuple):
     """Start of reading: an offset in the file, and the number of the first document there."""
 

@@ -1,8 +1,8 @@
 """Exact sets of document ids that are too large for Python objects: a memory-mapped file for the scoring kernel.
 
-The file has a header of 64 bytes, a hash table whose slots are two 64-bit words, and the bytes of long ids. An id of at
-most 16 bytes is stored in its slot, so a lookup is one memory access; for a longer id, the slot has its hash and its
-position. No answer depends on a hash alone.
+The file has a header of 64 bytes, a hash table with slots of two 64-bit words, and the bytes of long ids. An id of at
+most 16 bytes is stored in its slot, so a lookup is one memory access. For a longer id, the slot contains its hash and
+its position. Lookups always compare the complete id.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ _LONGEST = 65_535
 _BATCH = 65_536
 _PADDING = 16
 
-#: Hash seed for tables without a set of ids of their own. It is random, so that collisions cannot be
-#: prepared.
+#: Hash seed for tables without their own set of ids. It is random, so that attackers cannot prepare collisions.
 PROCESS_SEED = secrets.randbits(64) | 1
 
 
@@ -47,7 +46,7 @@ class DocumentIds:
     def build(cls, ids: Iterable[str], path: Path | str) -> DocumentIds:
         """Write the set of `ids` to `path`, replacing it atomically, and open it. Streams tens of millions of ids.
 
-        Repeated ids count once. Raises ValueError for an id that is empty or longer than 65,535 bytes.
+        Repeated ids are stored once. Raises ValueError for an id that is empty or longer than 65,535 bytes.
         """
         path = Path(path)
         temporary_files = [
@@ -116,7 +115,7 @@ def _join_ids(ids: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
 
 
 def _count_slots(count: int) -> int:
-    """Return a power of two of which the ids fill between a third and two thirds."""
+    """Return a power of two, such that the ids fill between a third and two thirds of the slots."""
     return int(1 << max(1, (count + count // 2).bit_length()))
 
 
@@ -153,6 +152,6 @@ def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: Bi
             while batch := keys.read(24 * _BATCH):
                 packed = np.frombuffer(bytearray(batch), np.uint64).reshape(-1, 3)
                 distinct_count += insert_ids(Ids(words, text), packed)
-            del words, text  # The map cannot be closed while arrays refer to it.
+            del words, text  # The map can be closed only after its arrays are deleted.
             mapped[: _HEADER.size] = _HEADER.pack(_MAGIC, seed, distinct_count, slots)
             mapped.flush()

@@ -1,10 +1,10 @@
 """Titles and excerpts of a corpus's documents by id, in a memory-mapped file for pages.
 
-Reading a document of a compressed corpus means decompressing all of it. So excerpts are extracted once and written in
-blocks that can be decompressed separately. The file is a header of 64 bytes; the blocks (zstd, each with lines of
-`[id, title, excerpt]` as JSON); then three arrays: the start of each block (and the end of the last one), the 64-bit
-hashes of all ids in ascending order, and the block of each of these. The blocks hold the ids themselves, so no answer
-depends on a hash alone.
+To read one document of a compressed corpus, all of it must be decompressed. Excerpts are therefore extracted once and
+written in blocks that can be decompressed separately. The file consists of a header of 64 bytes, the blocks (zstd, with
+lines of `[id, title, excerpt]` as JSON), and three arrays: the start of each block (and the end of the last one), the
+64-bit hashes of all ids in ascending order, and the block of each of these. Blocks contain the ids, so lookups do not
+depend on hashes alone.
 """
 
 import mmap
@@ -106,7 +106,7 @@ class DocumentTexts:
         return excerpts
 
     def _find_blocks(self, document_id: str) -> list[int]:
-        """Return the blocks with a document of this id's hash: one, unless ids share it."""
+        """Return the blocks with a document of this id's hash: a single one, unless several ids have the same hash."""
         key = np.uint64(_hash(document_id))
         first, last = np.searchsorted(self._hashes, key, "left"), np.searchsorted(self._hashes, key, "right")
         return [int(place) for place in self._places[first:last]]

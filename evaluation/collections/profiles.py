@@ -1,6 +1,6 @@
 """Profiles of corpora, computed in one pass: word frequencies and document lengths.
 
-Words (unigrams) are segmented by UAX #29 and lowercased. They are neither stemmed nor filtered by stop words, so that
+Words (unigrams) are segmented by UAX #29 and lowercased. They are not stemmed, and stop words are included, so that
 all languages are treated alike. They are stored as 64-bit hashes, which are smaller, fast to compare, and do not reveal
 text. Among a million words, the probability that any two share a hash is 3 in 100 million. `weighted_jaccard` measures
 the overlap of two corpora (BEIR paper, Appendix F).
@@ -40,7 +40,7 @@ _HASH_BYTES = 8
 class Unigrams:
     """Word counts: `keys` (sorted hashes) and `counts`, both of shape (vocabulary,).
 
-    `total` is the number of all words in the corpus, of which `dropped` were occurrences of words too rare to store.
+    `total` is the number of words in the corpus, including `dropped` occurrences of words that are too rare to store.
     """
 
     keys: NDArray[np.uint64]
@@ -68,8 +68,9 @@ class Unigrams:
 class UnigramCounter:
     """Counter of words in bounded memory.
 
-    When there are more than twice `most` spellings, all but the `most` most frequent words are dropped (equally
-    frequent ones all or none), and their occurrences are counted as dropped. `weighted_jaccard` describes the effect.
+    If there are more than twice `max_words` spellings, only the `max_words` most frequent words remain (equally
+    frequent ones all or none), and the occurrences of other words are counted as dropped. `weighted_jaccard` describes
+    the effect.
     """
 
     def __init__(self, max_words: int = MAX_WORDS) -> None:
@@ -154,8 +155,8 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 class LengthDistribution:
     """Histogram of lengths; `counts` has one bin per edge of `EDGES`.
 
-    `mean` and `quantiles` (for `QUANTILES`, each a length that occurs) are exact. After merging, the quantiles are read
-    from the bins, and are lower than the exact ones by less than the width of a bin.
+    `mean` and `quantiles` (for `QUANTILES`, each a length that occurs) are exact. After merging, the quantiles are
+    estimated from the bins, and are lower than the exact ones by less than the width of a bin.
     """
 
     counts: NDArray[np.int64]
@@ -164,7 +165,7 @@ class LengthDistribution:
 
     @classmethod
     def of(cls, lengths: NDArray[np.integer[Any]] | Sequence[int]) -> LengthDistribution:
-        """Build the distribution of these lengths, in words; there may be none."""
+        """Build the distribution of these lengths in words, which may be empty."""
         values = np.asarray(lengths, np.int64)
         places = np.searchsorted(_EDGES, values, side="right") - 1
         counts = np.bincount(places, minlength=len(EDGES)).astype(np.int64)
@@ -243,7 +244,7 @@ def shares(distribution: LengthDistribution, edges: Sequence[int]) -> list[Share
 
 
 def doublings(distributions: Iterable[LengthDistribution]) -> list[int]:
-    """Return edges that double, from at most the shortest length to above the longest."""
+    """Return edges that double, from at most the shortest length to more than the longest one."""
     occupied_bins = [np.flatnonzero(each.counts) for each in distributions if each.total]
     if not occupied_bins:
         return []
@@ -295,7 +296,7 @@ def profile_corpus(path: Path, progress: Progress | None = None, *, examples: It
     """Compute the profile of a corpus in one pass.
 
     Memory is bounded by twice `MAX_WORDS` words and 12 bytes per document. `examples` are ids of documents to include;
-    by default, the first document with a text is included. Lines that are not documents are skipped.
+    by default, the first document with a text is included. Invalid lines are skipped.
     """
     counter, keys, lengths = UnigramCounter(), array("Q"), array("I")
     example_ids, example_documents = set(examples), dict[str, Document]()

@@ -1,7 +1,7 @@
 """Converters from tables with named columns (CSV, JSON Lines, or Parquet) to BEIR's layout.
 
 A document or query has the columns `_id`, `text`, and optionally `title`, or variants such as `id`, `docid`, and
-`contents`. A judgment has `query-id`, `corpus-id`, and `score`; a table with only the first two has grade 1 throughout.
+`contents`. A judgment has `query-id`, `corpus-id`, and `score`. In a table with only the first two, all grades are 1.
 Other columns are ignored.
 """
 
@@ -29,7 +29,7 @@ def _canonical(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter not in "-_#\"' \r\t")
 
 
-#: Column of a query's text, which has more names than that of a document.
+#: Column of a query's text, which has more alternative names than the text of a document.
 _QUERY_TEXT = "query text"
 #: Names of each column in order of preference, as `_canonical` writes them.
 _NAMES = {

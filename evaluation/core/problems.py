@@ -1,4 +1,4 @@
-"""Problem reports shared by the website, the API, and the command line, and the exceptions that carry them."""
+"""Problem reports of the website, the API, and the command line, and the exceptions that contain them."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Problem:
 class RunStatistics:
     """Counts and metadata that were collected while reading a run.
 
-    `known_queries` counts the queries that belong to the dataset, and `depth` is the largest number of documents that
-    the run ranks for one of them. `expanded_bytes` is the size after decompression.
+    `known_queries` counts the queries that belong to the dataset, and `depth` is the maximum number of documents
+    ranked for one of them. `expanded_bytes` is the size after decompression.
     """
 
     lines: int = 0
@@ -134,7 +134,7 @@ class ProblemCode(str):
     """A problem code of reports and refusals, registered with its documentation by the module that raises it.
 
     The reference of problem codes lists each one with its `severity`, `meaning`, `remedy`, and `example`, in the table
-    for its `about`. A code that ends in "…" is a family, whose members `named` returns.
+    for its `about`. A code that ends in "…" is a family. `named` returns its members.
 
     `message` and `hint` are the texts of a report if they are the same for every file; the hint defaults to the remedy.
     If `quote` is set, messages end with the first affected line, introduced by this description (see `runs.header`).
@@ -167,7 +167,7 @@ class ProblemCode(str):
         return instance
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (str(self),)  # pickles and copies are plain strings
+        return str, (str(self),)  # Pickles and copies are plain strings.
 
     def named(self, name: str) -> str:
         return self.removesuffix("…") + name
@@ -185,7 +185,7 @@ class ProblemCode(str):
 
 
 def is_free(code: str) -> bool:
-    """Return whether a refusal with this code is no verdict on the content of a file."""
+    """Return whether a refusal with this code is unrelated to the content of a file."""
     return code in PROBLEM_CODES and PROBLEM_CODES[code].is_free
 
 
@@ -229,7 +229,7 @@ class InvalidContent(Exception):
 
 
 class EndlessPattern(InvalidContent):
-    """A regular expression among a dataset's answers takes too long to match, which its curator has to fix.
+    """A regular expression among a dataset's answers is too slow. The dataset's curator must fix it.
 
     The report names the line but does not reveal the pattern.
     """
@@ -246,11 +246,11 @@ class InvalidRun(InvalidContent):
 
 
 class KernelUnavailable(RuntimeError):
-    """The compiled scoring kernel cannot be built or stored on this machine; the message says what is missing."""
+    """The compiled scoring kernel cannot be built or stored on this machine. The message names the missing part."""
 
 
 class ModelFailure(Exception):
-    """A submitted model cannot be loaded or run, for a reason that its owner has to fix.
+    """A submitted model cannot be loaded or run, for a reason that its owner must fix.
 
     `code` is stable and one of `evaluation.execution.failures.MODEL_FAILURES`. The message never contains text from
     the model's files.

@@ -1,6 +1,6 @@
 """String arrays on disk, mapped into memory, so that memory use does not grow with the corpus.
 
-`NAME.bin` holds the concatenated strings in UTF-8, and `NAME_offsets.npy` the start of each string, followed by the
+`NAME.bin` contains the concatenated strings in UTF-8, and `NAME_offsets.npy` the start of each string, followed by the
 end of the last one.
 """
 

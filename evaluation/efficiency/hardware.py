@@ -26,7 +26,7 @@ LIBRARIES = (
     "faiss-cpu",
     "faiss-gpu",
 )
-#: Decoration in processor names.
+#: Pattern of decoration in processor names.
 _NOISE = re.compile(r"\((?:R|TM|C)\)|\b(?:CPU|Processor|with Radeon Graphics)\b|@.*|\b\d+-Core\b", re.IGNORECASE)
 _SLUG_LENGTH = 140
 _NAME_LENGTH = 200
@@ -129,7 +129,7 @@ def gpu_model() -> str:
 def own_gpu() -> Gpu:
     """Return the first visible GPU.
 
-    If the driver does not list it, as with MIG instances, all identifiers are those of CUDA_VISIBLE_DEVICES.
+    If the driver does not list it, as with MIG instances, all identifiers are taken from CUDA_VISIBLE_DEVICES.
     """
     identifier = next(iter(visible_gpus()), "0")
     matching_gpus = (gpu for gpu in accessible_gpus() if gpu.number == identifier or gpu.uuid.startswith(identifier))
@@ -155,10 +155,10 @@ def list_gpu_files() -> list[Path]:
 
 
 def accessible_gpus() -> list[Gpu]:
-    """Return the GPUs whose devices this process can open.
+    """Return the GPUs with devices that this process can open.
 
-    The driver lists all GPUs of the machine, even those that Slurm's cgroups or the container deny. Before the first
-    use of a GPU no device may exist yet; then the process is assumed to have access to all of them.
+    The driver lists all GPUs of the machine, including ones that Slurm's cgroups or the container deny. Before the
+    first use of a GPU no device may exist yet; then the process is assumed to have access to all of them.
     """
     gpus: list[Gpu] = []
     any_exists = any(_DEVICES.glob("nvidia[0-9]*"))

@@ -1,8 +1,8 @@
 """Meters for search time, other work, energy, and peak memory of this process and its machine.
 
-Energy is read from RAPL for the processor's packages and from NVML for NVIDIA GPUs, where available. Both count the
-whole package or board, including other work on the machine, so measurements run alone. On a machine with several
-GPUs other jobs share the processor; there, only the GPU is counted.
+Energy is read from RAPL for the processor's packages and from NVML for NVIDIA GPUs, where available. Both include
+the whole package or board and other work on the machine, so measurements run alone. On a machine with several GPUs,
+other jobs share the processor, so only the GPU is measured.
 """
 
 import os
@@ -28,13 +28,13 @@ THREADS = 1
 #: Minimum size of the array that evicts the caches.
 EVICTED_BYTES = 64 * MIB
 _MAX_EVICTED_BYTES = 512 * MIB
-#: Folder of the first processor's caches, whose `size` files contain values such as 32768K.
+#: Folder of the first processor's caches. Its `size` files contain values such as 32768K.
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 #: System-wide counters of processor time.
 STATISTICS = Path("/proc/stat")
 #: Fields of a processor's line in /proc/stat: idle, and waiting for a disk.
 _IDLE = (3, 4)
-#: First of the guest fields, whose time is already included in other fields.
+#: First of the guest fields. Their time is already included in other fields.
 _COUNTED_TWICE = 8
 
 
@@ -81,10 +81,10 @@ def read_moment() -> Moment:
 
 
 def evict_caches() -> None:
-    """Read more memory than the caches hold, so that the next search reads its index and model from memory.
+    """Read more memory than the size of the caches, so that the next search reads its index and model from memory.
 
-    Otherwise search time depends on how much of a shared cache other work leaves over. That includes work in other
-    virtual machines on the same host, which no counter of this system shows.
+    Otherwise search time depends on the use of a shared cache by other work. This includes work in other virtual
+    machines on the same host, which counters of this system do not show.
     """
     _filler().sum()
 
@@ -108,8 +108,8 @@ class SearchTime(NamedTuple):
 def time_between(start: Moment, end: Moment, *, device: str) -> SearchTime:
     """Return the duration of a search, excluding the time in which other work used its processor.
 
-    A thread that never waited could always run, so any time without processor belongs to other work. If the thread
-    waited or uses a GPU, all elapsed time counts, since it may belong to the search.
+    A thread that never waited could always run, so any time without processor is due to other work. If the thread
+    waited or uses a GPU, all elapsed time is included, because it may be due to the search.
     """
     elapsed = end.elapsed - start.elapsed
     if device == "cpu" and end.pauses == start.pauses:
@@ -151,7 +151,7 @@ Counter = Callable[[], float]
 
 
 class EnergyMeter(NamedTuple):
-    """The sum of several energy counters, and a short description of what they cover."""
+    """The sum of several energy counters, and the names of the measured components."""
 
     source: str
     counters: Sequence[Counter]

@@ -2,21 +2,22 @@
 
 Searches run one at a time, in one process and one thread, from the text of a query to its top 100 document ids. After
 20 warm-up searches, up to 100 queries, evenly spaced over all, are searched in rounds of the same order. The time of a
-query is that of its fastest search. Time in which the kernel gave the processor to other work is excluded: a thread
-that never waited counts only its own processor time. Searches that wait, or that use a GPU, count all elapsed time.
+query is that of its fastest search. Time in which the kernel gave the processor to other work is excluded: for a
+thread that never waited, only its processor time is included. For searches that wait, or that use a GPU, all elapsed
+time is included.
 Results are not cached. The first stage of a system and the encoding of the query are included, and also reported
 separately.
 
 Before each timed search the processor's caches are filled with other data, so that the index and the model are read
 from memory, as when queries arrive one by one. Otherwise a search is up to four times faster if other work on the
-host, including other virtual machines, happens to leave a shared cache to it.
+host, including other virtual machines, does not use a shared cache.
 
 At least 200 searches are timed, in two or more rounds, and in ten rounds if these take less than ten seconds. Rounds
-continue until the interval of the mean is narrow, but at most for forty rounds or thirty seconds, including the time
-to fill caches. For the interval, rounds are divided into up to five consecutive groups. The spread is the largest
-increase of the mean when one group is left out, so a time that occurred in only one group widens it. `unsettled` counts
-the queries whose two fastest searches differ by more than a tenth, or that were interrupted in every round.
-`other_work` is the share of the machine's processors that other processes used.
+continue until the interval of the mean is narrow, but at most for forty rounds or thirty seconds, including the time to
+fill caches. For the interval, rounds are divided into up to five consecutive groups. The spread is the largest increase
+of the mean when one group is omitted, so a time that occurred in only one group increases it. `unsettled` counts the
+queries whose two fastest searches differ by more than a tenth, or that were interrupted in every round. `other_work` is
+the share of the machine's processors that other processes used.
 
 Throughput is measured once, with all threads of the job, in batches of 64, over all queries or an evenly spaced sample
 of 1,000.
@@ -31,10 +32,10 @@ search of all timed queries. Operations for a document are counted over a sample
 are never counted.
 
 Variants of a system, such as smaller depths of a re-ranker, are measured with less effort, because the machine is
-reserved meanwhile: 5 warm-up searches, at least 50 timed searches, and throughput over 128 queries.
+reserved for the measurement: 5 warm-up searches, at least 50 timed searches, and throughput over 128 queries.
 
-Build time, encoding rate, index size, and peak memory are those of the job that built the index. Figures of different
-protocols are never compared.
+Build time, encoding rate, index size, and peak memory are measured in the job that built the index. Figures of
+different protocols are never compared.
 """
 
 import math
@@ -87,7 +88,7 @@ GROUPS = 5
 SETTLED = 0.1
 #: Spread relative to the mean at which rounds may end.
 NARROW = 0.03
-#: Bounds of the number of documents that are encoded again to count operations, one in 200.
+#: Bounds of the number of documents, one in 200, that are encoded again to count operations.
 _MIN_DOCUMENTS, _MAX_DOCUMENTS = 4, 64
 
 #: Seconds of searches, shape (rounds, queries).
@@ -160,7 +161,7 @@ def measure(
     figures = rounds.figures()  # before other searches add to the engine's clock
     throughput = _throughput(engine, queries, batched)
     if isinstance(engine, TermEngine) and system.checkpoint is None:
-        with operations.counting() as operation_count:  # fast, and with larger differences between queries
+        with operations.counting() as operation_count:  # Searches are fast, but differ more between queries.
             _search(engine, timed_queries)
         flops = operation_count.flops / len(timed_queries)
     progress(1.0)
@@ -323,7 +324,7 @@ class _TimedRounds:
         }
 
     def unsettled(self) -> int:
-        """Count the queries whose fastest search is not confirmed, or that were disturbed in every round."""
+        """Count the queries without a confirmed fastest search, or with a disturbance in every round."""
         quickest, second = np.sort(self.times(), axis=0)[:2]
         return int((~((second <= (1 + SETTLED) * quickest) & self._confirmed)).sum())
 

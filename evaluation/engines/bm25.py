@@ -18,7 +18,7 @@ shorter than 2 or longer than 20 characters, or, in English, contain anything bu
 the order of the vocabulary (in Anserini, by a hash table).
 
 RM3 truncates each feedback document to its most frequent eligible terms, which depend only on the document and the
-corpus. They are therefore computed once, from the postings, and take 6 bytes per term: `feedback_terms.npy`
+corpus. They are therefore computed once, from the postings, and need 6 bytes per term: `feedback_terms.npy`
 (documents × terms, uint32 term numbers) and `feedback_frequencies.npy` (uint16, descending, padded with 0).
 
 BM25 over a model's word pieces is the baseline for learned weights of pieces. The terms of a document are all pieces of
@@ -56,7 +56,7 @@ from evaluation.engines.index.inverted_index import IndexBuilder, InvertedIndex
 from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, WordEngine
 from evaluation.engines.index.word_pieces import WordPieces, group_by_size
 
-#: Functions for the values of `fields`, which return a document's texts, one for each separately scored field.
+#: Functions by value of `fields`. They return a document's texts, one for each separately scored field.
 FIELDS: dict[str, Callable[[Document], tuple[str, ...]]] = {
     "title+text": lambda document: (f"{document.title} {document.text}",),
     "title": lambda document: (document.title,),
@@ -96,7 +96,7 @@ class BM25(WordEngine):
 TERMS_FILE, FREQUENCIES_FILE = "feedback_terms.npy", "feedback_frequencies.npy"
 #: Documents per batch when feedback terms are computed, for locality of writes.
 _DOCUMENTS_AT_ONCE = 65_536
-#: Terms that may expand a query, by Anserini's rules, which replace a list of stop words.
+#: Patterns of terms that may expand a query under Anserini's rules, which replace a stop word list.
 _ELIGIBLE_ENGLISH = re.compile(r"[a-z0-9]{2,20}")
 _ELIGIBLE = re.compile(".{2,20}", re.DOTALL)
 _GREATEST_SHARE = np.float32(0.1)
@@ -159,7 +159,7 @@ class RM3(BM25):
         return size_of(*{self.searcher.index.folder, self._folder})
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` documents of each expanded query; none if the original query retrieves none."""
+        """Yield the best `depth` documents of each expanded query, or none if the original query has no results."""
         searcher = self.searcher
         for query in queries:
             with self.clock.part("first_stage"):
@@ -209,7 +209,7 @@ class RM3(BM25):
 
 
 class WordPieceEngine(TermEngine):
-    """An engine over word pieces, whose terms are the pieces' ids in decimal."""
+    """An engine over word pieces. Its terms are the pieces' ids in decimal."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources, pieces: WordPieces | None = None) -> None:
         super().__init__(parameters, resources)

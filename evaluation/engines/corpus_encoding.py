@@ -1,8 +1,8 @@
 """Encoding of a corpus in shards, which are stored in a folder and reused.
 
-A part of a search consists of shards if the score of a document depends on that document alone
-(`base.DividedEngine`), or of queries for any other engine. Parts of shards share data learned from all shards, such
-as centroids.
+A search can be divided into parts: parts of the shards if the score of a document depends only on that document
+(`base.DividedEngine`), otherwise parts of the queries. Parts of shards share data learned from all shards, such as
+centroids.
 """
 
 import json
@@ -84,7 +84,7 @@ class EncodingTask:
 class EncodedCorpus(NamedTuple):
     """The encoded shards in corpus order, with the number of newly encoded documents and the seconds that this took.
 
-    If only a part was encoded, `folders` are those of its shards. `shards` is the number of shards of the whole
+    If only a part was encoded, `folders` lists the shards of that part. `shards` is the number of shards of the whole
     corpus.
     """
 
@@ -127,7 +127,7 @@ def claim_shards(task: EncodingTask, folder: Path) -> None:
 
 
 def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, report: StageProgress) -> EncodedCorpus:
-    """Return the encoded shards of the task, encoding those that are missing in `folder`.
+    """Return the encoded shards of the task, encoding the ones that are missing in `folder`.
 
     Shards are created atomically. Raises InvalidContent if files of an existing shard are truncated.
     """
@@ -166,10 +166,10 @@ def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, repor
 def get_learned_folder(
     engine: DividedEngine, shards: Path, count: int, parameters: dict[str, Any], empty_folder: Path
 ) -> Path:
-    """Return the folder of the learned data that all parts share, creating it if this part comes first.
+    """Return the folder of the learned data that all parts share, creating it if it does not exist.
 
     Args:
-        engine: Engine that learns. One that learns nothing gets the new folder `empty_folder`.
+        engine: Engine that learns. An engine without learned data gets the new folder `empty_folder`.
         shards: Folder of the shards, in which the learned data is stored.
         count: Number of shards of the whole corpus.
         parameters: Full set of the engine's parameters.
@@ -208,7 +208,7 @@ def check_intact(folders: Iterable[Path]) -> None:
 
 
 def encode(task: EncodingTask, progress: StageProgress | None = None) -> EncodedCorpus:
-    """Encode the corpus into the task's folder of shards, where `retrieve` finds it. Existing shards are reused.
+    """Encode the corpus into the task's folder of shards, for use by `retrieve`. Existing shards are reused.
 
     Raises the same exceptions as `retrieve`.
     """

@@ -2,7 +2,7 @@
 
 The run contains only the k re-ranked documents, as in the BEIR paper (N. Thakur et al., 2021, §4: BM25 + CE over the
 top 100) and in MTEB, so that every score comes from the model. Recall at k and beyond equals that of the first stage
-at k. One search scores the largest k, and the rankings of smaller depths follow from the same scores.
+at k. One search scores the documents of the largest k. Rankings of smaller depths reuse these scores.
 """
 
 from collections import deque
@@ -42,7 +42,7 @@ _NAMED_DEPTHS = NumberList("reranking_depths", _MOST, MAX_DEPTHS - 1, "reranking
 
 
 class CrossEncoderReRanking(VariantEngine[int]):
-    """A re-ranking engine, whose variants are depths."""
+    """A re-ranking engine. Its variants are depths."""
 
     #: Enough pairs to batch texts of similar length, and few enough for regular progress.
     queries_at_once = 8

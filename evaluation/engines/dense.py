@@ -68,16 +68,16 @@ IDS = "ids"
 
 #: File with the number of documents, which is smaller than the number of vectors if documents are split into passages.
 _DOCUMENT_COUNT_FILE = "documents.json"
-#: Number of queries whose results are compared with those of exact search.
+#: Number of queries for which results are compared with exact search.
 _SAMPLE = 100
 _MAX_DIMENSIONS = 65_536
-#: Maximum number of smaller dimensions that are searched in addition to the main one.
+#: Maximum number of smaller dimensions to search in addition to the main one.
 MAX_SMALLER = 6
 _NAMED_DIMENSIONS = NumberList("dimensions", _MAX_DIMENSIONS, MAX_SMALLER, "all dimensions")
 
 
 class DenseRetrieval(VariantEngine[int], DividedEngine):
-    """A dense engine, whose variants are numbers of dimensions."""
+    """A dense engine. Its variants are numbers of dimensions."""
 
     #: Large batches need fewer passes over the document vectors.
     queries_at_once = 1_024

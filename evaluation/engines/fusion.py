@@ -5,7 +5,7 @@ individual Rank Learning Methods", SIGIR 2009): score(d) = Σ_r w_r / (k + rank_
 retrieve d. CombSUM (E. A. Fox, J. A. Shaw, "Combination of Multiple Searches", TREC-2, 1993), weighted: score(d) =
 Σ_r w_r × s_r(d), where a run's scores for a query are scaled to 0 … 1 by (s − minimum) / (maximum − minimum), or are 1
 if all of them are equal. The sum of raw scores (J. Chen et al., "BGE M3-Embedding", 2024) is meant for runs of one
-model, whose scores are comparable. A run contributes nothing to documents that it does not retrieve. Ranks are those
+model, which have comparable scores. A run contributes nothing to documents that it does not retrieve. Ranks are those
 of trec_eval, regardless of the runs' rank columns.
 """
 
@@ -60,7 +60,7 @@ class Fusion(Engine):
         self._runs = [IndexedRun(folder / f"{number:02d}") for number in range(len(self.resources.runs))]
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` documents of each query; none if no run contains the query."""
+        """Yield the best `depth` documents of each query, or none if no run contains the query."""
         for query in queries:
             with self.clock.part("search"):
                 ranking = self._fuse(query.id, depth)

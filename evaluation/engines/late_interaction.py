@@ -61,7 +61,7 @@ _PRODUCTS = 2**25
 #: Maximum number of document scores in memory (256 MiB).
 _SCORES = 2**26
 _STATE, _FINDER = "shards.json", "finder"
-#: Number of queries whose results are compared with exhaustive search, and depth of the comparison.
+#: Number of queries for the comparison with exhaustive search, and its depth.
 _SAMPLE, _COMPARED_DEPTH = 20, 100
 
 Vectors = Sequence["torch.Tensor"]
@@ -122,7 +122,7 @@ class LateInteraction(DividedEngine):
             self.finder.learn(TokenStore(shards), folder)
 
     def build_part(self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore) -> None:
-        """Index the texts for the first stage, or the vectors for nearest-neighbor search."""
+        """Index the texts for the first stage, or the vectors for approximate search."""
         texts = [Texts(shard / "texts") for shard in shards]
         write_ordered_ids(folder, (name for part in texts for name in part.ids.get_ids(np.arange(len(part)))))
         (folder / _STATE).write_text(json.dumps([str(shard.resolve()) for shard in shards]), "utf-8")
@@ -232,7 +232,7 @@ class LateInteraction(DividedEngine):
         return results
 
     def _select_best(self, documents: Numbers, scores: Floats, depth: int) -> Found:
-        """Return the `depth` best documents in trec_eval's order, without those that have no vectors."""
+        """Return the `depth` best documents in trec_eval's order, excluding documents without vectors."""
         candidates = _find_contenders(scores, depth, 0.0)
         documents, scores = documents[candidates], scores[candidates]
         order = np.lexsort((self.ids.ranks[documents], -scores))[:depth]
@@ -252,7 +252,7 @@ class LateInteraction(DividedEngine):
 
 
 def _get_margin(query: torch.Tensor, greatest: float) -> float:
-    """Return how far below the k-th best batched score a document may be and still belong to the best k.
+    """Return the maximum distance of a top-k document below the k-th best batched score.
 
     The error of an inner product of `dimension` terms is bounded as in `exact_search`, for each of the query's
     vectors. Sums are computed in float64, so rounding them adds at most the same error again. The factor covers the

@@ -52,7 +52,7 @@ FIELDS_PARAMETER = Parameter(
 
 
 class PassageReader:
-    """Function that returns the texts of a document for a model: one, or one for each passage."""
+    """Function that returns a document's texts for a model: a single text, or one for each passage."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         check_passages(parameters)

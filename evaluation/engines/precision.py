@@ -36,8 +36,8 @@ def precision_loss(
 ) -> float | None:
     """Return the mean share of float32's ten best documents that are missing from the engine's.
 
-    Only the documents of the given rankings are ranked again by both engines: for a re-ranker each query's own
-    documents, otherwise all of them together. The engine has another index afterwards.
+    Only the documents of the given rankings are ranked again by both engines: the query's own documents for a
+    re-ranker, otherwise the documents of all queries. The engine's index is replaced.
 
     Args:
         engine: Engine in lower precision.

@@ -43,7 +43,7 @@ from evaluation.judgements.qrels import read_excluded
 class Retrieval:
     """Statistics of a retrieval. Times are wall-clock seconds and do not include writing the run.
 
-    `queries` counts all queries, and `queries_without_results` those that match no document and are therefore not in
+    `queries` counts all queries, and `queries_without_results` the ones without a matching document, which are not in
     the run. `lines` is the number of lines of the run.
     """
 
@@ -60,9 +60,9 @@ class Retrieval:
     facts: dict[str, FactValue] = field(default_factory=dict)
     #: Run files keyed by variant, if the engine has variants. The last one is the main run.
     variants: dict[str, Path] = field(default_factory=dict)
-    #: Facts keyed by variant; `facts` are those of the main one.
+    #: Facts keyed by variant; `facts` belongs to the main variant.
     variant_facts: dict[str, dict[str, FactValue]] = field(default_factory=dict)
-    #: Index sizes keyed by variant; `index_bytes` is that of the main one.
+    #: Index sizes keyed by variant; `index_bytes` is the size for the main variant.
     variant_index_bytes: dict[str, int] = field(default_factory=dict)
     #: Number of documents encoded by this retrieval, not read from existing shards; None if the engine has no shards.
     encoded_documents: int | None = None
@@ -74,7 +74,7 @@ class Retrieval:
         return {**asdict(self), "variants": {label: path.name for label, path in self.variants.items()}}
 
     def of_variant(self, label: str) -> Retrieval:
-        """Return a copy with the index size of the variant with this label; "" is the main one."""
+        """Return a copy with the index size of the variant with this label, or of the main variant for ""."""
         return replace(self, index_bytes=self.variant_index_bytes.get(label, self.index_bytes))
 
     @property
@@ -94,7 +94,7 @@ _SHARE_OF_READING = 0.9
 class RetrievalTask(EncodingTask):
     """A run to produce.
 
-    With a `part`, only some shards are encoded and searched, or some queries if the engine cannot divide shards.
+    With a `part`, only some shards are encoded and searched, or only some queries if the engine cannot divide shards.
     `merge` joins the runs of all parts to a file that is identical to that of a single run.
 
     Attributes:
@@ -104,7 +104,7 @@ class RetrievalTask(EncodingTask):
         drop_self_matches: Whether to omit a document with the query's own id.
         excluded: File of documents to omit from the rankings of single queries (`evaluation.judgements.qrels`).
         tag: Last column of the run, by default the engine's name.
-        rankings: Folder for this task alone, which stores each searched group of queries, so that an interrupted
+        rankings: Folder for this task alone, which stores each finished group of queries, so that an interrupted
             search can continue.
         work_folder: Parent of the temporary folder with the index.
     """
@@ -130,7 +130,7 @@ def retrieve(
 
     Args:
         task: The run to produce.
-        progress: Progress callback. May raise to abort; then no files remain.
+        progress: Progress callback. It may raise to abort, after which no files remain.
         afterwards: Callback that is called before the index is deleted.
 
     Raises:
@@ -289,7 +289,7 @@ class _RetrievalJob:
         )
 
     def record_compute_dtype(self, retrieval: Retrieval) -> str:
-        """Add the data type of the computations to the facts, also those of variants with a model, and return it."""
+        """Add the data type of the computations to the facts, also of variants with a model, and return it."""
         if compute_dtype := get_compute_dtype(retrieval.parameters, self.task.resources.device):
             # Variants of another engine class have no model.
             variants, kind = self.engine.variants, type(self.engine)

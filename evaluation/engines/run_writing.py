@@ -27,7 +27,7 @@ from evaluation.engines.base import SearchResult
 
 #: Label of the only ranking of an engine without variants.
 MAIN = ""
-#: Numbers of queries, and of documents per query, for measuring the loss from lower precision.
+#: Maximum numbers of queries and of documents per query for measuring the loss from lower precision.
 SAMPLED_QUERIES, SAMPLED_DOCUMENTS = 100, 20
 _HEADER = "# part: "
 #: Maximum number of digits of the number of lines.
@@ -131,7 +131,7 @@ class RunWriter:
 
     @contextmanager
     def open_file(self, path: Path) -> Iterator[RunWriter]:
-        """Open a file for writing, which appears when the block ends successfully."""
+        """Open a file for writing. It appears when the block ends successfully."""
         with complete_or_absent(path, self._heading) as self._file:
             yield self
 
@@ -162,7 +162,7 @@ Rankings = list[Mapping[str, SearchResult]]
 class RankingStore:
     """Rankings of groups of queries that are stored in a folder, so that an interrupted search can continue.
 
-    Without a folder nothing is stored. Scores are restored exactly.
+    Without a folder, the rankings are not stored. Scores are restored exactly.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -173,7 +173,7 @@ class RankingStore:
     def get(self, number: int, search: Callable[[], Rankings]) -> tuple[Rankings, float]:
         """Return the stored rankings of a group with the seconds that they took, or search and store them.
 
-        Unreadable files, such as those that a crash left empty, are replaced.
+        Unreadable files, such as empty files after a crash, are replaced.
         """
         path = self._folder and self._folder / f"{number:06d}.json"
         if path and path.exists():
@@ -253,7 +253,7 @@ def merge_runs(
 def read_parts(paths: Sequence[Path]) -> PartOfRun:
     """Return the header that all parts share.
 
-    Raises InvalidContent if parts are missing, repeated, or of different runs.
+    Raises InvalidContent if parts are missing, repeated, or from different runs.
     """
     headers: list[PartOfRun] = []
     problems: list[Problem] = []

@@ -162,7 +162,7 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     def afterwards(engine: Engine, queries: Sequence[Query], result: Retrieval) -> None:
         if not (job.measure and queries):
             return
-        # The run is valid even if the child is killed from here on, and so are the figures after they are written.
+        # If the child is killed later, the run is still valid, and so are the figures after they are written.
         _write(job.out / RESULT_NAME, {"retrieval": result.as_data(), **figures})
         assert job.corpus is not None
         flops = flops_per_document(engine, job.corpus, work)
@@ -205,7 +205,7 @@ def _measure(
 ) -> dict[str, Any]:
     """Return the figures of the engine and of each variant, or none if searches are too slow.
 
-    The main variant is the last one. The machine is reserved meanwhile, so this function only measures.
+    The main variant is the last one. The machine is reserved for this function, so it only measures.
     """
     engines = {label: engine.variant(label) for label in engine.variants} or {"": engine}
     figures_by_label, deadline = {}, perf_counter() + measuring_seconds(retrieval)
@@ -259,7 +259,7 @@ def _resources(job: ExecutionJob) -> Resources:
 
 
 def _fail(job: ExecutionJob, failure: ModelFailure) -> int:
-    print(f"{failure.code}: {failure.message}", file=sys.stderr)  # the message is only for the operator's log
+    print(f"{failure.code}: {failure.message}", file=sys.stderr)  # The message is only for the operator's log.
     _write(job.out / FAILURE_NAME, {"code": failure.code, "message": failure.message[:_LONGEST_MESSAGE]})
     return EXIT_OUT_OF_MEMORY if failure.code == "out_of_memory" else EXIT_MODEL_FAILED
 

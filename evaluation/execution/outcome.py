@@ -1,7 +1,7 @@
 """Validation of a child's files and output, without trust in any size, type, name, or link.
 
-Reported times of a child cannot be verified, but they are bounded: it cannot have worked longer than it ran, searched
-faster than a function call, or counted differently than the protocol.
+Reported times of a child cannot be verified, but they are bounded: it cannot have worked longer than its run time,
+searched faster than a function call, or used other counts than the protocol.
 """
 
 import re
@@ -56,12 +56,12 @@ _SECONDS = ("build_seconds", "search_seconds", "encoding_seconds")
 _ENERGY_SOURCES = ("", "CPU", "GPU", "CPU and GPU")
 #: Minimum milliseconds of a search, the time of a function call.
 _FASTEST_MS = 0.0005
-#: Maximum speedup of batches. A batch takes at least as long as one search, up to variations of clocks and caches.
+#: Maximum speedup of batches. A batch is at least as slow as one search, up to variations of clocks and caches.
 _MAX_GAIN = 10 * BATCH
 #: Maximum watts of a machine, and maximum error of its counters in joules.
 _MAX_WATTS, _COUNTER_STEP = 20_000.0, 1.0
 _ROUNDING = 1.01
-#: Minimum share of the budget that searches must take if fewer are timed than required.
+#: Minimum share of the budget that searches must use if fewer are timed than required.
 _LEAST_USED = 0.1
 #: Maximum plausible memory in bytes.
 _TOO_MUCH_MEMORY = 2**46
@@ -130,8 +130,7 @@ def read_result(folder: Path, job: ExecutionJob, seconds: float) -> dict[str, An
 
     - "retrieve" and "measure": `retrieval` (as `engines.Retrieval`, where `variants` maps labels to names of files in
       `folder`), `figures` and `variants` (figures by label) or null, and `hardware`;
-    - "encode_shards": `shard` with `number`, `documents`, and `seconds`, and `hardware` of this process, which runs
-    on
+    - "encode_shards": `shard` with `number`, `documents`, and `seconds`, and `hardware` of this process, which runs on
       the same machine;
     - "check": `problems`, a list of Problem;
     - "index": `index` with `seconds` and `memory` in bytes.
@@ -203,7 +202,7 @@ def _validate_retrieval(values: dict[str, Any], folder: Path, job_facts: JobFact
         "more documents were encoded than the corpus has",
     )
     _require(values["queries"] == job_facts.queries, "the number of queries is wrong")
-    # Values of the request are taken from the parent, not from the child.
+    # Values of the request come from the parent, not from the child.
     job, description = job_facts.job, describe(job_facts.job.engine)
     is_complete = job.documents in (None, values["documents"]) or not description.reads_corpus
     _require(is_complete, "the number of documents is wrong")

@@ -25,8 +25,8 @@ from evaluation.core.problems import EndlessPattern, InvalidContent, LineProblem
 from evaluation.judgements import pattern_check
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
-#: Processor seconds that one search of a text may take, that all slow searches of a run may take together,
-#: and above which a search is slow.
+#: Maximum processor seconds of one search of a text, maximum for all slow searches of a run together, and minimum
+#: for a slow search.
 IN_ONE_TEXT, ALTOGETHER, SLOW = 2.0, 30.0, 0.02
 _PROBLEMS = {
     "malformed_answers": ("{lines} not an object with `_id` and a list of strings, `answers` or `patterns`",
@@ -47,7 +47,7 @@ _PROBLEMS = {
 
 
 class PatternSearch:
-    """Pattern searches with a common time limit; create one for each run that is scored."""
+    """Pattern searches with a common time limit. Create an instance for each run to score."""
 
     def __init__(self) -> None:
         self._remaining_seconds = ALTOGETHER
@@ -77,7 +77,7 @@ def tokenize(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers of one query, each as its tokens between blanks or as a pattern, and their line in the file."""
+    """Answers of one query, as tokens between blanks or as patterns, and their line in the file."""
 
     strings: tuple[str, ...] = ()
     patterns: tuple[Any, ...] = ()
@@ -104,7 +104,8 @@ def _join_tokens(tokens: Sequence[str]) -> str:
 def read_answers(path: Path, *, try_patterns: bool = True) -> dict[str, Answers]:
     """Return the answers by query id. Raises InvalidContent with every problem of the file.
 
-    `try_patterns` refuses patterns that take too much time or memory. Skip this for files that were read before.
+    `try_patterns` refuses patterns that take too much time or memory. Set it to False for files that were checked
+    before.
     """
     problems, answers, patterns = LineProblems(), dict[str, Answers](), dict[int, list[str]]()
     line_numbers: dict[str, int] = {}

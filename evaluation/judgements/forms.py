@@ -12,7 +12,7 @@ from evaluation.core.problems import LineProblems
 
 _GRADE = re.compile(r"([+-]?[0-9]{1,9})(?:\.0*)?")
 _COLUMNS = ("query-id", "corpus-id", "score")
-#: Name of a column. It has no digits, so that no line of judgments is mistaken for a header.
+#: Pattern of column names. They have no digits, so that no line of judgments is mistaken for a header.
 _NAME = re.compile(r"[^\W\d][^\d]*|#.*")
 
 
@@ -59,8 +59,8 @@ class JudgementLine(NamedTuple):
 class _Form(NamedTuple):
     """Columns of query, document, and grade in a table; the separator is empty for white space.
 
-    `width` is the exact number of fields, or 0 below a header, where further columns are ignored. `quoted` tells
-    whether double quotes enclose fields; in tables separated by commas or semicolons, they always may.
+    `width` is the exact number of fields, or 0 below a header, where further columns are ignored. `quoted` is true
+    if double quotes enclose fields. In tables separated by commas or semicolons, they are always allowed.
     """
 
     separator: str
@@ -181,7 +181,7 @@ def _line_problem(text: str) -> str:
 def _read_rows(
     texts: Iterator[tuple[int, str]], form: _Form, problems: LineProblems
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of each row that is not blank; a row of several lines has the number of its first line."""
+    """Yield (line, cells) of each row that is not blank. For a row of several lines, `line` is the first."""
     if form.separator in ("", "\t") and not form.quoted:
         for number, text in texts:
             if text.strip():

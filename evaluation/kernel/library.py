@@ -1,7 +1,7 @@
 """Python interface of the compiled functions, which release the GIL.
 
-`Reading` is one pass over a run, with its arrays. `Judged` are relevance judgments in the form that the kernel needs
-for looking them up among the lines of a query.
+`Reading` is one pass over a run, with its arrays. `Judged` contains relevance judgments in the form that the kernel
+needs to look up the documents of a query.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ _INITIAL_CAPACITY = 4096
 
 
 class NotGroupedError(Exception):
-    """Lines of a query are not contiguous. The file has to be read again in the order of queries."""
+    """Lines of a query are not contiguous. The file must be read again in the order of queries."""
 
 
 class TooManyQueriesError(Exception):
@@ -175,7 +175,7 @@ class Reading:
         self._references["queries"] = (slots, keys, start, text, current)
 
     def use_text(self, text: Bytes, first_documents: int = 0) -> None:
-        """Read from an array whose content is followed by PADDING bytes.
+        """Read from an array that ends with PADDING bytes after its content.
 
         The first `first_documents` documents of each query are collected.
         """

@@ -11,7 +11,7 @@ judgments is the lower end of a range, and all unjudged documents are relevant a
 divided by an ideal value (nDCG, R, R_cap), a further relevant document increases both numerator and denominator, so
 the maximum may be elsewhere: if a run ranks all three relevant documents first, its nDCG is 1, and another relevant
 document at rank 10 can only reduce it. The bound is therefore the maximum over all assignments of grades in use. It
-holds for every completion of the judgments, since documents below rank k can only reduce the score.
+is valid for every completion of the judgments, because documents below rank k can only reduce the score.
 """
 
 from collections.abc import Callable
@@ -194,7 +194,7 @@ def r_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 
 
 def bpref(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Return bpref of trec_eval, by the share of judged non-relevant documents ranked above each relevant one.
+    """Return bpref as in trec_eval, from the share of judged non-relevant documents ranked above each relevant one.
 
     Buckley & Voorhees, SIGIR 2004: (1 / R) Σ (1 − min(N above r, R) / min(N, R)) over retrieved relevant documents r.
     """

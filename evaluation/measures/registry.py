@@ -32,8 +32,8 @@ class Family:
 
     `name` is that of ir_measures or, if it has none, of the source, and `parameter` follows it in parentheses.
     `verifier` computes each score a second time. `aliases` are names in trec_eval, ranx, BEIR, and MTEB, where `{k}`
-    is the cutoff; those without `{k}` have no cutoff. Their names are also accepted with other notations of the
-    cutoff (`_NAME`).
+    is the cutoff; aliases without `{k}` have no cutoff. Other notations of the cutoff are accepted too
+    (`_NAME`).
     """
 
     name: str
@@ -57,7 +57,7 @@ class Family:
     depth: int = 0
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a measure without verifier, because none of its scores could be published."""
+        """Raise ValueError for a measure without verifier, because its scores cannot be published."""
         names = (self.verifier.whole, self.verifier.at_cutoff) if isinstance(self.verifier, PytrecEval) else ()
         lacking = {"required": names[1:] == ("",), "none": names[:1] == ("",), "optional": "" in names}
         if lacking[self.cutoff] or not (names or callable(self.verifier)):
@@ -106,7 +106,7 @@ BOUNDS: dict[str, tuple[Formula, Reference]] = {
 
 
 def upper_bound(measure: str) -> Family:
-    """Return the family of the upper bound of a measure, whose name is part of its own: `Upper(nDCG)`."""
+    """Return the family of a measure's upper bound. Its name contains the measure's name: `Upper(nDCG)`."""
     return Family(
         "Upper", *BOUNDS[measure],
         f"Highest possible {measure}@k over all grades of the unjudged documents among the first k. The measure itself "

@@ -1,4 +1,4 @@
-"""Header of a run file, and quotations for messages about files that are not runs.
+"""Header of a run file, and quotations for error messages about files that are not runs.
 
 Comments at the top are `ir_metadata` (PRIMAD), which is YAML:
 
@@ -58,8 +58,9 @@ class RunHeader:
 def is_result(line: bytes, *, in_metadata: bool = False) -> bool:
     """Return whether a line is a result, even if it begins with `#`: six fields with a numeric score.
 
-    A line with `Q0` and a rank counts with any number of fields, so that it is reported as damaged rather than dropped
-    as a comment. Within metadata, which is free text, no other line counts. `# six words of 2.5 prose` is a comment.
+    A line with `Q0` and a rank is a result with any number of fields, so that it is reported as damaged and not dropped
+    as a comment. Within metadata, which is free text, other lines are not results: `# six words of 2.5 prose` is a
+    comment.
     """
     fields = line.split()
     if len(fields) >= 5 and fields[1] in (b"Q0", b"q0") and fields[3].isdigit():
@@ -76,7 +77,7 @@ def is_result(line: bytes, *, in_metadata: bool = False) -> bool:
 def read_header(start: bytes) -> RunHeader:
     """Return the header of a file that begins with `start`.
 
-    Comments that cannot be parsed are left out; they are never an error.
+    Comments that cannot be parsed are omitted without an error.
     """
     size = len(BYTE_ORDER_MARK) if start.startswith(BYTE_ORDER_MARK) else 0
     start_match = _START_LINE.search(start, 0, MAX_HEADER_BYTES)
@@ -115,7 +116,7 @@ def _metadata(comments: list[str]) -> dict[str, Any]:
 
 #: Maximum number of entries of one object or list.
 MAX_ENTRIES = 64
-#: Limits in characters. Entries with a longer name are dropped, longer texts are cut.
+#: Limits in characters. Entries with a longer name are dropped, and longer texts are truncated.
 LONGEST_NAME = 200
 LONGEST_TEXT = 2000
 #: Maximum nesting of objects and lists.
@@ -142,7 +143,7 @@ class _MetadataBudget:
         self.remaining = remaining
 
     def take(self, count: int) -> bool:
-        """Take `count` bytes if they are available; return whether they were."""
+        """Reserve `count` bytes and return True, or return False if fewer are left."""
         if count > self.remaining:
             return False
         self.remaining -= count
@@ -187,7 +188,7 @@ class _MetadataBudget:
 QUOTED_CHARACTERS, QUOTED_FIELD_CHARACTERS = 80, 40
 #: Maximum bytes of a line that are read for a quotation.
 _QUOTED_BYTES = 4096
-#: Words that only occur in the heading of a table.
+#: Words that occur only in the header of a table.
 _HEADINGS = re.compile(
     rb"(query|q|topic|doc|document|corpus|passage|p|run)[-_ ]?(id|no|num|number)|query|topic|qid|docno|doc|document|"
     rb"iter|iteration|rank|score|sim|similarity|tag|run|system|relevance|grade|label",
@@ -197,7 +198,7 @@ _GRADE = re.compile(rb"-?[0-9]{1,3}(\.0*)?")
 
 
 def lines_at(path: Path | str | bytes, numbers: Collection[int], limits: FileLimits) -> dict[int, bytes]:
-    """Return the lines with these 1-based numbers, without line ends, each cut to 4,096 bytes."""
+    """Return the lines with these 1-based numbers, without line ends, each truncated to 4,096 bytes."""
     requested = set(numbers)
     lines: dict[int, bytes] = {}
     number, rest = 1, b""  # `rest` is the start of line `number`.
@@ -282,7 +283,7 @@ def is_trec_eval_result(cells: Sequence[bytes]) -> bool:
 def lines_to_quote(problem_lines: Mapping[str, tuple[int, ...]]) -> set[int]:
     """Return the numbers of the lines that messages quote.
 
-    Each problem quotes its first line; `fields` keeps five, to tell whether they are judgments.
+    Messages quote the first line of a problem. For `fields`, five lines are used to recognize judgments.
     """
     return {
         line

@@ -1,7 +1,7 @@
 """Runs in JSON, recognized by their nesting.
 
-Formats are `{query: {document: score}}`, as in mteb 1, ranx, and pytrec_eval; the same below MTEB's subset and split;
-and objects for each query or each hit, in a list or in JSON Lines.
+The formats are `{query: {document: score}}`, as in mteb 1, ranx, and pytrec_eval, the same format below MTEB's subset
+and split, and objects for each query or each hit, in a list or in JSON Lines.
 """
 
 import json
@@ -52,20 +52,20 @@ def find_column(names: Iterable[str], column_names: tuple[str, ...]) -> int | No
 
 #: Maximum number of objects and lists in a file. Runs have one for each query and a few around them.
 MAX_OBJECTS = 100_000
-#: Maximum number of entries of all objects and lists. One takes up to 200 bytes once parsed.
+#: Maximum number of entries of all objects and lists. A parsed entry needs up to 200 bytes.
 MAX_ENTRIES = 1_000_000
-#: Size from which the compression ratio is checked, because parsing multiplies memory once more.
+#: Minimum size for a check of the compression ratio, because parsing multiplies memory again.
 _RATIO_FLOOR = MIB
 _LONGEST_TAG = 64
 #: Maximum number of repeated names in a message.
 _QUOTED_NAMES = 5
 #: Levels of objects: `{query: {document: score}}` has two.
 _FLAT, _SPLITS, _SUBSETS = 2, 3, 4
-#: Range of grades. A file whose scores are all whole numbers in this range is taken for judgments.
+#: Range of grades. If all scores of a file are whole numbers in this range, it is treated as judgments.
 _GRADES = range(-2, 5)
 #: Largest number of keys in an object that describes one query or one hit.
 _MAX_KEYS = 32
-#: First characters of numbers. A score in quotes that begins otherwise is not a score.
+#: First characters of numbers. Other texts in quotes are not scores.
 _NUMERIC = "+-.0123456789"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -126,7 +126,7 @@ def _parse(content: bytearray, line: int | None) -> Any:
 
 
 def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
-    """Raise InvalidContent if an object repeats a key, of which the parser stored only one.
+    """Raise InvalidContent if an object repeats a key, because the parser stores only one of the values.
 
     A colon follows every key, so if `content` has as many colons as `document` has keys, no key is repeated. Otherwise
     the text is parsed again without storing objects.
@@ -174,12 +174,11 @@ class _TrecLines:
     first: tuple[str, str, float] | None = None
     #: Whether all scores are small whole numbers without ranks, as in judgments. None before the first score.
     only_grades: bool | None = None
-    #: Whether queries are below a split, as in MTEB's predictions. Files of settings are hardly ever nested
-    #: so deeply.
+    #: Whether queries are below a split, as in MTEB's predictions. Files of settings are rarely nested so deeply.
     has_splits: bool = False
 
     def name_model(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Remove MTEB's model metadata from the document and return it; its name becomes the tag of the lines."""
+        """Remove MTEB's model metadata from the document and return it. The model's name becomes the tag."""
         metadata = document.pop(_META, None) or {}
         metadata = select_metadata(metadata) if isinstance(metadata, dict) else {}
         tag = "_".join(str(metadata.get("model_name") or "").split())[:_LONGEST_TAG]
@@ -319,7 +318,7 @@ def _is_list_of_hits(value: Any) -> bool:
 
 
 def _identifier(value: Any) -> str:
-    """Return an id (a string or a whole number) as text, or an empty string, which is refused later."""
+    """Return an id (a string or a whole number) as text, or an empty string, which is rejected later."""
     return str(value) if isinstance(value, str) or type(value) is int else ""
 
 

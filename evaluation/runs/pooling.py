@@ -15,7 +15,7 @@ from evaluation.judgements.qrels import Qrels
 from evaluation.runs.score import ScoringTarget
 from evaluation.runs.top_documents import first_documents
 
-#: Maximum number of pairs. Larger pools are never judged completely, and their texts would fill disks.
+#: Maximum number of pairs. Larger pools are never judged completely, and their texts would fill the disk.
 MAX_PAIRS = 500_000
 
 Pairs = dict[bytes, set[bytes]]
@@ -31,8 +31,8 @@ class DrawnPool:
 
     Attributes:
         by_run: Number of the pairs among each run's first documents, in the order of the runs.
-        found_by: Number of pairs by the number of runs that retrieved them.
-        judged: Number of pairs within the depth that were left out because they are judged.
+        found_by: Number of pairs, keyed by the number of runs that retrieved them.
+        judged: Number of pairs within the depth that were omitted because they are judged.
         other_queries: Number of queries in the runs that are not in the target.
     """
 
@@ -48,7 +48,7 @@ class DrawnPool:
         return len({query for query, _ in self.pairs})
 
     def statistics(self) -> dict[str, object]:
-        """Return counts that reveal nothing about single runs: counts by run are sorted."""
+        """Return counts that do not reveal single runs: counts by run are sorted."""
         return {
             "pairs": len(self.pairs),
             "queries": self.queries,
@@ -71,7 +71,7 @@ def draw_pool(
 
     Only queries and documents of the target are pooled. Documents that are not in the dataset still occupy a rank, as
     in scoring. Documents that the target excludes are dropped before the cut. `progress` is called with the share of
-    the runs read and may raise to stop. Memory is that of the pool and of one run's first documents.
+    the runs read and may raise to stop. The pool and the first documents of one run are in memory.
 
     Raises:
         PoolTooLarge: The pool has more than `MAX_PAIRS` pairs.
@@ -118,9 +118,9 @@ def sole_finds(
 ) -> dict[Hashable, Pairs]:
     """Return the pairs judged because of a single team, by team.
 
-    These are judged pairs among the first documents of the team's runs and of no other team's. Zobel (How reliable are
-    the results of large-scale information retrieval experiments?, SIGIR 1998) leaves such pairs out to test whether a
-    pool is fair to systems that did not contribute to it.
+    These are judged pairs among the first documents of the team's runs, and of no other team's runs. Zobel (How
+    reliable are the results of large-scale information retrieval experiments?, SIGIR 1998) omits such pairs to test
+    whether a pool is fair to systems that did not contribute to it.
 
     `runs` lists the runs that fed pools as (team, run, depth). Pairs that were already judged `before` the first pool
     belong to no team. Raises FileNotFoundError if the file of a run no longer exists.
@@ -166,7 +166,7 @@ def _get_judged_documents(qrels: Qrels | None) -> dict[bytes, frozenset[bytes]]:
 
 
 def _shuffle_pairs(run_counts: dict[bytes, Counter[bytes]], seed: int) -> tuple[tuple[str, str], ...]:
-    """Return all pairs in random order, sorted before shuffling so that the order of the runs has no influence."""
+    """Return all pairs in random order. They are sorted first, so that the order of the runs does not matter."""
     generator = random.Random(seed)  # noqa: S311 - an order, not a secret
     queries = sorted(query for query, documents in run_counts.items() if documents)
     generator.shuffle(queries)

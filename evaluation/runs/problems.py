@@ -1,7 +1,7 @@
 """Problems of a run and the texts that report them, errors first.
 
-The kernel records only line numbers. A message quotes the first line of its problem, so a file with problems is read a
-second time, up to the last quoted line.
+The kernel records only line numbers. Messages quote the first line of a problem, so a file with problems is read again,
+up to the last quoted line.
 """
 
 from collections.abc import Iterable, Iterator
@@ -156,13 +156,13 @@ def check_registered(line_count: Iterable[str], reported: Iterable[ProblemCode])
 
 check_registered(NOTED, (*_LINE_ERRORS, *_WARNINGS))
 
-#: Largest share of unknown documents, among the lines of known queries, that a run may have. A run with more was made
-#: with another version of the corpus or with other ids. Up to it, unknown documents count as not relevant.
+#: Maximum share of unknown documents among the lines of known queries. A run with more was created with another version
+#: of the corpus or with other ids. Up to this share, unknown documents count as not relevant.
 UNKNOWN_DOCUMENTS_SHARE = 0.05
 
 #: Share of lines tied with an earlier line of their query above which a warning explains how ties are broken.
 TIES_SHARE = 0.1
-#: Measures that divide by the number of retrieved documents, so that more documents can raise or lower them.
+#: Measures that divide by the number of retrieved documents. More documents can increase or decrease them.
 _SHARES = ("Hole", "Judged")
 
 
@@ -205,7 +205,7 @@ class RunContents:
     ties_differ: bool = False
 
     def __post_init__(self) -> None:
-        # Every format ends in this class, so no reader can skip the limits on metadata.
+        # Readers of all formats create this class, so none of them can skip the limits on metadata.
         if self.metadata:
             object.__setattr__(self, "metadata", select_metadata(self.metadata))
 
@@ -248,7 +248,7 @@ class RunFacts:
         return self.contents.queries - self.contents.known_queries
 
     def line_count(self, code: str) -> LineCount:
-        """Return the count and first lines of a problem, which are empty if it did not occur."""
+        """Return the count and first lines of a problem. They are empty if it did not occur."""
         return self.contents.line_counts.get(code, LineCount())
 
     def problems(self, limits: FileLimits, hidden: bool) -> tuple[Problem, ...]:
@@ -274,7 +274,7 @@ class RunFacts:
         return quotation(code, self.line_count(code).lines, self.contents.texts)
 
     def _line_errors(self, limits: FileLimits) -> Iterator[Problem]:
-        """Yield errors of lines with the first line quoted, and a guess at the kind of file if it is not a run."""
+        """Yield errors of lines with the first line quoted, and the likely kind of file if it is not a run."""
         texts, first = self.contents.texts, self.contents.first_line
         for code in _LINE_ERRORS:
             count, lines = self.line_count(code).count, self.line_count(code).lines
@@ -294,7 +294,7 @@ class RunFacts:
     def _query_problems(self, hidden: bool) -> Iterator[Problem]:
         unknown_lines = self.line_count(UNKNOWN_QUERIES)
         if self.expected_queries and not self.contents.known_queries:
-            if unknown_lines.count:  # Otherwise no line could be read, and the errors of lines report why.
+            if unknown_lines.count:  # Otherwise, no line could be read, and the errors of lines explain this.
                 unread = any(self.line_count(code).count for code in _LINE_ERRORS)
                 queries = "queries in the readable lines" if unread else "run's queries"
                 quoted, count = self._quotation(UNKNOWN_QUERIES), max(1, self.unknown_queries)
@@ -362,7 +362,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def refusal(code: ProblemCode, **values: object) -> InvalidRun:
-    """Return the error that ends the reading of a run, with the registered texts of a problem."""
+    """Return an error that stops reading, with the registered texts of a problem."""
     return InvalidRun.of(code.problem(code.message.format(**values), code.hint.format(**values)))
 
 

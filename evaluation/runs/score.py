@@ -32,17 +32,17 @@ class ScoringTarget:
     Reuse a target (or its qrels) for several runs, because its lookup tables are built once.
 
     Attributes:
-        query_ids: All queries of the dataset, judged or not. If empty, any query is accepted, in addition to those of
-            the qrels.
+        query_ids: All queries of the dataset, judged or not. If empty, any query is accepted, in addition to the
+            queries of the qrels.
         document_ids: Ids of the corpus, or None to accept any document.
         hidden: Whether reports conceal which queries and documents are judged.
-        names_queries: Whether reports may name queries that a run misses, because everyone may see the queries.
+        names_queries: Whether reports may name missing queries, because the dataset's queries are public.
         relevance_level: Lowest grade that counts as relevant in binary measures.
-        drop_self_matches: Whether to drop a document whose id is its query's id, before the cut to `maximum_depth`.
+        drop_self_matches: Whether to drop a document with the query's own id, before the cut to `maximum_depth`.
         maximum_depth: Number of documents per query that are scored.
         candidates_only: Whether to skip documents that are not judged for the query.
         excluded: Documents to drop from a query's ranking before the cut, in the form of qrels.
-        measures: Measures whose cutoffs a report compares with the depth of a run.
+        measures: Measures with cutoffs that a report compares with the depth of a run.
         answers: Answers by query, for measures of answers.
         corpus: Corpus file, for measures that read texts.
     """
@@ -118,7 +118,7 @@ class ScoringTarget:
         )
 
     def capped_measures(self, depth: int) -> tuple[str, ...]:
-        """Return the measures that read more documents than the longest ranking has, although the corpus has more."""
+        """Return the measures that read more documents than the longest ranking contains, if the corpus has more."""
         if self.candidates_only or not depth:
             return ()
         available = self.maximum_depth if self.document_ids is None else len(self.document_ids)
@@ -186,7 +186,7 @@ class ScoringTarget:
         judged_only = self.qrels is not None and not self.hidden
         is_expected = self.judged_rows >= 0 if judged_only else np.ones(len(self.known_queries), np.bool_)
         missing_places = np.flatnonzero(is_expected & ~contents.seen)
-        # A hidden target's qrels may have queries that its query file lacks. They are never named.
+        # The qrels of a hidden target may contain queries that its query file lacks. Their ids are never shown.
         missing_ids = (self.known_queries[place].decode() for place in missing_places)
         nameable_ids = (query for query in missing_ids if not self.hidden or query in self.query_ids)
         facts = RunFacts(
@@ -278,7 +278,7 @@ def score_run(
 
     Raises:
         InvalidRun: `check_run` would report an error.
-        EndlessPattern: A measure searches texts for patterns, and one takes too long.
+        EndlessPattern: The search for an answer pattern takes too long.
     """
     if target.qrels is None:
         raise ValueError("scoring needs a target with qrels")
@@ -296,9 +296,7 @@ def score_run(
     except InvalidContent as error:
         raise InvalidRun(error.report) from error
     report = target.report(contents, limits)
-    if may_be_empty and {problem.code for problem in report.errors} == {
-        EMPTY
-    }:  # Damaged lines are errors of their own.
+    if may_be_empty and {problem.code for problem in report.errors} == {EMPTY}:  # Damaged lines are separate errors.
         report = replace(report, problems=())
     if not report.valid:
         raise InvalidRun(report)

@@ -1,9 +1,9 @@
 """First documents of every query of a run, in a small memory-mapped file for pages.
 
 A run has up to 1,000 documents for each query and is compressed as a whole, but a page shows ten documents of one query
-and a comparison needs ten of each. So they are extracted once. The file has one line for each query, sorted by the
-queries' bytes: its id, a tab, and its documents in rank order, separated by single spaces (ids have no white space).
-Queries are found by bisection.
+and a comparison needs ten of each. The first documents are therefore extracted once. The file has one line for each
+query, sorted by the queries' bytes: its id, a tab, and its documents in rank order, separated by single spaces (ids
+have no white space). Queries are found by bisection.
 """
 
 import mmap
@@ -19,14 +19,14 @@ from evaluation.kernel.layout import padded
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.runs.trec_run import ReadingTask, read_run
 
-#: One more than pages show, because another document moves up if the query itself is dropped.
+#: One more document than pages show, because the next one moves up if the query itself is dropped.
 KEPT = 11
 
 
 def write_top_documents(run: Path, target: Path, excluded: Qrels | None = None) -> None:
     """Write the first `KEPT` documents of every query of an accepted run (any format, any compression) to `target`.
 
-    Takes as much time and memory as `first_documents`.
+    It needs as much time and memory as `first_documents`.
     """
     target.write_bytes(by_query(_read_first(run, KEPT, excluded)))
 
@@ -42,7 +42,7 @@ def first_documents(
 ) -> dict[bytes, list[bytes]]:
     """Return the first `depth` documents of every query of an accepted run, best first, without excluded ones.
 
-    With `drop_self_matches`, a document that has its query's id is left out. The order is trec_eval's: scores as
+    With `drop_self_matches`, a document with the query's own id is omitted. The order is trec_eval's: scores as
     float32, descending, then document ids, descending by their bytes.
     """
     first = _read_first(run, depth + drop_self_matches, excluded)

@@ -1,6 +1,6 @@
-"""One-pass reader of TREC runs, which checks every line and keeps the ranks of judged documents.
+"""One-pass reader of TREC runs, which checks every line and records the ranks of judged documents.
 
-Lines come from a stream, or from a text in memory whose lines were sorted by query.
+It reads lines from a stream, or from a text in memory that was sorted by query.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,11 +35,11 @@ from evaluation.runs.header import RunHeader, lines_at, lines_to_quote, read_hea
 from evaluation.runs.problems import LineCount, RunContents
 
 Progress = Callable[[float], None]
-#: Number of bytes that are kept of a line that is too long, to report its error.
+#: Number of stored bytes of a line that is too long, to report its error.
 LONG_LINE_BYTES = 4096
 #: Six fields of one byte, five separators, and a newline.
 _SHORTEST_LINE = 12
-#: Number of lines before and after the first tie in which to look for other lines of its query.
+#: Number of lines before and after the first tie that are searched for other lines of its query.
 _NEAR_TIES = 1000
 
 
@@ -85,7 +85,7 @@ class ReadingTask:
     Attributes:
         query_text: The ids of all queries; `query_text[query_offsets[i]:query_offsets[i + 1]]` is the id of query i.
         documents: Ids of the corpus, or None to accept any document.
-        elsewhere_depth: Depth down to which documents judged for other queries are recorded, or 0 for none.
+        elsewhere_depth: Maximum rank at which documents judged for other queries are recorded, or 0 for none.
         first_documents: Number of each query's first documents to return.
         excluded: Documents to drop from a query's ranking before ranks are counted.
         any_query: Whether to read queries that are not in `query_text`.
@@ -169,7 +169,7 @@ class _RunFile:
         with rewritten(form, self.path, self.limits) as (lines, wider_limits, metadata):
             contents = _RunFile(lines, self.task, wider_limits, self.progress).read(is_trec=True)
         if not isinstance(form, str):
-            return contents  # A table keeps its line numbers, and messages quote the rewritten lines.
+            return contents  # Line numbers of a table are unchanged, and messages quote the rewritten lines.
         counts = {code: LineCount(lines.count) for code, lines in contents.line_counts.items()}
         return replace(contents, line_counts=counts, metadata=metadata, texts={})
 
@@ -223,11 +223,11 @@ def _ties_differ(lines: Iterable[bytes]) -> bool:
 
 
 class _RunPass:
-    """State of one pass: a buffer that always holds the complete current query, and the kernel's view of it."""
+    """State of one pass: a buffer that always contains the complete current query, and the kernel's view of it."""
 
     def __init__(self, task: ReadingTask, limits: FileLimits, header_lines: int, most_bytes: int) -> None:
         self.task, self.limits, self.header_lines = task, limits, header_lines
-        # Allocating a large, mostly empty table takes longer than reading a small run.
+        # The allocation of a large, mostly empty table is slower than reading a small run.
         most_queries = min(limits.max_queries, most_bytes // _SHORTEST_LINE + 1)
         longest = max(limits.max_id_bytes, int(np.diff(task.query_offsets).max(initial=0)))
         self.reading = Reading(task.seed, most_queries + task.queries, longest)
@@ -258,7 +258,7 @@ class _RunPass:
         if source.order is not None:
             self.reading.use_order(source.order, 1 + self.header_lines)
         first_line = fields.line = 0 if source.order is not None else self.header_lines
-        skipping = False  # Whether the input is within a line that is too long to keep.
+        skipping = False  # Whether the input is within a line that is too long for the buffer.
         while True:
             self._make_room()
             count = source.readinto(self.view[self.filled : self.filled + BLOCK])
@@ -312,7 +312,7 @@ class _RunPass:
         self.reading.move(start)
 
     def _drop_to_newline(self, count: int) -> int:
-        """Drop the rest of a line that is too long; return the number of bytes left, from its newline on."""
+        """Drop the rest of a line that is too long. Return the number of remaining bytes, starting with its newline."""
         end = self.buffer.find(b"\n", self.filled, self.filled + count)
         if end < 0:
             return 0
@@ -327,7 +327,7 @@ class _RunPass:
 
     def _count_lines(self, lines_read: int) -> dict[str, LineCount]:
         line_counts = {code: LineCount(*self.reading.noted(code)) for code in NOTED if code != BLANK}
-        # Blank lines at the end of the file are fine; others are lines without six fields.
+        # Blank lines are valid only at the end of the file. Elsewhere they are lines without six fields.
         blank, blank_lines = self.reading.noted(BLANK)
         last = self.reading.fields.last_text_line
         inner = blank - (self.header_lines + lines_read - last)

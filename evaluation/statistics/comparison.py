@@ -2,8 +2,8 @@
 
 Queries are resampled with replacement, and all systems use the same samples: a resample is a row of counts, so that the
 means of all resamples are one matrix product. Samples depend only on the number of queries, and sums are exact (see
-`randomisation`), so intervals do not depend on other systems of the board. The interval of a difference is that of the
-mean of differences by query.
+`randomisation`), so intervals do not depend on other systems of the board. The interval of a difference is the
+interval of the mean of differences by query.
 
 Intervals are percentile intervals (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; for
 retrieval: Sakai, SIGIR 2006). BCa would correct them for skewness, which matters if most queries score 0: on the 30

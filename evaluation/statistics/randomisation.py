@@ -10,7 +10,7 @@ With m patterns, p-values are at least 1 / (m + 1), which a correction over a th
 However, sums S of differences d with random signs satisfy P(|S| ≥ |T|) ≤ 2 exp(−T² / (2 Σ d²)) (Hoeffding, JASA 58,
 1963, theorem 2). This bound, which is never smaller than the exact p-value, is used if it is below 1 / (m + 1).
 
-Sums with random signs are linear in the values. They are computed once for each system by a matrix product, and the sum
+Sums with random signs are linear in the values. A matrix product computes them once for each system, and the sum
 of a pair's differences is the difference of two of them, so further anchors of a board need no other product. Signs
 depend only on the number of queries, and sums are exact, so p-values do not depend on other systems of the board.
 
@@ -18,14 +18,14 @@ Sums are exact on a grid. In general, sums of floating-point numbers depend on t
 number of columns in a matrix product. Multiples of a power of two with sums below 2^53 have exact sums in any order
 (IEEE 754).
 
-For several tests, Holm's step-down correction (Scandinavian Journal of Statistics 6(2), 1979) keeps the probability of
-any false positive in a family of tests below the level, whatever their dependence.
+For several tests, Holm's step-down correction (Scandinavian Journal of Statistics 6(2), 1979) limits the probability of
+any false positive in a family of tests to the level, for any dependence between the tests.
 
 `corrected_pairs` limits that probability for all pairs of a board by Westfall & Young's free step-down procedure
 (Resampling-Based Multiple Testing, 1993, algorithm 4.1): the statistic of a pair is compared with the maximum over all
 pairs with smaller statistics, under the same random signs. The statistic is |Σ d| / √(Σ d²) with the pair's differences
-d by query. Signs do not change the root, so pairs with different spread are treated equally. Randomized Tukey HSD
-(Carterette, ACM TOIS 30(1), 2012) uses one critical difference for all pairs instead, which requires that all pairs
+d by query. Signs do not change the denominator, so pairs with different spread are treated equally. Randomized Tukey
+HSD (Carterette, ACM TOIS 30(1), 2012) uses one critical difference for all pairs instead, which requires that all pairs
 have the same spread: pairs with more would be significant too often.
 
 For pairs that do not differ, both signs are equally likely for each pair. Jointly, this holds for symmetric
@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Values = NDArray[np.float64]
 
-#: Default seed. Boards, comparisons, and the command line all use it, so that they show the same p-values and
+#: Default seed. Boards, comparisons, and the command line use the same seed, so that they show the same p-values and
 #: intervals.
 SEED = 1
 #: Name of the test on pages and in captions.
@@ -80,7 +80,7 @@ class PermutedSums:
             start += len(signs)
 
     def p_values(self, anchor: int) -> Values:
-        """Return the two-sided p-value of each system's difference to the system `anchor`, whose own is 1."""
+        """Return the two-sided p-value of each system's difference to the system `anchor`, 1 for the anchor itself."""
         threshold = np.abs(self.totals - self.totals[anchor]) - self._slack
         rows = max(1, _COMPARED // max(1, self.permutations))
         extreme = np.concatenate(
@@ -199,7 +199,7 @@ _STEPS = 200
 def corrected_pairs(sums: PermutedSums, *, patterns: int = PATTERNS) -> Values:
     """Return the corrected p-value of each pair's difference, shape (systems, systems), symmetric, 1 on the diagonal.
 
-    Uses the first `patterns` sign patterns of `sums`. Values are at least 1 / (patterns + 1).
+    Uses the first `patterns` sign patterns of `sums`. The p-values are at least 1 / (patterns + 1).
     """
     permuted = np.ascontiguousarray(sums.permuted[:, :patterns])
     patterns = permuted.shape[1]

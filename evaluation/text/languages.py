@@ -8,13 +8,13 @@ from pathlib import Path
 
 #: A tag of BCP 47, with hyphens or underscores, or a POSIX locale: the first part is the language.
 _TAG = re.compile(r"([a-z]{2,3})(?:[-_]([a-z]{3}))?(?:[-_][a-z0-9]{1,8})*(?:[.@][\w.@=-]+)?")
-#: Languages whose tags may continue with a member language, such as `zh-yue` and `ar-arz`.
+#: Languages with tags that may continue with a member language, such as `zh-yue` and `ar-arz`.
 _EXTENDED = ("ar", "ms", "zh")
 _SUGGESTIONS = 3
 
 
 class UnknownLanguage(ValueError):
-    """A text that is neither the code nor the name of a language; the message suggests similar ones."""
+    """Error for a text that is neither the code nor the name of a language. The message suggests similar ones."""
 
 
 def language_code(text: str) -> str:

@@ -29,7 +29,7 @@ class Judgements:
     """Judgments of one file. Reuse an instance, because pytrec_eval's form of them is built once.
 
     `graded` is `{query id: {document id: grade}}`, with queries sorted by their bytes. Negative grades mean unjudged
-    and are left out; a query without other grades still counts as judged.
+    and are omitted, but a query with only negative grades is still judged.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -135,16 +135,16 @@ class Judgements:
         return values
 
 
-#: Runs of at most this many lines are verified completely, others for a tenth of the judged queries, at most
+#: Runs of at most this many lines are verified completely, and others for a tenth of the judged queries, at most
 #: `MAX_QUERIES`.
 WHOLE_LINES = 200_000
 MAX_QUERIES = 200
 
 
 class ScoresDiffer(Exception):
-    """Error for scores that differ from those of pytrec_eval or a reference. They must not be published.
+    """Error for scores that differ from pytrec_eval or a reference. They must not be published.
 
-    The message has values of single queries: show it to the operators of the site only.
+    The message contains values of single queries: show it only to the operators of the site.
     """
 
 
@@ -155,7 +155,7 @@ class ScoringRules:
     Attributes:
         relevance_level: Lowest relevant grade.
         drop_self_matches: Whether to drop a document with its query's id.
-        maximum_depth: Number of documents per query that count.
+        maximum_depth: Maximum number of documents per query that are scored.
         candidates_only: Whether only documents judged for the query are candidates.
         excluded: Documents to drop from the ranking of each query.
     """
@@ -262,7 +262,7 @@ def verify(
 
 
 def _draw(queries: list[str], sha256: str) -> list[str]:
-    """Return a tenth of the queries, at most `MAX_QUERIES`: those with the lowest hashes of run and query id."""
+    """Return the tenth of the queries with the lowest hashes of run and query id, at most `MAX_QUERIES`."""
     count = min(MAX_QUERIES, -(-len(queries) // 10))
     lowest = sorted(queries, key=lambda query: hashlib.sha256(f"{sha256} {query}".encode()).digest())[:count]
     return sorted(lowest)
@@ -271,7 +271,7 @@ def _draw(queries: list[str], sha256: str) -> list[str]:
 #: `{query id: {document id: score}}`.
 Rankings = dict[str, dict[str, float]]
 
-#: Number of bytes to read at a time: small blocks stay in the processor's cache, large ones amortize array
+#: Number of bytes to read at a time: small blocks fit into the processor's cache, and large ones amortize array
 #: operations.
 _BLOCK, _FILTERED_BLOCK = 1 << 14, 1 << 20
 #: While reading, rankings are cut to their best documents when they exceed this multiple of the depth, to
@@ -401,7 +401,7 @@ class _LineFilter:
                 yield block[edges[number] : edges[number + 1]]
 
     def _compute_keys(self, text: bytes, starts: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return a number for the first field of each line, computed from its bytes up to the first one below `!`."""
+        """Return a number for the first field of each line, from its bytes before the first byte below `!`."""
         words = np.ndarray(len(text) - 7, "<u8", text, strides=(1,))  # The eight bytes from each position on.
         keys = np.zeros(len(starts), np.uint64)
         active_bits = np.full(len(starts), _ALL)  # All bits until the field ends, then none.

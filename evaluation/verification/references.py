@@ -1,6 +1,6 @@
 """References for measures that pytrec_eval lacks, each written as in its source, one query at a time.
 
-Answers are found by the simple loops of DPR's `has_answer`, in every text of every ranking.
+Answers are found by simple loops like DPR's `has_answer`, in every text of every ranking.
 """
 
 import gzip
@@ -19,19 +19,18 @@ import regex
 from numpy import array, int64
 from numpy.typing import NDArray
 
-#: Processor seconds that a pattern may take in one text, that all slow searches may take together, and above
-#: which a search is slow.
+#: Maximum processor seconds of a pattern in one text, maximum for all slow searches together, and minimum for a slow
+#: search.
 IN_ONE_TEXT, ALTOGETHER, SLOW = 2.0, 30.0, 0.02
 _GZIP_MAGIC = b"\x1f\x8b"
 
-#: For each document of a ranking, the number of tokens up to the end of an answer (0 without one), and of all
-#: tokens.
+#: Numbers of tokens for each document of a ranking: up to the end of an answer (0 without one), and in all.
 ReadTokens = tuple[NDArray[int64], NDArray[int64]]
 NO_TEXTS: ReadTokens = (array([], int64), array([], int64))
 
 
 class SlowAnswers(Exception):
-    """Error for a pattern, on this line of the answers, that takes too long."""
+    """Error for a pattern that is too slow, on this line of the answers."""
 
     def __init__(self, line: int) -> None:
         self.line = line

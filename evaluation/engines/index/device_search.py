@@ -1,4 +1,4 @@
-"""Candidates for exact search from a GPU, which computes matrix products and selects the best documents."""
+"""Selection of candidates for exact search on a GPU, by matrix products."""
 
 import warnings
 from collections.abc import Iterator, Sequence

@@ -7,9 +7,10 @@ Algorithms", 2002, §3.1). Every document of the best k therefore scores at most
 the last candidate scores lower than that, the result is proved. Otherwise (many equal scores) all documents within 2γ
 are scored exactly. The result does not depend on the size of blocks, the number of threads, the library, or the device.
 
-Large batches of queries are scored by faiss: 1,000 queries over 1,000,000 × 384 take 1.00 of the CPU time of its
-IndexFlatIP. Small ones are scored by a matrix product, followed by a comparison with the worst candidate: 64 queries
-over 250,000 × 384 take 0.41 of IndexFlatIP's CPU time, and one takes 0.50. Measured with two threads on a busy machine.
+faiss scores large batches of queries: 1,000 queries over 1,000,000 × 384 need 1.00 of the CPU time of its IndexFlatIP.
+A matrix product scores small batches, followed by a comparison with the worst candidate: 64 queries over
+250,000 × 384 need 0.41 of IndexFlatIP's CPU time, and one query needs 0.50. These times were measured with two threads
+on a busy machine.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class ExactSearch:
                 yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(batch)
 
     def _search(self, queries: Floats, count: int) -> Iterator[Found]:
-        """Yield the best documents of each query, from the candidates or, if these are inconclusive, from all."""
+        """Yield the best documents of each query, from its candidates or, if they are inconclusive, from all."""
         margins = self._get_margins(queries)
         candidate_count = min(count + SPARE, self.documents)
         scores, documents = self._find_candidates(queries, candidate_count)
@@ -134,7 +135,7 @@ class ExactSearch:
             yield best or self._rank_exactly(vector, documents[query, scores[query] >= thresholds[query]], count)
 
     def _get_margins(self, queries: Floats) -> Floats:
-        """Return how far below the k-th best float32 score of each query a document of the best k may be."""
+        """Return the maximum distance of a top-k document below the k-th best float32 score, for each query."""
         norms = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64)) * self._greatest_norm
         if not norms.max() < float(np.finfo(np.float32).max) / 2:
             raise ModelFailure("not_finite_output", "inner products of the vectors exceed the range of float32")
@@ -199,7 +200,7 @@ class ExactSearch:
         return best
 
     def _get_block_size(self, queries: int) -> int:
-        """Return the number of documents whose scores for all queries fit into memory."""
+        """Return the number of documents per block, such that scores for all queries fit into memory."""
         return min(max(_SCORES_HELD // queries, 1), _BLOCK)
 
     def _blocks(self, width: int) -> Iterator[tuple[int, Vectors]]:

@@ -260,14 +260,14 @@ def search(
     keys: NDArray[np.uint64],
     mask: np.uint64,
 ) -> int:
-    """Score all documents for one query, and leave the keys of the best `result_size` in `keys`, unordered.
+    """Score all documents for one query, and write the keys of the best `result_size` to `keys`, unordered.
 
     Row r of the query is a term (in a field) with the postings `documents` and `values` [starts[r]:ends[r]] and the
     weight `weights[r]`. Without `norms`, values are weights, and scores are dot products in float64, of which only
     positive ones are returned. With `norms`, values are frequencies and weights are boost × idf: a term contributes
     weight − weight / (1 + frequency × inverse norm) in float32, and terms are added in float64, as in Lucene.
 
-    `sums` must contain BLOCK_SIZE zeros and does so afterwards. Returns the number of keys.
+    `sums` must contain BLOCK_SIZE zeros, and contains zeros again afterwards. Returns the number of keys.
     """
     cursors = starts.copy()
     key_count, threshold = 0, np.uint64(0)

@@ -199,7 +199,7 @@ _MAX_LISTS = 16_384
 
 
 class NearestTokens:
-    """A faiss index of all vectors, which finds the nearest ones in a number of lists."""
+    """A faiss index of all vectors, which searches a number of lists for the nearest ones."""
 
     def __init__(self, nearest: int, probes: int, threads: int) -> None:
         self._nearest, self._probes, self._threads = nearest, probes, threads
@@ -211,7 +211,7 @@ class NearestTokens:
         faiss.omp_set_num_threads(self._threads)
         lists = lists_for(store.vectors, store.dimension, maximum=_MAX_LISTS)
         index: Any = faiss.index_factory(store.dimension, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
-        index.cp.min_points_per_centroid = 1  # lists_for decides how many are enough
+        index.cp.min_points_per_centroid = 1  # `lists_for` determines a sufficient number
         if store.vectors:
             index.train(store.sample(lists * VECTORS_PER_LIST))
             for block in store.blocks(_AT_ONCE):
@@ -272,7 +272,7 @@ class CompressedTokens:
         index.do_polysemous_training = False  # orders codes for an unused filter
         index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1
         sample = store.sample(max(lists * VECTORS_PER_LIST, CODES_LEARNED_FROM))
-        if len(sample) < _VALUES:  # faiss requires as many vectors as codes; np.resize repeats them, or adds zeros
+        if len(sample) < _VALUES:  # faiss requires as many vectors as codes; np.resize repeats vectors, or adds zeros
             sample = np.resize(sample, (_VALUES, dimension))
         index.train(sample)
         faiss.write_index(index, str(folder / _LEARNED))

@@ -2,14 +2,14 @@
 
 The folder of an index contains `index.json` (paths of the shards, maximum norm), the ids (see `ordered_ids`), and a
 copy of each shard for float16, `00000.npy` and so on, or `index.faiss` for other codes and approximate search. The
-float32 shards are not moved: exact search reads them, and other results are compared with theirs.
+float32 shards are not moved: exact search reads them, and results of other indexes are compared with exact search.
 
-Approximate search uses HNSW, inverted lists (IVF), or product quantization (PQ): Y. Malkov and D. Yashunin,
-"Efficient and robust approximate nearest neighbor search using Hierarchical Navigable Small World graphs", 2016; H.
-Jégou et al., "Product Quantization for Nearest Neighbor Search", 2011 (IVF and PQ). Inverted lists are read from disk;
-other faiss indexes are in memory. So are vectors with eight bits per dimension (int8) and with one bit (binary), which
-are retrieved by Hamming distance and scored by their inner product with the query: I. Yamada et al., "Efficient Passage
-Retrieval with Hashing for Open-domain Question Answering", 2021.
+Approximate search uses HNSW, inverted lists (IVF), or product quantization (PQ): Y. Malkov and D. Yashunin, "Efficient
+and robust approximate nearest neighbor search using Hierarchical Navigable Small World graphs", 2016; H. Jégou et al.,
+"Product Quantization for Nearest Neighbor Search", 2011 (IVF and PQ). Inverted lists are read from disk; other faiss
+indexes are in memory. Vectors with eight bits per dimension (int8) and with one bit (binary) are in memory too. Binary
+vectors are retrieved by Hamming distance and scored by their inner product with the query: I. Yamada et al., "Efficient
+Passage Retrieval with Hashing for Open-domain Question Answering", 2021.
 
 The learned data of a faiss index (centroids, codes, ranges) is separate from its vectors, so that the indexes of parts
 of a collection can share it: `learn` writes an index without vectors, and `fill` adds the vectors of some shards.
@@ -189,7 +189,7 @@ def _create_index(parameters: Mapping[str, Any], count: int, dimension: int) -> 
     if kind == "ivf":
         lists = lists_for(count, dimension, parameters["ivf_lists"])
         index = faiss.index_factory(dimension, f"IVF{lists},Flat", product)
-        index.cp.min_points_per_centroid = 1  # lists_for decides how many are enough
+        index.cp.min_points_per_centroid = 1  # `lists_for` determines a sufficient number
         return index
     code_bytes = parameters["pq_bytes"] or max(dimension // 4, 1)
     pieces = max(size for size in range(1, min(code_bytes, dimension) + 1) if dimension % size == 0)
@@ -226,7 +226,7 @@ class Approximate:
             yield documents[order], scores[order]
 
     def _search(self, queries: Floats, count: int) -> tuple[Floats, Numbers]:
-        """Return scores and numbers of the best documents, including all that score equal to the last one.
+        """Return scores and numbers of the best documents, including all ties with the last one.
 
         Ids break such ties. Graphs are searched only for the requested number, since a deeper search would visit more
         nodes.

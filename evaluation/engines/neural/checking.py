@@ -66,7 +66,7 @@ _AWKWARD = ("", "a", " \n\t" * 400, "ab" * 2000, "漢字かな " * 300, "\u0301"
 def check_checkpoint(folder: Path) -> Report:
     """Report everything that prevents the library from loading the rebuilt checkpoint, and weights that it ignores.
 
-    Raises MemoryError. Callers have to limit the time.
+    Raises MemoryError. Callers must limit the time.
     """
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -131,8 +131,8 @@ def _check_transformer(folder: Path, auto_class: Any, path_prefix: str, findings
 def _load_configuration(folder: Path, file: FileFindings) -> Any:
     """Return the configuration object, or None if its class rejects the values.
 
-    Undeclared keys are allowed, since they may be older names that the class handles, unless they would overwrite a
-    method or property.
+    Undeclared keys may be older names that the class handles. They are allowed unless they would overwrite a method
+    or property.
     """
     values = _read_json(folder / _CONFIG)
     model_type = values.get("model_type")

@@ -1,4 +1,4 @@
-"""Conversion of pickled weights to safetensors, and of adapters to whole models, on a machine that trusts the files."""
+"""Conversion of pickled weights to safetensors, and of adapters to whole models, for users who trust the files."""
 
 import json
 import re
@@ -20,7 +20,7 @@ _TASKS = {
     "SEQ_CLS": "AutoModelForSequenceClassification",
     "TOKEN_CLS": "AutoModelForTokenClassification",
 }
-#: Names of complete classifiers in adapters, whose rows are labels.
+#: Names of complete classifiers in adapters. Their rows are labels.
 _HEAD = re.compile(r"\.(score|classifier|out_proj)(\.modules_to_save(\.default)?)?\.weight$")
 _LOCAL = {"trust_remote_code": False, "local_files_only": True, "use_safetensors": True}
 

@@ -17,7 +17,7 @@ from evaluation.engines.neural.loading import Indices, Tokenised
 #: Tokens per batch for static embeddings, whose lookups do not benefit from small batches.
 _STATIC_TOKENS = 524_288
 
-#: Texts that every usable model distinguishes, whatever its language.
+#: Texts that every usable model distinguishes, regardless of its language.
 PROBE = (
     "",
     "a",

@@ -8,8 +8,8 @@ Encoders have one model for queries and one for documents, which are often the s
 
 Texts are processed in batches with a maximum number of tokens, sorted by descending length to reduce padding. Batches
 depend only on the texts and that number: if memory is insufficient, only the affected batch is divided into halves. The
-same texts, batch size, and number of threads produce identical bytes. `OutputCheck` rejects models whose outputs are
-not finite or are the same for all texts.
+same texts, batch size, and number of threads produce identical bytes. `OutputCheck` rejects models with outputs that
+are not finite, or that are the same for all texts.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ def longest_text(model: Any, checkpoint_length: int | None, requested: int) -> i
 def use_dtype(model: Module, name: str, device: str) -> None:
     """Convert a model to the data type of the parameter `compute_dtype`, like transformers does.
 
-    Some weights remain float32, such as those of T5 that need the range. So do buffers: in bfloat16, the angles of
-    rotary positions are wrong by radians after some thousand tokens.
+    Some weights remain float32, such as the weights of T5 that need its range. Buffers remain float32 too: in bfloat16,
+    the angles of rotary positions are wrong by radians after some thousand tokens.
     """
     dtype = getattr(torch, get_compute_dtype({"compute_dtype": name}, device))
     plans = (m._get_dtype_plan(dtype) for m in model.modules() if isinstance(m, transformers.PreTrainedModel))
@@ -329,7 +329,7 @@ def run_in_batches(
     Args:
         lengths: Number of tokens of each text.
         run: Function that processes the texts with the given indices.
-        keep: Function that receives indices and results, while the device computes the next batch.
+        keep: Function that receives indices and results. The device computes the next batch at the same time.
         tokens: Maximum number of tokens per batch, including padding; 0 for CPU_TOKENS or CUDA_TOKENS. A batch has at
             least one text.
         most_texts: Maximum number of texts per batch; 0 for no limit.
@@ -378,7 +378,7 @@ def split_into_batches(lengths: Numbers, tokens: int, most_texts: int = 0) -> It
 
 
 def _run_in_halves(run: Callable[[Indices], Output], batch: Indices) -> Iterator[tuple[Indices, Output]]:
-    """Yield a batch and its result, or those of its halves if memory is insufficient."""
+    """Yield a batch and its result, or its halves and their results if memory is insufficient."""
     result = _try(run, batch)
     if result is not None:
         yield batch, result[0]

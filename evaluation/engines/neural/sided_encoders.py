@@ -1,7 +1,7 @@
 """Learned sparse and multi-vector encoders with separate models for queries and documents, and MaxSim.
 
-Includes heads that are not saved as modules of a library: those of SPARTA, and the sparse and multi-vector heads of
-bge-m3.
+The module includes heads that are not saved as modules of a library: the head of SPARTA, and the sparse and
+multi-vector heads of bge-m3.
 """
 
 import json

@@ -136,7 +136,7 @@ class TextWriter(_TextModel):
             )
 
     def sample(self, texts: Sequence[str], progress: Progress = ignore) -> list[list[str]]:
-        """Return texts generated for each text, with tokens sampled from the most likely ones by probability.
+        """Return the generated texts for each text, with tokens sampled from the most likely ones by probability.
 
         Samples depend only on the seed and the text, not on other texts in the batch.
         """
@@ -246,8 +246,8 @@ FILE_NAME = "augmentation.safetensors"
 class QueryWeights:
     """Output of the model for a query.
 
-    `added` are the piece ids of positive values of a(q), `values` these values, and `token_weights` is w(q) for each
-    token.
+    `added` contains the piece ids with a positive value in a(q), `values` their values, and `token_weights` w(q) for
+    each token.
     """
 
     added: Numbers
