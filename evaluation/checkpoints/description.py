@@ -84,7 +84,7 @@ class CheckpointDescription:
         (folder / FILE_NAME).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return the description from the output of `asdict` after a round trip through JSON."""
         also = tuple(map(CheckpointKind, values.get("also", ())))
         converted = {"kind": CheckpointKind(values["kind"]), "parts": tuple(values["parts"]), "also": also}
@@ -93,7 +93,7 @@ class CheckpointDescription:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read the description of a rebuilt folder. Raises FileNotFoundError if there is none."""
-        return cls.of(json.loads((folder / FILE_NAME).read_text(encoding="utf-8")))
+        return cls.from_dict(json.loads((folder / FILE_NAME).read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True, slots=True)

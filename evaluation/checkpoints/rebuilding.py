@@ -35,7 +35,7 @@ from evaluation.checkpoints.findings import (
 from evaluation.checkpoints.kinds import ModelFolder
 from evaluation.checkpoints.weights import NotSafetensors, Tensor, blocks, build_header
 from evaluation.core.problems import InvalidContent, Problem, Report
-from evaluation.core.writing import appearing
+from evaluation.core.writing import replace_on_success
 
 Kinds = CheckpointKind | Collection[CheckpointKind] | None
 
@@ -197,7 +197,7 @@ def write_archive(rebuilt: Path, target: Path, headers_alone: bool = False) -> N
     """
     compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True)
     with (
-        appearing(target) as unfinished,
+        replace_on_success(target) as unfinished,
         unfinished.open("wb") as file,
         compressor.stream_writer(file, closefd=False) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as archive,

@@ -31,7 +31,7 @@ from isal import igzip
 from isal.igzip_lib import IsalError
 from numpy.typing import NDArray
 
-from evaluation.core.files import sha256_of
+from evaluation.core.files import file_sha256
 from evaluation.core.problems import LINES_NAMED, InvalidContent, LineProblems, Problem
 
 #: Maximum length of a line in bytes. A book of 1,000 pages has about 3 MB.
@@ -435,7 +435,7 @@ def corpus_fingerprint(path: Path) -> str:
     other file, the sha256 of its bytes. It does not protect against deliberate CRC-32 collisions.
     """
     if (table := read_table(path)) is None:
-        return sha256_of(path)
+        return file_sha256(path)
     digest = sha256(table.rows.tobytes())
     with path.open("rb", buffering=0) as file:
         for end in table.rows[1:, 0].tolist():

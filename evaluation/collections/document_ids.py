@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.kernel.layout import Ids, padded
-from evaluation.kernel.library import are_in_ids, insert_ids, keys_of
+from evaluation.kernel.library import are_in_ids, insert_ids, compute_keys
 
 _MAGIC = b"runboard ids 1\n\0"
 _HEADER = struct.Struct("<16sQQQ")  # magic, seed, number of ids, number of slots
@@ -124,7 +124,7 @@ def _pack_ids(text: bytes, offsets: NDArray[np.int64], seed: int, long_bytes: in
 
     `long_bytes` is the present length of the long ids.
     """
-    keys = keys_of(padded(text), offsets, seed)
+    keys = compute_keys(padded(text), offsets, seed)
     pieces = []
     for number in np.flatnonzero(np.diff(offsets) > _SHORT).tolist():
         piece = text[offsets[number] : offsets[number + 1]]

@@ -49,7 +49,7 @@ class Unigrams:
     dropped: int = 0
 
     @classmethod
-    def of(cls, word_counts: Mapping[str, int], dropped: int = 0) -> Unigrams:
+    def from_counts(cls, word_counts: Mapping[str, int], dropped: int = 0) -> Unigrams:
         """Build the counts from words, with `dropped` further occurrences."""
         keys = np.fromiter(map(hash_word, word_counts), np.uint64, len(word_counts))
         counts = np.fromiter(word_counts.values(), np.uint64, len(word_counts))
@@ -86,7 +86,7 @@ class UnigramCounter:
     def result(self) -> Unigrams:
         """Return the counts so far."""
         self._prune()
-        return Unigrams.of(self._spellings, self._dropped)
+        return Unigrams.from_counts(self._spellings, self._dropped)
 
     def _prune(self) -> None:
         # Lowercasing here folds each distinct spelling once, however often it occurs.
@@ -164,7 +164,7 @@ class LengthDistribution:
     quantiles: tuple[float, ...]
 
     @classmethod
-    def of(cls, lengths: NDArray[np.integer[Any]] | Sequence[int]) -> LengthDistribution:
+    def from_lengths(cls, lengths: NDArray[np.integer[Any]] | Sequence[int]) -> LengthDistribution:
         """Build the distribution of these lengths in words, which may be empty."""
         values = np.asarray(lengths, np.int64)
         places = np.searchsorted(_EDGES, values, side="right") - 1
@@ -215,7 +215,7 @@ def merge_distributions(distributions: Iterable[LengthDistribution]) -> LengthDi
     for each in parts:
         counts += each.counts
     if not counts.any():
-        return LengthDistribution.of([])
+        return LengthDistribution.from_lengths([])
     total = int(counts.sum())
     mean = sum(each.mean * each.total for each in parts) / total
     cumulative_counts = np.cumsum(counts)
@@ -264,7 +264,7 @@ class DocumentLengths:
     words: NDArray[np.uint32]
 
     @classmethod
-    def of(cls, keys: NDArray[np.uint64], words: NDArray[np.uint32]) -> DocumentLengths:
+    def from_arrays(cls, keys: NDArray[np.uint64], words: NDArray[np.uint32]) -> DocumentLengths:
         order = np.argsort(keys, kind="stable")
         return cls(keys[order], words[order])
 
@@ -289,7 +289,7 @@ class CorpusProfile:
 
     @property
     def lengths(self) -> LengthDistribution:
-        return LengthDistribution.of(self.documents.words)
+        return LengthDistribution.from_lengths(self.documents.words)
 
 
 def profile_corpus(path: Path, progress: Progress | None = None, *, examples: Iterable[str] = ()) -> CorpusProfile:
@@ -308,7 +308,7 @@ def profile_corpus(path: Path, progress: Progress | None = None, *, examples: It
             example_documents[document.id] = document
     return CorpusProfile(
         counter.result(),
-        DocumentLengths.of(np.array(keys, np.uint64), np.array(lengths, np.uint32)),
+        DocumentLengths.from_arrays(np.array(keys, np.uint64), np.array(lengths, np.uint32)),
         example_documents,
     )
 

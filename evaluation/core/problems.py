@@ -118,7 +118,7 @@ class LineProblems:
                 "error",
                 code,
                 count,
-                texts[code][0].format(lines=number_of(count, "line"), **values),
+                texts[code][0].format(lines=format_count(count, "line"), **values),
                 texts[code][1],
                 tuple(self.lines[code]),
             )
@@ -205,7 +205,7 @@ def at_lines(lines: Sequence[int], count: int = 0) -> str:
     return f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}{ellipsis})"
 
 
-def number_of(count: int, singular: str, plural: str | None = None) -> str:
+def format_count(count: int, singular: str, plural: str | None = None) -> str:
     """Format a count with its noun, as in "1 line" and "2,000 lines"."""
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 

@@ -45,7 +45,7 @@ class Hardware:
         return asdict(self)
 
     @classmethod
-    def of(cls, details: Mapping[str, Any]) -> Self:
+    def from_details(cls, details: Mapping[str, Any]) -> Self:
         """Return the class with these details: `cpu`, `cores`, `gpu` (or None), `python`, and `libraries`."""
         cores = f"{details['cores']} core{'s' if details['cores'] != 1 else ''}"
         name = f"{details['cpu']}, {cores}"
@@ -66,7 +66,7 @@ class Hardware:
             raise ValueError("the cores of a hardware class must be a positive integer")
         if not isinstance(libraries, Mapping):
             raise ValueError("the libraries of a hardware class must map names to versions")
-        return cls.of(
+        return cls.from_details(
             {
                 "cpu": _clean_text(details.get("cpu")) or "unknown processor",
                 "cores": cores,
@@ -96,7 +96,7 @@ def describe(threads: int, device: str = "cpu") -> Hardware:
         threads: Number of cores that the work uses.
         device: "cuda" if the work runs on the GPU, otherwise "cpu".
     """
-    return Hardware.of(
+    return Hardware.from_details(
         {
             "cpu": cpu_model(),
             "cores": threads,

@@ -55,7 +55,7 @@ class Effort:
             TooSlow: Fewer than two searches of `MIN_QUERIES` queries fit.
         """
         target = max(self.searches, 2 * min(self.queries, queries))
-        searches = affordable(target, seconds, search)
+        searches = count_affordable(target, seconds, search)
         timed = min(self.queries, queries, searches // 2)
         if timed < min(MIN_QUERIES, queries):
             raise TooSlow
@@ -102,7 +102,7 @@ def measuring_seconds(retrieval: Retrieval) -> float:
     return max(MIN_SECONDS, SHARE_OF_JOB * (retrieval.build_seconds + retrieval.search_seconds))
 
 
-def affordable(target: int, seconds: float, unit_seconds: float) -> int:
+def count_affordable(target: int, seconds: float, unit_seconds: float) -> int:
     return target if target * unit_seconds <= seconds else int(seconds / unit_seconds)
 
 
@@ -123,7 +123,7 @@ class Latency:
     p99: float
 
     @classmethod
-    def of(cls, seconds: Sequence[float] | npt.NDArray[np.float64]) -> Self:
+    def from_seconds(cls, seconds: Sequence[float] | npt.NDArray[np.float64]) -> Self:
         """Return the latency for the fastest search of each query, in seconds. At least one query is required."""
         milliseconds = np.asarray(seconds, dtype=np.float64) * 1000
         p50, p95, p99 = np.percentile(milliseconds, [50, 95, 99], method="inverted_cdf").tolist()

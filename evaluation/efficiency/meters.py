@@ -105,7 +105,7 @@ class SearchTime(NamedTuple):
     undisturbed: bool
 
 
-def time_between(start: Moment, end: Moment, *, device: str) -> SearchTime:
+def search_time(start: Moment, end: Moment, *, device: str) -> SearchTime:
     """Return the duration of a search, excluding the time in which other work used its processor.
 
     A thread that never waited could always run, so any time without processor is due to other work. If the thread

@@ -60,7 +60,7 @@ from evaluation.efficiency.measurements import (
     EfficiencyFigures,
     Effort,
     Latency,
-    affordable,
+    count_affordable,
 )
 from evaluation.efficiency.meters import (
     THREADS,
@@ -72,7 +72,7 @@ from evaluation.efficiency.meters import (
     peak_gpu_memory,
     peak_memory,
     read_moment,
-    time_between,
+    search_time,
 )
 from evaluation.engines import Engine, Retrieval, ShardedEngine, operations
 from evaluation.engines.index.term_search import TermEngine
@@ -156,7 +156,7 @@ def measure(
         energy = rounds.run(progress, meter)
     remaining = max(remaining - rounds.elapsed, 0.0)
     target = min(effort.batched, len(queries))
-    if (batched := affordable(target, remaining, in_batches)) < target:
+    if (batched := count_affordable(target, remaining, in_batches)) < target:
         batched -= batched % BATCH
     figures = rounds.figures()  # before other searches add to the engine's clock
     throughput = _throughput(engine, queries, batched)
@@ -314,7 +314,7 @@ class _TimedRounds:
             "searches": times.size,
             "queries": len(self._timed),
             "rounds": len(times),
-            "latency_ms": Latency.of(times.min(axis=0)),
+            "latency_ms": Latency.from_seconds(times.min(axis=0)),
             "spread_ms": mean_spread(times),
             "unsettled": self.unsettled(),
             "interruptions": self.interruptions,
@@ -361,7 +361,7 @@ class _TimedRounds:
             _search(self._engine, [query])
             end = read_moment()
             self._joules += (meter.joules() or 0.0) - joules
-            timing = time_between(start, end, device=self._device)
+            timing = search_time(start, end, device=self._device)
             seconds.append(timing.seconds)
             self.elapsed += timing.elapsed
             self.interruptions += end.interruptions - start.interruptions

@@ -50,7 +50,7 @@ def ignore(share: float) -> None:
     """Ignore the reported progress."""
 
 
-def size_of(*paths: Path) -> int:
+def total_size(*paths: Path) -> int:
     """Return the total size in bytes of files and of the files in folders."""
     return sum(
         file.stat().st_size

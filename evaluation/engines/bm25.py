@@ -49,7 +49,7 @@ from evaluation.engines.base import (
     Ranks,
     Resources,
     SearchResult,
-    size_of,
+    total_size,
 )
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import IndexBuilder, InvertedIndex
@@ -156,7 +156,7 @@ class RM3(BM25):
         self._folder = folder
 
     def size(self) -> int:
-        return size_of(*{self.searcher.index.folder, self._folder})
+        return total_size(*{self.searcher.index.folder, self._folder})
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """Yield the best `depth` documents of each expanded query, or none if the original query has no results."""

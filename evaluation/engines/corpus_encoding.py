@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, corpus_fingerprint, count_documents, read_corpus
-from evaluation.core.writing import complete_or_absent, damage_of, make_folder
+from evaluation.core.writing import complete_or_absent, describe_damage, make_folder
 from evaluation.engines.base import (
     SHARD_SIZE,
     DividedEngine,
@@ -201,7 +201,7 @@ def get_learned_folder(
 
 def check_intact(folders: Iterable[Path]) -> None:
     """Raise InvalidContent if files of existing folders are truncated."""
-    damaged = [f"{folder} ({damage})" for folder in folders if (damage := damage_of(folder))]
+    damaged = [f"{folder} ({damage})" for folder in folders if (damage := describe_damage(folder))]
     if damaged:
         hint = "Remove these folders and run the same command again. It creates the missing ones."
         raise unusable("damaged_folder", f"incomplete: {', '.join(damaged)}", hint)

@@ -29,7 +29,7 @@ from evaluation.engines.base import (
     SearchResult,
     VariantEngine,
     labels,
-    size_of,
+    total_size,
 )
 from evaluation.engines.first_stage import Texts, document_numbers, first_stage, store_texts
 from evaluation.engines.passages import FIELDS_PARAMETER, PASSAGE_PARAMETERS, PassageReader, check_passages
@@ -78,7 +78,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
         self.texts = Texts(folder / "texts")
 
     def size(self) -> int:
-        return size_of(self.texts.folder) + self.first_stage.size()
+        return total_size(self.texts.folder) + self.first_stage.size()
 
     def _search(
         self, queries: Sequence[Query], depth: int, settings: Mapping[str, int]

@@ -25,7 +25,7 @@ from evaluation.engines.base import (
     Parameter,
     Resources,
     SearchResult,
-    size_of,
+    total_size,
 )
 from evaluation.runs.stored import IndexedRun
 
@@ -77,7 +77,7 @@ class Fusion(Engine):
         return SearchResult.from_scores(query_id, names, totals, depth)
 
     def size(self) -> int:
-        return size_of(self._folder)
+        return total_size(self._folder)
 
     @property
     def documents(self) -> int:

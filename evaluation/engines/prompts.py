@@ -40,7 +40,7 @@ PROMPT_PARAMETERS = tuple(
 )
 
 
-def prompt_of(prompts: Mapping[str, str], side: Side, value: str) -> str:
+def select_prompt(prompts: Mapping[str, str], side: Side, value: str) -> str:
     """Return the prompt for a side.
 
     Args:
@@ -65,7 +65,7 @@ def prompt_of(prompts: Mapping[str, str], side: Side, value: str) -> str:
 
 
 def get_prompts(prompts: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[Side, str]:
-    return {side: prompt_of(prompts, side, parameters[f"{side}_prompt"]) for side in SIDES}
+    return {side: select_prompt(prompts, side, parameters[f"{side}_prompt"]) for side in SIDES}
 
 
 def check_prompts(parameters: Mapping[str, Any], checkpoint: CheckpointDescription | None) -> None:
@@ -160,7 +160,7 @@ TEMPLATES = (
 )
 
 
-def template_of(prompts: Mapping[str, str], model_type: str, name: str) -> PromptTemplate | None:
+def find_template(prompts: Mapping[str, str], model_type: str, name: str) -> PromptTemplate | None:
     """Return the family of a checkpoint by its prompts, or else by its type and name; None if it is unknown.
 
     If several families share the form of the prompts, the name decides, regardless of the type.
@@ -188,7 +188,7 @@ def prompt_remarks(kind: str, prompts: Mapping[str, str], model_type: str, name:
         names = summarize_names(others)
         message = f"its prompts are named {names}, and none of them query: queries get no prompt"
         remarks.append(("prompt_names", message, f"Choose one by its name, as `query_prompt={AUTO}:{likely}`."))
-    family = template_of(prompts, model_type, name)
+    family = find_template(prompts, model_type, name)
     if family and not any(map(family.reads_like, prompts.values())):
         message = (
             f"it looks like {family.label}, whose card specifies {format_prompt(family.query)} before queries and "

@@ -15,7 +15,7 @@ from typing import Any
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Query, corpus_fingerprint, read_corpus, read_queries
-from evaluation.core.files import sha256_of
+from evaluation.core.files import file_sha256
 from evaluation.engines.base import (
     DividedEngine,
     Engine,
@@ -250,10 +250,10 @@ class _RetrievalJob:
         """Checksum of the inputs that affect rankings and must be the same for all parts of a run."""
         task, resources = self.task, self.task.resources
         model = CheckpointDescription.read(resources.model).sha256 if resources.checkpoint else ""
-        checksums = [sha256_of(path) for path in (task.queries, *resources.runs)]
+        checksums = [file_sha256(path) for path in (task.queries, *resources.runs)]
         checksums += [corpus_fingerprint(task.corpus)] if self.description.reads_corpus else []
         options: list[object] = [task.drop_self_matches, task.shard_size]
-        options += [sha256_of(task.excluded)] if task.excluded else []
+        options += [file_sha256(task.excluded)] if task.excluded else []
         device = resources.device.partition(":")[0]
         values = [
             self.description.name,

@@ -22,7 +22,7 @@ import orjson
 from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import read_queries
 from evaluation.core.problems import InvalidContent, Problem
-from evaluation.core.writing import appearing, complete_or_absent
+from evaluation.core.writing import replace_on_success, complete_or_absent
 from evaluation.engines.base import SearchResult
 
 #: Label of the only ranking of an engine without variants.
@@ -193,7 +193,7 @@ class RankingStore:
                 }
                 for row in rankings
             ]
-            with appearing(path) as unfinished:
+            with replace_on_success(path) as unfinished:
                 unfinished.write_bytes(orjson.dumps({"seconds": seconds, "rankings": rows}))
         return rankings, seconds
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from evaluation.collections.beir import Query, read_corpus
 from evaluation.core.problems import ModelFailure, is_out_of_memory
-from evaluation.core.writing import DISK_FULL, appearing, make_folder
+from evaluation.core.writing import DISK_FULL, replace_on_success, make_folder
 from evaluation.efficiency.measurements import TooSlow, measuring_seconds, plan_efforts
 from evaluation.efficiency.meters import peak_memory
 from evaluation.efficiency.protocol import System, flops_per_document, measure
@@ -265,7 +265,7 @@ def _fail(job: ExecutionJob, failure: ModelFailure) -> int:
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    with appearing(path) as unfinished:
+    with replace_on_success(path) as unfinished:
         unfinished.write_text(json.dumps(content), encoding="utf-8")
 
 

@@ -148,7 +148,7 @@ class Qrels:
     def table(self, seed: int) -> JudgedTable:
         """Return the lookup keys of the scoring kernel, built once per hash seed."""
         if seed not in self._tables:
-            self._tables[seed] = JudgedTable.of(self.documents, self.document_offsets, self.offsets, self.grades, seed)
+            self._tables[seed] = JudgedTable.from_arrays(self.documents, self.document_offsets, self.offsets, self.grades, seed)
         return self._tables[seed]
 
 

@@ -331,7 +331,7 @@ def parse_measure(text: str) -> Measure:
 
 
 @lru_cache(maxsize=256)
-def upper_bound_of(name: str) -> str | None:
+def upper_bound_name(name: str) -> str | None:
     """Return the name of the upper bound of a measure with a cutoff, such as `Upper(nDCG)@10`; None without a bound."""
     try:
         measure = parse_measure(name)

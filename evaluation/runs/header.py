@@ -28,7 +28,7 @@ import orjson
 import yaml
 
 from evaluation.archives.compression import FileLimits, open_blocks
-from evaluation.core.problems import LINES_NAMED, PROBLEM_CODES, ProblemCode, number_of
+from evaluation.core.problems import LINES_NAMED, PROBLEM_CODES, ProblemCode, format_count
 
 #: Size of the region at the top of the file that is searched for comments.
 MAX_HEADER_BYTES = 256 * 1024
@@ -197,7 +197,7 @@ _HEADINGS = re.compile(
 _GRADE = re.compile(rb"-?[0-9]{1,3}(\.0*)?")
 
 
-def lines_at(path: Path | str | bytes, numbers: Collection[int], limits: FileLimits) -> dict[int, bytes]:
+def read_lines(path: Path | str | bytes, numbers: Collection[int], limits: FileLimits) -> dict[int, bytes]:
     """Return the lines with these 1-based numbers, without line ends, each truncated to 4,096 bytes."""
     requested = set(numbers)
     lines: dict[int, bytes] = {}
@@ -236,7 +236,7 @@ def quotation(code: ProblemCode, lines: tuple[int, ...], texts: Mapping[int, byt
     text, description = texts[lines[0]], ""
     fields = text.split()
     if code == "fields":
-        description = code.quote.format(fields=number_of(len(fields), "field")) if fields else "is blank"
+        description = code.quote.format(fields=format_count(len(fields), "field")) if fields else "is blank"
     elif len(fields) >= 5:
         query, document, score = (f"'{quote(fields[place], QUOTED_FIELD_CHARACTERS)}'" for place in (0, 2, 4))
         sizes = {"query_bytes": len(fields[0]), "document_bytes": len(fields[2])}

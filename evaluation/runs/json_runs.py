@@ -18,7 +18,7 @@ from typing import IO, Any
 import orjson
 
 from evaluation.archives.compression import MIB, SIZE, FileLimits, describe_bytes, open_blocks, open_lines
-from evaluation.core.problems import InvalidContent, ProblemCode, number_of
+from evaluation.core.problems import InvalidContent, ProblemCode, format_count
 from evaluation.runs.header import BYTE_ORDER_MARK, quote, select_metadata
 from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE
 
@@ -155,7 +155,7 @@ def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
     if repeated:
         names = ", ".join(quote(name.encode("utf-8", "replace"), 80) for name in list(repeated)[:_QUOTED_NAMES])
         message = (
-            f"{number_of(repeated.total(), 'repeated name')} of a query or document within one object: "
+            f"{format_count(repeated.total(), 'repeated name')} of a query or document within one object: "
             f"{names}{' …' if len(repeated) > _QUOTED_NAMES else ''}"
         )
         hint = "Name each query once, and each document once per query."

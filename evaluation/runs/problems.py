@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.archives.compression import LINE_LENGTH, FileLimits
-from evaluation.core.problems import InvalidRun, Problem, ProblemCode, number_of
+from evaluation.core.problems import InvalidRun, Problem, ProblemCode, format_count
 from evaluation.kernel.layout import BLANK, MAX_TAGS, NOTED
 from evaluation.runs.header import is_header, quotation, recognize_other, select_metadata
 
@@ -266,7 +266,7 @@ class RunFacts:
     def _problem(self, code: ProblemCode, count: int | None = None, **values: object) -> Problem:
         """Return the problem with its registered texts, formatted with `values` and `quoted`, its first line."""
         line_count = self.line_count(code)
-        values = {"lines": number_of(line_count.count, "line"), "quoted": self._quotation(code), **values}
+        values = {"lines": format_count(line_count.count, "line"), "quoted": self._quotation(code), **values}
         message, hint = code.message.format(**values), code.hint.format(**values)
         return code.problem(message, hint, line_count.count if count is None else count, line_count.lines)
 
@@ -302,7 +302,7 @@ class RunFacts:
                 yield replace(problem, lines=unknown_lines.lines)
             return
         if unknown_lines.count:
-            queries = number_of(self.unknown_queries, "query", "queries")
+            queries = format_count(self.unknown_queries, "query", "queries")
             yield self._problem(UNKNOWN_QUERIES, self.unknown_queries, queries=queries)
         if self.missing_queries:
             queries = f"{self.missing_queries:,} of the {self.expected_queries:,}"
@@ -331,8 +331,8 @@ class RunFacts:
         """Yield warnings about depth, ranks, ties, and tags."""
         contents, depth = self.contents, self.maximum_depth
         if count := self.line_count(DEPTH).count:
-            cut_lines = number_of(contents.cut_lines, "line")
-            yield self._problem(DEPTH, queries=number_of(count, "query", "queries"), depth=depth, lines=cut_lines)
+            cut_lines = format_count(contents.cut_lines, "line")
+            yield self._problem(DEPTH, queries=format_count(count, "query", "queries"), depth=depth, lines=cut_lines)
         if self.capped:
             shares = [name for name in self.capped if name.startswith(_SHARES)]
             lower = [name for name in self.capped if name not in shares]
@@ -341,7 +341,7 @@ class RunFacts:
                 for names, change in ((lower, "lower"), (shares, "higher or lower"))
                 if names
             )
-            longest = number_of(contents.depth, "document")
+            longest = format_count(contents.depth, "document")
             yield self._problem(SHALLOW, len(self.capped), longest=longest, changes=changes, depth=depth)
         if self.line_count(RANK_ORDER).count:
             yield self._problem(RANK_ORDER)

@@ -76,7 +76,7 @@ class TopDocuments:
             empty = not path.stat().st_size
             self._text = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
-    def of(self, query_id: str) -> list[str]:
+    def get_documents(self, query_id: str) -> list[str]:
         """Return the first documents of a query, or an empty list if the run has none."""
         encoded_id, text = query_id.encode(), self._text
         low, high = 0, len(text)

@@ -31,7 +31,7 @@ from evaluation.kernel.library import (
 )
 from evaluation.runs import problems
 from evaluation.runs.forms import Form, StreamedLines, read_start, recognize, rewritten
-from evaluation.runs.header import RunHeader, lines_at, lines_to_quote, read_header
+from evaluation.runs.header import RunHeader, read_lines, lines_to_quote, read_header
 from evaluation.runs.problems import LineCount, RunContents
 
 Progress = Callable[[float], None]
@@ -195,7 +195,7 @@ class _RunFile:
         first_tie = next(iter(contents.line_counts[problems.TIES].lines), 0)
         lines_near_ties = range(max(1, first_tie - _NEAR_TIES), first_tie + _NEAR_TIES)
         lines_near_ties = lines_near_ties if contents.has_many_ties else range(0)
-        texts = lines_at(self.path, {*quoted_lines, *lines_near_ties}, self.limits)
+        texts = read_lines(self.path, {*quoted_lines, *lines_near_ties}, self.limits)
         return replace(
             contents,
             expanded_bytes=int(expanded_bytes),

@@ -45,7 +45,7 @@ class Interval(NamedTuple):
     high: float
 
 
-def gap_between(public: Interval, hidden: Interval) -> Interval:
+def compute_gap(public: Interval, hidden: Interval) -> Interval:
     """Return the gap between the gains over BM25 on both halves, with its interval. Higher values are better."""
     gap = public.value - hidden.value
     return Interval(

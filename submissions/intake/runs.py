@@ -13,7 +13,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from evaluation.core.files import sha256_of
+from evaluation.core.files import file_sha256
 from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.core.storage.runs import store_run
 from leaderboard.core.storage.store import Area, put_by_link
@@ -263,7 +263,7 @@ def _set_problems(members: Sequence[RunFile]) -> list[Problem]:
     by_content: dict[tuple[int, str], RunFile] = {}
     sizes = [run.path.stat().st_size for run in members]
     for run, size in zip(members, sizes, strict=True):
-        key = (size, sha256_of(run.path) if sizes.count(size) > 1 else "")
+        key = (size, file_sha256(run.path) if sizes.count(size) > 1 else "")
         if (first := by_content.setdefault(key, run)) is not run:
             problems.append(duplicate_seed_problem(first, run))
     return problems

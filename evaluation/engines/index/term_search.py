@@ -21,7 +21,7 @@ from evaluation.engines.base import (
     Ranks,
     Resources,
     SearchResult,
-    size_of,
+    total_size,
 )
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, InvertedIndex
@@ -132,7 +132,7 @@ class TermEngine(Engine):
         self.searcher = TermSearch(folder, self.k1, self.b, self.anserini_ties)
 
     def size(self) -> int:
-        return size_of(self.searcher.index.folder)
+        return total_size(self.searcher.index.folder)
 
 
 class WordEngine(TermEngine):

@@ -37,14 +37,14 @@ from evaluation.core.problems import ModelFailure
 from evaluation.core.strings import map_array
 from evaluation.core.writing import new_map
 from evaluation.engines import operations
-from evaluation.engines.base import Floats, Numbers, Ranks, size_of
+from evaluation.engines.base import Floats, Numbers, Ranks, total_size
 from evaluation.engines.index.exact_search import Found
 from evaluation.engines.index.kernels import compiled
 from evaluation.engines.index.vector_index import (
     CODES_LEARNED_FROM,
     VECTORS_PER_LIST,
     counted_search,
-    lists_for,
+    count_lists,
     sample_rows,
 )
 
@@ -157,7 +157,7 @@ class TokenStore:
         self.vectors = sum(len(shard.vectors) for shard in self._shards)
 
     def size(self) -> int:
-        return size_of(*(folder / name for folder in self._folders for name in _FILES))
+        return total_size(*(folder / name for folder in self._folders for name in _FILES))
 
     def sample(self, count: int) -> Floats:
         return sample_rows([shard.vectors for shard in self._shards], count)
@@ -209,9 +209,9 @@ class NearestTokens:
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
-        lists = lists_for(store.vectors, store.dimension, maximum=_MAX_LISTS)
+        lists = count_lists(store.vectors, store.dimension, maximum=_MAX_LISTS)
         index: Any = faiss.index_factory(store.dimension, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
-        index.cp.min_points_per_centroid = 1  # `lists_for` determines a sufficient number
+        index.cp.min_points_per_centroid = 1  # `count_lists` determines a sufficient number
         if store.vectors:
             index.train(store.sample(lists * VECTORS_PER_LIST))
             for block in store.blocks(_AT_ONCE):
@@ -231,7 +231,7 @@ class NearestTokens:
         self._owners = map_array(folder / _OWNERS)
 
     def size(self) -> int:
-        return size_of(self._folder)
+        return total_size(self._folder)
 
     def documents(self, query: Floats) -> Numbers:
         """Return the sorted documents of the vectors nearest to each query vector (vectors × dimension)."""
@@ -265,7 +265,7 @@ class CompressedTokens:
 
         faiss.omp_set_num_threads(self._threads)
         dimension = store.dimension
-        lists = lists_for(store.vectors, dimension, maximum=_MAX_CENTROIDS)
+        lists = count_lists(store.vectors, dimension, maximum=_MAX_CENTROIDS)
         group_size = max(n for n in range(1, 8 // self._bits + 1) if dimension % n == 0)
         quantiser = f"IVF{lists}_HNSW32" if lists >= _GRAPH_FROM else f"IVF{lists}"
         index: Any = faiss.index_factory(dimension, f"{quantiser},PQ{dimension // group_size}x8")
@@ -336,7 +336,7 @@ class CompressedTokens:
         self._folder = folder
 
     def size(self) -> int:
-        return size_of(self._folder)
+        return total_size(self._folder)
 
     def search(self, query: Floats, depth: int) -> Found:
         """Return the scored documents in ascending order, and their scores, for a query (vectors × dimension)."""

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from evaluation.core.problems import ModelFailure
 from evaluation.core.writing import new_map
 from evaluation.engines import operations
-from evaluation.engines.base import Floats, Numbers, Parameter, Ranks, Resources, shard_name, size_of
+from evaluation.engines.base import Floats, Numbers, Parameter, Ranks, Resources, shard_name, total_size
 from evaluation.engines.index.exact_search import (
     SPARE,
     ExactSearch,
@@ -79,7 +79,7 @@ INDEX_PARAMETERS = (
 )
 
 
-def lists_for(count: int, dimension: int, requested: int = 0, maximum: int = 2**31) -> int:
+def count_lists(count: int, dimension: int, requested: int = 0, maximum: int = 2**31) -> int:
     """Return the number of lists for `count` vectors: `requested`, or 4 √count.
 
     The number is limited by the available training vectors and by `maximum`.
@@ -187,9 +187,9 @@ def _create_index(parameters: Mapping[str, Any], count: int, dimension: int) -> 
         index.hnsw.efConstruction = parameters["hnsw_build_width"]
         return index
     if kind == "ivf":
-        lists = lists_for(count, dimension, parameters["ivf_lists"])
+        lists = count_lists(count, dimension, parameters["ivf_lists"])
         index = faiss.index_factory(dimension, f"IVF{lists},Flat", product)
-        index.cp.min_points_per_centroid = 1  # `lists_for` determines a sufficient number
+        index.cp.min_points_per_centroid = 1  # `count_lists` determines a sufficient number
         return index
     code_bytes = parameters["pq_bytes"] or max(dimension // 4, 1)
     pieces = max(size for size in range(1, min(code_bytes, dimension) + 1) if dimension % size == 0)
@@ -376,7 +376,7 @@ class VectorIndex:
     def size(self) -> int:
         """Return the size in bytes of the searched vectors or their index, and of the ids."""
         files = [path for path in self._folder.iterdir() if path.is_file() and path.suffix != ".json"]
-        return size_of(*files, *(self._files if self._searcher is self.__dict__.get("exact") else ()))
+        return total_size(*files, *(self._files if self._searcher is self.__dict__.get("exact") else ()))
 
     def overlap_with_exact(self, queries: Floats) -> float:
         """Return the mean share of the exact float32 top 100 that this index finds for the queries."""

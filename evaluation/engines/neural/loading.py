@@ -226,7 +226,7 @@ class Tokenised:
     pads_left: bool
 
     @classmethod
-    def of(cls, rows: Iterable[Sequence[int]], padding_id: int = 0) -> Tokenised:
+    def from_rows(cls, rows: Iterable[Sequence[int]], padding_id: int = 0) -> Tokenised:
         ids = [np.zeros(0, np.int32), *(np.array(row, np.int32) for row in rows)]
         return cls(np.concatenate(ids), np.cumsum([len(row) for row in ids]), None, padding_id, False)
 
@@ -307,7 +307,7 @@ def tokenise(
 
 def tokenise_plainly(tokenizer: Any, texts: Sequence[str], maximum_length: int | None) -> Tokenised:
     """Tokenize texts for static embeddings, with a tokenizer of `tokenizers` and without special tokens."""
-    return Tokenised.of(
+    return Tokenised.from_rows(
         encoding.ids[:maximum_length]
         for group in group_by_size([text[:MAX_CHARACTERS] for text in texts], str)
         for encoding in tokenizer.encode_batch(group, add_special_tokens=False)

@@ -46,7 +46,7 @@ from evaluation.engines.neural.loading import (
     run_in_batches,
     use_dtype,
 )
-from evaluation.engines.prompts import prompt_of
+from evaluation.engines.prompts import select_prompt
 
 Output = TypeVar("Output")
 #: Approximate number of UTF-8 bytes per token.
@@ -61,7 +61,7 @@ class SidedEncoder(ABC, Generic[Output]):
         for model in set(models.values()):
             use_dtype(model, parameters["compute_dtype"], device)
         self._prompts = {
-            role: prompt_of(model.prompts, role, parameters[f"{role}_prompt"]) for role, model in models.items()
+            role: select_prompt(model.prompts, role, parameters[f"{role}_prompt"]) for role, model in models.items()
         }
         self._batch_tokens = parameters["batch_tokens"]
 

@@ -76,7 +76,7 @@ class TermWeigher(_TextModel):
                 return_attention_mask=False,
                 return_token_type_ids=False,
             )
-        tokens = Tokenised.of(encoded["input_ids"], self._tokenizer.pad_token_id or 0)
+        tokens = Tokenised.from_rows(encoded["input_ids"], self._tokenizer.pad_token_id or 0)
 
         def run(indices: Indices) -> Iterator[dict[str, float]]:
             features = tokens.padded(indices, self._device)
@@ -294,7 +294,7 @@ class AugmentationModel(_TextModel):
 
     def encode(self, inputs: Sequence[Sequence[int]]) -> list[QueryWeights]:
         """Return the weights of queries, given as token ids including special ones. Raises ModelFailure."""
-        texts = Tokenised.of(inputs, self.padding_id)
+        texts = Tokenised.from_rows(inputs, self.padding_id)
         lengths = texts.lengths
 
         def run(indices: Indices) -> Iterator[QueryWeights]:

@@ -150,7 +150,7 @@ def _top_documents(
         top = top_documents(first_run(entry), collection.excluded_sha256)
         documents_by_entry[entry.pk] = None
         if top is not None:
-            ranking = top.of(query_id)
+            ranking = top.get_documents(query_id)
             documents_by_entry[entry.pk] = displayed_documents(ranking, query_id, depth=DEPTH, drop_self_matches=drop)
     return documents_by_entry
 

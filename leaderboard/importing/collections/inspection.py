@@ -23,7 +23,7 @@ from evaluation.collections.check import (
     copy_queries,
 )
 from evaluation.collections.document_ids import DocumentIds
-from evaluation.core.files import sha256_of
+from evaluation.core.files import file_sha256
 from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.merge import write_judgements
@@ -71,7 +71,7 @@ class InspectedCollection:
     @property
     def content_sha256(self) -> str:
         """Return the SHA-256 that identifies documents, queries, and exclusions, independent of compression."""
-        documents = self.corpus.sha256 if self.corpus else sha256_of(self.id_list) if self.id_list else "none"
+        documents = self.corpus.sha256 if self.corpus else file_sha256(self.id_list) if self.id_list else "none"
         text = f"documents {documents}\nqueries {self.queries.sha256}\n"
         if self.excluded is not None:
             text += f"excluded {self.excluded.sha256}\n"
@@ -213,7 +213,7 @@ class Inspection:
             is_read_alike = False
         if not is_read_alike:
             write_judgements(read_grades(path), file.path)
-            file = PlainFile(file.path, sha256_of(file.path))
+            file = PlainFile(file.path, file_sha256(file.path))
         missing_documents = self._check_ids(qrels, f"{split} qrels", strict=self.options.strict)
         self.judgements[split] = JudgementFile(qrels, *file, missing_documents)
 
@@ -289,7 +289,7 @@ def _expand(path: Path, target: Path) -> PlainFile:
     with target.open("wb") as file:
         for block in open_blocks(path):
             file.write(block)
-    return PlainFile(target, sha256_of(target))
+    return PlainFile(target, file_sha256(target))
 
 
 def check_split(split: str) -> Iterator[Problem]:

@@ -26,7 +26,7 @@ from django.db import transaction
 from evaluation.core.problems import ModelFailure, RunStatistics
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import Resources, RetrievalTask, describe, retrieve
-from evaluation.engines.base import size_of
+from evaluation.engines.base import total_size
 from evaluation.engines.index.inverted_index import FORMAT, InvertedIndex
 from evaluation.engines.index.term_search import resolve_language
 from evaluation.execution.job import INDEX_FOLDER, ExecutionJob
@@ -105,7 +105,7 @@ def _is_whole(place: Path, size: int, version: DatasetVersion) -> bool:
     """Return whether the index can be opened and is complete."""
     try:
         index = InvertedIndex(place / INDEX_FOLDER)
-        return (size_of(index.folder), index.document_count) == (size, version.statistics["documents"])
+        return (total_size(index.folder), index.document_count) == (size, version.statistics["documents"])
     except _DAMAGED:
         return False
 

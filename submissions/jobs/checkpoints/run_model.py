@@ -20,7 +20,7 @@ from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import EngineDescription
 from evaluation.engines import describe as describe_engine
 from evaluation.engines.base import AUTO, shard_name
-from evaluation.engines.prompts import SIDES, prompt_of
+from evaluation.engines.prompts import SIDES, select_prompt
 from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.core.storage.runs import write_text
 from leaderboard.core.storage.store import Area, local_path
@@ -314,7 +314,7 @@ def _store_runs(
             prompt = task.parameters.get(f"{side}_prompt")
             is_recorded = prompt != AUTO or side in prompts or task.checkpoint.kind not in _OWN_MARKS
             if prompt is not None and is_recorded:
-                extra_facts[f"{side}_prompt"] = prompt_of(prompts, side, prompt)
+                extra_facts[f"{side}_prompt"] = select_prompt(prompts, side, prompt)
     classes = (plan.encoded.hardware if plan.encoded else frozenset()) | {result["hardware"]["slug"]}
     if len(classes) > 1:
         extra_facts["hardware_mixture"] = " + ".join(sorted(classes))
