@@ -125,7 +125,7 @@ def train(
     examples = _examples(model, search, queries, qrels, pieces)
     if not examples:
         what = "no query for training has a relevant document in the corpus"
-        raise InvalidContent.of(Problem("error", "no_training_data", 1, what, "Name qrels of these queries."))
+        raise InvalidContent.build(Problem("error", "no_training_data", 1, what, "Name qrels of these queries."))
     learned, matrix = (_Learned(model, examples, pieces), _document_matrix(search))
     optimizer = torch.optim.AdamW(
         [

@@ -176,7 +176,7 @@ def open_checkpoint(
         described = CheckpointDescription.read(folder)
         if kinds and kinds.isdisjoint(described.kinds):
             message = f"{folder.name} is a {described.kind}, not a {' or '.join(sorted(kinds))}"
-            raise InvalidContent.of(Problem("error", "wrong_kind", 1, message, "Give a checkpoint of that kind."))
+            raise InvalidContent.build(Problem("error", "wrong_kind", 1, message, "Give a checkpoint of that kind."))
         return folder
     if folder.is_file():
         extracted = Path(tempfile.mkdtemp(prefix="archive-", dir=scratch))

@@ -123,7 +123,7 @@ class FileProblems(LineProblems):
 
     def raise_if_any(self) -> None:
         if self:
-            raise InvalidContent.of(*self.problems())
+            raise InvalidContent.build(*self.problems())
 
 
 def read_corpus(path: Path, progress: Progress | None = None, *, first: int = 0) -> Iterator[Document]:

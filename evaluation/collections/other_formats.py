@@ -39,7 +39,7 @@ def format_error(path: Path, lines: Sequence[int], message_text: str, hint: str)
     """Return the error for a file that cannot be converted; `lines` are all affected lines."""
     message = f"{path.name}: {message_text}"
     first_lines = tuple(lines[:LINES_NAMED])
-    return InvalidContent.of(Problem("error", "unreadable_format", max(1, len(lines)), message, hint, first_lines))
+    return InvalidContent.build(Problem("error", "unreadable_format", max(1, len(lines)), message, hint, first_lines))
 
 
 def read_text(path: Path) -> str:

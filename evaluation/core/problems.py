@@ -181,7 +181,7 @@ class ProblemCode(str):
         return Problem(severity or cast(Severity, self.severity), self, count, message, hint, lines)
 
     def refusal(self, message: str, hint: str, lines: tuple[int, ...] = ()) -> InvalidContent:
-        return InvalidContent.of(self.problem(message, hint, lines=lines))
+        return InvalidContent.build(self.problem(message, hint, lines=lines))
 
 
 def is_free(code: str) -> bool:
@@ -218,14 +218,14 @@ class InvalidContent(Exception):
         super().__init__("; ".join(problem.message for problem in report.errors) or "invalid content")
 
     @classmethod
-    def of(cls, *problems: Problem) -> Self:
+    def build(cls, *problems: Problem) -> Self:
         return cls(Report(problems))
 
     @classmethod
-    def of_text(cls, texts: Mapping[str, tuple[str, str]], code: str, **values: object) -> Self:
+    def from_text(cls, texts: Mapping[str, tuple[str, str]], code: str, **values: object) -> Self:
         """Return the error for one problem of a whole file. `texts` is described in `LineProblems.report`."""
         message, hint = texts[code]
-        return cls.of(Problem("error", code, 1, message.format(**values), hint))
+        return cls.build(Problem("error", code, 1, message.format(**values), hint))
 
 
 class EndlessPattern(InvalidContent):

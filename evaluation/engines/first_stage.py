@@ -59,7 +59,7 @@ def document_numbers(ranking: SearchResult, ids: OrderedIds) -> Numbers:
         name = ranking.document_ids[numbers.index(-1)]
         message = f"the run to re-rank contains the unknown document {name!r} for query {ranking.query_id!r}"
         hint = "The corpus has no such document. Use a run over this version of the dataset."
-        raise InvalidContent.of(Problem("error", "unknown_document", numbers.count(-1), message, hint))
+        raise InvalidContent.build(Problem("error", "unknown_document", numbers.count(-1), message, hint))
     return np.array(numbers, np.int64)
 
 

@@ -265,7 +265,7 @@ def read_parts(paths: Sequence[Path]) -> PartOfRun:
                 replace(problem, message=f"{path.name}: {problem.message}") for problem in error.report.problems
             ]
     if problems:
-        raise InvalidContent.of(*problems)
+        raise InvalidContent.build(*problems)
     first = headers[0]
     numbers = sorted(header.part for header in headers)
     if any((one.parts, one.depth, one.whole) != (first.parts, first.depth, first.whole) for one in headers):
@@ -299,4 +299,4 @@ def _read_rows(path: Path) -> Iterator[tuple[str, str, float]]:
 
 
 def unusable(code: str, message: str, hint: str) -> InvalidContent:
-    return InvalidContent.of(Problem("error", code, 1, message, hint))
+    return InvalidContent.build(Problem("error", code, 1, message, hint))

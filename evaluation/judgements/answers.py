@@ -134,7 +134,7 @@ def read_answers(path: Path, *, try_patterns: bool = True) -> dict[str, Answers]
     for number, code in (pattern_check.check_patterns(patterns) if try_patterns else {}).items():
         problems.note(code, number)
     if problems:
-        raise InvalidContent.of(*problems.report(_PROBLEMS))
+        raise InvalidContent.build(*problems.report(_PROBLEMS))
     for query, number in line_numbers.items():
         if number in patterns:
             compiled = tuple(regex.compile(text, pattern_check.FLAGS) for text in patterns[number])

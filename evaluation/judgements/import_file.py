@@ -89,7 +89,7 @@ class _JudgementCollector:
         """Grade more lines. Raises InvalidContent if there are too many."""
         self.lines += len(lines)
         if self.lines > MAX_JUDGEMENTS:
-            raise InvalidContent.of_text(_PROBLEMS, "too_many", most=MAX_JUDGEMENTS)
+            raise InvalidContent.from_text(_PROBLEMS, "too_many", most=MAX_JUDGEMENTS)
         for line in lines:
             self._grade(line)
 
@@ -166,12 +166,12 @@ def read_judgements(
         del findings.counts["unknown_document"]
     if findings:
         values = {"lowest": LOWEST_GRADE, "highest": collector.highest, "scale": scale}
-        raise InvalidContent.of(*findings.report(_PROBLEMS, **values))
+        raise InvalidContent.build(*findings.report(_PROBLEMS, **values))
     if not collector.lines:
-        raise InvalidContent.of_text(_PROBLEMS, "empty")
+        raise InvalidContent.from_text(_PROBLEMS, "empty")
     judgements = collector.get_judgements()
     if not judgements.grades:
-        raise InvalidContent.of_text(_PROBLEMS, "nothing_judged")
+        raise InvalidContent.from_text(_PROBLEMS, "nothing_judged")
     return replace(judgements, missing=missing_count)
 
 
@@ -189,5 +189,5 @@ def _limit_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the lines. Raises InvalidContent if there are too many."""
     for number, line in enumerate(lines, 1):
         if number > MAX_LINES:
-            raise InvalidContent.of_text(_PROBLEMS, "too_many", most=MAX_LINES)
+            raise InvalidContent.from_text(_PROBLEMS, "too_many", most=MAX_LINES)
         yield line

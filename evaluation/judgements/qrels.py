@@ -148,7 +148,9 @@ class Qrels:
     def table(self, seed: int) -> JudgedTable:
         """Return the lookup keys of the scoring kernel, built once per hash seed."""
         if seed not in self._tables:
-            self._tables[seed] = JudgedTable.from_arrays(self.documents, self.document_offsets, self.offsets, self.grades, seed)
+            self._tables[seed] = JudgedTable.build(
+                self.documents, self.document_offsets, self.offsets, self.grades, seed
+            )
         return self._tables[seed]
 
 
@@ -216,7 +218,7 @@ def _check_complete(
 ) -> dict[bytes, dict[bytes, int]]:
     """Return the judgments. Raises InvalidContent for problems and for a file without judgments."""
     if problems:
-        raise InvalidContent.of(*problems.report(texts))
+        raise InvalidContent.build(*problems.report(texts))
     if not judgements:
-        raise InvalidContent.of_text(texts, "empty")
+        raise InvalidContent.from_text(texts, "empty")
     return judgements

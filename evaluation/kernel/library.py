@@ -100,7 +100,7 @@ class JudgedTable:
     grades: Numbers
 
     @classmethod
-    def from_arrays(
+    def build(
         cls, documents: Bytes, document_offsets: Integers, offsets: Integers, grades: Numbers, seed: int
     ) -> JudgedTable:
         """Hash all judged documents of a Qrels."""

@@ -142,7 +142,7 @@ def recognize(start: bytes) -> Form:
     """
     if start.startswith(_UTF_16):
         hint = "Save the file as UTF-8, for example with `iconv -f UTF-16 -t UTF-8 run.txt > run-utf8.txt`."
-        raise InvalidRun.of(ENCODING.problem("the file is in UTF-16", hint))
+        raise InvalidRun.build(ENCODING.problem("the file is in UTF-16", hint))
     text = start.removeprefix(BYTE_ORDER_MARK)
     if text.lstrip()[:1] in (b"{", b"["):
         first, _, other_lines = text.lstrip().partition(b"\n")

@@ -159,7 +159,7 @@ def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
             f"{names}{' …' if len(repeated) > _QUOTED_NAMES else ''}"
         )
         hint = "Name each query once, and each document once per query."
-        raise InvalidContent.of(DUPLICATE.problem(message, hint, count=repeated.total()))
+        raise InvalidContent.build(DUPLICATE.problem(message, hint, count=repeated.total()))
 
 
 @dataclass
@@ -291,7 +291,7 @@ class _TrecLines:
         message = f"query {query[:64]!r} has the score {score_text} for document {document[:64]!r}"
         if self.not_finite > 1:
             message = f"{self.not_finite:,} scores are not finite numbers; {message}"
-        raise InvalidContent.of(SCORE.problem(message, _HINT_SCORE, count=self.not_finite))
+        raise InvalidContent.build(SCORE.problem(message, _HINT_SCORE, count=self.not_finite))
 
 
 def _check_hits(query: str, hits: Any) -> None:

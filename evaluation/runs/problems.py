@@ -363,7 +363,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 def refusal(code: ProblemCode, **values: object) -> InvalidRun:
     """Return an error that stops reading, with the registered texts of a problem."""
-    return InvalidRun.of(code.problem(code.message.format(**values), code.hint.format(**values)))
+    return InvalidRun.build(code.problem(code.message.format(**values), code.hint.format(**values)))
 
 
 def refuse_binary(beginning: bytes) -> None:

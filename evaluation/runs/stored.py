@@ -56,7 +56,7 @@ class IndexedRun:
                 if len(fields) != _FIELDS or not np.isfinite(np.float32(score)):
                     message = f"{path.name}: line {number:,} is not a line of a run"
                     hint = "Write each line as `query Q0 document rank score tag`."
-                    raise InvalidRun.of(FIELDS.problem(message, hint, lines=(number,)))
+                    raise InvalidRun.build(FIELDS.problem(message, hint, lines=(number,)))
                 if fields[0] != query:
                     query = fields[0]
                     bounds = stretches.setdefault(str(query, "utf-8"), [])

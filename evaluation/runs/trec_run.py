@@ -124,7 +124,7 @@ def read_run(
     except TooManyQueriesError as error:
         message = f"the run has more than {limits.max_queries:,} different queries"
         hint = "Check that the first column has the dataset's query ids."
-        raise InvalidRun.of(SIZE.problem(message, hint)) from error
+        raise InvalidRun.build(SIZE.problem(message, hint)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,9 @@ class _RunFile:
                 problems.refuse_binary(text)
             if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
                 message = "lines end with a carriage return alone, so the file is a single line"
-                raise InvalidRun.of(problems.ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,)))
+                raise InvalidRun.build(
+                    problems.ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,))
+                )
             most_bytes = file.stored_bytes if file.kind == "plain" else self.limits.max_expanded_bytes
             try:
                 contents = self._pass(StreamedLines(file, text), header, most_bytes)

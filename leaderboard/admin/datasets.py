@@ -368,7 +368,7 @@ def _limit_time() -> Progress:
         if monotonic() > end:
             message = f"the import took more than {MAX_SECONDS} s and was stopped at “{stage}”"
             hint = "The dataset was not stored. Import large ones on the server: manage.py import_dataset --by EMAIL."
-            raise InvalidContent.of(problem("import_too_slow", message, hint))
+            raise InvalidContent.build(problem("import_too_slow", message, hint))
 
     return progress
 

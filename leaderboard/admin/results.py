@@ -223,7 +223,7 @@ def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
             Problem("error", "reported", len(line_numbers), text, "", tuple(line_numbers[:5]))
             for text, line_numbers in lines_by_message.items()
         ]
-        raise InvalidContent.of(*problems)
+        raise InvalidContent.build(*problems)
     return figures
 
 

@@ -261,7 +261,7 @@ def _count_runs(zips: Sequence[IncomingFile]) -> int:
                 raise unsupported_format("an Excel file")
             if not names:
                 hint = "Pack one run per dataset: <dataset>.txt."
-                raise InvalidContent.of(EMPTY.problem("the zip contains no files", hint))
+                raise InvalidContent.build(EMPTY.problem("the zip contains no files", hint))
             count += len(names)
         except InvalidContent as error:
             reports.append(file.build_refusal_report(error))
@@ -422,7 +422,7 @@ def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
 def _beginning(path: Path) -> bytes:
     content = _read_start(path, settings.VALIDATE_AT_ONCE_BYTES)
     if not content.strip():
-        raise InvalidContent.of(EMPTY.problem())
+        raise InvalidContent.build(EMPTY.problem())
     form = recognize(content[:BLOCK])
     if form is None:
         refuse_binary(content[:4096])

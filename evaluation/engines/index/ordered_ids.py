@@ -60,7 +60,7 @@ class OrderedIdsWriter:
         for path in self._folder.glob(f"{_UNSORTED}*"):
             path.unlink()
         if count:  # documents in runs would be ambiguous
-            raise InvalidContent.of(
+            raise InvalidContent.build(
                 Problem(
                     severity="error",
                     code="duplicate_id",

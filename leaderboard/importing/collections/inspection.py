@@ -152,7 +152,7 @@ class Inspection:
             with self._reading(source.excluded.name):
                 excluded = self._read_excluded(source.excluded)
         if self.problems or queries is None or source.queries is None:
-            raise InvalidContent.of(*self.problems)
+            raise InvalidContent.build(*self.problems)
         origin = {"source": options.source, "topic_field": source.topic_field}
         return InspectedCollection(
             corpus=corpus if not options.runs_only else None,
@@ -227,7 +227,7 @@ class Inspection:
             queries = "query has" if len(unanswered) == 1 else "queries have"
             message = f"{len(unanswered):,} judged {queries} no answer: {name_some(unanswered)}"
             hint = "Every judged query needs an answer. Remove queries without one from the judgements."
-            raise InvalidContent.of(problem("unanswered_query", message, hint, count=len(unanswered)))
+            raise InvalidContent.build(problem("unanswered_query", message, hint, count=len(unanswered)))
         return _expand(path, self.work / "plain-answers.jsonl")
 
     def _read_excluded(self, path: Path) -> JudgementFile:

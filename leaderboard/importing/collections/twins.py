@@ -156,7 +156,7 @@ def permit_comparison(splits: Collection[str], options: ImportOptions, dataset: 
     if options.split in splits:
         record_compared(f"an import onto {dataset}", dataset, stored_qrels)
     elif not may_see_counts(dataset, actor().person):
-        raise InvalidContent.of(NOT_COMPARED)
+        raise InvalidContent.build(NOT_COMPARED)
 
 
 def check_overlap(inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:

@@ -356,10 +356,10 @@ def fetched_checkpoint(job: Job) -> Checkpoint | None:
                 person = User.objects.only("pk").get(pk=submission.submitter_id)
                 checkpoint = store_checkpoint(submission.team, source, person, kinds, hub)
             except InvalidContent as error:
-                raise InvalidRun.of(*error.report.problems) from error
+                raise InvalidRun.build(*error.report.problems) from error
             except Refused as refusal:
                 problems = [problem for file in refusal.files for problem in file.report.problems]
-                raise InvalidRun.of(*(problems or refusal.problems)) from refusal
+                raise InvalidRun.build(*(problems or refusal.problems)) from refusal
     Submission.objects.filter(pk=submission.pk).update(checkpoint=checkpoint)
     return checkpoint
 

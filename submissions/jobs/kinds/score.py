@@ -332,7 +332,7 @@ def _publish_entries(
             # The same run with another compression, which the checksum of the upload did not show.
             message = f"The system already has the same run on {job.dataset}"
             hint = "Label it if it is another seed or configuration."
-            raise InvalidRun.of(ALREADY_SUBMITTED.problem(message, hint))
+            raise InvalidRun.build(ALREADY_SUBMITTED.problem(message, hint))
         write_log(job.pk, "The run is identical to an earlier one. Its entry remains and is measured again.")
     columns: dict[str, Any] = {"log": append_log_line(_log_line(main))}
     if has_entry:
@@ -385,7 +385,7 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
         if label != job.seed and other_evaluation.run.sha256 == evaluation.run.sha256:
             message = f"The run is identical to that of seed {label}"
             hint = "Seeds should differ. Check how the two runs were made, and submit all seeds again."
-            raise InvalidRun.of(SAME_RUN_TWICE.problem(message, hint))
+            raise InvalidRun.build(SAME_RUN_TWICE.problem(message, hint))
     done_count = sum(each.state == State.DONE for each in jobs)
     if done_count < len(jobs):
         write_log(job.pk, f"Scored: {done_count} of {len(jobs)} seeds. The set is published when all are scored.")
@@ -396,7 +396,7 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
     if entry.submission_reference != submission.pk:
         message = f"The system already has the same seeds on {job.dataset}"
         hint = "Label them if they are another configuration."
-        raise InvalidRun.of(ALREADY_SUBMITTED.problem(message, hint))
+        raise InvalidRun.build(ALREADY_SUBMITTED.problem(message, hint))
     Job.objects.filter(pk__in=[each.pk for each in jobs]).update(entry=entry)
     write_log(job.pk, _log_line(entry))
     return entry
