@@ -119,10 +119,10 @@ class _MemberReader:
                 data = self.file.read(STORED_CHUNK)
                 if not data:
                     raise _DamagedData("the file is truncated")
-            expanded = self.decompressor.decompress(data, len(view))
-            if expanded:
-                view[: len(expanded)] = expanded
-                return len(expanded)
+            expanded_bytes = self.decompressor.decompress(data, len(view))
+            if expanded_bytes:
+                view[: len(expanded_bytes)] = expanded_bytes
+                return len(expanded_bytes)
 
     def _next_member(self) -> bytes:
         """Return the first bytes of the next member, or empty bytes at the end of the file."""
@@ -178,15 +178,15 @@ class _ZstdDecompressor:
 
     def _expand(self, length: int) -> bytes:
         """Return at least `length` expanded bytes if the input suffices. Only the last piece may exceed this number."""
-        frame, data, fed = self._frame, self._input, self._fed
+        frame, data, position = self._frame, self._input, self._fed
         pieces: list[bytes] = []
         size = 0
-        while fed < len(data) and size < length and not frame.eof:
-            piece = frame.decompress(data[fed : fed + self._FED])
-            fed += self._FED
+        while position < len(data) and size < length and not frame.eof:
+            piece = frame.decompress(data[position : position + self._FED])
+            position += self._FED
             pieces.append(piece)
             size += len(piece)
-        self._fed = fed
+        self._fed = position
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -198,8 +198,8 @@ _COMPRESSIONS: dict[str, tuple[bytes, Callable[[], _Decompressor]]] = {
 }
 
 
-def _recognize_kind(first: bytes) -> str | None:
-    return next((kind for kind, (magic, _) in _COMPRESSIONS.items() if first.startswith(magic)), None)
+def _recognize_kind(start_bytes: bytes) -> str | None:
+    return next((kind for kind, (magic, _) in _COMPRESSIONS.items() if start_bytes.startswith(magic)), None)
 
 
 class ExpandedFile:
@@ -215,10 +215,10 @@ class ExpandedFile:
         if self.stored_bytes > limits.max_stored_bytes:
             raise _too_large(SIZE, "stored", limits.max_stored_bytes)
         file.seek(0)
-        first = file.read(_MAGIC_BYTES)
+        start_bytes = file.read(_MAGIC_BYTES)
         file.seek(0)
-        self._refuse(first)
-        self.kind = _recognize_kind(first) or "plain"
+        self._refuse(start_bytes)
+        self.kind = _recognize_kind(start_bytes) or "plain"
         self.expanded_bytes = 0
         #: Function that fills the start of a buffer and returns the number of written bytes.
         self._fill: Callable[[memoryview], int] = cast(io.BufferedReader, file).readinto
@@ -227,8 +227,8 @@ class ExpandedFile:
             self._fill = _MemberReader(file, magic, new).readinto
 
     @staticmethod
-    def _refuse(first: bytes) -> None:
-        name = next((name for magic, name in _REFUSED_MAGIC.items() if first.startswith(magic)), None)
+    def _refuse(start_bytes: bytes) -> None:
+        name = next((name for magic, name in _REFUSED_MAGIC.items() if start_bytes.startswith(magic)), None)
         if name:
             raise unsupported_format(name)
 

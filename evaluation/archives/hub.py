@@ -97,25 +97,25 @@ class Repository:
 
     def download(self, file: HubFile, target: Path) -> None:
         """Download a file and check its size and checksum. Raises NotFetched."""
-        digest, remaining = hashlib.sha256(), file.size
+        digest, remaining_bytes = hashlib.sha256(), file.size
         url = f"{self._files}/{self.commit}/{quote(file.name)}"
         with _open(url) as answer, target.open("xb") as writer:
             for block in _read_blocks(answer, file.size, file.name):
-                remaining -= len(block)
-                if remaining < 0:
+                remaining_bytes -= len(block)
+                if remaining_bytes < 0:
                     raise NotFetched("hub_too_large", f"{file.name} is larger than the hub reported")
                 writer.write(block)
                 digest.update(block)
-        if remaining or (file.sha256 and digest.hexdigest() != file.sha256):
+        if remaining_bytes or (file.sha256 and digest.hexdigest() != file.sha256):
             raise NotFetched("hub_unreachable", f"the download of {file.name} is incomplete or damaged")
 
 
 def _read_blocks(answer: Any, limit: int, name: str) -> Iterator[bytes]:
     """Yield the data, at most `limit` bytes and one more. Raises NotFetched if it arrives too slowly."""
-    start, read = time.monotonic(), 0
-    while read <= limit and (block := answer.read1(min(_BLOCK, limit + 1 - read))):
-        read += len(block)
-        if time.monotonic() - start > TIMEOUT + read / MIN_RATE:
+    start, received_bytes = time.monotonic(), 0
+    while received_bytes <= limit and (block := answer.read1(min(_BLOCK, limit + 1 - received_bytes))):
+        received_bytes += len(block)
+        if time.monotonic() - start > TIMEOUT + received_bytes / MIN_RATE:
             raise NotFetched("hub_unreachable", f"{name} arrives too slowly")
         yield block
 

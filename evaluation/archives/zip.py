@@ -113,12 +113,12 @@ def open_archive(path: Path, policy: ZipPolicy, shared: ZipAllowance | None = No
             opened_archive = Archive(archive, policy, shared or ZipAllowance(policy.allowance(path.stat().st_size)))
             with _archive_errors():
                 # Overlapping members can be a zip bomb, and other programs may read them differently.
-                last, previous = 0, None
+                last_end, previous = 0, None
                 for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
-                    if previous is not None and info.header_offset < last:
+                    if previous is not None and info.header_offset < last_end:
                         raise _mismatch(previous, "its bytes overlap with another member")
-                    last, previous = _find_end(stored, info), info
-                if previous is not None and last > archive.start_dir:
+                    last_end, previous = _find_end(stored, info), info
+                if previous is not None and last_end > archive.start_dir:
                     raise _mismatch(previous, "its bytes overlap with the zip's list of members")
             yield opened_archive
 
@@ -265,7 +265,7 @@ def without_companions(names: Iterable[str]) -> tuple[str, ...]:
 
 def _quote(text: str) -> str:
     """Return a member's name, or an error of zipfile, for a message. Names may have 64 KiB and any character."""
-    start = "".join(each if each.isprintable() else "�" for each in text[:_QUOTED_CHARACTERS])
+    start = "".join(character if character.isprintable() else "�" for character in text[:_QUOTED_CHARACTERS])
     return start if len(text) <= _QUOTED_CHARACTERS else f"{start}…"
 
 

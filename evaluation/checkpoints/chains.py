@@ -73,11 +73,11 @@ class Transformer:
     def module(self) -> ModelPart:
         """Return the files that sentence-transformers loads as the module Transformer."""
         own_settings = {"transformer_task": TASKS[self.head][0], "max_seq_length": self.maximum_length}
-        lower = {"do_lower_case": True} if self.settings.get("do_lower_case") else {}
-        return self.plain() | ModelPart({TRANSFORMER_NAME: {**own_settings, **lower, **self.late_settings}})
+        case_settings = {"do_lower_case": True} if self.settings.get("do_lower_case") else {}
+        return self.plain() | ModelPart({TRANSFORMER_NAME: {**own_settings, **case_settings, **self.late_settings}})
 
 
-def read_transformer(source: ModelFiles, head: Head, excluded: Collection[str] = ()) -> Transformer:
+def read_transformer(source: ModelFiles, head: Head, excluded_tensors: Collection[str] = ()) -> Transformer:
     """Return a folder's model with this head, without the tensors named in `excluded`. Raises Refused."""
     settings = read_transformer_settings(source, head)
     tensors = attempt(lambda: weights.read_weights(source))
@@ -93,7 +93,7 @@ def read_transformer(source: ModelFiles, head: Head, excluded: Collection[str] =
     if words.settings.get("pad_token") is None:
         message = "it has no pad_token, which pads texts to equal length"
         source.at(tokenizer.SETTINGS_NAME).refuse("tokenizer_value", message, "pad_token")
-    used_tensors = {name: tensor for name, tensor in tensors.items() if name not in excluded}
+    used_tensors = {name: tensor for name, tensor in tensors.items() if name not in excluded_tensors}
     return Transformer(config, head, used_tensors, words, settings)
 
 
@@ -220,12 +220,12 @@ def recognize_kind(roles: Sequence[str], model_type: str, classes: Sequence[str]
 
 def read_chain(module_list: Sequence[Listed], kind: CheckpointKind, file: FileFindings) -> Chain:
     """Return the modules of a model of this kind, as listed in `file`. Raises Refused."""
-    roles = [each.role for each in module_list]
+    roles = [entry.role for entry in module_list]
     if kind is CheckpointKind.MULTI_VECTOR and m.DENSE not in roles:
         file.stop("missing_projection", f"it lists {', '.join(roles)}, but no Dense")
-    rest = set(roles[1:])
-    orders = [(needed, optional) for first, needed, optional in _ORDERS[kind] if first == roles[0]]
-    if not any(needed <= rest <= needed | optional for needed, optional in orders):
+    other_roles = set(roles[1:])
+    orders = [(required, optional) for first, required, optional in _ORDERS[kind] if first == roles[0]]
+    if not any(required <= other_roles <= required | optional for required, optional in orders):
         file.stop("module_order", f"{', '.join(roles)} do not form a {kind}")
     transformer = None
     first = module_list[0]
@@ -234,8 +234,8 @@ def read_chain(module_list: Sequence[Listed], kind: CheckpointKind, file: FileFi
         if kind is CheckpointKind.CROSS_ENCODER and m.POOLING not in roles and head == "base":
             head = "causal" if m.LOGIT_SCORE in roles else "sequence"
         transformer = attempt(lambda: read_transformer(first.source, head))
-    other_modules = [each for each in module_list if each.role != m.TRANSFORMER]
-    modules = [module for each in other_modules if (module := attempt(partial(read_module, each)))]
+    other_modules = [entry for entry in module_list if entry.role != m.TRANSFORMER]
+    modules = [module for entry in other_modules if (module := attempt(partial(read_module, entry)))]
     if len(modules) < len(other_modules) or (transformer is None and len(other_modules) < len(module_list)):
         raise Refused
     if transformer is not None:

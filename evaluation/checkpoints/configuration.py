@@ -150,16 +150,16 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
         file.stop("model_type", f"{quoted(model_type)} is not the name of an architecture", "model_type")
     published_type = _TYPES.get(model_type, _PublishedType(model_type))
     refuse_code(content.get("auto_map"), file, published_type.code)
-    fixed = {"is_decoder": False, "add_cross_attention": False, **published_type.fixed}
-    read_values(content, {key: exactly(value) for key, value in fixed.items()}, file)
-    read = library_models().keys_read(published_type.name)
+    fixed_values = {"is_decoder": False, "add_cross_attention": False, **published_type.fixed}
+    read_values(content, {key: exactly(value) for key, value in fixed_values.items()}, file)
+    read_keys = library_models().keys_read(published_type.name)
     values = {
         published_type.keys.get(key, key): value
         for key, value in content.items()
         if key not in _UNREMARKED and (value or not key.startswith("_"))
     }
-    values = {key: value for key, value in values.items() if key in read or not key.startswith("_")}
-    values = typed_values(values, file, read)
+    values = {key: value for key, value in values.items() if key in read_keys or not key.startswith("_")}
+    values = typed_values(values, file, read_keys)
     checked_values = {key: value for key, value in values.items() if key not in published_type.fixed}
     _report_unread_keys(published_type.name, checked_values, file)
     if model_type == "new":
@@ -227,17 +227,17 @@ def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file
 
     The library builds every layer of a configuration: 20,000 took 28 s and 641 MiB, without any weights.
     """
-    count, largest = len(tensors), max(max(tensor.shape, default=1) for tensor in tensors.values())
+    count, max_rows = len(tensors), max(max(tensor.shape, default=1) for tensor in tensors.values())
     bounds = (
         (r"((num|n)_[a-z_]*|encoder_|decoder_|n_)layers?|.*_types", count),
-        (r"(num|n)_.*experts", max(count, largest)),
-        ("|".join(("vocab_size", *_HIDDEN)), largest),
+        (r"(num|n)_.*experts", max(count, max_rows)),
+        ("|".join(("vocab_size", *_HIDDEN)), max_rows),
     )
     for key, value in values.items():
         claimed_size = len(value) if isinstance(value, list) else value
         bound = next((bound for keys, bound in bounds if re.fullmatch(keys, key)), None)
         if bound is not None and type(claimed_size) is int and claimed_size > bound:
-            message = f"it claims {claimed_size:,}, but the weights are {count:,} tensors of at most {largest:,} rows"
+            message = f"it claims {claimed_size:,}, but the weights are {count:,} tensors of at most {max_rows:,} rows"
             file.refuse("weights_shape", message, key)
     layers = _product(values, r"(num|n)_hidden_layers|n_layers?|num_layers")
     if layers * _product(values, r"(num|n)_.*experts") > MAX_EXPERTS_IN_ALL:
@@ -260,14 +260,14 @@ def _use_linear_scaling(values: dict[str, Any]) -> None:
     scaling = values.pop("rope_scaling", None) or {}
     theta, factor = values.pop("rope_theta", 10_000.0), scaling.get("factor", 1.0)
     numbers = (theta, factor, values.get("hidden_size", 768), values.get("num_attention_heads", 12))
-    if not all(type(each) in (int, float) and each > 0 for each in numbers):
+    if not all(type(number) in (int, float) and number > 0 for number in numbers):
         return
     if scaling.get("type") == "ntk":
         head = numbers[2] / numbers[3]
-        scaled = {"rope_type": "linear", "factor": factor ** (2 / head), "rope_theta": float(theta * factor)}
+        rope_parameters = {"rope_type": "linear", "factor": factor ** (2 / head), "rope_theta": float(theta * factor)}
     else:
-        scaled = {"rope_type": "default", "rope_theta": float(theta)}
-    values["rope_parameters"] = scaled
+        rope_parameters = {"rope_type": "default", "rope_theta": float(theta)}
+    values["rope_parameters"] = rope_parameters
 
 
 def _first_count(values: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
@@ -304,15 +304,15 @@ def _report_unread_keys(model_type: str, values: Mapping[str, Any], file: FileFi
     Values that match the behavior of the class are accepted. With other values, the class would run a different model
     than the trained one.
     """
-    read, causal = library_models().keys_read(model_type), model_type in library_models().causal
-    unread = [key for key in values if read and key not in read and not _BOOKKEEPING.fullmatch(key)]
+    read_keys, causal = library_models().keys_read(model_type), model_type in library_models().causal
+    unread_keys = [key for key in values if read_keys and key not in read_keys and not _BOOKKEEPING.fullmatch(key)]
     unknown_keys = []
-    for key in unread:
+    for key in unread_keys:
         pattern = next((pattern for pattern in _BEHAVIOR if re.fullmatch(pattern, key)), None)
         if pattern is None:
             unknown_keys.append(key)
             continue
-        class_values = [value for name, value in values.items() if name in read and re.fullmatch(pattern, name)]
+        class_values = [value for name, value in values.items() if name in read_keys and re.fullmatch(pattern, name)]
         if not _is_standard_value(
             values[key], [*_BEHAVIOR[pattern], causal if key == "is_causal" else False, *class_values]
         ):
@@ -330,10 +330,10 @@ def _is_standard_value(value: Any, usual_values: list[Any]) -> bool:
     """
     if isinstance(value, list | dict):
         return all(
-            _is_standard_value(each, usual_values) for each in (value.values() if isinstance(value, dict) else value)
+            _is_standard_value(item, usual_values) for item in (value.values() if isinstance(value, dict) else value)
         )
     if isinstance(value, bool):
-        return any(value is each for each in usual_values)
+        return any(value is usual_value for usual_value in usual_values)
     return value is None or value in (0, 1) or value in usual_values
 
 
@@ -379,7 +379,7 @@ class LibraryModels:
 
     def get_types(self, kind: CheckpointKind) -> Sequence[str]:
         """Return the model types that a checkpoint of this kind may have."""
-        return sorted({each for use in USES_BY_KIND.get(kind, ()) for each in self.types[use]})
+        return sorted({model_type for use in USES_BY_KIND.get(kind, ()) for model_type in self.types[use]})
 
 
 @cache

@@ -155,7 +155,7 @@ def check_file_name(name: str, findings: Findings) -> bool:
 def walk(root: Path, findings: Findings) -> ModelFiles:
     """Return the folder's files. Refuse links, devices, and hard links, as reported by `lstat`."""
     names: set[str] = set()
-    folded: dict[str, str] = {}
+    names_by_folded: dict[str, str] = {}
     weights = 0
     for number, (name, facts) in enumerate(_iterate_entries(root, findings)):
         if number >= _MAX_FILES:
@@ -168,12 +168,12 @@ def walk(root: Path, findings: Findings) -> ModelFiles:
             findings.at(name).refuse("file_kind", message)
         elif facts.st_nlink != 1:
             findings.at(name).refuse("file_kind", "it has a second name (hard link)")
-        elif same_name := folded.get(name.casefold()):
+        elif same_name := names_by_folded.get(name.casefold()):
             findings.at(name).refuse("member_name", f"it differs from {same_name} only by capital letters")
         elif check_file_name(name, findings):
             names.add(name)
             weights += facts.st_size if name.endswith(".safetensors") else 0
-        folded[name.casefold()] = name
+        names_by_folded[name.casefold()] = name
     if weights > MAX_WEIGHTS:
         limit = describe_bytes(MAX_WEIGHTS)
         message = f"all weights have {describe_bytes(weights)}, over the limit of {limit}"
@@ -185,9 +185,9 @@ def walk(root: Path, findings: Findings) -> ModelFiles:
 
 def _iterate_entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.stat_result]]:
     """Yield every file below the root, and every folder that is a link, in a fixed order."""
-    pending = [""]
-    while pending:
-        folder = pending.pop()
+    pending_folders = [""]
+    while pending_folders:
+        folder = pending_folders.pop()
         with os.scandir(root / folder) as entries:
             sorted_entries = sorted(entries, key=lambda entry: entry.name)
         for entry in sorted_entries:
@@ -197,10 +197,10 @@ def _iterate_entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.s
                 yield name, facts
             elif entry.name in (".git", "__pycache__", ".cache", "__MACOSX"):
                 continue
-            elif name.count("/") >= _MAX_DEPTH or len(pending) > _MAX_FILES:
+            elif name.count("/") >= _MAX_DEPTH or len(pending_folders) > _MAX_FILES:
                 findings.at(name).refuse("too_many_files", "there are too many folders, or they are nested too deeply")
             else:
-                pending.append(name)
+                pending_folders.append(name)
 
 
 #: Maximum number of brackets and commas. Each may become an object in memory, up to 300 MB in all.

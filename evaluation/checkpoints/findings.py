@@ -118,7 +118,7 @@ class Findings:
     def add(self, severity: Severity, code: str, message: str) -> None:
         """Count a problem. After the first hundred problems of a severity, further ones are dropped."""
         entry = (severity, code, message)
-        if entry in self._counts or sum(severity == each for each, *_ in self._counts) < _MAX_PROBLEMS:
+        if entry in self._counts or sum(key[0] == severity for key in self._counts) < _MAX_PROBLEMS:
             self._counts[entry] += 1
 
     @property
@@ -127,7 +127,7 @@ class Findings:
         return any(severity == "error" for severity, *_ in self._counts)
 
     def has(self, code: str) -> bool:
-        return any(code == each for _, each, _ in self._counts)
+        return any(code == counted_code for _, counted_code, _ in self._counts)
 
     def report(self) -> Report:
         """Return all problems, errors first."""

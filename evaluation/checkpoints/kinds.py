@@ -170,12 +170,12 @@ class ModelFolder:
         source, file = self.source, self.source.at(MODULES)
         settings = read_settings(source)
         modules = read_module_list(source)
-        roles = [each.role for each in modules]
+        roles = [module.role for module in modules]
         if roles == [m.ROUTER]:
             return self._from_router(modules[0].source, settings)
         if m.ROUTER in roles:
             file.stop("module_order", "a Router must be the only module")
-        pylate = any(each.spelling.startswith("pylate.") for each in modules)
+        pylate = any(module.spelling.startswith("pylate.") for module in modules)
         kind = recognize_kind(roles, "ColBERT" if pylate else settings.model_type, self.classes)
         if kind is None:
             file.stop("module_order", f"{', '.join(roles)} do not form a known kind of model")
@@ -186,7 +186,7 @@ class ModelFolder:
             return plan
         width = (chain.transformer.hidden if chain.transformer else None) or 0
         files = {}
-        for name in (HEADS[each] for each in heads):
+        for name in (HEADS[kind] for kind in heads):
             tensors, file = attempt(partial(weights.read_weights, source, name)) or {}, source.at(name)
             head = tensors.get("weight")
             if head is None or set(tensors) != {"weight", "bias"}:
@@ -202,7 +202,7 @@ class ModelFolder:
 
     def _from_router(self, source: ModelFiles, settings: EncoderDefaults) -> Plan:
         routes = read_routes(source)
-        roles = [each.role for modules in routes.values() for each in modules]
+        roles = [module.role for modules in routes.values() for module in modules]
         kind = recognize_kind(roles, "", ())
         if kind is CheckpointKind.STATIC_EMBEDDINGS and m.TRANSFORMER in roles:
             kind = CheckpointKind.SENTENCE_ENCODER
@@ -298,9 +298,9 @@ class ModelFolder:
             part = model.module() | ModelPart({SETTINGS: {STORED_POOLING: SPARTA}})
             plan, dimension = _plain_plan(kind, model, part), model.configuration.vocabulary
             return plan.described(dimension=dimension, pooling=SPARTA, similarity="dot")
-        last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden or 0)
+        pooling_module = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden or 0)
         similarity = settings.similarity or ("dot" if sparse else "")  # The library's default.
-        return Chain.from_transformer(model, last).plan(kind, replace(settings, similarity=similarity))
+        return Chain.from_transformer(model, pooling_module).plan(kind, replace(settings, similarity=similarity))
 
     def _augmentation(self) -> Plan:
         """Return the plan of learned query augmentation: an encoder, with W and u next to it."""
@@ -310,8 +310,8 @@ class ModelFolder:
         tensors = weights.read_weights(source, AUGMENTATION)
         if model is None:
             raise Refused
-        hidden, vocabulary = model.hidden or 0, model.configuration.vocabulary or 0
-        shapes = {"W": (vocabulary, hidden), "u": (hidden,)}
+        hidden_size, vocabulary = model.hidden or 0, model.configuration.vocabulary or 0
+        shapes = {"W": (vocabulary, hidden_size), "u": (hidden_size,)}
         if missing_names := [name for name in shapes if name not in tensors]:
             file.stop("missing_weights", f"there is no {summarize_names(missing_names)}")
         for name, shape in shapes.items():
@@ -363,7 +363,7 @@ def _causal_plan(source: ModelFiles, settings: EncoderDefaults) -> Plan:
 def _stanford_plan(source: ModelFiles) -> Plan:
     """Return the plan of ColBERT in its authors' format, with the projection among the encoder's weights."""
     values = read_values(source.read_settings(STANFORD), _STANFORD_RULES, source.at(STANFORD))
-    late = {
+    late_settings = {
         "query_prefix": values.get("query_token_id", "[unused0]") + " ",
         "document_prefix": values.get("doc_token_id", "[unused1]") + " ",
         "query_expansion": {
@@ -374,7 +374,7 @@ def _stanford_plan(source: ModelFiles) -> Plan:
         "skiplist_words": list(string.punctuation) if values.get("mask_punctuation", True) else [],
         **({"document_length": values["doc_maxlen"]} if "doc_maxlen" in values else {}),
     }
-    model = read_transformer(source, "base", excluded=_PROJECTION)
+    model = read_transformer(source, "base", excluded_tensors=_PROJECTION)
     tensors = weights.read_weights(source.silent())
     projection = {name: tensors[name] for name in _PROJECTION if name in tensors}
     shape = projection["linear.weight"].shape if "linear.weight" in projection else ()
@@ -382,4 +382,4 @@ def _stanford_plan(source: ModelFiles) -> Plan:
         message = f"there is no linear.weight with {model.hidden} columns"
         source.at(weights.NAME).stop("missing_projection", message)
     chain = Chain.from_transformer(model, m.token_projection(projection))
-    return chain.plan(CheckpointKind.MULTI_VECTOR, EncoderDefaults("ColBERT", late=late))
+    return chain.plan(CheckpointKind.MULTI_VECTOR, EncoderDefaults("ColBERT", late=late_settings))

@@ -75,7 +75,7 @@ _CLASSES = {
                        takes="in_embedding_dimension", old_width="in_word_embedding_dimension"),
 }  # fmt: skip
 #: Full name of each class, as written to files.
-CLASSES = {role: f"sentence_transformers.{each.package}.{role}" for role, each in _CLASSES.items()}
+CLASSES = {role: f"sentence_transformers.{module_class.package}.{role}" for role, module_class in _CLASSES.items()}
 #: Other names of the classes.
 _ALIASES = {"Asym": ROUTER, "MLMTransformer": TRANSFORMER}
 #: Classes of the library that are not supported, with the reason.
@@ -157,7 +157,7 @@ def _list_modules(
             file.refuse("module_type", f"{quoted(name)} is not supported", type_key)
         if folder is None:
             file.refuse("value", f"{quoted(path)} is not a folder next to it", path_key)
-        elif (module_files := source.within(folder)) in [each.source for each in modules]:
+        elif (module_files := source.within(folder)) in [module.source for module in modules]:
             # Every copy would be read and written, however large.
             file.refuse("value", f"{quoted(path)} occurs twice", path_key)
         elif role in CLASSES:
@@ -201,10 +201,10 @@ def read_routes(source: ModelFiles) -> dict[str, list[Listed]]:
     for route, names in structure.items():
         if not isinstance(names, list) or not 0 < len(names) <= _MAX_MODULES:
             file.stop("value", "it is not a list of modules", f"structure.{route}")
-        types_of_route = [types.get(each) if isinstance(each, str) else None for each in names]
+        types_of_route = [types.get(name) if isinstance(name, str) else None for name in names]
         route_modules = [
-            ((f"structure.{route}", each), (f"types.{each}", name))
-            for each, name in zip(names, types_of_route, strict=True)
+            ((f"structure.{route}", name), (f"types.{name}", type_name))
+            for name, type_name in zip(names, types_of_route, strict=True)
         ]
         routes[route] = _list_modules(route_modules, source, file)
     return routes
@@ -310,9 +310,9 @@ def token_projection(tensors: weights.Tensors) -> Module:
 
 def check_dimensions(modules: Sequence[Module], file: FileFindings) -> None:
     """Refuse modules with an input dimension that differs from the output dimension of the previous module."""
-    previous = None
+    width = None
     for module in modules:
-        if module.takes and previous and module.takes != previous:
-            message = f"{module.role} takes {module.takes:,} dimensions, but the module before it gives {previous:,}"
+        if module.takes and width and module.takes != width:
+            message = f"{module.role} takes {module.takes:,} dimensions, but the module before it gives {width:,}"
             file.refuse("dimension_mismatch", message)
-        previous = module.gives or previous
+        width = module.gives or width

@@ -257,8 +257,8 @@ def _text_rules(head: Head) -> dict[str, Rule]:
 
     def is_plain(value: Any) -> bool:
         text = value.get("text") if isinstance(value, dict) else None
-        forward = isinstance(text, dict) and (text.get("method"), text.get("method_output_name"))
-        return forward == ("forward", output) and (templates or "message" not in value)
+        is_forward = isinstance(text, dict) and (text.get("method"), text.get("method_output_name"))
+        return is_forward == ("forward", output) and (templates or "message" not in value)
 
     return {
         "transformer_task": exactly(task),

@@ -71,7 +71,7 @@ def texts(maximum: int, length: int) -> Rule:
 
     def accepts(value: Any) -> bool:
         fits = isinstance(value, list) and len(value) <= maximum
-        return fits and all(isinstance(each, str) and 0 < len(each) <= length for each in value)
+        return fits and all(isinstance(item, str) and 0 < len(item) <= length for item in value)
 
     return Rule(accepts, f"a list of at most {maximum:,} texts of at most {length} characters")
 
@@ -82,7 +82,7 @@ def object_with(rules: Mapping[str, Rule], words: str) -> Rule:
         lambda value: (
             isinstance(value, dict)
             and value.keys() <= rules.keys()
-            and all(inner is None or rules[key].accepts(inner) for key, inner in value.items())
+            and all(item is None or rules[key].accepts(item) for key, item in value.items())
         ),
         words,
     )
@@ -118,33 +118,33 @@ _ANY_NUMBER = number(-limits.MAX_VOCABULARY, limits.MAX_VOCABULARY)
 def refuse_forbidden_keys(value: object, file: FileFindings, path: str = "", depth: int = 0) -> None:
     """Refuse keys that refer to anything outside of the checkpoint, at any depth; null counts as absent."""
     if isinstance(value, Mapping) and depth < 32:
-        for key, inner in value.items():
+        for key, item in value.items():
             inner_path = f"{path}.{key}" if path else str(key)
-            if inner is not None and key not in _HARMLESS and _FORBIDDEN.fullmatch(key):
+            if item is not None and key not in _HARMLESS and _FORBIDDEN.fullmatch(key):
                 file.refuse("forbidden_key", "the key is not accepted, whatever its value", inner_path)
             else:
-                refuse_forbidden_keys(inner, file, inner_path, depth + 1)
+                refuse_forbidden_keys(item, file, inner_path, depth + 1)
     elif isinstance(value, list) and depth < 32:
-        for inner in value[:1000]:
-            refuse_forbidden_keys(inner, file, path, depth + 1)
+        for item in value[:1000]:
+            refuse_forbidden_keys(item, file, path, depth + 1)
 
 
-def typed_values(values: Mapping[str, Any], file: FileFindings, needed: Collection[str] = ()) -> dict[str, Any]:
+def typed_values(values: Mapping[str, Any], file: FileFindings, required_keys: Collection[str] = ()) -> dict[str, Any]:
     """Return the keys with numbers, booleans, short plain words, or short lists and objects of these.
 
     Numbers out of bounds are refused, and so are other values of the keys in `needed`. Other keys are omitted with a
     remark. null is accepted, because it can differ from an absent key.
     """
-    typed = {key: value for key, value in values.items() if _KEY.fullmatch(key) and _is_typed(value)}
-    for key, value in typed.items():
+    typed_items = {key: value for key, value in values.items() if _KEY.fullmatch(key) and _is_typed(value)}
+    for key, value in typed_items.items():
         _check_numbers(key, value, file)
-    untyped_keys = [key for key in values if key not in typed]
+    untyped_keys = [key for key in values if key not in typed_items]
     for key in untyped_keys:
-        if key in needed:
+        if key in required_keys:
             file.refuse("value", "the model reads the key, but values of this form are not accepted", key)
-    if omitted_keys := [key for key in untyped_keys if key not in needed]:
+    if omitted_keys := [key for key in untyped_keys if key not in required_keys]:
         file.remark("keys_left_out", summarize_names(omitted_keys))
-    return typed
+    return typed_items
 
 
 def _is_typed(value: Any, depth: int = 0) -> bool:

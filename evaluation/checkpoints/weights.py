@@ -117,10 +117,10 @@ def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor
     """
     with _open(path) as file:
         size = os.fstat(file.fileno()).st_size
-        first = file.read(8)
-        if len(first) < 8:
+        length_bytes = file.read(8)
+        if len(length_bytes) < 8:
             raise NotSafetensors("it is too short for a header")
-        (length,) = struct.unpack("<Q", first)
+        (length,) = struct.unpack("<Q", length_bytes)
         if length > size - 8:
             raise NotSafetensors("its header is longer than the file")
         allowance.take(length, "headers of weights")
@@ -154,12 +154,12 @@ def blocks(tensor: Tensor) -> Iterator[bytes]:
     """Yield the tensor's bytes, a few MiB at a time. Raises NotSafetensors if the file has become shorter."""
     with _open(tensor.path) as file:
         file.seek(tensor.start)
-        remaining = tensor.end - tensor.start
-        while remaining:
-            block = file.read(min(remaining, _BLOCK))
+        remaining_bytes = tensor.end - tensor.start
+        while remaining_bytes:
+            block = file.read(min(remaining_bytes, _BLOCK))
             if not block:
                 raise NotSafetensors("the file became shorter while it was read")
-            remaining -= len(block)
+            remaining_bytes -= len(block)
             yield block
 
 
@@ -240,7 +240,7 @@ def _read_shards(source: ModelFiles) -> Tensors:
     if not isinstance(shard_by_tensor, dict) or not shard_by_tensor:
         index.stop("weights_index", "it has no weight_map")
     invalid_names = [
-        each for each in shard_by_tensor.values() if not (isinstance(each, str) and _SHARD.fullmatch(each))
+        shard for shard in shard_by_tensor.values() if not (isinstance(shard, str) and _SHARD.fullmatch(shard))
     ]
     if invalid_names:
         index.stop("weights_index", f"{quoted(invalid_names[0])} is not a file next to it", "weight_map")
@@ -253,7 +253,7 @@ def _read_shards(source: ModelFiles) -> Tensors:
             source.at(name).stop("missing_weights", "the file is missing, although it is in the index")
         shard = _read_file(source, name)
         if mismatched_names := sorted(
-            shard.keys() ^ {title for title, place in shard_by_tensor.items() if place == name}
+            shard.keys() ^ {title for title, file_name in shard_by_tensor.items() if file_name == name}
         ):
             message = f"{summarize_names(mismatched_names)}: the index and the file disagree on whether it is here"
             source.at(name).stop("weights_index", message)

@@ -136,24 +136,24 @@ def _copy_model_files(folder: Path, target: Path) -> Path:
     """Copy the relevant files and convert older formats. Links are followed, because the user owns them."""
     files = list(_iterate_files(folder))
     for path in files:
-        place = target / path.relative_to(folder)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        copy = target / path.relative_to(folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix in _COPIED_EXTENSIONS and path.name != "pytorch_model.bin.index.json":
-            shutil.copyfile(path, place)
+            shutil.copyfile(path, copy)
     for source in dict.fromkeys(path.parent for path in files):
         names = {path.name for path in files if path.parent == source}
         if not names & _CONVERTED:
             continue
         from evaluation.engines.neural import converting
 
-        place = target / source.relative_to(folder)
-        if names & _PICKLES and not any(place.glob("model*.safetensors")):
-            converting.convert_weights(source, place)
+        copy = target / source.relative_to(folder)
+        if names & _PICKLES and not any(copy.glob("model*.safetensors")):
+            converting.convert_weights(source, copy)
             print(f"{source.name}: pickled weights were converted to safetensors", file=sys.stderr)
-        for name in converting.convert_heads(source, place):
+        for name in converting.convert_heads(source, copy):
             print(f"{source.name}: the head {name} was converted from a pickle", file=sys.stderr)
-        lacks = not (place / "tokenizer.json").exists() and (place / "config.json").exists()
-        if lacks and names & _VOCABULARIES and converting.convert_tokenizer(source, place):
+        lacks_tokenizer = not (copy / "tokenizer.json").exists() and (copy / "config.json").exists()
+        if lacks_tokenizer and names & _VOCABULARIES and converting.convert_tokenizer(source, copy):
             print(f"{source.name}: tokenizer.json was made from older files", file=sys.stderr)
     return target
 
@@ -197,9 +197,9 @@ def _write_into_configurations(staged: Path, name: str, values: Mapping[str, obj
     for path in staged.rglob("config.json"):
         with suppress(ValueError, TypeError, AttributeError):
             if "model_type" in json.loads(path.read_text(encoding="utf-8")):
-                place = path.with_name(name)
-                present_values = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
-                place.write_text(json.dumps({**present_values, **values}), encoding="utf-8")
+                settings_path = path.with_name(name)
+                present_values = json.loads(settings_path.read_text(encoding="utf-8")) if settings_path.exists() else {}
+                settings_path.write_text(json.dumps({**present_values, **values}), encoding="utf-8")
 
 
 def _iterate_files(folder: Path) -> Iterator[Path]:

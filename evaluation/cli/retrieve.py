@@ -251,7 +251,7 @@ def run_fuse(arguments: argparse.Namespace) -> int:
                 arguments.queries,  # Fusion reads no corpus.
                 arguments.queries,
                 arguments.out,
-                parameters={each.name: getattr(arguments, each.name) for each in describe("fusion").parameters},
+                parameters={option.name: getattr(arguments, option.name) for option in describe("fusion").parameters},
                 k=arguments.depth,
                 resources=Resources(runs=tuple(arguments.runs)),
             )

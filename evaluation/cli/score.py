@@ -203,14 +203,14 @@ def run_compare(arguments: argparse.Namespace) -> int:
         return show_problems(error)
     rows = []
     for column, measure in enumerate(arguments.measures):
-        baseline, *other_values = (each.per_query[:, column] for each in scored_runs)
+        baseline, *other_values = (scored_run.per_query[:, column] for scored_run in scored_runs)
         comparisons = [
             compare_paired(values, baseline, lower_is_better=not measure.family.higher_is_better)
             for values in other_values
         ]
-        corrected = holm([result.p for result in comparisons]).tolist() if comparisons else []
+        p_values = holm([result.p for result in comparisons]).tolist() if comparisons else []
         rows.append({"measure": measure.name, "run": str(arguments.runs[0]), "mean": float(np.mean(baseline))})
-        for path, values, result, p in zip(arguments.runs[1:], other_values, comparisons, corrected, strict=True):
+        for path, values, result, p in zip(arguments.runs[1:], other_values, comparisons, p_values, strict=True):
             rows.append(
                 {
                     "measure": measure.name, "run": str(path), "mean": float(np.mean(values)),

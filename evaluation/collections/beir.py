@@ -199,9 +199,9 @@ def _iterate_records(
     """Yield (line number, record) for each line with a usable `_id` and `text`, which are strings in the record."""
     missing_text, has_text = LineProblems(), first > 0
     table = read_table(path) if first else None
-    place = table.find_block(first) if table else Place(0, 0)
-    document_number = place.document
-    for number, line in iterate_lines(path, findings, progress, on_bytes, place.offset):
+    start = table.find_block(first) if table else Place(0, 0)
+    document_number = start.document
+    for number, line in iterate_lines(path, findings, progress, on_bytes, start.offset):
         if document_number < first:
             document_number += not line.isspace()
             continue
@@ -284,7 +284,7 @@ def iterate_lines(
     """
     with open_expanded(path, offset) as (stored, stream):
         size = max(path.stat().st_size, 1)
-        number = expanded = 0
+        number = expanded_bytes = 0
         next_check = _RATIO_FLOOR
         is_partial = False  # Whether the last line was read only in part.
         while True:
@@ -299,10 +299,10 @@ def iterate_lines(
                 break
             if not line:
                 break
-            expanded += len(line)
-            if expanded > next_check:
+            expanded_bytes += len(line)
+            if expanded_bytes > next_check:
                 next_check += 2**20
-                if expanded > _MAX_RATIO * stored.tell():
+                if expanded_bytes > _MAX_RATIO * stored.tell():
                     message = f"{path.name} expands to more than {_MAX_RATIO} times its size"
                     hint = "Text usually compresses three- to tenfold. Send the file uncompressed."
                     findings.add_problem(Problem("error", "expansion", 1, message, hint))

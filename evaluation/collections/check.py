@@ -157,14 +157,14 @@ def _find_duplicates(
             on_id(identifier)
     sorted_hashes = np.array(hashes, dtype=np.int64)
     sorted_hashes.sort()
-    repeated = sorted_hashes[1:] == sorted_hashes[:-1]
-    if repeated.any():
-        _report_duplicates(sorted_hashes, repeated, read_again(), findings)
+    is_repeated = sorted_hashes[1:] == sorted_hashes[:-1]
+    if is_repeated.any():
+        _report_duplicates(sorted_hashes, is_repeated, read_again(), findings)
 
 
 def _report_duplicates(
     sorted_hashes: np.ndarray,
-    repeated: np.ndarray,
+    is_repeated: np.ndarray,
     identifiers: Iterable[tuple[int, str]],
     findings: FileProblems,
 ) -> None:
@@ -174,7 +174,7 @@ def _report_duplicates(
     Beyond them, equal hashes count as duplicates (among five million distinct ids, two share a hash with a probability
     of 10⁻⁶).
     """
-    suspects = np.unique(sorted_hashes[1:][repeated])
+    suspects = np.unique(sorted_hashes[1:][is_repeated])
     text_hashes = {int(value) for value in suspects[:_SUSPECTS_COMPARED]}
     other_hashes = suspects[_SUSPECTS_COMPARED:]
     ids: set[str] = set()

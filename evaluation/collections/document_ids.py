@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.kernel.layout import Ids, padded
-from evaluation.kernel.library import are_in_ids, insert_ids, compute_keys
+from evaluation.kernel.library import are_in_ids, compute_keys, insert_ids
 
 _MAGIC = b"runboard ids 1\n\0"
 _HEADER = struct.Struct("<16sQQQ")  # magic, seed, number of ids, number of slots

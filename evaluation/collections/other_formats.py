@@ -63,8 +63,8 @@ def plain_number(identifier: str) -> str:
 
 def check_repeated(path: Path, records: Iterable[Record]) -> None:
     """Raise InvalidContent with the lines of records that repeat an earlier id."""
-    first: dict[str, int] = {}
-    repeated_lines = [record.line for record in records if first.setdefault(record.id, record.line) != record.line]
+    line_by_id: dict[str, int] = {}
+    repeated_lines = [record.line for record in records if line_by_id.setdefault(record.id, record.line) != record.line]
     if repeated_lines:
         raise format_error(path, repeated_lines, "the id of an earlier record", "Give every record a different id.")
 
@@ -142,14 +142,14 @@ def read_smart_judgements(path: Path, queries: Sequence[Record]) -> Iterator[tup
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if fields := line.split():
             try:
-                lines.append(_parse_judgement([plain_number(each) for each in fields]))
+                lines.append(_parse_judgement([plain_number(field) for field in fields]))
             except ValueError:
                 unusable.append(number)
     if unusable:
         raise format_error(path, unusable, "a line that is not a judgment", _JUDGEMENT_HINT)
     ids = [query.id for query in queries]
     judged_queries = {query for query, _, _ in lines}
-    if not judged_queries <= set(ids) and judged_queries <= {str(place) for place in range(1, len(ids) + 1)}:
+    if not judged_queries <= set(ids) and judged_queries <= {str(position) for position in range(1, len(ids) + 1)}:
         return ((ids[int(query) - 1], document, grade) for query, document, grade in lines)
     return iter(lines)
 
@@ -159,11 +159,11 @@ def _parse_judgement(fields: Sequence[str]) -> tuple[str, str, int]:
     if len(fields) == 3:
         code = int(fields[2])
         return fields[0], fields[1], 5 - code if 1 <= code <= 4 else 0
-    query, second, third, fourth = fields
-    if second == "0":
-        return query, third, int(fourth)
-    if float(third) == 0:
-        return query, second, 1
+    query, second_field, third_field, fourth_field = fields
+    if second_field == "0":
+        return query, third_field, int(fourth_field)
+    if float(third_field) == 0:
+        return query, second_field, 1
     raise ValueError("neither the second nor the third field is 0")
 
 

@@ -131,12 +131,12 @@ def jaccard_bounds(first: Unigrams, second: Unigrams) -> Bounds:
     """
     if not first.total or not second.total:
         return Bounds(0.0, 0.0)
-    places = np.searchsorted(second.keys, first.keys)
-    places[places == len(second.keys)] = 0
-    shared = second.keys[places] == first.keys if len(second.keys) else np.zeros(len(places), np.bool_)
+    indices = np.searchsorted(second.keys, first.keys)
+    indices[indices == len(second.keys)] = 0
+    shared = second.keys[indices] == first.keys if len(second.keys) else np.zeros(len(indices), np.bool_)
     common = np.minimum(
         first.counts[shared] / first.total,
-        second.counts[places[shared]] / second.total,
+        second.counts[indices[shared]] / second.total,
     )
     low = min(float(common.sum()), 1.0)
     high = min(low + first.dropped_share + second.dropped_share, 1.0)
@@ -220,8 +220,8 @@ def merge_distributions(distributions: Iterable[LengthDistribution]) -> LengthDi
     mean = sum(each.mean * each.total for each in parts) / total
     cumulative_counts = np.cumsum(counts)
     target_ranks = np.maximum(np.ceil(np.array(QUANTILES) * total), 1)
-    places = np.searchsorted(cumulative_counts, target_ranks)
-    return LengthDistribution(counts, mean, tuple(float(EDGES[place]) for place in places))
+    bins = np.searchsorted(cumulative_counts, target_ranks)
+    return LengthDistribution(counts, mean, tuple(float(EDGES[place]) for place in bins))
 
 
 @dataclass(frozen=True)
@@ -251,9 +251,9 @@ def doublings(distributions: Iterable[LengthDistribution]) -> list[int]:
     shortest = EDGES[min(int(places[0]) for places in occupied_bins)]
     longest = EDGES[max(int(places[-1]) for places in occupied_bins)]
     edges = [0, *(2**power for power in range(27))]
-    first = max(place for place, edge in enumerate(edges) if edge <= shortest)
+    first_index = max(place for place, edge in enumerate(edges) if edge <= shortest)
     last = min((place for place, edge in enumerate(edges) if edge > longest), default=len(edges) - 1)
-    return edges[first : last + 1]
+    return edges[first_index : last + 1]
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,8 @@ class Problem:
 
     def sentences(self) -> str:
         """Return message and hint as sentences, without capitalizing names of files and measures."""
-        first = self.message.split(" ", 1)[0]
-        capital = self.message[:1].upper() if first.isalpha() and first.islower() else self.message[:1]
+        first_word = self.message.split(" ", 1)[0]
+        capital = self.message[:1].upper() if first_word.isalpha() and first_word.islower() else self.message[:1]
         period = "" if self.message.endswith((".", "?", "!")) else "."
         return f"{capital}{self.message[1:]}{period} {self.hint}".strip()
 

@@ -56,13 +56,13 @@ class Effort:
         """
         target = max(self.searches, 2 * min(self.queries, queries))
         searches = count_affordable(target, seconds, search)
-        timed = min(self.queries, queries, searches // 2)
-        if timed < min(MIN_QUERIES, queries):
+        timed_queries = min(self.queries, queries, searches // 2)
+        if timed_queries < min(MIN_QUERIES, queries):
             raise TooSlow
-        searches_kept = self.searches if searches == target else searches // timed * timed
+        searches_kept = self.searches if searches == target else searches // timed_queries * timed_queries
         return replace(
             self,
-            queries=timed,
+            queries=timed_queries,
             searches=searches_kept,
             seconds=min(self.seconds, seconds),
             most_seconds=min(self.most_seconds, seconds),

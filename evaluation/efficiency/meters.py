@@ -128,7 +128,7 @@ class OtherWork:
         end = self._read()
         if self._start is None or end is None:
             return None
-        total, busy_time, process_time = (last - start for start, last in zip(self._start, end, strict=True))
+        total, busy_time, process_time = (end_value - start for start, end_value in zip(self._start, end, strict=True))
         return min(max((busy_time - process_time) / total, 0.0), 1.0) if total > 0 else None
 
     def _read(self) -> tuple[float, float, float] | None:
@@ -163,9 +163,9 @@ class EnergyMeter(NamedTuple):
 
 def open_meter(device: str) -> EnergyMeter:
     """Return a meter for the processor's packages, and for this process's GPU if `device` is "cuda"."""
-    alone = device != "cuda" or len(list_gpu_files()) < 2
+    is_only_gpu = device != "cuda" or len(list_gpu_files()) < 2
     counters_by_name = {
-        "CPU": _package_counters() if alone else [],
+        "CPU": _package_counters() if is_only_gpu else [],
         "GPU": _gpu_counters() if device == "cuda" else [],
     }
     return EnergyMeter(
@@ -187,14 +187,14 @@ def _package_counter(folder: Path) -> Counter:
     """Return a function that reads a package's joules, correcting for overflows of the hardware counter."""
     energy = folder / "energy_uj"
     capacity = int((folder / "max_energy_range_uj").read_text(encoding="ascii"))
-    previous, overflows = int(energy.read_text(encoding="ascii")), 0
+    previous_value, overflows = int(energy.read_text(encoding="ascii")), 0
 
     def count() -> float:
-        nonlocal previous, overflows
-        present = int(energy.read_text(encoding="ascii"))
-        overflows += present < previous
-        previous = present
-        return (present + overflows * capacity) / 1e6
+        nonlocal previous_value, overflows
+        current_value = int(energy.read_text(encoding="ascii"))
+        overflows += current_value < previous_value
+        previous_value = current_value
+        return (current_value + overflows * capacity) / 1e6
 
     return count
 

@@ -200,10 +200,10 @@ def _affordable_effort(
     """
     # A single fast query must not determine the estimate. Searches of a variant are shorter than those of the job.
     in_job = retrieval.search_seconds / max(retrieval.queries, 1)
-    alone = max(sum(warm_up_seconds) / len(warm_up_seconds), min(in_job, max(warm_up_seconds)))
-    in_batches = min(alone, in_job)
+    single_seconds = max(sum(warm_up_seconds) / len(warm_up_seconds), min(in_job, max(warm_up_seconds)))
+    in_batches = min(single_seconds, in_job)
     fits = in_batches * min(BATCH, queries) <= remaining / 2
-    return effort.within(remaining / 2 if fits else remaining, alone, queries), in_batches
+    return effort.within(remaining / 2 if fits else remaining, single_seconds, queries), in_batches
 
 
 def sample_evenly(queries: Sequence[Query], limit: int) -> list[Query]:
@@ -346,8 +346,8 @@ class _TimedRounds:
         if rounds < effort.rounds and seconds < effort.seconds:
             return False
         mean = 1000 * float(self.times().min(axis=0).mean())
-        settled = self.unsettled() <= MAX_UNSETTLED * len(self._timed)
-        return settled and mean_spread(self.times()) <= NARROW * mean
+        is_settled = self.unsettled() <= MAX_UNSETTLED * len(self._timed)
+        return is_settled and mean_spread(self.times()) <= NARROW * mean
 
     def _round(self, report: MeasureProgress, meter: EnergyMeter) -> None:
         rounds_done, expected_rounds = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)

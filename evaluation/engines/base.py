@@ -190,8 +190,8 @@ class SearchResult:
     @classmethod
     def from_scores(cls, query_id: str, ids: Sequence[str], scores: NDArray[np.floating[Any]], depth: int) -> Self:
         """Return the best `depth` of the documents in trec_eval's order."""
-        best = trec_order(ids, scores)[:depth]
-        return cls(query_id, [ids[index] for index in best.tolist()], scores[best].astype(np.float32))
+        top_indices = trec_order(ids, scores)[:depth]
+        return cls(query_id, [ids[index] for index in top_indices.tolist()], scores[top_indices].astype(np.float32))
 
 
 #: Largest `maximum_length` that a submission may set, in tokens.
@@ -519,8 +519,8 @@ class EngineDescription:
             raise InvalidParameter(f"{self.name} runs no model; omit the checkpoint.")
         minimum, maximum = self.runs
         if not minimum <= len(resources.runs) <= maximum:
-            required = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
-            raise InvalidParameter(f"{self.name} accepts {required} runs, but {len(resources.runs)} were given.")
+            expected_count = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
+            raise InvalidParameter(f"{self.name} accepts {expected_count} runs, but {len(resources.runs)} were given.")
 
     def complete(self, values: Mapping[str, object]) -> dict[str, ParameterValue]:
         """Return all parameters, with defaults for missing values. Raises InvalidParameter."""

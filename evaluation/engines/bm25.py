@@ -122,13 +122,13 @@ class RM3(BM25):
         shape = index.document_count, self.parameters["feedback_terms"]
         terms = new_map(folder / TERMS_FILE, np.uint32, shape)
         frequencies = new_map(folder / FREQUENCIES_FILE, np.uint16, shape)
-        eligible = self._get_eligible_terms(index)
-        cursors, ends = index.offsets[eligible].copy(), index.offsets[eligible + 1].copy()
-        postings = index.documents, index.frequencies, eligible.astype(np.uint32)
-        for first in range(0, index.document_count, _DOCUMENTS_AT_ONCE):
-            stop = min(first + _DOCUMENTS_AT_ONCE, index.document_count)
-            outputs = np.asarray(terms[first:stop]), np.asarray(frequencies[first:stop])
-            kernels.collect_most_frequent(*postings, cursors, ends, first, stop, *outputs)
+        eligible_terms = self._get_eligible_terms(index)
+        cursors, ends = index.offsets[eligible_terms].copy(), index.offsets[eligible_terms + 1].copy()
+        postings = index.documents, index.frequencies, eligible_terms.astype(np.uint32)
+        for first_document in range(0, index.document_count, _DOCUMENTS_AT_ONCE):
+            stop = min(first_document + _DOCUMENTS_AT_ONCE, index.document_count)
+            outputs = np.asarray(terms[first_document:stop]), np.asarray(frequencies[first_document:stop])
+            kernels.collect_most_frequent(*postings, cursors, ends, first_document, stop, *outputs)
         terms.flush()
         frequencies.flush()
 
@@ -201,8 +201,8 @@ class RM3(BM25):
         terms = self._terms[documents].ravel()[weights > 0]
         term_numbers, numbers = np.unique(terms.astype(np.int64), return_inverse=True)
         sums = np.bincount(numbers, weights[weights > 0], len(term_numbers))
-        best = np.lexsort((term_numbers, -sums))[: self.parameters["feedback_terms"]]
-        return term_numbers[best], sums[best] / (sums[best].sum() or 1.0)
+        top_terms = np.lexsort((term_numbers, -sums))[: self.parameters["feedback_terms"]]
+        return term_numbers[top_terms], sums[top_terms] / (sums[top_terms].sum() or 1.0)
 
     def facts(self) -> Mapping[str, FactValue]:
         return {"expansion_terms": self._added_terms / max(self._queries, 1)}

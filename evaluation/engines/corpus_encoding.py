@@ -116,8 +116,8 @@ def claim_shards(task: EncodingTask, folder: Path) -> None:
         **{name: parameters[name] for name in description.encoding_parameters},
     }
     if note.exists():
-        recorded = json.loads(note.read_text("utf-8"))
-        differences = ", ".join(sorted(name for name in inputs if recorded.get(name) != inputs[name]))
+        recorded_inputs = json.loads(note.read_text("utf-8"))
+        differences = ", ".join(sorted(name for name in inputs if recorded_inputs.get(name) != inputs[name]))
         if differences:
             raise InvalidParameter(f"The shards in {folder} were made with another {differences}; choose a new folder.")
     else:
@@ -138,29 +138,29 @@ def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, repor
     numbers = task.part.select_range(shards, "shards") if task.part else range(shards)
     folders = [folder / shard_name(number) for number in numbers]
     check_intact(folders)
-    encoded, seconds = 0, 0.0
+    encoded_count, seconds = 0, 0.0
     reading: Iterator[Document] = iter(())
     position = -1  # number of the next document in the stream
-    for first, shard in zip(range(numbers.start * size, numbers.stop * size, size), folders, strict=True):
+    for first_document, shard in zip(range(numbers.start * size, numbers.stop * size, size), folders, strict=True):
         if not shard.exists():
-            if position != first:
-                reading = read_corpus(task.corpus, first=first)
+            if position != first_document:
+                reading = read_corpus(task.corpus, first=first_document)
             documents = list(islice(reading, size))
-            position = first + len(documents)
+            position = first_document + len(documents)
 
-            def make(folder: Path, first: int = first, documents: list[Document] = documents) -> None:
+            def make(folder: Path, first_document: int = first_document, documents: list[Document] = documents) -> None:
                 engine.encode_shard(
                     documents,
                     folder,
-                    lambda share: report("encoding", (first + share * len(documents)) / total),
+                    lambda share: report("encoding", (first_document + share * len(documents)) / total),
                 )
 
             start = perf_counter()
             make_folder(shard, make)
             seconds += perf_counter() - start
-            encoded += len(documents)
-        report("encoding", min((first + size) / total, 1.0))
-    return EncodedCorpus(folders, encoded, seconds, shards)
+            encoded_count += len(documents)
+        report("encoding", min((first_document + size) / total, 1.0))
+    return EncodedCorpus(folders, encoded_count, seconds, shards)
 
 
 def get_learned_folder(
@@ -184,8 +184,8 @@ def get_learned_folder(
     note = shards / _INPUTS_FILE
     shard_inputs = note.read_text("utf-8") if note.exists() else ""
     name = sha256(json.dumps([parameters, count, shard_inputs], sort_keys=True).encode()).hexdigest()[:16]
-    learned = shards / f"learned-{name}"
-    if not learned.is_dir():
+    learned_folder = shards / f"learned-{name}"
+    if not learned_folder.is_dir():
         folders = [shards / shard_name(number) for number in range(count)]
         missing_shards = [folder.name for folder in folders if not folder.exists()]
         if missing_shards:
@@ -194,9 +194,9 @@ def get_learned_folder(
                 f"{missing_shards[0]}. This index is learned from all of them. Run `encode` for each part first."
             )
         check_intact(folders)
-        make_folder(learned, partial(engine.learn, folders))
-    check_intact([learned])
-    return learned
+        make_folder(learned_folder, partial(engine.learn, folders))
+    check_intact([learned_folder])
+    return learned_folder
 
 
 def check_intact(folders: Iterable[Path]) -> None:

@@ -67,10 +67,10 @@ class CrossEncoderReRanking(VariantEngine[int]):
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Store the texts and build the first stage's index in one pass over the corpus."""
-        stored = store_texts(corpus, folder / "texts")
+        stored_documents = store_texts(corpus, folder / "texts")
         (folder / "first_stage").mkdir()
-        self.first_stage.build(stored, folder / "first_stage")
-        deque(stored, maxlen=0)  # consume documents that the first stage did not read
+        self.first_stage.build(stored_documents, folder / "first_stage")
+        deque(stored_documents, maxlen=0)  # consume documents that the first stage did not read
         self.open(folder)
 
     def open(self, folder: Path) -> None:
@@ -105,12 +105,12 @@ class CrossEncoderReRanking(VariantEngine[int]):
         with self.clock.part("first_stage"):
             candidates = list(self.first_stage.search(queries, self.main))
         with self.clock.part("search"):
-            read = [
+            pairs = [
                 (query.text, self.read_passages(texts[number]))
                 for query, ranking in zip(queries, candidates, strict=True)
                 for number in document_numbers(ranking, texts.ids).tolist()
             ]
-            scores = self._score_passages(read)
+            scores = self._score_passages(pairs)
         lengths = [len(ranking.document_ids) for ranking in candidates]
         parts = np.split(scores, np.cumsum(lengths, dtype=np.int64))  # the last one is empty
         return [
@@ -118,23 +118,23 @@ class CrossEncoderReRanking(VariantEngine[int]):
             for ranking, part in zip(candidates, parts, strict=False)
         ]
 
-    def _score_passages(self, read: Sequence[tuple[str, Sequence[str]]]) -> Floats:
+    def _score_passages(self, pairs: Sequence[tuple[str, Sequence[str]]]) -> Floats:
         """Return the maximum score over a document's passages, for each pair of a query and a document."""
-        counts = [len(passages) for _, passages in read]
-        self._read, self._passages = self._read + len(read), self._passages + sum(counts)
+        counts = [len(passages) for _, passages in pairs]
+        self._read, self._passages = self._read + len(pairs), self._passages + sum(counts)
         scores = self.scorer.score(
-            [query for query, passages in read for _ in passages],
-            [passage for _, passages in read for passage in passages],
+            [query for query, passages in pairs for _ in passages],
+            [passage for _, passages in pairs for passage in passages],
         )
-        return np.maximum.reduceat(scores, np.cumsum([0, *counts[:-1]])) if read else scores
+        return np.maximum.reduceat(scores, np.cumsum([0, *counts[:-1]])) if pairs else scores
 
 
-def parse_depths(text: str, deepest: int) -> tuple[int, ...]:
+def parse_depths(text: str, max_depth: int) -> tuple[int, ...]:
     """Return the depths in a text such as "10,50,100,200" that are below `deepest`, followed by `deepest`.
 
     Raises InvalidParameter.
     """
-    return (*(depth for depth in _NAMED_DEPTHS(text) if depth < deepest), deepest)
+    return (*(depth for depth in _NAMED_DEPTHS(text) if depth < max_depth), max_depth)
 
 
 def _depths(parameters: Mapping[str, Any]) -> dict[str, int]:

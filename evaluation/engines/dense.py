@@ -196,7 +196,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         with self.clock.part("search"):
             results = {label: self._find_best(size, vectors, depth) for label, size in settings.items()}
         for index, query in enumerate(queries):
-            yield {label: SearchResult(query.id, *best[index]) for label, best in results.items()}
+            yield {label: SearchResult(query.id, *rankings[index]) for label, rankings in results.items()}
 
     def _find_best(self, dimension: int, vectors: Floats, depth: int) -> list[tuple[list[str], Floats]]:
         """Return ids and scores of the best documents for each query vector, truncated to `dimension`."""
@@ -211,16 +211,16 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
 
         The loss is measured over up to 100 queries.
         """
-        dimension, stored, index = self.main, self.parameters["stored_dtype"], self._index
+        dimension, stored_dtype, index = self.main, self.parameters["stored_dtype"], self._index
         texts = index.documents / max(self.documents, 1)
         facts: dict[str, FactValue] = {
             "dimension": dimension,
             "similarity": self.similarity,
-            "stored_dtype": stored,
+            "stored_dtype": stored_dtype,
             "index_kind": self.parameters["search"],
         }
         if self.parameters["search"] == "exact":
-            facts["bytes_per_document"] = texts * bytes_of_vector(dimension, stored)
+            facts["bytes_per_document"] = texts * bytes_of_vector(dimension, stored_dtype)
         if self.read_passages.words:
             facts["passages_per_document"] = texts
         if self._documents.maximum_length is not None:
@@ -229,7 +229,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
             sample = self._get_truncation(dimension)(np.stack(self._sample))
             if self.parameters["search"] != "exact":
                 facts["recall_against_exact"] = index.overlap_with_exact(sample)
-            elif stored != "float32":
+            elif stored_dtype != "float32":
                 facts["overlap_with_float32"] = index.overlap_with_exact(sample)
         return facts
 
@@ -243,13 +243,13 @@ def _dimensions(parameters: Mapping[str, Any], dimension: int) -> dict[str, int]
 
     Raises InvalidParameter.
     """
-    smaller, truncation = _NAMED_DIMENSIONS(parameters["dimensions"]), _truncation(parameters)
-    if smaller and smaller[-1] >= dimension:
+    smaller_dimensions, truncation = _NAMED_DIMENSIONS(parameters["dimensions"]), _truncation(parameters)
+    if smaller_dimensions and smaller_dimensions[-1] >= dimension:
         raise InvalidParameter(
-            f"dimensions = {smaller[-1]} is not valid: the main result has only {dimension} dimensions."
+            f"dimensions = {smaller_dimensions[-1]} is not valid: the main result has only {dimension} dimensions."
         )
     main = f"{truncation} dimensions" if truncation else "all dimensions"
-    return {**{f"{number} dimensions": number for number in smaller}, main: dimension}
+    return {**{f"{number} dimensions": number for number in smaller_dimensions}, main: dimension}
 
 
 def _truncation(parameters: Mapping[str, Any]) -> int:

@@ -99,8 +99,8 @@ def parse_weights(text: str, runs: int) -> tuple[float, ...]:
         weights = tuple(float(part) for part in text.split(","))
     except ValueError:
         weights = ()
-    usable = all(0 <= weight < float("inf") for weight in weights) and any(weights)
-    if len(weights) != runs or not usable:
+    are_valid = all(0 <= weight < float("inf") for weight in weights) and any(weights)
+    if len(weights) != runs or not are_valid:
         raise InvalidParameter(
             f"weights = {text!r} is not valid; expected {runs} non-negative numbers, one for each run, "
             f'such as "{",".join(["1"] * runs)}", or no value for equal weights.'

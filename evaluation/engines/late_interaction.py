@@ -221,13 +221,13 @@ class LateInteraction(DividedEngine):
         for start in range(0, len(queries), batch_size):
             batch = queries[start : start + batch_size]
             scores = np.full((len(batch), self.documents), -np.inf, np.float32)
-            greatest = 0.0
+            largest_norm = 0.0
             width = max(sum(map(len, batch)), self.encoder.dimension)
             for block in self.store.blocks(max(_PRODUCTS // width, 1)):
                 scores[:, block.documents] = late_interaction(batch, block, self.encoder.mean)
-                greatest = max(greatest, max_norm(block.vectors))
+                largest_norm = max(largest_norm, max_norm(block.vectors))
             for query, row in zip(batch, scores, strict=True):
-                candidates = _find_contenders(row, depth, _get_margin(query, greatest))
+                candidates = _find_contenders(row, depth, _get_margin(query, largest_norm))
                 results.append(self._rank_candidates(query, candidates, depth))
         return results
 
@@ -244,21 +244,21 @@ class LateInteraction(DividedEngine):
         shares = []
         for query, (exact, _) in zip(self._sample, self._rank_all(self._sample, depth), strict=True):
             if isinstance(self.finder, CompressedTokens):
-                retrieved, _ = self._rank_compressed(self.finder, query, depth)
+                retrieved_documents, _ = self._rank_compressed(self.finder, query, depth)
             else:
-                (retrieved,) = self._get_candidates((), [query])
-            shares.append(np.isin(exact, retrieved).mean())
+                (retrieved_documents,) = self._get_candidates((), [query])
+            shares.append(np.isin(exact, retrieved_documents).mean())
         return float(np.mean(shares))
 
 
-def _get_margin(query: torch.Tensor, greatest: float) -> float:
+def _get_margin(query: torch.Tensor, largest_norm: float) -> float:
     """Return the maximum distance of a top-k document below the k-th best batched score.
 
     The error of an inner product of `dimension` terms is bounded as in `exact_search`, for each of the query's
     vectors. Sums are computed in float64, so rounding them adds at most the same error again. The factor covers the
     errors of both scores in both computations.
     """
-    norms = query.double().norm(dim=1).sum().item() * greatest
+    norms = query.double().norm(dim=1).sum().item() * largest_norm
     return float(5 * query.shape[1] * 2.0**-24 * norms)
 
 

@@ -175,9 +175,9 @@ class DocumentExpansion(DocumentModelEngine):
 
     def rows(self, ids: Sequence[str], texts: Sequence[str], progress: Progress) -> Iterable[Mapping[str, Any]]:
         """Return the documents with their generated queries."""
-        generated = iter(self.writer.sample([text for text in texts if text], progress))
+        generated_queries = iter(self.writer.sample([text for text in texts if text], progress))
         return (
-            {"_id": identifier, "text": text, "queries": next(generated) if text else []}
+            {"_id": identifier, "text": text, "queries": next(generated_queries) if text else []}
             for identifier, text in zip(ids, texts, strict=True)
         )
 
@@ -284,8 +284,8 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
             batch = queries[start : start + self.queries_at_once]
             with self.clock.part("query_encoding"):
                 inputs = self.pieces.inputs([query.text for query in batch], self.model.maximum_length)
-                encoded = self.model.encode(inputs)
-            for query, numbers, weights in zip(batch, inputs, encoded, strict=True):
+                encoded_queries = self.model.encode(inputs)
+            for query, numbers, weights in zip(batch, inputs, encoded_queries, strict=True):
                 self._query_total += 1
                 self._added_total += len(np.setdiff1d(weights.added, [*numbers, *self._special]))
                 yield query, np.array(numbers, np.int64), weights
@@ -333,12 +333,12 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
 
 def _variant_switches(parameters: Mapping[str, Any]) -> dict[str, Switches | None]:
     """Return the switches of each variant, keyed by label, with the main one last. None stands for BM25."""
-    main, others = (parameters["augmentation"], parameters["weighting"]), parameters["beside"]
-    ablations = [(True, False), (False, True)] if others == "ablations" else []
+    main, other_variants = (parameters["augmentation"], parameters["weighting"]), parameters["beside"]
+    ablations = [(True, False), (False, True)] if other_variants == "ablations" else []
     switches: dict[str, Switches | None] = {
         _LABELS[switch]: switch for switch in (*(ablation for ablation in ablations if ablation != main), main)
     }
-    return switches if others == "none" else {_BASELINE: None, **switches}
+    return switches if other_variants == "none" else {_BASELINE: None, **switches}
 
 
 _LENGTH = Parameter("maximum_length", 512, "maximum number of tokens per document", least=8, most=LONGEST_TEXT)

@@ -181,13 +181,13 @@ def prompt_remarks(kind: str, prompts: Mapping[str, str], model_type: str, name:
     if kind not in _WITH_PROMPTS:
         return []
     query, document_prompt = (prompts.get(side, "") for side in SIDES)
-    others = [quote(other, _SHOWN) for other in prompts if other not in SIDES]
+    other_names = [quote(other_name, _SHOWN) for other_name in prompts if other_name not in SIDES]
     remarks: list[tuple[str, str, str]] = []
-    if others and not query:
-        likely = next((other for word in _LIKELY for other in others if word in other.lower()), others[0])
-        names = summarize_names(others)
+    if other_names and not query:
+        best_name = next((name for word in _LIKELY for name in other_names if word in name.lower()), other_names[0])
+        names = summarize_names(other_names)
         message = f"its prompts are named {names}, and none of them query: queries get no prompt"
-        remarks.append(("prompt_names", message, f"Choose one by its name, as `query_prompt={AUTO}:{likely}`."))
+        remarks.append(("prompt_names", message, f"Choose one by its name, as `query_prompt={AUTO}:{best_name}`."))
     family = find_template(prompts, model_type, name)
     if family and not any(map(family.reads_like, prompts.values())):
         message = (

@@ -142,10 +142,10 @@ def retrieve(
     with tempfile.TemporaryDirectory(prefix="index-", dir=task.work_folder) as name:
         folder = Path(name)
         start = perf_counter()
-        encoded = work.build(folder)
+        corpus = work.build(folder)
         build_seconds = perf_counter() - start
         main, search_seconds = work.search()
-        retrieval = replace(work.outcome(main, encoded), build_seconds=build_seconds, search_seconds=search_seconds)
+        retrieval = replace(work.outcome(main, corpus), build_seconds=build_seconds, search_seconds=search_seconds)
         compute_dtype = work.record_compute_dtype(retrieval) if task.part is None else ""
         if afterwards is not None:
             afterwards(work.engine, work.queries, retrieval)
@@ -180,21 +180,21 @@ class _RetrievalJob:
     def build(self, folder: Path) -> EncodedCorpus | None:
         """Build the engine's index in `folder`. Returns the encoded corpus if the engine has shards."""
         task, engine, indexing = self.task, self.engine, partial(self._report, "indexing")
-        encoded = None
+        corpus = None
         if isinstance(engine, ShardedEngine):
             shards, index = task.shards or folder / "shards", folder / "index"
-            encoded = encode_corpus(engine, replace(task, part=self._part_of_shards), shards, self._report)
+            corpus = encode_corpus(engine, replace(task, part=self._part_of_shards), shards, self._report)
             index.mkdir()
             if isinstance(engine, DividedEngine) and self._part_of_shards:
-                learned = get_learned_folder(engine, shards, encoded.shards, self._parameters, folder / "learned")
-                engine.build_part(encoded.folders, learned, index, indexing)
+                learned = get_learned_folder(engine, shards, corpus.shards, self._parameters, folder / "learned")
+                engine.build_part(corpus.folders, learned, index, indexing)
             else:
-                engine.build_from_shards(encoded.folders, index, indexing)
+                engine.build_from_shards(corpus.folders, index, indexing)
         else:
             documents = read_corpus(task.corpus, lambda share: indexing(share * _SHARE_OF_READING))
             engine.build(documents if self.description.reads_corpus else (), folder)
         indexing(1.0)
-        return encoded
+        return corpus
 
     def search(self) -> tuple[RunWriter, float]:
         """Search the queries and write the runs. Returns the writer of the main run, and the seconds.
@@ -266,7 +266,7 @@ class _RetrievalJob:
         ]
         return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
-    def outcome(self, main: RunWriter, encoded: EncodedCorpus | None) -> Retrieval:
+    def outcome(self, main: RunWriter, corpus: EncodedCorpus | None) -> Retrieval:
         """Return the statistics of the retrieval without its times."""
         engine = self.engine
         return Retrieval(
@@ -284,8 +284,8 @@ class _RetrievalJob:
             variants=variant_paths(engine.variants, self.task.out),
             variant_facts={label: dict(engine.variant_facts(label)) for label in engine.variants},
             variant_index_bytes={label: engine.variant(label).size() for label in engine.variants},
-            encoded_documents=encoded.documents if encoded else None,
-            encoding_seconds=encoded.seconds if encoded else 0.0,
+            encoded_documents=corpus.documents if corpus else None,
+            encoding_seconds=corpus.seconds if corpus else 0.0,
         )
 
     def record_compute_dtype(self, retrieval: Retrieval) -> str:

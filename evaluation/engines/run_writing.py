@@ -22,7 +22,7 @@ import orjson
 from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import read_queries
 from evaluation.core.problems import InvalidContent, Problem
-from evaluation.core.writing import replace_on_success, complete_or_absent
+from evaluation.core.writing import complete_or_absent, replace_on_success
 from evaluation.engines.base import SearchResult
 
 #: Label of the only ranking of an engine without variants.
@@ -178,8 +178,8 @@ class RankingStore:
         path = self._folder and self._folder / f"{number:06d}.json"
         if path and path.exists():
             try:
-                stored = orjson.loads(path.read_bytes())
-                return [_read_rankings(row) for row in stored["rankings"]], stored["seconds"]
+                stored_row = orjson.loads(path.read_bytes())
+                return [_read_rankings(row) for row in stored_row["rankings"]], stored_row["seconds"]
             except (ValueError, KeyError, TypeError, AttributeError):
                 path.unlink()
         start = perf_counter()
@@ -268,7 +268,7 @@ def read_parts(paths: Sequence[Path]) -> PartOfRun:
         raise InvalidContent.build(*problems)
     first = headers[0]
     numbers = sorted(header.part for header in headers)
-    if any((one.parts, one.depth, one.whole) != (first.parts, first.depth, first.whole) for one in headers):
+    if len({(header.parts, header.depth, header.whole) for header in headers}) > 1:
         raise unusable(
             "other_run",
             "the files are parts of different runs",

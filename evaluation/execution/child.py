@@ -19,7 +19,7 @@ from typing import Any
 
 from evaluation.collections.beir import Query, read_corpus
 from evaluation.core.problems import ModelFailure, is_out_of_memory
-from evaluation.core.writing import DISK_FULL, replace_on_success, make_folder
+from evaluation.core.writing import DISK_FULL, make_folder, replace_on_success
 from evaluation.efficiency.measurements import TooSlow, measuring_seconds, plan_efforts
 from evaluation.efficiency.meters import peak_memory
 from evaluation.efficiency.protocol import System, flops_per_document, measure
@@ -67,10 +67,10 @@ class Channel:
 
     def report(self, stage: str, share: float) -> None:
         """Send the progress of a stage: always when it starts or ends, otherwise a few times per second."""
-        now = monotonic()
-        if stage == self._stage and share < 1 and now - self._last_report_time < _PAUSE:
+        seconds = monotonic()
+        if stage == self._stage and share < 1 and seconds - self._last_report_time < _PAUSE:
             return
-        self._stage, self._last_report_time = stage, now
+        self._stage, self._last_report_time = stage, seconds
         self._send(Progress(stage, share).to_json())
 
     def ask_to_measure(self) -> bool:
@@ -240,8 +240,8 @@ def _encode_shards(job: ExecutionJob, channel: Channel) -> None:
 
 def _encode_shard(engine: ShardedEngine, job: ExecutionJob, number: int, channel: Channel) -> dict[str, Any]:
     assert job.corpus is not None
-    first = number * job.shard_size
-    documents = list(islice(read_corpus(job.corpus, first=first), job.shard_size))
+    first_document = number * job.shard_size
+    documents = list(islice(read_corpus(job.corpus, first=first_document), job.shard_size))
     channel.report("encoding", 0.0)
     report = partial(channel.report, "encoding")
     start = perf_counter()

@@ -238,8 +238,8 @@ def _validate_facts(values: Mapping[str, Any], parameters: Mapping[str, Any]) ->
     except ValueError as error:
         raise InvalidOutcome(str(error)) from error
     for name, value in facts.items():
-        requested = parameters.get(name)
-        _require(requested not in FACTS[name].words or value == requested, f"{name} differs from the parameter")
+        setting = parameters.get(name)
+        _require(setting not in FACTS[name].words or value == setting, f"{name} differs from the parameter")
     return facts
 
 
@@ -263,9 +263,9 @@ def _validate_measurements(
     seconds = measuring_seconds(replace(retrieval, build_seconds=retrieval.build_seconds - facts.job.index_seconds))
     for item, effort in zip(figures, efforts, strict=True):
         # A fast system has no reason to time fewer searches, and could select favorable queries.
-        complete = item.queries == min(facts.queries, effort.queries) and item.searches >= effort.searches
+        is_complete = item.queries == min(facts.queries, effort.queries) and item.searches >= effort.searches
         seconds_spent = item.searches * item.latency_ms.mean / 1000
-        if not complete and seconds_spent < _LEAST_USED * seconds / len(data_by_result):
+        if not is_complete and seconds_spent < _LEAST_USED * seconds / len(data_by_result):
             return None, {}
     rounded_data = [_round_values(item.as_data()) for item in figures]
     return rounded_data[-1], dict(zip(labels, rounded_data, strict=False))
@@ -288,16 +288,16 @@ def _validate_figures(
 ) -> EfficiencyFigures:
     """Return the validated figures, completed by those that follow from the retrieval."""
     _check_counts(figures, facts.queries, effort)
-    declared = {
+    declared_values = {
         "protocol": PROTOCOL,
         "depth": DEPTH,
         "threads": THREADS,
         "device": facts.job.device,
         "documents": retrieval.documents,
     }
-    for name, value in declared.items():
-        reported = getattr(figures, name)
-        _require(reported == value, f"{name} is {reported!r:.40} instead of {value!r}")
+    for name, value in declared_values.items():
+        reported_value = getattr(figures, name)
+        _require(reported_value == value, f"{name} is {reported_value!r:.40} instead of {value!r}")
     _check_times(figures)
     _check_resources(figures)
     return replace(
@@ -349,10 +349,10 @@ def _check_times(figures: EfficiencyFigures) -> None:
     is_ordered = _FASTEST_MS <= latency.p50 <= latency.p95 <= latency.p99
     _require(is_ordered, "the latencies are not valid percentiles")
     # Half of all searches took at least p50, and one in a hundred at least p99.
-    largest = _ROUNDING * latency.mean
-    is_plausible = latency.p50 <= 2 * largest and latency.p99 <= 100 * largest
+    largest_error = _ROUNDING * latency.mean
+    is_plausible = latency.p50 <= 2 * largest_error and latency.p99 <= 100 * largest_error
     _require(is_plausible, "the mean latency is below what its percentiles allow")
-    are_parts_valid = all(part <= largest for part in figures.parts_ms.values())
+    are_parts_valid = all(part <= largest_error for part in figures.parts_ms.values())
     _require(are_parts_valid, "a part of a search takes longer than the search")
     rate, highest_rate = figures.queries_per_second, _MAX_GAIN * 1000 / latency.p50
     _require(
@@ -394,8 +394,8 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _depth(value: Any) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, inner), default=0)
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, children), default=0)
 
 
 def _get_object(parent: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -83,17 +83,17 @@ class Answers:
     patterns: tuple[Any, ...] = ()
     line: int = 0
 
-    def tokens_until(self, text: str, tokens: str, searching: PatternSearch) -> int:
+    def tokens_until(self, text: str, tokens: str, search: PatternSearch) -> int:
         """Return the number of tokens up to the end of the first answer in a text, or 0 without an answer.
 
         `tokens` are the text's tokens in the form of `strings`. Raises EndlessPattern.
         """
-        ends = [start + len(each) for each in self.strings if (start := tokens.find(each)) >= 0]
+        ends = [start + len(string) for string in self.strings if (start := tokens.find(string)) >= 0]
         token_counts = [tokens.count(" ", 0, end) - 1 for end in ends]
         if self.patterns:
             normalized = unicodedata.normalize("NFD", text)
-            matches = [searching.search(pattern, normalized, self.line) for pattern in self.patterns]
-            token_counts += [max(len(tokenize(normalized[: each.end()])), 1) for each in matches if each]
+            matches = [search.search(pattern, normalized, self.line) for pattern in self.patterns]
+            token_counts += [max(len(tokenize(normalized[: match.end()])), 1) for match in matches if match]
         return min(token_counts, default=0)
 
 
@@ -163,7 +163,7 @@ def find_answers(
 
     Raises evaluation.core.problems.EndlessPattern.
     """
-    searching = PatternSearch()
+    search = PatternSearch()
     queries_by_document: dict[str, list[str]] = {}
     for query in query_ids:
         for document in rankings.get(query, ()):
@@ -174,7 +174,7 @@ def find_answers(
             tokens = tokenize(each.text)
             lengths[each.id], joined_tokens = len(tokens), _join_tokens(tokens)
             for query in queries_by_document[each.id]:
-                if end := answers.get(query, Answers()).tokens_until(each.text, joined_tokens, searching):
+                if end := answers.get(query, Answers()).tokens_until(each.text, joined_tokens, search):
                     ends[query, each.id] = end
     ranks, token_counts = np.full((2, len(query_ids)), np.inf)
     for row, query in enumerate(query_ids):

@@ -96,7 +96,7 @@ def judgement_lines(
             clean = clean if form is None else str
         if form is not None:
             cells = _split_cells(text, form.separator)
-            quoted = form.quoted or _is_quoted([cells[place] for place in form.places if place < len(cells)])
+            quoted = form.quoted or _is_quoted([cells[index] for index in form.places if index < len(cells)])
             form = form._replace(quoted=quoted)
             for row, cells in _read_rows(chain([(number, text)], texts), form, problems):
                 if len(cells) <= max(form.places) or (form.width and len(cells) != form.width):
@@ -132,16 +132,16 @@ def _split_cells(text: str, separator: str) -> list[str]:
 
 def _is_quoted(cells: Sequence[str]) -> bool:
     """Return whether at least two cells are in double quotes, because a single one may be an id with quotes."""
-    stripped = [cell.strip() for cell in cells]
-    return sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in stripped) > 1
+    stripped_cells = [cell.strip() for cell in cells]
+    return sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in stripped_cells) > 1
 
 
 def _find_header_form(text: str) -> _Form | None:
     for separator in ("\t", ",", ";", ""):
         cells = _split_cells(text if separator else text.removeprefix("#"), separator)
-        places = column_places(cells, _COLUMNS)
-        if places is not None:
-            return _Form(separator, places, 0 if separator else len(cells), _is_quoted(cells))
+        indices = column_places(cells, _COLUMNS)
+        if indices is not None:
+            return _Form(separator, indices, 0 if separator else len(cells), _is_quoted(cells))
     names = text.lower().split("\t")
     if len(names) == 3 and "-id" in names[0] and whole_grade(names[2].strip()) is None:
         return _Form("\t", (0, 1, 2), 3, _is_quoted(names))  # BEIR's layout, other names
@@ -187,23 +187,23 @@ def _read_rows(
             if text.strip():
                 yield number, _split_cells(text, form.separator)
         return
-    first = last = 0
+    first_number = last_number = 0
 
     def feed() -> Iterator[str]:
-        nonlocal first, last
+        nonlocal first_number, last_number
         for number, text in texts:
-            first, last = first or number, number
+            first_number, last_number = first_number or number, number
             yield text + "\n"
 
     rows = csv.reader(feed(), delimiter=form.separator or " ", strict=True, skipinitialspace=True)
     while True:
-        first = 0
+        first_number = 0
         try:
             cells = next(rows)
         except StopIteration:
             return
         except csv.Error:
-            problems.note("fields", first or last)
+            problems.note("fields", first_number or last_number)
             continue
         if any(cell.strip() for cell in cells):
-            yield first, cells
+            yield first_number, cells

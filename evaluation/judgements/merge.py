@@ -54,7 +54,7 @@ class JudgementComparison:
 
     def changes(self, policy: MergePolicy) -> int:
         """Return the number of judgments that a merge would add or change."""
-        return self.new + sum(policy.choose(each.old, each.new) != each.old for each in self.conflicts)
+        return self.new + sum(policy.choose(conflict.old, conflict.new) != conflict.old for conflict in self.conflicts)
 
     def counts(self) -> dict[str, int]:
         """Return the numbers, with conflicts counted by direction."""
@@ -62,8 +62,8 @@ class JudgementComparison:
             "new": self.new,
             "same": self.same,
             "conflicts": len(self.conflicts),
-            "raised": sum(each.new > each.old for each in self.conflicts),
-            "lowered": sum(each.new < each.old for each in self.conflicts),
+            "raised": sum(conflict.new > conflict.old for conflict in self.conflicts),
+            "lowered": sum(conflict.new < conflict.old for conflict in self.conflicts),
             "queries": self.queries,
             "new_queries": self.new_queries,
         }

@@ -85,8 +85,8 @@ def _find_problem(texts: Sequence[str], compiled: list[object]) -> str:
             # Excessive backtracking shows on texts that repeat a character or a word of the pattern.
             words = regex.findall(r"\w+", regex.sub(r"\\.", " ", text))
             repeated = dict.fromkeys([*_REPEATED, *words, *(f"{word} " for word in words), *text])
-            for each in islice(repeated, _MAX_TRIALS):
-                pattern.search(f"{each * (TRIAL // len(each))}! {' '.join(words)}", timeout=TRIED)
+            for string in islice(repeated, _MAX_TRIALS):
+                pattern.search(f"{string * (TRIAL // len(string))}! {' '.join(words)}", timeout=TRIED)
     except (regex.error, RecursionError, OverflowError):
         return "unusable_pattern"
     except (TimeoutError, MemoryError):

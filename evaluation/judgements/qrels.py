@@ -139,11 +139,11 @@ class Qrels:
 
     def without_pairs(self, pairs: Mapping[bytes, Collection[bytes]]) -> Qrels:
         """Return these judgments without the given `{query id: document ids}`, but with the same queries."""
-        remaining: dict[bytes, dict[bytes, int]] = {query.encode(): {} for query in self.query_ids}
+        remaining_grades: dict[bytes, dict[bytes, int]] = {query.encode(): {} for query in self.query_ids}
         for query, document, grade in self.judgements():
             if document.encode() not in pairs.get(query.encode(), ()):
-                remaining[query.encode()][document.encode()] = grade
-        return self._from_bytes(remaining)
+                remaining_grades[query.encode()][document.encode()] = grade
+        return self._from_bytes(remaining_grades)
 
     def table(self, seed: int) -> JudgedTable:
         """Return the lookup keys of the scoring kernel, built once per hash seed."""

@@ -106,7 +106,7 @@ def _assign_parts(
         )
         rounded = int(share * queries + 0.5)  # Unlike `round`, this rounds halves up.
         new_public = min(max(rounded - public, 0), len(new_queries))
-        parts.update({query: place < new_public for place, query in enumerate(new_queries)})
+        parts.update({query: position < new_public for position, query in enumerate(new_queries)})
         public += new_public
     if not 0 < public < queries:
         raise ValueError(f"{queries} judged queries cannot be split: each part needs at least one")
@@ -148,5 +148,5 @@ def part_means(
     if not 0 < np.count_nonzero(public) < len(public):
         raise ValueError("each part needs at least one query")
     parts = (per_query[public], per_query[~public])
-    first, second = (dict(zip(measures, part.mean(axis=0).tolist(), strict=True)) for part in parts)
-    return first, second
+    public_means, private_means = (dict(zip(measures, part.mean(axis=0).tolist(), strict=True)) for part in parts)
+    return public_means, private_means

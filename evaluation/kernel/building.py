@@ -132,7 +132,7 @@ def _make_private(folder: Path) -> Path:
 
 
 def _is_trusted(path: Path, is_kind: Callable[[int], bool], owners: Collection[int] = ()) -> bool:
-    """Return whether a path has this kind, belongs to the user or `owners`, and is neither a link nor writable by others."""
+    """Check that a path is of this kind, owned by the user or `owners`, and neither a link nor writable by others."""
     try:
         status = path.lstat()
     except FileNotFoundError:

@@ -236,8 +236,8 @@ def hole(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 def hole_anywhere(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return Hole@k of BEIR, where documents judged for any query count as judged."""
     size = _count_displayed(ranking, k)
-    elsewhere = np.ones(len(ranking.elsewhere_rank), np.bool_) if k is None else ranking.elsewhere_rank <= k
-    judged_count = ranking.per_query(_is_within(ranking, k)) + ranking.per_query(elsewhere, ranking.elsewhere_query)
+    is_within = np.ones(len(ranking.elsewhere_rank), np.bool_) if k is None else ranking.elsewhere_rank <= k
+    judged_count = ranking.per_query(_is_within(ranking, k)) + ranking.per_query(is_within, ranking.elsewhere_query)
     return divide(size - judged_count, size)
 
 
@@ -306,10 +306,10 @@ def upper_ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     while True:
         gain, ideal = np.zeros_like(best), np.zeros_like(best)
         for step, judged_gain, relevant_count in zip(steps, judged_gains, relevant_counts, strict=True):
-            possible = np.minimum(relevant_count[:, None] + np.arange(max_unjudged + 1), len(cumulated_discounts) - 1)
-            choice = np.argmax(added_gains - best[:, None] * cumulated_discounts[possible], axis=1)[:, None]
+            counts = np.minimum(relevant_count[:, None] + np.arange(max_unjudged + 1), len(cumulated_discounts) - 1)
+            choice = np.argmax(added_gains - best[:, None] * cumulated_discounts[counts], axis=1)[:, None]
             gain += step * (judged_gain + np.take_along_axis(added_gains, choice, 1)[:, 0])
-            ideal += step * cumulated_discounts[np.take_along_axis(possible, choice, 1)[:, 0]]
+            ideal += step * cumulated_discounts[np.take_along_axis(counts, choice, 1)[:, 0]]
         candidate = divide(gain, ideal)
         if not np.any(candidate > best + 1e-15):
             return best

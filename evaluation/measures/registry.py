@@ -59,8 +59,8 @@ class Family:
     def __post_init__(self) -> None:
         """Raise ValueError for a measure without verifier, because its scores cannot be published."""
         names = (self.verifier.whole, self.verifier.at_cutoff) if isinstance(self.verifier, PytrecEval) else ()
-        lacking = {"required": names[1:] == ("",), "none": names[:1] == ("",), "optional": "" in names}
-        if lacking[self.cutoff] or not (names or callable(self.verifier)):
+        is_lacking = {"required": names[1:] == ("",), "none": names[:1] == ("",), "optional": "" in names}
+        if is_lacking[self.cutoff] or not (names or callable(self.verifier)):
             raise ValueError(
                 f"the measure {self.key} has no verifier: specify a reference that computes its scores again, or "
                 f"pytrec_eval's name for each of its forms (cutoff: {self.cutoff})"
@@ -406,21 +406,21 @@ _NOT_SUPPORTED = (
 
 def _refusal(text: str) -> str:
     """Return the reason why a name is not supported, with similar measures."""
-    lower = text.strip().lower()
-    cutoff = next(iter(re.findall(rf"(?<![0-9]){_CUTOFF}([1-9][0-9]{{0,5}})(?![0-9.])", lower)), "10")
+    lowercase_text = text.strip().lower()
+    cutoff = next(iter(re.findall(rf"(?<![0-9]){_CUTOFF}([1-9][0-9]{{0,5}})(?![0-9.])", lowercase_text)), "10")
     for pattern, reason, similar in _NOT_SUPPORTED:
-        if re.match(rf"({pattern})(?![a-z])", lower.replace("-", "_")):
+        if re.match(rf"({pattern})(?![a-z])", lowercase_text.replace("-", "_")):
             return f"is not supported ({reason}). Close: {', '.join(similar).format(k=cutoff)}."
-    name = _bare(re.split(rf"{_CUTOFF}[0-9]|[(@]", lower)[0].strip())
+    name = _bare(re.split(rf"{_CUTOFF}[0-9]|[(@]", lowercase_text)[0].strip())
     families = {_bare(family.name): family for family in reversed(FAMILIES.values())} | _BY_NAME
-    names_by_key = {key: each.name + ("" if each.cutoff == "none" else f"@{cutoff}") for key, each in families.items()}
+    names_by_key = {key: item.name + ("" if item.cutoff == "none" else f"@{cutoff}") for key, item in families.items()}
     if name in families and name != "upper":
         cutoff_rules = {"none": "no cutoff", "required": "a cutoff", "optional": "a cutoff or none"}
         level = "rel=2 for a lowest grade" if families[name].binary else "no rel"
         rule = f"{families[name].name} takes {cutoff_rules[families[name].cutoff]}, and {level}"
         return f"is not supported: {rule}. Close: {names_by_key[name]}."
-    likely = dict.fromkeys(names_by_key[each] for each in get_close_matches(name[:100], families, 2, 0.75))
-    return "is not a known measure." + (f" Did you mean {' or '.join(likely)}?" if likely else "")
+    suggestions = dict.fromkeys(names_by_key[key] for key in get_close_matches(name[:100], families, 2, 0.75))
+    return "is not a known measure." + (f" Did you mean {' or '.join(suggestions)}?" if suggestions else "")
 
 
 _POSSIBLE = "Known: " + ", ".join(

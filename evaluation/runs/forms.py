@@ -105,7 +105,7 @@ class Table:
             if not all(map(_NUMBER.fullmatch, numbers)):
                 return None
             if self.rank is None:
-                fractions = sum(_FRACTION.fullmatch(each) is not None for each in numbers)
+                fractions = sum(_FRACTION.fullmatch(score) is not None for score in numbers)
                 # Scores may recur in other queries, as 1 / (60 + rank) does.
                 falling = _count_falling_scores(cells)
                 has_varied_scores = 2 * max(len(set(numbers)), falling) > len(numbers)

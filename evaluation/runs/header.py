@@ -100,9 +100,9 @@ def _metadata(comments: list[str]) -> dict[str, Any]:
     names = [comment.strip() for comment in comments]
     if _START not in names:
         return {}
-    first = names.index(_START) + 1
+    first_line = names.index(_START) + 1
     last = names.index(_END) if _END in names else len(names)
-    text, depth = "\n".join(comments[first:last]), 0
+    text, depth = "\n".join(comments[first_line:last]), 0
     try:
         for event in yaml.parse(text, Loader=yaml.CBaseLoader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -199,34 +199,34 @@ _GRADE = re.compile(rb"-?[0-9]{1,3}(\.0*)?")
 
 def read_lines(path: Path | str | bytes, numbers: Collection[int], limits: FileLimits) -> dict[int, bytes]:
     """Return the lines with these 1-based numbers, without line ends, each truncated to 4,096 bytes."""
-    requested = set(numbers)
+    requested_numbers = set(numbers)
     lines: dict[int, bytes] = {}
     number, rest = 1, b""  # `rest` is the start of line `number`.
-    for block in open_blocks(path, limits) if requested else ():
+    for block in open_blocks(path, limits) if requested_numbers else ():
         last = number + block.count(b"\n")
-        if any(number <= line_number <= last for line_number in requested):
+        if any(number <= line_number <= last for line_number in requested_numbers):
             *complete_lines, rest = (rest + block).split(b"\n")
             lines |= {
                 position: line[:_QUOTED_BYTES]
                 for position, line in enumerate(complete_lines, number)
-                if position in requested
+                if position in requested_numbers
             }
             rest = rest[:_QUOTED_BYTES]
         else:
             rest = b""
         number = last
-        if number > max(requested):
+        if number > max(requested_numbers):
             break
-    if rest and number in requested:
+    if rest and number in requested_numbers:
         lines.setdefault(number, rest)
     return {position: line.removeprefix(BYTE_ORDER_MARK).removesuffix(b"\r") for position, line in lines.items()}
 
 
-def quote(text: bytes, longest: int = QUOTED_CHARACTERS) -> str:
+def quote(text: bytes, max_characters: int = QUOTED_CHARACTERS) -> str:
     """Return one line of at most `longest` characters for a message, with unprintable characters escaped."""
-    decoded = text[: 4 * longest + 4].decode("utf-8", "backslashreplace")
+    decoded = text[: 4 * max_characters + 4].decode("utf-8", "backslashreplace")
     escaped = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in decoded)
-    return escaped if len(escaped) <= longest else escaped[: longest - 1] + "…"
+    return escaped if len(escaped) <= max_characters else escaped[: max_characters - 1] + "…"
 
 
 def quotation(code: ProblemCode, lines: tuple[int, ...], texts: Mapping[int, bytes]) -> str:

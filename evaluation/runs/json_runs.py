@@ -71,7 +71,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def json_as_lines(
-    path: Path | str | bytes, limits: FileLimits, out: IO[bytes], *, by_line: bool = False
+    path: Path | str | bytes, limits: FileLimits, output: IO[bytes], *, by_line: bool = False
 ) -> dict[str, Any]:
     """Write the run in a (compressed) JSON file to `out` as TREC lines; return the model's metadata.
 
@@ -79,7 +79,7 @@ def json_as_lines(
     Lines. Raises InvalidContent if the file is too large, not JSON, or not a run. Brackets and commas are counted
     before parsing to bound the parser's memory to about 200 MiB.
     """
-    lines = _TrecLines(limits, out)
+    lines = _TrecLines(limits, output)
     if by_line:
         for number, line in enumerate(open_lines(path, limits, limits.max_json_bytes), 1):
             if line.strip():
@@ -87,8 +87,8 @@ def json_as_lines(
         metadata = {}
     else:
         content = bytearray()
-        strict = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))
-        for block in open_blocks(path, strict):
+        strict_limits = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))
+        for block in open_blocks(path, strict_limits):
             content += block
             if len(content) > limits.max_json_bytes:
                 message = f"the JSON file is over {describe_bytes(limits.max_json_bytes)} expanded"
@@ -131,35 +131,35 @@ def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
     A colon follows every key, so if `content` has as many colons as `document` has keys, no key is repeated. Otherwise
     the text is parsed again without storing objects.
     """
-    key_count, pending = 0, [document]
-    while pending:
-        value = pending.pop()
+    key_count, pending_values = 0, [document]
+    while pending_values:
+        value = pending_values.pop()
         if isinstance(value, dict):
             key_count += len(value)
-            pending += [each for each in value.values() if isinstance(each, dict | list)]
+            pending_values += [child for child in value.values() if isinstance(child, dict | list)]
         elif isinstance(value, list):
-            pending += [each for each in value if isinstance(each, dict | list)]
+            pending_values += [child for child in value if isinstance(child, dict | list)]
     if content.count(b":") == key_count:
         return
-    repeated: Counter[str] = Counter()
+    repeated_keys: Counter[str] = Counter()
 
     def count_repeated(pairs: list[tuple[str, Any]]) -> None:
         if len(dict(pairs)) < len(pairs):
             counts = Counter(name for name, _ in pairs)
-            repeated.update({name: times - 1 for name, times in counts.items() if times > 1})
+            repeated_keys.update({name: times - 1 for name, times in counts.items() if times > 1})
 
     try:
         json.loads(content, object_pairs_hook=count_repeated)
     except RecursionError as error:
         raise JSON.refusal("lists and objects are nested too deeply", _HINT) from error
-    if repeated:
-        names = ", ".join(quote(name.encode("utf-8", "replace"), 80) for name in list(repeated)[:_QUOTED_NAMES])
+    if repeated_keys:
+        names = ", ".join(quote(name.encode("utf-8", "replace"), 80) for name in list(repeated_keys)[:_QUOTED_NAMES])
         message = (
-            f"{format_count(repeated.total(), 'repeated name')} of a query or document within one object: "
-            f"{names}{' …' if len(repeated) > _QUOTED_NAMES else ''}"
+            f"{format_count(repeated_keys.total(), 'repeated name')} of a query or document within one object: "
+            f"{names}{' …' if len(repeated_keys) > _QUOTED_NAMES else ''}"
         )
         hint = "Name each query once, and each document once per query."
-        raise InvalidContent.build(DUPLICATE.problem(message, hint, count=repeated.total()))
+        raise InvalidContent.build(DUPLICATE.problem(message, hint, count=repeated_keys.total()))
 
 
 @dataclass
@@ -189,10 +189,10 @@ class _TrecLines:
         """Write the results of a JSON value, which is the run or a part of it. Raises InvalidContent."""
         key = _find_key(document, QUERY) if isinstance(document, dict) else None
         if isinstance(document, list):
-            for each in document:
-                if not isinstance(each, dict) or _find_key(each, QUERY) is None:
+            for record in document:
+                if not isinstance(record, dict) or _find_key(record, QUERY) is None:
                     raise JSON.refusal("an item of the list has no query id", _HINT)
-                self._add_object(each)
+                self._add_object(record)
         elif key is not None and len(document) > 1 and not _is_ranking(document[key]):
             self._add_object(document)  # One query or one hit: its keys are column names, not ids.
         elif isinstance(document, dict):

@@ -92,9 +92,9 @@ def draw_pool(
                 other_queries.add(query)
                 continue
             judged_for_query = judged_documents.get(query, frozenset())
-            unjudged = [each for each in first_documents_of_query if each not in judged_for_query]
-            by_run[-1] += len(unjudged)
-            run_counts.setdefault(query, Counter()).update(unjudged)
+            unjudged_documents = [document for document in first_documents_of_query if document not in judged_for_query]
+            by_run[-1] += len(unjudged_documents)
+            run_counts.setdefault(query, Counter()).update(unjudged_documents)
             judged_pairs.setdefault(query, set()).update(judged_for_query.intersection(first_documents_of_query))
         if sum(map(len, run_counts.values())) > MAX_PAIRS:
             raise PoolTooLarge(
@@ -114,7 +114,7 @@ def draw_pool(
 
 
 def sole_finds(
-    runs: Iterable[tuple[Hashable, Path, int]], target: ScoringTarget, before: Qrels | None = None
+    runs: Iterable[tuple[Hashable, Path, int]], target: ScoringTarget, earlier_qrels: Qrels | None = None
 ) -> dict[Hashable, Pairs]:
     """Return the pairs judged because of a single team, by team.
 
@@ -128,7 +128,7 @@ def sole_finds(
     finders: dict[tuple[bytes, bytes], set[Hashable]] = {}
     judged, judged_before = (
         _get_judged_documents(target.qrels),
-        _get_judged_documents(before),
+        _get_judged_documents(earlier_qrels),
     )
     for team, run, depth in runs:
         for query, documents in _read_first_documents(run, depth, replace(target, document_ids=None)).items():
@@ -149,9 +149,9 @@ def _read_first_documents(run: Path, depth: int, target: ScoringTarget) -> dict[
         return documents_by_query
     names = list({document for documents in documents_by_query.values() for document in documents})
     is_in_corpus = target.document_ids.contain([document.decode() for document in names])
-    unknown = {document for document, is_known in zip(names, is_in_corpus.tolist(), strict=True) if not is_known}
+    unknown_names = {name for name, is_known in zip(names, is_in_corpus.tolist(), strict=True) if not is_known}
     return {
-        query: [document for document in ranking if document not in unknown]
+        query: [document for document in ranking if document not in unknown_names]
         for query, ranking in documents_by_query.items()
     }
 

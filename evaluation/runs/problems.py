@@ -282,8 +282,8 @@ class RunFacts:
                 continue
             problem = self._problem(code, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes)
             message, hint = problem.message + self._quotation(code), problem.hint
-            quoted = [texts[line] for line in lines if line in texts]
-            if code == FIELDS and count >= self.contents.lines and (other_kind := recognize_other(quoted)):
+            quoted_lines = [texts[line] for line in lines if line in texts]
+            if code == FIELDS and count >= self.contents.lines and (other_kind := recognize_other(quoted_lines)):
                 message += f"; the file looks like {other_kind[0]}, not like a run"
                 hint = f"{other_kind[1]} {hint}"
             elif lines[:1] == (first,) and is_header(texts.get(first, b"")):
@@ -295,8 +295,8 @@ class RunFacts:
         unknown_lines = self.line_count(UNKNOWN_QUERIES)
         if self.expected_queries and not self.contents.known_queries:
             if unknown_lines.count:  # Otherwise, no line could be read, and the errors of lines explain this.
-                unread = any(self.line_count(code).count for code in _LINE_ERRORS)
-                queries = "queries in the readable lines" if unread else "run's queries"
+                has_unread_lines = any(self.line_count(code).count for code in _LINE_ERRORS)
+                queries = "queries in the readable lines" if has_unread_lines else "run's queries"
                 quoted, count = self._quotation(UNKNOWN_QUERIES), max(1, self.unknown_queries)
                 problem = self._problem(NO_KNOWN_QUERY, count, queries=queries, quoted=quoted)
                 yield replace(problem, lines=unknown_lines.lines)
@@ -335,10 +335,10 @@ class RunFacts:
             yield self._problem(DEPTH, queries=format_count(count, "query", "queries"), depth=depth, lines=cut_lines)
         if self.capped:
             shares = [name for name in self.capped if name.startswith(_SHARES)]
-            lower = [name for name in self.capped if name not in shares]
+            decreasing = [name for name in self.capped if name not in shares]
             changes = " and ".join(
                 f"{', '.join(names)} may be {change}"
-                for names, change in ((lower, "lower"), (shares, "higher or lower"))
+                for names, change in ((decreasing, "lower"), (shares, "higher or lower"))
                 if names
             )
             longest = format_count(contents.depth, "document")

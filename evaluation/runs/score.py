@@ -140,14 +140,14 @@ class ScoringTarget:
         depth = self.maximum_depth if measure.family.unit else min(measure.cutoff, self.maximum_depth)
         return depth + self.drop_self_matches
 
-    def find_answers(self, first: bytes, qrels: Qrels, depth: int) -> FoundAnswers:
+    def find_answers(self, first_lines: bytes, qrels: Qrels, depth: int) -> FoundAnswers:
         """Return the first answers in the rankings, given the first `depth` documents of each query in `first`."""
         assert self.answers is not None
         assert self.corpus is not None
         drop_self = self.drop_self_matches
         rankings = {
             query: displayed_documents(documents, query, depth=depth - drop_self, drop_self_matches=drop_self)
-            for query, documents in ranked_documents(first)
+            for query, documents in ranked_documents(first_lines)
         }
         return find_answers(qrels.query_ids, rankings, self.answers, read_corpus(self.corpus))
 
@@ -187,7 +187,7 @@ class ScoringTarget:
         is_expected = self.judged_rows >= 0 if judged_only else np.ones(len(self.known_queries), np.bool_)
         missing_places = np.flatnonzero(is_expected & ~contents.seen)
         # The qrels of a hidden target may contain queries that its query file lacks. Their ids are never shown.
-        missing_ids = (self.known_queries[place].decode() for place in missing_places)
+        missing_ids = (self.known_queries[index].decode() for index in missing_places)
         nameable_ids = (query for query in missing_ids if not self.hidden or query in self.query_ids)
         facts = RunFacts(
             contents,
@@ -300,14 +300,14 @@ def score_run(
         report = replace(report, problems=())
     if not report.valid:
         raise InvalidRun(report)
-    ranking, first = target.rankings(contents, target.qrels), contents.first_documents
+    rankings, first = target.rankings(contents, target.qrels), contents.first_documents
     if answer_depth:
         answers = target.find_answers(first, target.qrels, answer_depth)
-        ranking = replace(ranking, answers=answers)
+        rankings = replace(rankings, answers=answers)
         first = cut_lines(first, first_documents)
     values = np.column_stack(
-        [measure.values(ranking) for measure in parsed_measures] or [np.zeros((ranking.queries, 0))]
+        [measure.values(rankings) for measure in parsed_measures] or [np.zeros((rankings.queries, 0))]
     )
     means = {measure.name: float(column.mean()) for measure, column in zip(parsed_measures, values.T, strict=True)}
-    missing_queries = int(np.count_nonzero(ranking.retrieved == 0))
+    missing_queries = int(np.count_nonzero(rankings.retrieved == 0))
     return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first)

@@ -74,8 +74,8 @@ class RunFingerprints:
     @property
     def median_documents(self) -> float:
         """Median of `documents` over the topics with documents; 0 if there are none."""
-        present = self.documents[self.documents > 0]
-        return float(np.median(present)) if len(present) else 0.0
+        nonempty = self.documents[self.documents > 0]
+        return float(np.median(nonempty)) if len(nonempty) else 0.0
 
 
 def fingerprint_run(path: Path, target: ScoringTarget) -> RunFingerprints:
@@ -158,7 +158,7 @@ def linked_submissions(newest: Sequence[Signature], earlier_submissions: Sequenc
         linked = [
             place
             for place in unlinked
-            if any(compare(one, other).linked for one in signatures for other in earlier_submissions[place])
+            if any(compare(signature, other).linked for signature in signatures for other in earlier_submissions[place])
         ]
         unlinked = [place for place in unlinked if place not in linked]
         linked_places += linked

@@ -105,10 +105,10 @@ def first_tag(path: Path) -> str:
     """Return the sixth field of the run's first line, or an empty string if it is missing or unreadable."""
     try:
         with lines_of_run(path) as lines:
-            first = next((line for _, line in lines if line.strip()), b"")
+            first_line = next((line for _, line in lines if line.strip()), b"")
     except InvalidContent:
         return ""
-    fields = first.split()
+    fields = first_line.split()
     return fields[5].decode("utf-8", "replace") if len(fields) == 6 else ""
 
 

@@ -45,9 +45,9 @@ def first_documents(
     With `drop_self_matches`, a document with the query's own id is omitted. The order is trec_eval's: scores as
     float32, descending, then document ids, descending by their bytes.
     """
-    first = _read_first(run, depth + drop_self_matches, excluded)
+    lines = _read_first(run, depth + drop_self_matches, excluded)
     documents = {}
-    for line in first.split(b"\n")[:-1]:
+    for line in lines.split(b"\n")[:-1]:
         query, _, names = line.partition(b"\t")
         documents[query] = [name for name in names.split(b" ") if not (drop_self_matches and name == query)][:depth]
     return documents
@@ -73,8 +73,8 @@ class TopDocuments:
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
-            empty = not path.stat().st_size
-            self._text = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            is_empty = not path.stat().st_size
+            self._text = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def get_documents(self, query_id: str) -> list[str]:
         """Return the first documents of a query, or an empty list if the run has none."""
@@ -97,9 +97,9 @@ class TopDocuments:
         return ranked_documents(bytes(self._text))
 
 
-def ranked_documents(first: bytes) -> Iterator[tuple[str, list[str]]]:
+def ranked_documents(lines: bytes) -> Iterator[tuple[str, list[str]]]:
     """Yield (query id, its first documents) of each line that the reader of runs returned, in its order."""
-    for line in first.split(b"\n")[:-1]:
+    for line in lines.split(b"\n")[:-1]:
         query, _, documents = line.decode().partition("\t")
         yield query, documents.split(" ")
 
@@ -112,5 +112,5 @@ def cut_lines(first: bytes, depth: int) -> bytes:
 
 def displayed_documents(documents: list[str], query_id: str, *, depth: int, drop_self_matches: bool) -> list[str]:
     """Return the first `depth` documents, without the query's own id if self-matches are dropped."""
-    remaining = [name for name in documents if name != query_id] if drop_self_matches else documents
-    return remaining[:depth]
+    other_documents = [name for name in documents if name != query_id] if drop_self_matches else documents
+    return other_documents[:depth]

@@ -31,7 +31,7 @@ from evaluation.kernel.library import (
 )
 from evaluation.runs import problems
 from evaluation.runs.forms import Form, StreamedLines, read_start, recognize, rewritten
-from evaluation.runs.header import RunHeader, read_lines, lines_to_quote, read_header
+from evaluation.runs.header import RunHeader, lines_to_quote, read_header, read_lines
 from evaluation.runs.problems import LineCount, RunContents
 
 Progress = Callable[[float], None]
@@ -318,9 +318,9 @@ class _RunPass:
         end = self.buffer.find(b"\n", self.filled, self.filled + count)
         if end < 0:
             return 0
-        remaining = self.filled + count - end
-        self.view[self.filled : self.filled + remaining] = self.view[end : end + remaining]
-        return remaining
+        remaining_bytes = self.filled + count - end
+        self.view[self.filled : self.filled + remaining_bytes] = self.view[end : end + remaining_bytes]
+        return remaining_bytes
 
     def _read_whole_lines(self) -> None:
         stop = self.buffer.rfind(b"\n", self.reading.fields.position, self.filled) + 1
@@ -331,10 +331,10 @@ class _RunPass:
         line_counts = {code: LineCount(*self.reading.noted(code)) for code in NOTED if code != BLANK}
         # Blank lines are valid only at the end of the file. Elsewhere they are lines without six fields.
         blank, blank_lines = self.reading.noted(BLANK)
-        last = self.reading.fields.last_text_line
-        inner = blank - (self.header_lines + lines_read - last)
-        if inner > 0 and last:
+        last_line = self.reading.fields.last_text_line
+        blank_count = blank - (self.header_lines + lines_read - last_line)
+        if blank_count > 0 and last_line:
             fields = line_counts[problems.FIELDS]
-            lines = fields.lines + tuple(number for number in blank_lines if number < last)
-            line_counts[problems.FIELDS] = LineCount(fields.count + inner, tuple(sorted(lines)[:NAMED_LINES]))
+            lines = fields.lines + tuple(number for number in blank_lines if number < last_line)
+            line_counts[problems.FIELDS] = LineCount(fields.count + blank_count, tuple(sorted(lines)[:NAMED_LINES]))
         return line_counts

@@ -57,14 +57,14 @@ def intervals(
         raise ValueError(f"the level must be between 0 and 1, not {level}")
     tail = (1 - level) / 2
     ends = np.empty((2, by_query.shape[1]))
-    for first in range(0, by_query.shape[1], _SYSTEMS):
-        part = by_query[:, first : first + _SYSTEMS]
+    for first_system in range(0, by_query.shape[1], _SYSTEMS):
+        part = by_query[:, first_system : first_system + _SYSTEMS]
         means, start = np.empty((resamples, part.shape[1])), 0
         for counts in _counts(len(part), resamples, seed):
             np.matmul(counts, part, out=means[start : start + len(counts)])
             start += len(counts)
         means /= len(part)
-        ends[:, first : first + _SYSTEMS] = np.quantile(means, [tail, 1 - tail], axis=0)
+        ends[:, first_system : first_system + _SYSTEMS] = np.quantile(means, [tail, 1 - tail], axis=0)
     return ends[0], ends[1]
 
 
@@ -136,10 +136,10 @@ def count_wins(values: ArrayLike, baseline: int, *, lower_is_better: bool = Fals
     """
     by_query = np.asarray(values, dtype=np.float64)
     differences = by_query - by_query[:, [baseline]]
-    higher = np.count_nonzero(differences > TOLERANCE, axis=0)
-    lower = np.count_nonzero(differences < -TOLERANCE, axis=0)
-    wins, losses = (lower, higher) if lower_is_better else (higher, lower)
-    return Counts(wins, len(by_query) - higher - lower, losses)
+    higher_counts = np.count_nonzero(differences > TOLERANCE, axis=0)
+    lower_counts = np.count_nonzero(differences < -TOLERANCE, axis=0)
+    wins, losses = (lower_counts, higher_counts) if lower_is_better else (higher_counts, lower_counts)
+    return Counts(wins, len(by_query) - higher_counts - lower_counts, losses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,8 @@ def least_difference(values: ArrayLike, *, alpha: float, step: float = STEP) -> 
     by_query = np.asarray(values, dtype=np.float64)
     if by_query.ndim != 1 or len(by_query) < 2:
         return inf
-    exact = _quantile(alpha, 2) * sqrt(2 / len(by_query)) * float(by_query.std(ddof=1))
-    return max(1, ceil(exact / step - 1e-9)) * step
+    unrounded = _quantile(alpha, 2) * sqrt(2 / len(by_query)) * float(by_query.std(ddof=1))
+    return max(1, ceil(unrounded / step - 1e-9)) * step
 
 
 def among(least_significant: float, systems: int, *, alpha: float) -> float:

@@ -178,8 +178,8 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     """
     raw = np.asarray(p_values, dtype=np.float64)
     adjusted = np.full(raw.shape, np.nan)
-    valid = np.flatnonzero(~np.isnan(raw))
-    order = valid[np.argsort(raw[valid], kind="stable")]
+    valid_indices = np.flatnonzero(~np.isnan(raw))
+    order = valid_indices[np.argsort(raw[valid_indices], kind="stable")]
     factors = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(factors * raw[order]))
     return adjusted
@@ -254,13 +254,13 @@ def rank_intervals(scores: ArrayLike, p_values: ArrayLike, *, level: float = 0.0
     """
     oriented = np.asarray(scores, dtype=np.float64)
     is_significant = np.asarray(p_values, dtype=np.float64) < level
-    higher = oriented[None, :] > oriented[:, None]
-    first = 1 + np.count_nonzero(is_significant & higher, axis=1)
-    last = len(oriented) - np.count_nonzero(is_significant & higher.T, axis=1)
+    is_higher = oriented[None, :] > oriented[:, None]
+    best_ranks = 1 + np.count_nonzero(is_significant & is_higher, axis=1)
+    worst_ranks = len(oriented) - np.count_nonzero(is_significant & is_higher.T, axis=1)
     order = np.argsort(-oriented, kind="stable")
-    first[order] = np.minimum.accumulate(first[order][::-1])[::-1]
-    last[order] = np.maximum.accumulate(last[order])
+    best_ranks[order] = np.minimum.accumulate(best_ranks[order][::-1])[::-1]
+    worst_ranks[order] = np.maximum.accumulate(worst_ranks[order])
     for score in np.unique(oriented):
         is_tied = oriented == score
-        first[is_tied], last[is_tied] = first[is_tied].min(), last[is_tied].max()
-    return first, last
+        best_ranks[is_tied], worst_ranks[is_tied] = best_ranks[is_tied].min(), worst_ranks[is_tied].max()
+    return best_ranks, worst_ranks

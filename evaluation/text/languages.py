@@ -34,13 +34,13 @@ def language_code(text: str) -> str:
         return codes.get(tag[2], code) if code in _EXTENDED else code
     if normalized in names:
         return names[normalized]
-    first = re.split("[-_]", normalized)[0]
-    similar = [names[name] for name in get_close_matches(first, names, _SUGGESTIONS, 0.75)]
-    similar += [code for name, code in names.items() if len(first) > 2 and name.startswith(first)]
-    if len(first) == 2:
-        codes_alike = [code for code in primary_names if len(code) == 2 and code[0] == first[0]]
-        similar += get_close_matches(first, codes_alike, _SUGGESTIONS, 0.5)
-    suggested = list(dict.fromkeys(similar))[:_SUGGESTIONS]
+    subtag = re.split("[-_]", normalized)[0]
+    similar_codes = [names[name] for name in get_close_matches(subtag, names, _SUGGESTIONS, 0.75)]
+    similar_codes += [code for name, code in names.items() if len(subtag) > 2 and name.startswith(subtag)]
+    if len(subtag) == 2:
+        codes_alike = [code for code in primary_names if len(code) == 2 and code[0] == subtag[0]]
+        similar_codes += get_close_matches(subtag, codes_alike, _SUGGESTIONS, 0.5)
+    suggested = list(dict.fromkeys(similar_codes))[:_SUGGESTIONS]
     suggestions = " or ".join(f"{code} ({language_name(code)})" for code in suggested)
     suggestion = f" Did you mean {suggestions}?" if suggestions else ""
     raise UnknownLanguage(

@@ -126,8 +126,8 @@ class AnswerTexts:
         answers, clock = dict[str, _Answers](), _Clock()
         for number, line in enumerate(self.answers.open("rb"), 1):
             if line.strip():
-                each = _parse_line(line)
-                answers[str(each["_id"])] = _Answers.parse(each, number)
+                record = _parse_line(line)
+                answers[str(record["_id"])] = _Answers.parse(record, number)
         queries_by_document: defaultdict[str, list[str]] = defaultdict(list)
         for query, names in rankings.items():
             for name in names:

@@ -23,7 +23,7 @@ from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription,
 from evaluation.checkpoints.rebuilding import Validation, rebuild, validate_archive
 from evaluation.core.files import file_sha256
 from evaluation.core.problems import Problem, ProblemCode
-from evaluation.engines.prompts import prompt_remarks, find_template
+from evaluation.engines.prompts import find_template, prompt_remarks
 from leaderboard.core.storage import deletion_lock, shared
 from leaderboard.core.storage.store import Area, sync
 from leaderboard.models import Team, User

@@ -346,9 +346,9 @@ def collect_most_frequent(
 
 def read_keys(keys: NDArray[np.uint64], mask: np.uint64) -> tuple[Ranks, Floats]:
     """Return the ranks and scores of the keys of a search, best first."""
-    best = np.sort(keys)[::-1]
-    scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
-    return best.astype(np.uint32) ^ np.uint32(mask), scores
+    sorted_keys = np.sort(keys)[::-1]
+    scores = (sorted_keys >> np.uint64(32)).astype(np.uint32).view(np.float32)
+    return sorted_keys.astype(np.uint32) ^ np.uint32(mask), scores
 
 
 @compiled
@@ -359,15 +359,15 @@ def write_order_into_scores(scores: Floats) -> None:
     score of the tie. Anserini's runs have six decimals. Above 16, float32 is not precise enough, and a few ties
     remain.
     """
-    tied = 0
+    tie_count = 0
     previous = np.float32(np.inf)
     for index in range(len(scores)):
         score = np.float32(np.floor(np.float64(scores[index]) * 1e4 + 0.5) / 1e4)
         if previous - score > np.float32(1e-4):
-            tied = 0
+            tie_count = 0
         else:
-            tied += 1
-            score -= np.float32(1e-6) * np.float32(tied)
+            tie_count += 1
+            score -= np.float32(1e-6) * np.float32(tie_count)
         previous = score
         scores[index] = np.float32(np.floor(np.float64(score) * 1e6 + 0.5) / 1e6)
 

@@ -48,12 +48,12 @@ class OrderedIdsWriter:
         ranks = np.empty(len(order), dtype=np.uint32)
         ranks[order] = np.arange(len(order), dtype=np.uint32)
         np.save(self._folder / "ranks.npy", ranks)
-        count, last = 0, None
+        count, last_id = 0, None
         with StringsWriter(self._folder, "ids") as writer:
             for start in range(0, len(order), _BATCH_SIZE):
                 batch = rows[order[start : start + _BATCH_SIZE]].tolist()
-                count += (batch[0] == last) + sum(map(eq, batch, batch[1:]))
-                last = batch[-1]
+                count += (batch[0] == last_id) + sum(map(eq, batch, batch[1:]))
+                last_id = batch[-1]
                 for identifier in batch:
                     writer.write_encoded(identifier)
         del rows

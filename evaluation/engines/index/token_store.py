@@ -43,8 +43,8 @@ from evaluation.engines.index.kernels import compiled
 from evaluation.engines.index.vector_index import (
     CODES_LEARNED_FROM,
     VECTORS_PER_LIST,
-    counted_search,
     count_lists,
+    counted_search,
     sample_rows,
 )
 
@@ -79,19 +79,19 @@ class TokenWriter:
             ModelFailure: A value exceeds the range of the dtype ("not_finite_output").
         """
         with np.errstate(over="ignore"):
-            stored = np.ascontiguousarray(vectors, self._dtype)
-        if not np.isfinite(stored).all():
+            stored_vectors = np.ascontiguousarray(vectors, self._dtype)
+        if not np.isfinite(stored_vectors).all():
             raise ModelFailure(
                 "not_finite_output", f"a vector's values exceed the range of {self._dtype}, as requested"
             )
-        self._file.write(stored.data)
+        self._file.write(stored_vectors.data)
         self._documents.append(documents)
         self._counts.append(counts)
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-        none = np.empty(0, np.int64)
-        np.save(self._folder / _FILES[1], np.concatenate([none, *self._documents]).astype(np.uint32))
+        no_documents = np.empty(0, np.int64)
+        np.save(self._folder / _FILES[1], np.concatenate([no_documents, *self._documents]).astype(np.uint32))
         np.save(self._folder / _FILES[2], np.cumsum(np.concatenate([[0], *self._counts]), dtype=np.int64))
         state = {"dimension": self._dimension, "dtype": self._dtype.name}
         (self._folder / "vectors.json").write_text(json.dumps(state), encoding="utf-8")
@@ -169,16 +169,16 @@ class TokenStore:
 
     def read(self, documents: Numbers, block_size: int) -> Iterator[Block]:
         """Yield the given documents in blocks of about `block_size` vectors."""
-        pending: list[Vectors] = []
-        start = gathered = 0
+        pending_vectors: list[Vectors] = []
+        start = gathered_count = 0
         shards = np.searchsorted(self._firsts, documents, "right") - 1
         for end, (document, shard) in enumerate(zip(documents.tolist(), shards.tolist(), strict=True), 1):
-            pending.append(self._shards[shard].get_vectors(document))
-            gathered += len(pending[-1])
-            if end == len(documents) or gathered >= block_size:
-                counts = np.array([len(vectors) for vectors in pending], np.int64)
-                yield Block(documents[start:end], counts, np.concatenate(pending))
-                pending, start, gathered = [], end, 0
+            pending_vectors.append(self._shards[shard].get_vectors(document))
+            gathered_count += len(pending_vectors[-1])
+            if end == len(documents) or gathered_count >= block_size:
+                counts = np.array([len(vectors) for vectors in pending_vectors], np.int64)
+                yield Block(documents[start:end], counts, np.concatenate(pending_vectors))
+                pending_vectors, start, gathered_count = [], end, 0
 
     def write_owners(self, path: Path) -> None:
         """Write an array (uint32) with the document number of each vector, in stored order."""

@@ -79,13 +79,13 @@ INDEX_PARAMETERS = (
 )
 
 
-def count_lists(count: int, dimension: int, requested: int = 0, maximum: int = 2**31) -> int:
+def count_lists(count: int, dimension: int, requested_lists: int = 0, maximum: int = 2**31) -> int:
     """Return the number of lists for `count` vectors: `requested`, or 4 √count.
 
     The number is limited by the available training vectors and by `maximum`.
     """
     trainable = min(count, _LEARNED_NUMBERS // dimension) // VECTORS_PER_LIST
-    return max(min(requested or 4 * math.isqrt(count), trainable, maximum), 1)
+    return max(min(requested_lists or 4 * math.isqrt(count), trainable, maximum), 1)
 
 
 def sample_rows(arrays: Sequence[NDArray[Any]], size: int) -> Floats:
@@ -405,11 +405,11 @@ def bytes_of_vector(dimension: int, stored_dtype: str) -> int:
 
 def truncate_vectors(vectors: Vectors, dimension: int, unit_length: bool) -> Vectors:
     """Return the first dimensions of vectors (Matryoshka), normalized again if they had unit length."""
-    truncated = vectors[:, :dimension]
-    if not unit_length or truncated.shape == vectors.shape:
-        return truncated
-    lengths = np.linalg.norm(truncated, axis=1, keepdims=True)
-    return np.asarray(truncated / np.maximum(lengths, _MIN_NORM), np.float32)
+    truncated_vectors = vectors[:, :dimension]
+    if not unit_length or truncated_vectors.shape == vectors.shape:
+        return truncated_vectors
+    lengths = np.linalg.norm(truncated_vectors, axis=1, keepdims=True)
+    return np.asarray(truncated_vectors / np.maximum(lengths, _MIN_NORM), np.float32)
 
 
 def copy_vectors(path: Path, copy: Path, truncate: Truncation, dtype: type[np.floating[Any]] = np.float32) -> None:

@@ -141,8 +141,8 @@ def _load_configuration(folder: Path, file: FileFindings) -> Any:
         file.refuse("model_type", message, "model_type")
         return None
     config_class = transformers.CONFIG_MAPPING[model_type]
-    declared = {field.name for field in fields(config_class)} | config_class.attribute_map.keys() | _LEGACY_KEYS
-    for key in values.keys() - declared - {"model_type"}:
+    declared_keys = {field.name for field in fields(config_class)} | config_class.attribute_map.keys() | _LEGACY_KEYS
+    for key in values.keys() - declared_keys - {"model_type"}:
         attribute = getattr(config_class, key, None)
         if attribute is not None and not isinstance(attribute, bool | int | float | str):
             file.refuse("configuration", "this key would overwrite an attribute of the configuration class", key)
@@ -239,18 +239,18 @@ def _check_tokenizer(folder: Path, rows: int | None, file: FileFindings) -> int 
     The library's class may derive a different tokenizer from the file, which must not use other ids either.
     """
     try:
-        stored = Tokenizer.from_file(str(folder / _TOKENIZER))
-        ids = stored.get_vocab(with_added_tokens=True).values()
+        stored_tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+        ids = stored_tokenizer.get_vocab(with_added_tokens=True).values()
         texts = [*_AWKWARD, *((text, text) for text in _AWKWARD)]
-        encodings = [*stored.encode_batch(texts), *load_tokenizer(folder).encode_batch(texts)]
+        encodings = [*stored_tokenizer.encode_batch(texts), *load_tokenizer(folder).encode_batch(texts)]
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # a Rust panic is not an Exception
         file.refuse("tokenizer_value", _library_message(error))
         return None
-    highest = max([*ids, *(max(encoding.ids, default=0) for encoding in encodings)], default=0)
-    if rows is not None and highest >= rows:
-        message = f"a token has the id {highest:,}, but the model has only {rows:,} embeddings"
+    highest_id = max([*ids, *(max(encoding.ids, default=0) for encoding in encodings)], default=0)
+    if rows is not None and highest_id >= rows:
+        message = f"a token has the id {highest_id:,}, but the model has only {rows:,} embeddings"
         file.refuse("tokenizer_vocabulary", message)
     return len(ids)
 

@@ -162,12 +162,12 @@ def part_folder(checkpoint: Path, role: Role) -> Path:
     return checkpoint / (role if role in parts else parts[0])
 
 
-def longest_text(model: Any, checkpoint_length: int | None, requested: int) -> int:
+def longest_text(model: Any, checkpoint_length: int | None, requested_tokens: int) -> int:
     """Return the maximum number of tokens per text: `requested`, or the checkpoint's `checkpoint_length` if that is 0.
 
     The result does not exceed the number of positions of the model.
     """
-    length = requested or min(checkpoint_length or USUAL_LENGTH, OWN_LENGTH_LIMIT)
+    length = requested_tokens or min(checkpoint_length or USUAL_LENGTH, OWN_LENGTH_LIMIT)
     transformer = model.transformers_model
     return length if transformer is None else positions(transformer, length)
 
@@ -206,9 +206,9 @@ def positions(model: Any, requested_tokens: int) -> int:
     return int(min(requested_tokens, limit - next((index + 1 for index in padding_rows if index is not None), 0)))
 
 
-def maximum_length(model: Any, tokenizer: Any, requested: int) -> int:
+def maximum_length(model: Any, tokenizer: Any, requested_tokens: int) -> int:
     """Return `requested` tokens, reduced to the limits of the model and its tokenizer."""
-    return int(min(positions(model, requested), tokenizer.model_max_length or requested))
+    return int(min(positions(model, requested_tokens), tokenizer.model_max_length or requested_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,21 +281,21 @@ def tokenise(
     ids: list[NDArray[np.int32]] = []
     types: list[NDArray[np.int8]] = []
     lengths = np.zeros(len(texts) + 1, np.int64)
-    typed = pairs is not None and "token_type_ids" in tokenizer.model_input_names
-    options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": typed}
+    has_types = pairs is not None and "token_type_ids" in tokenizer.model_input_names
+    options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": has_types}
     options["add_special_tokens"] = add_special_tokens
     if maximum_length is not None:
         options |= {"truncation": "longest_first", "max_length": maximum_length}
     for group in group_by_size(range(len(texts)), texts.__getitem__):
-        first = [texts[index][:MAX_CHARACTERS] for index in group]
-        second = None if pairs is None else [pairs[index][:MAX_CHARACTERS] for index in group]
-        encoded = tokenizer(first, second, **options)
-        for index, tokens in zip(group, encoded["input_ids"], strict=True):
+        first_texts = [texts[index][:MAX_CHARACTERS] for index in group]
+        second_texts = None if pairs is None else [pairs[index][:MAX_CHARACTERS] for index in group]
+        encodings = tokenizer(first_texts, second_texts, **options)
+        for index, tokens in zip(group, encodings["input_ids"], strict=True):
             if suffix and len(tokens) == maximum_length:
                 tokens[-len(suffix) :] = suffix[-len(tokens) :]
             lengths[index + 1] = len(tokens)
             ids.append(np.array(tokens, np.int32))
-        types += [np.array(row, np.int8) for row in encoded.get("token_type_ids", ()) if typed]
+        types += [np.array(row, np.int8) for row in encodings.get("token_type_ids", ()) if has_types]
     return Tokenised(
         np.concatenate([np.zeros(0, np.int32), *ids]),
         np.cumsum(lengths),
@@ -341,18 +341,18 @@ def run_in_batches(
     """
     total, tokens_done = max(int(lengths.sum()), 1), 0
     budget = tokens or (CUDA_TOKENS if device.startswith("cuda") else CPU_TOKENS)
-    pending: tuple[Indices, Output] | None = None
+    pending_output: tuple[Indices, Output] | None = None
     for number, batch in enumerate(split_into_batches(lengths, budget, most_texts), 1):
         for part, result in _run_in_halves(run, batch):
-            if pending is not None:
-                keep(*pending)
-            pending = part, result
+            if pending_output is not None:
+                keep(*pending_output)
+            pending_output = part, result
         tokens_done += int(lengths[batch].sum())
         progress(tokens_done / total)
         if _TRIM is not None and number % _BATCHES_BETWEEN_TRIMS == 0:
             _TRIM(0)
-    if pending is not None:
-        keep(*pending)
+    if pending_output is not None:
+        keep(*pending_output)
 
 
 def collect_batches(lengths: Numbers, run: Callable[[Indices], Iterable[Item]], **options: Any) -> list[Item]:
@@ -404,12 +404,12 @@ def _try(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | No
 
 def index_distinct(texts: Tokenised, count: int) -> list[int]:
     """Return the indices of the first `count` texts with distinct tokens, or fewer if there are not enough."""
-    distinct: dict[bytes, int] = {}
+    index_by_tokens: dict[bytes, int] = {}
     for index in range(len(texts)):
-        distinct.setdefault(texts[index].tobytes(), index)
-        if len(distinct) == count:
+        index_by_tokens.setdefault(texts[index].tobytes(), index)
+        if len(index_by_tokens) == count:
             break
-    return list(islice(distinct.values(), count))
+    return list(islice(index_by_tokens.values(), count))
 
 
 #: Number of distinct inputs with the same output after which a model is considered constant.

@@ -34,7 +34,7 @@ def list_model_types() -> dict[str, Any]:
     types = {use: _list_types(getattr(transformers, name)) for use, name in USES.items()}
     names = sorted(set().union(*types.values()))
     keys = {name: _find_keys(name) for name in names}
-    common = reduce(frozenset.intersection, keys.values())
+    common_keys = reduce(frozenset.intersection, keys.values())
     bidirectional = _BOTH_DIRECTIONS.union(types["masked"], types["writer"])
     causal = [name for name in names if name not in bidirectional and _is_causal(name, name in types["causal"])]
     return {
@@ -42,8 +42,8 @@ def list_model_types() -> dict[str, Any]:
         "types": types,
         "causal": causal,
         "keys": {
-            "": " ".join(sorted(common)),
-            **{name: " ".join(sorted(type_keys - common)) for name, type_keys in keys.items()},
+            "": " ".join(sorted(common_keys)),
+            **{name: " ".join(sorted(type_keys - common_keys)) for name, type_keys in keys.items()},
         },
     }
 

@@ -146,8 +146,8 @@ class LexicalWeights(torch.nn.Module):  # type: ignore[misc]
         words = transformer.tokenizer
         self.linear = _load_linear(head)
         self.terms: int = transformer.config.vocab_size
-        unused = (words.cls_token_id, words.eos_token_id, words.pad_token_id, words.unk_token_id)
-        self.unused = torch.tensor([number for number in unused if number is not None])
+        unused_ids = (words.cls_token_id, words.eos_token_id, words.pad_token_id, words.unk_token_id)
+        self.unused = torch.tensor([number for number in unused_ids if number is not None])
 
     def forward(self, features: Features) -> Features:
         ids = features["input_ids"]
@@ -302,14 +302,14 @@ class TokenEncoder(SidedEncoder[_Batch]):
     def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
         models = load_roles(resources, lambda folder: load_token_model(folder, resources.device))
         super().__init__(models, parameters, resources.device)
-        requested = {"query": 0, "document": parameters["maximum_length"]}  # 0 is the checkpoint's length
+        requested_lengths = {"query": 0, "document": parameters["maximum_length"]}  # 0 is the checkpoint's length
         lengths = {}
         for role, model in self._models.items():
-            first = model[0]
-            own_length = getattr(first, f"{role}_length", None) or model.max_seq_length
-            lengths[role] = longest_text(model, own_length, requested[role])
-            if getattr(first, "query_expansion", None) is None or role == "document":
-                setattr(first, f"{role}_length", lengths[role])
+            first_module = model[0]
+            own_length = getattr(first_module, f"{role}_length", None) or model.max_seq_length
+            lengths[role] = longest_text(model, own_length, requested_lengths[role])
+            if getattr(first_module, "query_expansion", None) is None or role == "document":
+                setattr(first_module, f"{role}_length", lengths[role])
         self.maximum_length = lengths["document"]
         self.mean = self._models["query"].similarity_fn_name == "meanmaxsim"
         self.dimension = 0

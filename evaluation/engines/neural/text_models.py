@@ -68,7 +68,7 @@ class TermWeigher(_TextModel):
 
     def _weigh(self, texts: list[str]) -> list[dict[str, float]]:
         with model_failures():
-            encoded = self._tokenizer(
+            encodings = self._tokenizer(
                 texts,
                 truncation=True,
                 max_length=self.maximum_length,
@@ -76,7 +76,7 @@ class TermWeigher(_TextModel):
                 return_attention_mask=False,
                 return_token_type_ids=False,
             )
-        tokens = Tokenised.from_rows(encoded["input_ids"], self._tokenizer.pad_token_id or 0)
+        tokens = Tokenised.from_rows(encodings["input_ids"], self._tokenizer.pad_token_id or 0)
 
         def run(indices: Indices) -> Iterator[dict[str, float]]:
             features = tokens.padded(indices, self._device)
@@ -84,18 +84,18 @@ class TermWeigher(_TextModel):
             weights: torch.Tensor = self._model(**features).logits[:, :, 0].float() * mask
             self._check.see(input_keys(features), weights.sum(1, keepdim=True) / mask.sum(1, keepdim=True))
             return (
-                _word_weights(texts[index], encoded, index, row)
+                _word_weights(texts[index], encodings, index, row)
                 for index, row in zip(indices.tolist(), weights.cpu().numpy(), strict=True)
             )
 
         return collect_batches(tokens.lengths, run, device=self._device)
 
 
-def _word_weights(text: str, encoded: Any, index: int, weights: Floats) -> dict[str, float]:
+def _word_weights(text: str, encodings: Any, index: int, weights: Floats) -> dict[str, float]:
     """Return the weights of a text's words from those of its pieces."""
     spans: dict[int, list[int]] = {}  # first piece, start, and end of each word
     for piece, (word, (start, end)) in enumerate(
-        zip(encoded.word_ids(index), encoded["offset_mapping"][index], strict=True)
+        zip(encodings.word_ids(index), encodings["offset_mapping"][index], strict=True)
     ):
         if word is not None:
             spans.setdefault(word, [piece, start, end])[2] = end
@@ -147,11 +147,11 @@ class TextWriter(_TextModel):
             noise = np.stack([self._generate_noise(texts[index], shape) for index in indices])
             draws = torch.from_numpy(noise.reshape(-1, *shape[1:])).to(self._device)
             rows = torch.arange(len(indices), device=self._device).repeat_interleave(count)
-            generated: list[str] = []
+            generated_texts: list[str] = []
             for start in range(0, len(rows), self._rows):
                 selection = slice(start, start + self._rows)
-                generated += self._write(batch, rows[selection], _Sampler(draws[selection]))
-            return [generated[first : first + count] for first in range(0, len(generated), count)]
+                generated_texts += self._write(batch, rows[selection], _Sampler(draws[selection]))
+            return [generated_texts[first : first + count] for first in range(0, len(generated_texts), count)]
 
         return self._process(texts, max(self._rows // count, 1), write, progress)
 
@@ -234,9 +234,9 @@ class _Sampler(_FiniteCheck):
         step = input_ids.shape[1] - 1  # the decoder starts with one token
         noise = self._generate_noise[:, step, : scores.shape[1]]
         likeliest = scores.float().topk(noise.shape[1], dim=1)
-        drawn = (likeliest.values + noise).argmax(dim=1, keepdim=True)
+        choices = (likeliest.values + noise).argmax(dim=1, keepdim=True)
         selection = torch.full_like(scores, -torch.inf)
-        return selection.scatter_(1, likeliest.indices.gather(1, drawn), 0.0)
+        return selection.scatter_(1, likeliest.indices.gather(1, choices), 0.0)
 
 
 FILE_NAME = "augmentation.safetensors"

@@ -63,8 +63,9 @@ class Command(CurationCommand):
             raise CommandError(text) from error
         datasets = {each.dataset.pk for each in results.figures}
         summary = (
-            f"Published: {format_count(len(results.figures), 'figure')} of {format_count(len(results.described), 'model')} "
-            f"on {format_count(len(datasets), 'dataset')}, as reported by {source}."
+            f"Published: {format_count(len(results.figures), 'figure')} of "
+            f"{format_count(len(results.described), 'model')} on {format_count(len(datasets), 'dataset')}, "
+            f"as reported by {source}."
         )
         return "\n".join([summary, *results.left_out()])
 

@@ -25,7 +25,7 @@ from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
 from leaderboard.core.storage import shared
-from leaderboard.core.storage.store import Area, local_path, file_sha256
+from leaderboard.core.storage.store import Area, file_sha256, local_path
 from submissions import sandbox
 from submissions.checkpoints.service import folder_of
 from submissions.core.errors import CHECKPOINT_REFUSED

@@ -28,7 +28,7 @@ def test_every_list_is_learned_from_64_vectors_and_the_sample_fits(count: int, d
     assert count_lists(count, dimension) == lists
     assert lists == 1 or lists * VECTORS_PER_LIST <= count
     assert lists * VECTORS_PER_LIST * dimension * 4 <= 2**31
-    assert count_lists(count, dimension, requested=100_000) <= max(count // 64, 1)
+    assert count_lists(count, dimension, requested_lists=100_000) <= max(count // 64, 1)
 
 
 def test_a_sample_is_taken_at_equal_distances_through_all_shards() -> None:

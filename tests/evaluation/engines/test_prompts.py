@@ -14,7 +14,7 @@ import pytest
 from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.engines import InvalidParameter, describe
-from evaluation.engines.prompts import SIDES, TEMPLATES, format_prompt, select_prompt, prompt_remarks, find_template
+from evaluation.engines.prompts import SIDES, TEMPLATES, find_template, format_prompt, prompt_remarks, select_prompt
 from tests.evaluation import tiny_models
 from tests.evaluation.neural import DOCUMENTS, QUERIES, created, rebuilt, searched
 
