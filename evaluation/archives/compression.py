@@ -148,12 +148,12 @@ class _ZstdDecompressor:
     pieces are within a block and produce no output, so they are passed in a tight loop.
     """
 
-    _FED = 512
+    _PIECE_BYTES = 512
 
     def __init__(self) -> None:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
         self._frame = decompressor.decompressobj()
-        self._input, self._fed = b"", 0  # `_fed` counts the bytes of the input that were passed on.
+        self._input, self._position = b"", 0  # `_position` counts the bytes of the input that were passed on.
         self._output = memoryview(b"")
 
     @property
@@ -162,15 +162,15 @@ class _ZstdDecompressor:
 
     @property
     def needs_input(self) -> bool:
-        return self._fed >= len(self._input) and not self._output and not self._frame.eof
+        return self._position >= len(self._input) and not self._output and not self._frame.eof
 
     @property
     def unused_data(self) -> bytes:
-        return self._frame.unused_data + self._input[self._fed :]
+        return self._frame.unused_data + self._input[self._position :]
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
         if data:
-            self._input, self._fed = data, 0
+            self._input, self._position = data, 0
         if not self._output:
             self._output = memoryview(self._expand(max_length))
         result, self._output = self._output[:max_length], self._output[max_length:]
@@ -178,15 +178,15 @@ class _ZstdDecompressor:
 
     def _expand(self, length: int) -> bytes:
         """Return at least `length` expanded bytes if the input suffices. Only the last piece may exceed this number."""
-        frame, data, position = self._frame, self._input, self._fed
+        frame, data, position = self._frame, self._input, self._position
         pieces: list[bytes] = []
         size = 0
         while position < len(data) and size < length and not frame.eof:
-            piece = frame.decompress(data[position : position + self._FED])
-            position += self._FED
+            piece = frame.decompress(data[position : position + self._PIECE_BYTES])
+            position += self._PIECE_BYTES
             pieces.append(piece)
             size += len(piece)
-        self._fed = position
+        self._position = position
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 

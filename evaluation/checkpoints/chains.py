@@ -13,7 +13,7 @@ from evaluation.checkpoints.configuration import Configuration, read_configurati
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind, ModelPart, Plan
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import MAX_LABELS, FileFindings, Refused, attempt
-from evaluation.checkpoints.modules import Listed, Module, check_dimensions, read_module
+from evaluation.checkpoints.modules import Module, ModuleEntry, check_dimensions, read_module
 from evaluation.checkpoints.settings import (
     LATE_LENGTHS,
     TASKS,
@@ -218,7 +218,7 @@ def recognize_kind(roles: Sequence[str], model_type: str, classes: Sequence[str]
     return CheckpointKind.SENTENCE_ENCODER if m.TRANSFORMER in roles and m.POOLING in roles else None
 
 
-def read_chain(module_list: Sequence[Listed], kind: CheckpointKind, file: FileFindings) -> Chain:
+def read_chain(module_list: Sequence[ModuleEntry], kind: CheckpointKind, file: FileFindings) -> Chain:
     """Return the modules of a model of this kind, as listed in `file`. Raises Refused."""
     roles = [entry.role for entry in module_list]
     if kind is CheckpointKind.MULTI_VECTOR and m.DENSE not in roles:

@@ -77,7 +77,7 @@ _TYPES = {
          "causal": False, "activation_function": "swiglu"},
     ),
 }  # fmt: skip
-_HIDDEN = ("hidden_size", "d_model", "dim", "n_embd")
+_HIDDEN_SIZE_KEYS = ("hidden_size", "d_model", "dim", "n_embd")
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_trained_positions")
 #: Families with positions that start after the id of the padding token.
 _POSITIONS_BEHIND_PADDING = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"})
@@ -180,7 +180,7 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
         class_names(content),
         label_count,
         min(counts, default=None),
-        _first_count(values, _HIDDEN) or columns,
+        _first_count(values, _HIDDEN_SIZE_KEYS) or columns,
     )
     if tensors:
         _check_claims(values, tensors, file)
@@ -231,7 +231,7 @@ def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file
     bounds = (
         (r"((num|n)_[a-z_]*|encoder_|decoder_|n_)layers?|.*_types", count),
         (r"(num|n)_.*experts", max(count, max_rows)),
-        ("|".join(("vocab_size", *_HIDDEN)), max_rows),
+        ("|".join(("vocab_size", *_HIDDEN_SIZE_KEYS)), max_rows),
     )
     for key, value in values.items():
         claimed_size = len(value) if isinstance(value, list) else value

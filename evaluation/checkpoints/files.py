@@ -44,7 +44,7 @@ _REFUSED_ENDINGS: tuple[tuple[str, str, str], ...] = (
      ".zip .tar .gz .tgz .zst .xz .bz2 .7z .rar .lzma .nemo .egg"),
 )  # fmt: skip
 _REFUSALS = {ending: (code, message) for code, message, endings in _REFUSED_ENDINGS for ending in endings.split()}
-_READ = (".json", ".safetensors", ".metadata")
+_READ_EXTENSIONS = (".json", ".safetensors", ".metadata")
 #: A chat template is read to recognize it, and is never run.
 CHAT_TEMPLATE = "chat_template.jinja"
 #: Folders with an adapter next to the complete model into which it was merged.
@@ -53,7 +53,7 @@ _INERT_TEXT = """
 .md .txt .rst .png .jpg .jpeg .gif .svg .webp .pdf .csv .tsv .yaml .yml .jinja .model .html .cff .bib .log
 .jsonl .toml .lock
 """
-_INERT = frozenset(_INERT_TEXT.split())
+_INERT_EXTENSIONS = frozenset(_INERT_TEXT.split())
 _INERT_NAMES = frozenset(("license", "notice", "readme"))
 
 
@@ -143,11 +143,11 @@ def check_file_name(name: str, findings: Findings) -> bool:
     elif ending in _REFUSALS:
         code, message = _REFUSALS[ending]
         file.refuse(code, message.format(ending))
-    elif ending in _READ or path.name == CHAT_TEMPLATE:
+    elif ending in _READ_EXTENSIONS or path.name == CHAT_TEMPLATE:
         return True
     elif ending in (".jinja", ".model"):
         file.remark("left_out", "SentencePiece files and other templates are not used")
-    elif ending not in _INERT and _INERT_NAMES.isdisjoint((base, path.stem.casefold())):
+    elif ending not in _INERT_EXTENSIONS and _INERT_NAMES.isdisjoint((base, path.stem.casefold())):
         file.refuse("unknown_file", f"{quoted(ending or base)} files are not supported")
     return False
 
@@ -233,7 +233,7 @@ def parse(data: bytes) -> Any:
         text = data.decode("utf-8")
         value = json.loads(
             text,
-            object_pairs_hook=_unique,
+            object_pairs_hook=_build_object,
             parse_constant=_finite,
             parse_int=_integer,
             parse_float=_finite,
@@ -249,7 +249,7 @@ def parse(data: bytes) -> Any:
     return value
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         raise NotJson("it repeats a key")

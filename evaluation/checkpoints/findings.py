@@ -65,15 +65,15 @@ class CheckpointAllowance:
 
     def __init__(self, without_weights: bool = False) -> None:
         self.without_weights, self.left_out = without_weights, False
-        self._parsed = {"JSON files": 0, "headers of weights": 0}
+        self._parsed_bytes = {"JSON files": 0, "headers of weights": 0}
         self._tensors = 0
         self._weights: dict[Path, int] = {}
 
     def take(self, size: int, files: Literal["JSON files", "headers of weights"] = "JSON files") -> None:
         """Count the bytes of a JSON file, or of the header of a file of weights."""
-        self._parsed[files] += size
+        self._parsed_bytes[files] += size
         limit = MAX_JSON if files == "JSON files" else MAX_HEADERS
-        if self._parsed[files] > limit:
+        if self._parsed_bytes[files] > limit:
             raise AllowanceSpent(f"all {files} together have over {describe_bytes(limit)}")
 
     def take_tensors(self, path: Path, count: int, size: int) -> None:

@@ -30,7 +30,7 @@ from evaluation.checkpoints.description import (
 )
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import MAX_POSITIONS, Refused, attempt, summarize_names
-from evaluation.checkpoints.modules import MODULES, Listed, Module, read_module_list, read_routes
+from evaluation.checkpoints.modules import MODULES, Module, ModuleEntry, read_module_list, read_routes
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import POOLING as STORED_POOLING
 from evaluation.checkpoints.settings import TEMPLATE as STORED_TEMPLATE
@@ -256,7 +256,7 @@ class ModelFolder:
             settings = read_settings(source)
             if self.has_class("ForCausalLM"):
                 return _causal_plan(source, settings)
-            chain = read_chain([Listed(m.TRANSFORMER, "", source)], kind, source.at(CONFIG))
+            chain = read_chain([ModuleEntry(m.TRANSFORMER, "", source)], kind, source.at(CONFIG))
             return chain.plan(kind, settings)
         model = read_transformer(source, "token" if kind is CheckpointKind.TERM_WEIGHTING else "writer")
         template = read_settings(source).template or recognize_template(model.tokenizer.chat_template)

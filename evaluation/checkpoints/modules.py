@@ -48,16 +48,16 @@ class ModuleClass:
     old_width: str = ""
 
 
-_OWN = "sentence_transformer.modules"
+_OWN_PACKAGE = "sentence_transformer.modules"
 _WORD_WIDTH = "word_embedding_dimension"
 _CLASSES = {
     TRANSFORMER: ModuleClass("base.modules.transformer"),
-    POOLING: ModuleClass(f"{_OWN}.pooling", needs_config=True, takes="embedding_dimension",
+    POOLING: ModuleClass(f"{_OWN_PACKAGE}.pooling", needs_config=True, takes="embedding_dimension",
                          gives="embedding_dimension", old_width=_WORD_WIDTH),
     NORMALIZE: ModuleClass("base.modules.normalize"),
     DENSE: ModuleClass("base.modules.dense", needs_config=True, has_weights=True, takes="in_features",
                        gives="out_features"),
-    STATIC: ModuleClass(f"{_OWN}.static_embedding", has_weights=True),
+    STATIC: ModuleClass(f"{_OWN_PACKAGE}.static_embedding", has_weights=True),
     SPLADE: ModuleClass("sparse_encoder.modules.splade_pooling", old_width=_WORD_WIDTH),
     SPARSE_STATIC: ModuleClass("sparse_encoder.modules.sparse_static_embedding", has_weights=True),
     AUTO_ENCODER: ModuleClass("sparse_encoder.modules.sparse_auto_encoder", needs_config=True, has_weights=True,
@@ -66,12 +66,12 @@ _CLASSES = {
     ROUTER: ModuleClass("base.modules.router"),
     LOGIT_SCORE: ModuleClass("cross_encoder.modules.logit_score", needs_config=True),
     "HierarchicalTokenPooling": ModuleClass("multi_vector_encoder.modules.token_pooling"),
-    "LayerNorm": ModuleClass(f"{_OWN}.layer_norm", needs_config=True, has_weights=True, takes="dimension",
+    "LayerNorm": ModuleClass(f"{_OWN_PACKAGE}.layer_norm", needs_config=True, has_weights=True, takes="dimension",
                              gives="dimension"),
-    "Dropout": ModuleClass(f"{_OWN}.dropout"),
-    "WeightedLayerPooling": ModuleClass(f"{_OWN}.weighted_layer_pooling", needs_config=True, has_weights=True,
+    "Dropout": ModuleClass(f"{_OWN_PACKAGE}.dropout"),
+    "WeightedLayerPooling": ModuleClass(f"{_OWN_PACKAGE}.weighted_layer_pooling", needs_config=True, has_weights=True,
                                         old_width=_WORD_WIDTH),
-    "CNN": ModuleClass(f"{_OWN}.cnn", "cnn_config.json", needs_config=True, has_weights=True,
+    "CNN": ModuleClass(f"{_OWN_PACKAGE}.cnn", "cnn_config.json", needs_config=True, has_weights=True,
                        takes="in_embedding_dimension", old_width="in_word_embedding_dimension"),
 }  # fmt: skip
 #: Full name of each class, as written to files.
@@ -99,7 +99,7 @@ _FOLDER = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ModuleEntry:
     """An entry of modules.json: a module's role, the spelling of its class, and its files."""
 
     role: str
@@ -123,7 +123,7 @@ class Module:
         return replace(self, part=ModelPart(json, self.part.weights))
 
 
-def read_module_list(source: ModelFiles) -> list[Listed]:
+def read_module_list(source: ModelFiles) -> list[ModuleEntry]:
     """Return the entries of modules.json. Raises Refused."""
     entries = source.read_json(MODULES)
     file = source.at(MODULES)
@@ -146,9 +146,9 @@ def _list_modules(
     references: Sequence[tuple[tuple[str, object], tuple[str, object]]],
     source: ModelFiles,
     file: FileFindings,
-) -> list[Listed]:
+) -> list[ModuleEntry]:
     """Return the modules for pairs of folder and class, with the keys of both. Raises Refused."""
-    modules: list[Listed] = []
+    modules: list[ModuleEntry] = []
     for (path_key, path), (type_key, name) in references:
         role, folder = get_role(name), _folder(path)
         if role in NOT_RUN:
@@ -161,7 +161,7 @@ def _list_modules(
             # Every copy would be read and written, however large.
             file.refuse("value", f"{quoted(path)} occurs twice", path_key)
         elif role in CLASSES:
-            modules.append(Listed(role, str(name), module_files))
+            modules.append(ModuleEntry(role, str(name), module_files))
     if len(modules) < len(references):
         raise Refused
     return modules
@@ -182,7 +182,7 @@ def get_role(name: object) -> str:
     return role if role in CLASSES or role in NOT_RUN else ""
 
 
-def read_routes(source: ModelFiles) -> dict[str, list[Listed]]:
+def read_routes(source: ModelFiles) -> dict[str, list[ModuleEntry]]:
     """Return a Router's modules for queries and for documents. Raises Refused."""
     config = ROUTER_CONFIG if source.has(ROUTER_CONFIG) else CONFIG
     content = source.read_settings(config)
@@ -197,7 +197,7 @@ def read_routes(source: ModelFiles) -> dict[str, list[Listed]]:
     parameters = content.get("parameters") or {}
     if not isinstance(parameters, dict) or parameters.get("route_mappings"):
         file.refuse("value", "only an empty object is accepted", "parameters.route_mappings")
-    routes: dict[str, list[Listed]] = {}
+    routes: dict[str, list[ModuleEntry]] = {}
     for route, names in structure.items():
         if not isinstance(names, list) or not 0 < len(names) <= _MAX_MODULES:
             file.stop("value", "it is not a list of modules", f"structure.{route}")
@@ -210,7 +210,7 @@ def read_routes(source: ModelFiles) -> dict[str, list[Listed]]:
     return routes
 
 
-def read_module(entry: Listed) -> Module:
+def read_module(entry: ModuleEntry) -> Module:
     """Return a module. Raises Refused. Transformer and Router have separate readers."""
     role, source = entry.role, entry.source
     kind, file = _CLASSES[role], source.at(_CLASSES[role].config)

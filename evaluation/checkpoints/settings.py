@@ -57,7 +57,7 @@ class Template:
         question = instruction or self.instruction
         return self.introduced.format(instruction=question) if question else ""
 
-    def has_phrases_in(self, program: str) -> bool:
+    def matches(self, program: str) -> bool:
         """Return whether a chat template has all phrases of this one: lines, or their parts between placeholders."""
         text = program.replace("\\", "")
         phrases = [*re.split(r"\{\w+\}|\n", self.text + self.suffix), self.instruction]
@@ -66,7 +66,7 @@ class Template:
 
 def recognize_template(program: str) -> str:
     """Return the name of the template with phrases that a chat template contains, or an empty string."""
-    return next((name for name, template in TEMPLATES.items() if template.has_phrases_in(program)), "")
+    return next((name for name, template in TEMPLATES.items() if template.matches(program)), "")
 
 
 #: Templates with their sources: model cards, or the code of the models' authors.
@@ -141,7 +141,7 @@ _PROMPTS = Rule(
     f"an object of at most {_MAX_PROMPTS} prompts of at most {_MAX_PROMPT:,} characters",
 )
 #: Settings of late interaction in PyLate's models.
-LATE: Mapping[str, Rule] = {
+LATE_SETTINGS: Mapping[str, Rule] = {
     "query_prefix": text(64), "document_prefix": text(64), "query_length": _LENGTH, "document_length": _LENGTH,
     "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH, "attend_to_mask_tokens": TRUTH,
     "query_expansion": _EXPANSION, "skiplist_words": WORDS,
@@ -152,7 +152,7 @@ POOLING, TEMPLATE = "runboard_pooling", "runboard_template"
 #: Setting that truncates vectors by class: to leading dimensions, or to the terms with the largest weights.
 CUTS = {"SentenceTransformer": "truncate_dim", "SparseEncoder": "max_active_dims"}
 _RULES: Mapping[str, Rule] = {
-    **LATE,
+    **LATE_SETTINGS,
     "truncate_dim": whole(1, MAX_DIMENSION),
     "max_active_dims": whole(1, MAX_VOCABULARY),
     # The library computes these layers in float32, regardless of the type of the rest of the model.
@@ -225,7 +225,7 @@ def read_settings(source: ModelFiles) -> EncoderDefaults:
         prompts,
         default if default in prompts else "",
         {key: values[key] for key in CUTS.values() if key in values},
-        {key: values.get(key) for key in LATE if key in content},  # null may differ from an absent key.
+        {key: values.get(key) for key in LATE_SETTINGS if key in content},  # null may differ from an absent key.
         values.get(POOLING, ""),
         values.get(TEMPLATE, ""),
     )

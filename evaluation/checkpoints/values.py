@@ -10,7 +10,7 @@ from evaluation.checkpoints import findings as limits
 from evaluation.checkpoints.findings import FileFindings, quoted, summarize_names
 
 #: Keys of configuration files that make a library load other code or files, or that pass options to it.
-_FORBIDDEN = re.compile(
+_FORBIDDEN_KEY = re.compile(
     r"auto_map|.*trust_remote_code.*|custom_.*|.*_internal|_?(attn|experts|moe)_implementation"
     r"|transformers_weights|.*quanti[sz]ation.*|quant_method|.*kernels?|device_map|offload_.*|base_model.*"
     r"|(.*_)?(file|files|path|url|dir|folder)|.*revision|_commit_hash|use_safetensors|weights_only|fusion_config"
@@ -120,7 +120,7 @@ def refuse_forbidden_keys(value: object, file: FileFindings, path: str = "", dep
     if isinstance(value, Mapping) and depth < 32:
         for key, item in value.items():
             inner_path = f"{path}.{key}" if path else str(key)
-            if item is not None and key not in _HARMLESS and _FORBIDDEN.fullmatch(key):
+            if item is not None and key not in _HARMLESS and _FORBIDDEN_KEY.fullmatch(key):
                 file.refuse("forbidden_key", "the key is not accepted, whatever its value", inner_path)
             else:
                 refuse_forbidden_keys(item, file, inner_path, depth + 1)

@@ -93,7 +93,7 @@ class Tensor:
         return self.end - self.start
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether weights may have its type."""
         return self.dtype in _WEIGHT_TYPES
 
@@ -103,7 +103,7 @@ class Tensor:
         return self.dtype in _BUFFERS
 
 
-def _open(path: Path) -> BinaryIO:
+def _open_file(path: Path) -> BinaryIO:
     try:
         return open_regular(path)
     except OSError as error:
@@ -115,7 +115,7 @@ def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor
 
     Raises NotSafetensors and AllowanceSpent.
     """
-    with _open(path) as file:
+    with _open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         length_bytes = file.read(8)
         if len(length_bytes) < 8:
@@ -152,7 +152,7 @@ def _are_sizes(values: object) -> bool:
 
 def blocks(tensor: Tensor) -> Iterator[bytes]:
     """Yield the tensor's bytes, a few MiB at a time. Raises NotSafetensors if the file has become shorter."""
-    with _open(tensor.path) as file:
+    with _open_file(tensor.path) as file:
         file.seek(tensor.start)
         remaining_bytes = tensor.end - tensor.start
         while remaining_bytes:
@@ -211,12 +211,12 @@ def read_weights(source: ModelFiles, name: str = NAME, buffers: bool = False) ->
             continue
         if short_name in tensors:
             file.refuse("weights_header", f"it repeats {quoted(short_name)}")
-        if not tensor.usable and not tensor.is_buffer:
+        if not tensor.is_usable and not tensor.is_buffer:
             file.refuse("weights_type", f"its type is {tensor.dtype}", title)
         tensors[short_name] = tensor
     if not source.allowance.left_out:
         try:
-            non_finite_names = [name for name, tensor in tensors.items() if tensor.usable and not is_finite(tensor)]
+            non_finite_names = [name for name, tensor in tensors.items() if tensor.is_usable and not is_finite(tensor)]
         except NotSafetensors as error:
             source.at(NAME).refuse("weights_header", str(error))
         else:

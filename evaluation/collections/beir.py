@@ -199,7 +199,7 @@ def _iterate_records(
     """Yield (line number, record) for each line with a usable `_id` and `text`, which are strings in the record."""
     missing_text, has_text = LineProblems(), first > 0
     table = read_table(path) if first else None
-    start = table.find_block(first) if table else Place(0, 0)
+    start = table.find_block(first) if table else ReadingStart(0, 0)
     document_number = start.document
     for number, line in iterate_lines(path, findings, progress, on_bytes, start.offset):
         if document_number < first:
@@ -359,7 +359,7 @@ _ROW_BYTES = 16
 _TRAILER_BYTES = 8
 
 
-class Place(NamedTuple):
+class ReadingStart(NamedTuple):
     """Start of reading: an offset in the file, and the number of the first document there."""
 
     offset: int
@@ -376,10 +376,10 @@ class Blocks(NamedTuple):
         """Number of documents in the file."""
         return int(self.rows[-1, 1])
 
-    def find_block(self, document: int) -> Place:
+    def find_block(self, document: int) -> ReadingStart:
         """Return the start of the block with this document, or the file's end if the number is too large."""
         row = int(np.searchsorted(self.rows[:, 1], document, side="right")) - 1
-        return Place(*self.rows[row].tolist())
+        return ReadingStart(*self.rows[row].tolist())
 
 
 def write_blocks(lines: BinaryIO, target: Path) -> None:

@@ -25,9 +25,9 @@ from evaluation.kernel.library import are_in_ids, compute_keys, insert_ids
 _MAGIC = b"runboard ids 1\n\0"
 _HEADER = struct.Struct("<16sQQQ")  # magic, seed, number of ids, number of slots
 _HEADER_BYTES = 64
-_SHORT = 16
+_MAX_SLOT_BYTES = 16
 _LONG_ID = 0xFF << 56
-_LONGEST = 65_535
+_MAX_ID_BYTES = 65_535
 #: Number of ids that are packed and inserted at a time.
 _BATCH = 65_536
 _PADDING = 16
@@ -59,8 +59,8 @@ class DocumentIds:
                 iterator = iter(ids)
                 while batch := [document_id.encode() for document_id in islice(iterator, _BATCH)]:
                     for document_id in batch:
-                        if not 0 < len(document_id) <= _LONGEST:
-                            message = f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are allowed"
+                        if not 0 < len(document_id) <= _MAX_ID_BYTES:
+                            message = f"a document id has {len(document_id)} bytes; 1 to {_MAX_ID_BYTES:,} are allowed"
                             raise ValueError(message)
                     packed, pieces = _pack_ids(*_join_ids(batch), seed, long_bytes)
                     keys.write(packed.tobytes())
@@ -126,7 +126,7 @@ def _pack_ids(text: bytes, offsets: NDArray[np.int64], seed: int, long_bytes: in
     """
     keys = compute_keys(padded(text), offsets, seed)
     pieces = []
-    for number in np.flatnonzero(np.diff(offsets) > _SHORT).tolist():
+    for number in np.flatnonzero(np.diff(offsets) > _MAX_SLOT_BYTES).tolist():
         piece = text[offsets[number] : offsets[number + 1]]
         keys[number, 1] = _LONG_ID | long_bytes
         pieces += [struct.pack("<H", len(piece)), piece]

@@ -33,7 +33,7 @@ _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 #: System-wide counters of processor time.
 STATISTICS = Path("/proc/stat")
 #: Fields of a processor's line in /proc/stat: idle, and waiting for a disk.
-_IDLE = (3, 4)
+_IDLE_FIELDS = (3, 4)
 #: First of the guest fields. Their time is already included in other fields.
 _COUNTED_TWICE = 8
 
@@ -121,26 +121,26 @@ class OtherWork:
     """Measures the share of the machine's processors that other processes use between two readings."""
 
     def __init__(self) -> None:
-        self._start = self._read()
+        self._start = self._read_seconds()
 
     def share(self) -> float | None:
         """Return the share since the start, 0 to 1, or None if the system does not report it."""
-        end = self._read()
+        end = self._read_seconds()
         if self._start is None or end is None:
             return None
         total, busy_time, process_time = (end_value - start for start, end_value in zip(self._start, end, strict=True))
         return min(max((busy_time - process_time) / total, 0.0), 1.0) if total > 0 else None
 
-    def _read(self) -> tuple[float, float, float] | None:
+    def _read_seconds(self) -> tuple[float, float, float] | None:
         """Return the seconds of all processors, of the busy ones, and of this process; None if unavailable."""
         try:
             line = STATISTICS.read_text(encoding="ascii").partition("\n")[0]
             ticks = [int(field) for field in line.split()[1 : 1 + _COUNTED_TWICE]]
         except (OSError, ValueError):
             return None
-        if len(ticks) <= max(_IDLE):
+        if len(ticks) <= max(_IDLE_FIELDS):
             return None
-        idle, tick = sum(ticks[field] for field in _IDLE), os.sysconf("SC_CLK_TCK")
+        idle, tick = sum(ticks[field] for field in _IDLE_FIELDS), os.sysconf("SC_CLK_TCK")
         return sum(ticks) / tick, (sum(ticks) - idle) / tick, time.process_time()
 
 

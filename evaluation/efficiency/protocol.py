@@ -85,7 +85,7 @@ DEPTH = 100
 #: Maximum number of groups of rounds for the spread.
 GROUPS = 5
 #: Maximum relative difference between a settled query's two fastest searches.
-SETTLED = 0.1
+SETTLED_DIFFERENCE = 0.1
 #: Spread relative to the mean at which rounds may end.
 NARROW = 0.03
 #: Bounds of the number of documents, one in 200, that are encoded again to count operations.
@@ -161,7 +161,7 @@ def measure(
     figures = rounds.figures()  # before other searches add to the engine's clock
     throughput = _throughput(engine, queries, batched)
     if isinstance(engine, TermEngine) and system.checkpoint is None:
-        with operations.counting() as operation_count:  # Searches are fast, but differ more between queries.
+        with operations.count_operations() as operation_count:  # Searches are fast, but differ more between queries.
             _search(engine, timed_queries)
         flops = operation_count.flops / len(timed_queries)
     progress(1.0)
@@ -249,7 +249,7 @@ def _warm_up(
         The mean floating point operations of a search, and the seconds of each search.
     """
     queries, durations = sample_evenly(timed_queries, searches), list[float]()
-    with operations.counting() as operation_count:
+    with operations.count_operations() as operation_count:
         for query in (queries * -(-searches // len(queries)))[:searches]:
             start = read_moment().elapsed
             _search(engine, [query])
@@ -269,7 +269,7 @@ def flops_per_document(engine: Engine, corpus: Path, folder: Path) -> float | No
         return None
     flops, documents = 0, _sample_documents(corpus)
     for document in documents:
-        with TemporaryDirectory(dir=folder) as shard_folder, operations.counting() as operation_count:
+        with TemporaryDirectory(dir=folder) as shard_folder, operations.count_operations() as operation_count:
             engine.encode_shard([document], Path(shard_folder))
         flops += operation_count.flops
     return flops / len(documents) if flops else None
@@ -289,7 +289,7 @@ class _TimedRounds:
     """Timed searches in rounds, until the interval of their mean is narrow or the effort is exhausted."""
 
     def __init__(self, engine: Engine, timed: Sequence[Query], effort: Effort, device: str) -> None:
-        self._engine, self._timed, self._effort, self._device = engine, timed, effort, device
+        self._engine, self._timed_queries, self._effort, self._device = engine, timed, effort, device
         self._confirmed = np.zeros(len(timed), dtype=bool)
         self._seconds: list[list[float]] = []
         self._joules = 0.0
@@ -312,21 +312,21 @@ class _TimedRounds:
             "depth": DEPTH,
             "threads": THREADS,
             "searches": times.size,
-            "queries": len(self._timed),
+            "queries": len(self._timed_queries),
             "rounds": len(times),
             "latency_ms": Latency.from_seconds(times.min(axis=0)),
             "spread_ms": mean_spread(times),
-            "unsettled": self.unsettled(),
+            "unsettled": self.count_unsettled(),
             "interruptions": self.interruptions,
             "other_work": self.other_work,
             "peak_memory_bytes": self._peak_memory,
             "parts_ms": {part: seconds * share for part, seconds in self._engine.clock.seconds.items()},
         }
 
-    def unsettled(self) -> int:
+    def count_unsettled(self) -> int:
         """Count the queries without a confirmed fastest search, or with a disturbance in every round."""
         quickest, second = np.sort(self.times(), axis=0)[:2]
-        return int((~((second <= (1 + SETTLED) * quickest) & self._confirmed)).sum())
+        return int((~((second <= (1 + SETTLED_DIFFERENCE) * quickest) & self._confirmed)).sum())
 
     def run(self, report: MeasureProgress, meter: EnergyMeter) -> float | None:
         """Search in rounds and return the joules per search, or None without energy counters."""
@@ -338,7 +338,7 @@ class _TimedRounds:
 
     def _is_enough(self) -> bool:
         effort, rounds = self._effort, len(self._seconds)
-        if rounds < 2 or rounds * len(self._timed) < effort.searches:
+        if rounds < 2 or rounds * len(self._timed_queries) < effort.searches:
             return False
         seconds = self.elapsed + self._evicting
         if rounds >= effort.most_rounds or seconds * (rounds + 1) / rounds > effort.most_seconds:
@@ -346,13 +346,13 @@ class _TimedRounds:
         if rounds < effort.rounds and seconds < effort.seconds:
             return False
         mean = 1000 * float(self.times().min(axis=0).mean())
-        is_settled = self.unsettled() <= MAX_UNSETTLED * len(self._timed)
+        is_settled = self.count_unsettled() <= MAX_UNSETTLED * len(self._timed_queries)
         return is_settled and mean_spread(self.times()) <= NARROW * mean
 
     def _round(self, report: MeasureProgress, meter: EnergyMeter) -> None:
         rounds_done, expected_rounds = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
         seconds = []
-        for number, query in enumerate(self._timed):
+        for number, query in enumerate(self._timed_queries):
             eviction_start = perf_counter()
             evict_caches()
             self._evicting += perf_counter() - eviction_start
@@ -366,7 +366,7 @@ class _TimedRounds:
             self.elapsed += timing.elapsed
             self.interruptions += end.interruptions - start.interruptions
             self._confirmed[number] |= timing.undisturbed
-            report((rounds_done + number / len(self._timed)) / expected_rounds)
+            report((rounds_done + number / len(self._timed_queries)) / expected_rounds)
         self._seconds.append(seconds)
 
 

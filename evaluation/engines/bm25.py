@@ -95,11 +95,11 @@ class BM25(WordEngine):
 
 TERMS_FILE, FREQUENCIES_FILE = "feedback_terms.npy", "feedback_frequencies.npy"
 #: Documents per batch when feedback terms are computed, for locality of writes.
-_DOCUMENTS_AT_ONCE = 65_536
+_BATCH_DOCUMENTS = 65_536
 #: Patterns of terms that may expand a query under Anserini's rules, which replace a stop word list.
-_ELIGIBLE_ENGLISH = re.compile(r"[a-z0-9]{2,20}")
-_ELIGIBLE = re.compile(".{2,20}", re.DOTALL)
-_GREATEST_SHARE = np.float32(0.1)
+_ELIGIBLE_ENGLISH_TERM = re.compile(r"[a-z0-9]{2,20}")
+_ELIGIBLE_TERM = re.compile(".{2,20}", re.DOTALL)
+_MAX_SHARE = np.float32(0.1)
 Weights = tuple[Numbers, NDArray[np.float64]]
 
 
@@ -125,8 +125,8 @@ class RM3(BM25):
         eligible_terms = self._get_eligible_terms(index)
         cursors, ends = index.offsets[eligible_terms].copy(), index.offsets[eligible_terms + 1].copy()
         postings = index.documents, index.frequencies, eligible_terms.astype(np.uint32)
-        for first_document in range(0, index.document_count, _DOCUMENTS_AT_ONCE):
-            stop = min(first_document + _DOCUMENTS_AT_ONCE, index.document_count)
+        for first_document in range(0, index.document_count, _BATCH_DOCUMENTS):
+            stop = min(first_document + _BATCH_DOCUMENTS, index.document_count)
             outputs = np.asarray(terms[first_document:stop]), np.asarray(frequencies[first_document:stop])
             kernels.collect_most_frequent(*postings, cursors, ends, first_document, stop, *outputs)
         terms.flush()
@@ -139,10 +139,10 @@ class RM3(BM25):
         languages.
         """
         share = np.diff(index.offsets).astype(np.float32) / np.float32(max(index.document_count, 1))
-        form = _ELIGIBLE_ENGLISH if self.language == "en" else _ELIGIBLE
+        form = _ELIGIBLE_ENGLISH_TERM if self.language == "en" else _ELIGIBLE_TERM
         matches = (form.fullmatch(term) is not None for term in index.terms())
         well_formed = np.fromiter(matches, np.bool_, len(share))
-        return np.flatnonzero(well_formed & (share <= _GREATEST_SHARE))
+        return np.flatnonzero(well_formed & (share <= _MAX_SHARE))
 
     def open(self, folder: Path) -> None:
         """Open an index that `build` wrote, and the feedback terms if they exist already."""

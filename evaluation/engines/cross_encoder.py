@@ -35,10 +35,10 @@ from evaluation.engines.first_stage import Texts, document_numbers, first_stage,
 from evaluation.engines.passages import FIELDS_PARAMETER, PASSAGE_PARAMETERS, PassageReader, check_passages
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
-_MOST = 1000
+_MAX_DEPTH = 1000
 #: Maximum number of depths for which one job produces rankings, including the main one.
 MAX_DEPTHS = 5
-_NAMED_DEPTHS = NumberList("reranking_depths", _MOST, MAX_DEPTHS - 1, "reranking_depth")
+_NAMED_DEPTHS = NumberList("reranking_depths", _MAX_DEPTH, MAX_DEPTHS - 1, "reranking_depth")
 
 
 class CrossEncoderReRanking(VariantEngine[int]):
@@ -55,7 +55,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
         self.first_stage = first_stage(resources)
         self.scorer = PairScorer(resources, parameters)
         self.read_passages = PassageReader(parameters)
-        self._read = self._passages = 0
+        self._pair_count = self._passages = 0
 
     @property
     def analyser_name(self) -> str:
@@ -93,7 +93,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
     def facts(self) -> Mapping[str, FactValue]:
         """Return the re-ranking depth, the maximum length, and the mean number of passages per document."""
         facts = {"depth": min(self.main, self.documents), "maximum_length": self.scorer.maximum_length}
-        passages = {"passages_per_document": self._passages / max(self._read, 1)}
+        passages = {"passages_per_document": self._passages / max(self._pair_count, 1)}
         return {**facts, **(passages if self.read_passages.words else {})}
 
     def _score_candidates(self, queries: Sequence[Query]) -> list[SearchResult]:
@@ -121,7 +121,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
     def _score_passages(self, pairs: Sequence[tuple[str, Sequence[str]]]) -> Floats:
         """Return the maximum score over a document's passages, for each pair of a query and a document."""
         counts = [len(passages) for _, passages in pairs]
-        self._read, self._passages = self._read + len(pairs), self._passages + sum(counts)
+        self._pair_count, self._passages = self._pair_count + len(pairs), self._passages + sum(counts)
         scores = self.scorer.score(
             [query for query, passages in pairs for _ in passages],
             [passage for _, passages in pairs for passage in passages],
@@ -148,7 +148,7 @@ def _check_parameters(parameters: Mapping[str, Any], checkpoint: CheckpointDescr
 
 
 PARAMETERS = (
-    Parameter("reranking_depth", 100, "number of first-stage documents to re-rank", least=1, most=_MOST),
+    Parameter("reranking_depth", 100, "number of first-stage documents to re-rank", least=1, most=_MAX_DEPTH),
     Parameter(
         "reranking_depths",
         "10,50,100,200",

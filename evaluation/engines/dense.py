@@ -40,7 +40,7 @@ from evaluation.engines.base import (
 )
 from evaluation.engines.index.vector_index import (
     INDEX_PARAMETERS,
-    STORED,
+    STORED_DTYPES,
     Truncation,
     VectorIndex,
     build_index,
@@ -308,7 +308,7 @@ PARAMETERS = (
     *PASSAGE_PARAMETERS,
     COMPUTE_DTYPE,
     BATCH_TOKENS,
-    Parameter("stored_dtype", "float32", "data type in which vectors are stored and searched", choices=STORED),
+    Parameter("stored_dtype", "float32", "data type in which vectors are stored and searched", choices=STORED_DTYPES),
     Parameter(
         "search",
         "exact",

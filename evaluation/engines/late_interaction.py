@@ -47,7 +47,7 @@ from evaluation.engines.base import (
 from evaluation.engines.bm25 import BM25
 from evaluation.engines.facts import RESIDUALS
 from evaluation.engines.first_stage import StoredRun, Texts, document_numbers, first_stage, store_texts
-from evaluation.engines.index.exact_search import Found, max_norm
+from evaluation.engines.index.exact_search import Ranking, max_norm
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 from evaluation.engines.index.token_store import CompressedTokens, NearestTokens, TokenStore, TokenWriter
 from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
@@ -194,7 +194,7 @@ class LateInteraction(DividedEngine):
         assert isinstance(self.finder, NearestTokens)
         return [self.finder.documents(query.cpu().numpy()) for query in vectors]
 
-    def _rank_candidates(self, query: torch.Tensor, documents: Numbers, depth: int) -> Found:
+    def _rank_candidates(self, query: torch.Tensor, documents: Numbers, depth: int) -> Ranking:
         """Return the best of the given documents for a query."""
         from evaluation.engines.neural.sided_encoders import late_interaction_of_each
 
@@ -204,12 +204,12 @@ class LateInteraction(DividedEngine):
         ]
         return self._select_best(documents, np.concatenate([np.empty(0, np.float32), *scores]), depth)
 
-    def _rank_compressed(self, codes: CompressedTokens, query: torch.Tensor, depth: int) -> Found:
+    def _rank_compressed(self, codes: CompressedTokens, query: torch.Tensor, depth: int) -> Ranking:
         """Return the best documents for a query by their compressed vectors."""
         documents, scores = codes.search(query.cpu().numpy(), depth)
         return self._select_best(documents, scores / np.float32(len(query) if self.encoder.mean else 1), depth)
 
-    def _rank_all(self, queries: Vectors, depth: int) -> list[Found]:
+    def _rank_all(self, queries: Vectors, depth: int) -> list[Ranking]:
         """Return the best of all documents for each query, in batches whose scores fit into memory.
 
         Batched scores are approximate. Documents that may be among the best are scored again one by one.
@@ -231,7 +231,7 @@ class LateInteraction(DividedEngine):
                 results.append(self._rank_candidates(query, candidates, depth))
         return results
 
-    def _select_best(self, documents: Numbers, scores: Floats, depth: int) -> Found:
+    def _select_best(self, documents: Numbers, scores: Floats, depth: int) -> Ranking:
         """Return the `depth` best documents in trec_eval's order, excluding documents without vectors."""
         candidates = _find_contenders(scores, depth, 0.0)
         documents, scores = documents[candidates], scores[candidates]

@@ -13,7 +13,7 @@ from evaluation.engines.registry import describe
 from evaluation.engines.run_writing import SAMPLED_DOCUMENTS, SAMPLED_QUERIES, run_lines
 
 #: Number of top documents that are compared.
-_BEST = 10
+_COMPARED_DOCUMENTS = 10
 #: Maximum characters of all compared documents. About a million word pieces take minutes even on a CPU.
 _MAX_CHARACTERS = 4_000_000
 _REFERENCE = "float32"
@@ -79,7 +79,7 @@ def precision_loss(
     losses = []
     for actual, expected in ((candidates[query.id], exact_rankings[query.id]) for query in sample):
         if actual:
-            top_count = min(_BEST, -(-len(actual) // 2))  # half of fewer than twenty documents
+            top_count = min(_COMPARED_DOCUMENTS, -(-len(actual) // 2))  # half of fewer than twenty documents
             losses.append(1 - len({*actual[:top_count]}.intersection(expected[:top_count])) / top_count)
     return sum(losses) / len(losses) if losses else None
 

@@ -31,7 +31,7 @@ MAIN = ""
 SAMPLED_QUERIES, SAMPLED_DOCUMENTS = 100, 20
 _HEADER = "# part: "
 #: Maximum number of digits of the number of lines.
-_PLACES = 15
+_COUNT_DIGITS = 15
 
 
 def variant_paths(labels: Sequence[str], out: Path) -> dict[str, Path]:
@@ -79,7 +79,7 @@ class PartOfRun:
     def to_line(self) -> str:
         """Format the header as a comment, whose length does not depend on the number of lines."""
         shortest = json.dumps(asdict(replace(self, lines=0)))
-        return f"{_HEADER}{json.dumps(asdict(self)).ljust(len(shortest) + _PLACES)}\n"
+        return f"{_HEADER}{json.dumps(asdict(self)).ljust(len(shortest) + _COUNT_DIGITS)}\n"
 
     @classmethod
     def read(cls, path: Path) -> PartOfRun:

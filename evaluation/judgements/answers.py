@@ -27,7 +27,7 @@ from evaluation.judgements import pattern_check
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 #: Maximum processor seconds of one search of a text, maximum for all slow searches of a run together, and minimum
 #: for a slow search.
-IN_ONE_TEXT, ALTOGETHER, SLOW = 2.0, 30.0, 0.02
+TEXT_SECONDS, RUN_SECONDS, SLOW_SECONDS = 2.0, 30.0, 0.02
 _PROBLEMS = {
     "malformed_answers": ("{lines} not an object with `_id` and a list of strings, `answers` or `patterns`",
         'Write lines such as {"_id": "q1", "answers": ["Paris"]}.'),
@@ -35,13 +35,13 @@ _PROBLEMS = {
     "empty_answer": ("{lines} without an answer, or with an empty one, which would match every text",
         "Leave out empty strings. A query without an answer is not judged."),
     "unusable_pattern": ("{lines} with a pattern that is not a regular expression, calls its groups, has the flag "
-        f"x, or is longer than {pattern_check.LONGEST:,} characters",
+        f"x, or is longer than {pattern_check.MAX_CHARACTERS:,} characters",
         "Correct the pattern, or write plain strings as `answers`."),
-    "endless_pattern": (f"{{lines}} with a pattern that takes more than {pattern_check.TRIED} s on a text of "
-        f"{pattern_check.TRIAL:,} characters, or too much time or memory to compile",
+    "endless_pattern": (f"{{lines}} with a pattern that takes more than {pattern_check.PATTERN_SECONDS} s on a text of "
+        f"{pattern_check.TEXT_LENGTH:,} characters, or too much time or memory to compile",
         EndlessPattern.HINT),
-    "too_many_patterns": (f"{{lines}} beyond the limit of {pattern_check.MOST:,} patterns, or of "
-        f"{pattern_check.ALTOGETHER:g} s for checks",
+    "too_many_patterns": (f"{{lines}} beyond the limit of {pattern_check.MAX_PATTERNS:,} patterns, or of "
+        f"{pattern_check.FILE_SECONDS:g} s for checks",
         "Write plain strings as `answers` where possible, and simplify or remove patterns."),
 }  # fmt: skip
 
@@ -50,7 +50,7 @@ class PatternSearch:
     """Pattern searches with a common time limit. Create an instance for each run to score."""
 
     def __init__(self) -> None:
-        self._remaining_seconds = ALTOGETHER
+        self._remaining_seconds = RUN_SECONDS
 
     def search(self, pattern: Any, text: str, line: int) -> Any:
         """Return the first match of a pattern (of the package regex), or None.
@@ -59,14 +59,14 @@ class PatternSearch:
         """
         start = time.process_time()
         try:
-            match = pattern.search(text, timeout=IN_ONE_TEXT)
+            match = pattern.search(text, timeout=TEXT_SECONDS)
         except TimeoutError as error:
-            raise EndlessPattern(line, f"takes more than {IN_ONE_TEXT:g} s in one text") from error
+            raise EndlessPattern(line, f"takes more than {TEXT_SECONDS:g} s in one text") from error
         seconds = time.process_time() - start
-        if seconds > SLOW:
+        if seconds > SLOW_SECONDS:
             self._remaining_seconds -= seconds
         if self._remaining_seconds < 0:
-            raise EndlessPattern(line, f"and others take more than {ALTOGETHER:g} s altogether")
+            raise EndlessPattern(line, f"and others take more than {RUN_SECONDS:g} s altogether")
         return match
 
 

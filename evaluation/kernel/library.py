@@ -268,7 +268,7 @@ class Reading:
         self.first_documents += self._first[: first.filled].data
         first.filled = 0
 
-    def noted(self, name: str) -> tuple[int, tuple[int, ...]]:
+    def get_occurrences(self, name: str) -> tuple[int, tuple[int, ...]]:
         """Return the number of occurrences of a problem, and its first line numbers."""
         count, *lines = self.fields.noted[layout.NOTED.index(name)]
         return count, tuple(lines[:count])

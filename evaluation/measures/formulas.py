@@ -245,12 +245,12 @@ Bound = Callable[[JudgedRankings, int | None, int], Values]
 #: Values in a grid of grades for unjudged documents and for ranks after the end of a ranking.
 _UNJUDGED, _NOTHING = -1, -2
 #: Cutoff of measures without one, greater than the length of any ranking.
-_DEEPEST = 2**31
+_MAX_CUTOFF = 2**31
 
 
 def _grades_by_rank(ranking: JudgedRankings, k: int | None) -> NDArray[np.int64]:
     """Return the grades at the first k ranks, shape (queries, k), with `_UNJUDGED` and `_NOTHING` for missing ones."""
-    depth = max(1, min(int(ranking.retrieved.max(initial=0)), k or _DEEPEST))
+    depth = max(1, min(int(ranking.retrieved.max(initial=0)), k or _MAX_CUTOFF))
     grid = np.where(np.arange(depth) < ranking.retrieved[:, None], _UNJUDGED, _NOTHING)
     is_in_grid = ranking.rank <= depth
     grid[ranking.query[is_in_grid], ranking.rank[is_in_grid] - 1] = ranking.grade[is_in_grid]

@@ -1,4 +1,4 @@
-"""Registry of measures. To add one, add an entry to `_ALL`.
+"""Registry of measures. To add one, add an entry to `_ALL_FAMILIES`.
 
 The canonical name of a measure is that of ir_measures. Names of trec_eval, ranx, BEIR, and MTEB are accepted.
 
@@ -116,7 +116,7 @@ def upper_bound(measure: str) -> Family:
     )  # fmt: skip
 
 
-_ALL = (
+_ALL_FAMILIES = (
     Family(
         "nDCG", formulas.ndcg, PytrecEval("ndcg", "ndcg_cut_{k}"),
         "Share of the best possible discounted gain; depends on grades, and higher ranks count more.",
@@ -229,7 +229,7 @@ _ALL = (
 )  # fmt: skip
 
 #: Measure families, keyed by `Family.key`.
-FAMILIES: dict[str, Family] = {family.key: family for family in _ALL}
+FAMILIES: dict[str, Family] = {family.key: family for family in _ALL_FAMILIES}
 
 
 #: Version of all stored values. Change it with any formula, the order of ties, or the score of missing queries.
@@ -322,7 +322,7 @@ def parse_measure(text: str) -> Measure:
     """Return the measure with this name in any supported notation. Raises UnknownMeasureError with suggestions."""
     measure = _parse_alias(text.strip()) or _parse_any(_RANX_RBP.sub(r"RBP(p=.\1)", text))
     if measure is None:
-        raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_POSSIBLE}")
+        raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_KNOWN_NAMES}")
     if measure.cutoff is None and measure.family.cutoff == "required":
         raise UnknownMeasureError(f"{text!r} needs a cutoff, for example {measure.family.name}@10")
     if measure.cutoff is not None and not 0 < measure.cutoff <= _HIGHEST_CUTOFF:
@@ -423,6 +423,6 @@ def _refusal(text: str) -> str:
     return "is not a known measure." + (f" Did you mean {' or '.join(suggestions)}?" if suggestions else "")
 
 
-_POSSIBLE = "Known: " + ", ".join(
+_KNOWN_NAMES = "Known: " + ", ".join(
     Measure(family).name + ("" if family.cutoff == "none" else f"@k{family.unit[1:]}") for family in FAMILIES.values()
 )

@@ -38,7 +38,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _START, _END = "ir_metadata.start", "ir_metadata.end"
 _START_LINE = re.compile(rb"^#[ \t]*ir_metadata\.start[ \t\r]*$", re.MULTILINE)
 _END_LINE = re.compile(rb"^#[ \t]*ir_metadata\.end[ \t\r]*$", re.MULTILINE)
-_DEEPEST = 12
+_MAX_YAML_DEPTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _metadata(comments: list[str]) -> dict[str, Any]:
     try:
         for event in yaml.parse(text, Loader=yaml.CBaseLoader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):  # Aliases can expand to GBs.
+            if depth > _MAX_YAML_DEPTH or isinstance(event, yaml.AliasEvent):  # Aliases can expand to GBs.
                 return {}
         metadata = yaml.load(text, Loader=yaml.CBaseLoader)  # noqa: S506 (creates strings, lists, and dicts only)
     except yaml.YAMLError:
@@ -120,7 +120,7 @@ MAX_ENTRIES = 64
 LONGEST_NAME = 200
 LONGEST_TEXT = 2000
 #: Maximum nesting of objects and lists.
-DEEPEST = 16
+MAX_DEPTH = 16
 #: Maximum size of all metadata as JSON.
 MAX_BYTES = 64 * 1024
 
@@ -133,7 +133,7 @@ def select_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     NUL becomes U+FFFD because databases may reject it. The result as compact JSON has at most `MAX_BYTES` bytes.
     The function is idempotent.
     """
-    return _MetadataBudget(MAX_BYTES).object(metadata, DEEPEST)
+    return _MetadataBudget(MAX_BYTES).object(metadata, MAX_DEPTH)
 
 
 class _MetadataBudget:

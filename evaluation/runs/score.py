@@ -76,9 +76,9 @@ class ScoringTarget:
     @cached_property
     def judged_rows(self) -> NDArray[np.int32]:
         """Row in the qrels of every known query, or -1."""
-        return self._rows_in(self.qrels)
+        return self._get_rows(self.qrels)
 
-    def _rows_in(self, qrels: Qrels | None) -> NDArray[np.int32]:
+    def _get_rows(self, qrels: Qrels | None) -> NDArray[np.int32]:
         if not qrels:
             return np.full(len(self.known_queries), -1, np.int32)
         rows = {query.encode(): row for row, query in enumerate(qrels.query_ids)}
@@ -88,7 +88,7 @@ class ScoringTarget:
     def _excluded(self) -> Judged:
         if self.excluded is None:
             return NO_JUDGEMENTS
-        return Judged(self._rows_in(self.excluded), self.excluded.table(self.seed))
+        return Judged(self._get_rows(self.excluded), self.excluded.table(self.seed))
 
     @cached_property
     def _query_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

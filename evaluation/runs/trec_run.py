@@ -288,7 +288,7 @@ class _RunPass:
             line_counts=self._count_lines(lines_read),
             lines=max(0, fields.last_text_line - self.header_lines),  # without blank lines at the end
             cut_lines=fields.cut_lines,
-            known_lines=lines_read - sum(reading.noted(name)[0] for name in problems.UNREAD),
+            known_lines=lines_read - sum(reading.get_occurrences(name)[0] for name in problems.UNREAD_CODES),
             queries=int(np.count_nonzero(reading.seen[: fields.queries.count])),
             seen=reading.seen[:query_count].astype(np.bool_),
             retrieved=reading.retrieved[:query_count].copy(),
@@ -328,9 +328,9 @@ class _RunPass:
             self.reading.read(self.buffer, stop)
 
     def _count_lines(self, lines_read: int) -> dict[str, LineCount]:
-        line_counts = {code: LineCount(*self.reading.noted(code)) for code in NOTED if code != BLANK}
+        line_counts = {code: LineCount(*self.reading.get_occurrences(code)) for code in NOTED if code != BLANK}
         # Blank lines are valid only at the end of the file. Elsewhere they are lines without six fields.
-        blank, blank_lines = self.reading.noted(BLANK)
+        blank, blank_lines = self.reading.get_occurrences(BLANK)
         last_line = self.reading.fields.last_text_line
         blank_count = blank - (self.header_lines + lines_read - last_line)
         if blank_count > 0 and last_line:

@@ -50,7 +50,7 @@ PERMUTATIONS = 10_000
 #: Maximum number of values in a block of signs (32 MB).
 _BLOCK = 4_000_000
 #: Maximum number of sums that are compared at a time (16 MB).
-_COMPARED = 2_000_000
+_MAX_COMPARED_SUMS = 2_000_000
 
 
 class PermutedSums:
@@ -82,7 +82,7 @@ class PermutedSums:
     def p_values(self, anchor: int) -> Values:
         """Return the two-sided p-value of each system's difference to the system `anchor`, 1 for the anchor itself."""
         threshold = np.abs(self.totals - self.totals[anchor]) - self._slack
-        rows = max(1, _COMPARED // max(1, self.permutations))
+        rows = max(1, _MAX_COMPARED_SUMS // max(1, self.permutations))
         extreme = np.concatenate(
             [
                 self._count_extreme(slice(start, start + rows), anchor, threshold)

@@ -85,7 +85,7 @@ class WordClasses(dict[int, str]):
 MAX_WORD_LENGTH = 255
 
 #: Sequences of letters, digits, and underscores, joined by punctuation between two letters or two digits.
-_JOINED = r"""\w+(?:[{marks}](?:(?<={letter}[{in_words}])(?={letter})|(?<={digit}[{in_numbers}])(?={digit}))\w+)*"""
+_WORD_FORM = r"""\w+(?:[{marks}](?:(?<={letter}[{in_words}])(?={letter})|(?<={digit}[{in_numbers}])(?={digit}))\w+)*"""
 
 _MID_LETTER = ":\u00b7\u0387\u05f4\u2027\ufe13\ufe55\uff1a"
 _MID_NUMBER = ",;\u037e\u0589\u060c\u060d\u066c\u07f8\u2044\ufe10\ufe14\ufe50\ufe54\uff0c\uff1b"
@@ -93,11 +93,11 @@ _MID_BOTH = ".\u2018\u2019\u2024\ufe52\uff07\uff0e"
 _MARKS = _MID_LETTER + _MID_NUMBER + _MID_BOTH + "'"
 
 _ASCII_WORD = re.compile(
-    _JOINED.format(marks=".:',;", in_words=".:'", in_numbers=".,;'", letter="[a-z]", digit="[0-9]"), re.ASCII
+    _WORD_FORM.format(marks=".:',;", in_words=".:'", in_numbers=".,;'", letter="[a-z]", digit="[0-9]"), re.ASCII
 )
 #: Pattern for text without characters of other classes (see `words`), whose other non-ASCII characters are pictographs.
 _LETTERS_WORD = re.compile(
-    _JOINED.format(
+    _WORD_FORM.format(
         marks=_MARKS,
         in_words=_MID_LETTER + _MID_BOTH + "'",
         in_numbers=_MID_NUMBER + _MID_BOTH + "'",

@@ -409,7 +409,7 @@ class _LineFilter:
             bytes_of_word = words[starts + 8 * word]
             # The lowest bit set marks the first byte below `!`, because subtracting borrows from later bytes
             # only.
-            low_bits = (bytes_of_word - _EACH * _LOWEST) & ~bytes_of_word & (_EACH * _UPPER_BIT)
+            low_bits = (bytes_of_word - _EACH_BYTE * _LOWEST) & ~bytes_of_word & (_EACH_BYTE * _UPPER_BIT)
             mark = low_bits & (~low_bits + _ONE)
             preceding_bits = (mark >> _SEVEN) - _ONE  # Bits of the bytes before the mark, or all bits.
             keys = keys * _MULTIPLIER + (bytes_of_word & preceding_bits & active_bits)
@@ -419,7 +419,7 @@ class _LineFilter:
 
 _ALL, _ONE, _SEVEN = ~np.uint64(0), np.uint64(1), np.uint64(7)
 _LOWEST, _UPPER_BIT = np.uint64(0x21), np.uint64(0x80)
-_EACH = np.uint64(0x0101010101010101)
+_EACH_BYTE = np.uint64(0x0101010101010101)
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 #: Maximum processor seconds of a pattern in one text, maximum for all slow searches together, and minimum for a slow
 #: search.
-IN_ONE_TEXT, ALTOGETHER, SLOW = 2.0, 30.0, 0.02
+TEXT_SECONDS, RUN_SECONDS, SLOW_SECONDS = 2.0, 30.0, 0.02
 _GZIP_MAGIC = b"\x1f\x8b"
 
 #: Numbers of tokens for each document of a ranking: up to the end of an answer (0 without one), and in all.
@@ -41,16 +41,16 @@ class _Clock:
     """Pattern searches with a common time limit."""
 
     def __init__(self) -> None:
-        self.remaining_seconds = ALTOGETHER
+        self.remaining_seconds = RUN_SECONDS
 
     def search(self, pattern: Any, text: str, line: int) -> Any:
         start = time.process_time()
         try:
-            match = pattern.search(text, timeout=IN_ONE_TEXT)
+            match = pattern.search(text, timeout=TEXT_SECONDS)
         except TimeoutError as error:
             raise SlowAnswers(line) from error
         seconds = time.process_time() - start
-        self.remaining_seconds -= seconds if seconds > SLOW else 0
+        self.remaining_seconds -= seconds if seconds > SLOW_SECONDS else 0
         if self.remaining_seconds < 0:
             raise SlowAnswers(line)
         return match

@@ -281,15 +281,15 @@ def _as_array(values: array[int], kind: type[Number]) -> NDArray[Number]:
 
 
 #: Lengths below this value are their own codes.
-_EXACT = 24
+_EXACT_LENGTHS = 24
 
 
 def _decode(code: int) -> int:
     """Decode a length as Lucene's SmallFloat.byte4ToInt."""
-    if code < _EXACT:
+    if code < _EXACT_LENGTHS:
         return code
-    bits, shift = (code - _EXACT) & 7, ((code - _EXACT) >> 3) - 1
-    return _EXACT + (bits if shift < 0 else (bits | 8) << shift)
+    bits, shift = (code - _EXACT_LENGTHS) & 7, ((code - _EXACT_LENGTHS) >> 3) - 1
+    return _EXACT_LENGTHS + (bits if shift < 0 else (bits | 8) << shift)
 
 
 #: Lengths of the 256 codes, ascending.

@@ -38,10 +38,10 @@ from evaluation.core.strings import map_array
 from evaluation.core.writing import new_map
 from evaluation.engines import operations
 from evaluation.engines.base import Floats, Numbers, Ranks, total_size
-from evaluation.engines.index.exact_search import Found
+from evaluation.engines.index.exact_search import Ranking
 from evaluation.engines.index.kernels import compiled
 from evaluation.engines.index.vector_index import (
-    CODES_LEARNED_FROM,
+    CODE_TRAINING_VECTORS,
     VECTORS_PER_LIST,
     count_lists,
     counted_search,
@@ -191,7 +191,7 @@ class TokenStore:
         owners.flush()
 
 
-_INDEX, _OWNERS = "nearest.faiss", "owners.npy"
+_INDEX_FILE, _OWNERS = "nearest.faiss", "owners.npy"
 #: Number of vectors that are indexed at a time.
 _AT_ONCE = 65_536
 #: Maximum number of lists.
@@ -216,7 +216,7 @@ class NearestTokens:
             index.train(store.sample(lists * VECTORS_PER_LIST))
             for block in store.blocks(_AT_ONCE):
                 index.add(np.ascontiguousarray(block.vectors, np.float32))
-        faiss.write_index(index, str(folder / _INDEX))
+        faiss.write_index(index, str(folder / _INDEX_FILE))
         store.write_owners(folder / _OWNERS)
 
     def open(self, folder: Path) -> None:
@@ -225,7 +225,7 @@ class NearestTokens:
 
         faiss.omp_set_num_threads(self._threads)
         self._folder = folder
-        index: Any = faiss.read_index(str(folder / _INDEX), faiss.IO_FLAG_MMAP)
+        index: Any = faiss.read_index(str(folder / _INDEX_FILE), faiss.IO_FLAG_MMAP)
         index.nprobe = min(self._probes, index.nlist)
         self._index = index
         self._owners = map_array(folder / _OWNERS)
@@ -242,12 +242,12 @@ class NearestTokens:
         return np.unique(self._owners[numbers[numbers >= 0]]).astype(np.int64)
 
 
-_LEARNED, _CODES = "learned.faiss", "codes.bin"
+_LEARNED_FILE, _CODES_FILE = "learned.faiss", "codes.bin"
 _CODE_FILES = ("starts.npy", "counts.npy", "lists.npy", "list_offsets.npy")
 #: Maximum number of centroids. Their numbers fit into two bytes, and their training data into 2 GiB (128 dimensions).
 _MAX_CENTROIDS = 65_536
 #: Minimum number of centroids at which a graph finds the nearest one, in a seventh of the time.
-_GRAPH_FROM = 16_384
+_MIN_GRAPH_CENTROIDS = 16_384
 _VALUES = 256
 #: Number of documents that are scored by their residuals: per requested document, and at least.
 _SCORED_PER_WANTED, _MIN_SCORED = 4, 4_096
@@ -267,26 +267,26 @@ class CompressedTokens:
         dimension = store.dimension
         lists = count_lists(store.vectors, dimension, maximum=_MAX_CENTROIDS)
         group_size = max(n for n in range(1, 8 // self._bits + 1) if dimension % n == 0)
-        quantiser = f"IVF{lists}_HNSW32" if lists >= _GRAPH_FROM else f"IVF{lists}"
+        quantiser = f"IVF{lists}_HNSW32" if lists >= _MIN_GRAPH_CENTROIDS else f"IVF{lists}"
         index: Any = faiss.index_factory(dimension, f"{quantiser},PQ{dimension // group_size}x8")
         index.do_polysemous_training = False  # orders codes for an unused filter
         index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1
-        sample = store.sample(max(lists * VECTORS_PER_LIST, CODES_LEARNED_FROM))
+        sample = store.sample(max(lists * VECTORS_PER_LIST, CODE_TRAINING_VECTORS))
         if len(sample) < _VALUES:  # faiss requires as many vectors as codes; np.resize repeats vectors, or adds zeros
             sample = np.resize(sample, (_VALUES, dimension))
         index.train(sample)
-        faiss.write_index(index, str(folder / _LEARNED))
+        faiss.write_index(index, str(folder / _LEARNED_FILE))
 
     def build(self, store: TokenStore, learned: Path, folder: Path) -> None:
         """Write the codes of the vectors and the lists of documents to the folder, using data from `learn`."""
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
-        index: Any = faiss.read_index(str(learned / _LEARNED))
-        faiss.write_index(index, str(folder / _LEARNED))
+        index: Any = faiss.read_index(str(learned / _LEARNED_FILE))
+        faiss.write_index(index, str(folder / _LEARNED_FILE))
         starts, counts = np.zeros(store.documents, np.int64), np.zeros(store.documents, np.uint32)
         end, lengths = 0, np.zeros(index.nlist, np.int64)
-        with (folder / _CODES).open("wb") as file:
+        with (folder / _CODES_FILE).open("wb") as file:
             for block in store.blocks(_AT_ONCE):
                 codes = index.sa_encode(np.ascontiguousarray(block.vectors, np.float32))
                 file.write(codes.data)
@@ -317,7 +317,7 @@ class CompressedTokens:
 
     @staticmethod
     def _map_codes(index: Any, folder: Path) -> NDArray[np.uint8]:
-        path, width = folder / _CODES, index.sa_code_size()
+        path, width = folder / _CODES_FILE, index.sa_code_size()
         if not path.stat().st_size:
             return np.zeros((0, width), np.uint8)
         return np.asarray(np.memmap(path, np.uint8, "c")).reshape(-1, width)
@@ -326,7 +326,7 @@ class CompressedTokens:
         """Load the centroids and map the compressed token vectors of a folder into memory."""
         import faiss
 
-        index: Any = faiss.read_index(str(folder / _LEARNED))
+        index: Any = faiss.read_index(str(folder / _LEARNED_FILE))
         self._lists_bytes = index.coarse_code_size()
         self._centroids = index.quantizer.reconstruct_n(0, index.nlist)
         pq = index.pq
@@ -338,7 +338,7 @@ class CompressedTokens:
     def size(self) -> int:
         return total_size(self._folder)
 
-    def search(self, query: Floats, depth: int) -> Found:
+    def search(self, query: Floats, depth: int) -> Ranking:
         """Return the scored documents in ascending order, and their scores, for a query (vectors × dimension)."""
         products = np.ascontiguousarray(self._centroids @ query.T)
         operations.add(lambda: (len(self._centroids) + _VALUES) * query.size)

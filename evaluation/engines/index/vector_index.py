@@ -31,9 +31,9 @@ from evaluation.core.writing import new_map
 from evaluation.engines import operations
 from evaluation.engines.base import Floats, Numbers, Parameter, Ranks, Resources, shard_name, total_size
 from evaluation.engines.index.exact_search import (
-    SPARE,
+    SPARE_CANDIDATES,
     ExactSearch,
-    Found,
+    Ranking,
     Vectors,
     gather_rows,
     max_norm,
@@ -45,12 +45,12 @@ Truncation = Callable[[Vectors], Vectors]
 #: Training vectors per centroid. faiss requires 39 and uses at most 256.
 VECTORS_PER_LIST = 64
 #: Training vectors for codes; faiss uses at most 256 for each of 256 values.
-CODES_LEARNED_FROM = 65_536
+CODE_TRAINING_VECTORS = 65_536
 #: Maximum number of values in the training vectors of centroids (2 GiB of float32). Limits the lists of large
 #: collections (10,922 for 768 dimensions). 138 million vectors would otherwise have 46,990 lists, which take 9 GiB and
 #: twenty times longer to train.
 _LEARNED_NUMBERS = 2**29
-_LEARNED, _INDEX, _LISTS = "learned.faiss", "index.faiss", "index.ivfdata"
+_LEARNED_FILE, _INDEX_FILE, _LISTS_FILE = "learned.faiss", "index.faiss", "index.ivfdata"
 _INDEXED_AT_ONCE = 65_536
 #: Maximum number of values in a group of lists that is filled in memory (1 GiB of float32).
 _GROUP = 2**28
@@ -130,9 +130,9 @@ def learn(
     index = _create_index(parameters, count, dimension)
     if not index.is_trained:
         lists = parameters["search"] == "ivf"
-        sample = sample_rows(shards, index.nlist * VECTORS_PER_LIST if lists else CODES_LEARNED_FROM)
+        sample = sample_rows(shards, index.nlist * VECTORS_PER_LIST if lists else CODE_TRAINING_VECTORS)
         index.train(np.ascontiguousarray(truncate(sample)))
-    faiss.write_index(index, str(folder / _LEARNED))
+    faiss.write_index(index, str(folder / _LEARNED_FILE))
 
 
 def fill(shards: Sequence[Vectors], learned: Path, folder: Path, threads: int) -> None:
@@ -141,7 +141,7 @@ def fill(shards: Sequence[Vectors], learned: Path, folder: Path, threads: int) -
     from faiss.contrib.ondisk import merge_ondisk
 
     faiss.omp_set_num_threads(threads)
-    index: Any = faiss.read_index(str(learned / _LEARNED))
+    index: Any = faiss.read_index(str(learned / _LEARNED_FILE))
     in_lists = faiss.try_extract_index_ivf(index) is not None
     groups: list[Path] = []
     first = 0
@@ -159,8 +159,8 @@ def fill(shards: Sequence[Vectors], learned: Path, folder: Path, threads: int) -
         groups.append(folder / "group-last.faiss")
         faiss.write_index(index, str(groups[-1]))
         index.reset()
-        merge_ondisk(index, list(map(str, groups)), str(folder / _LISTS))
-    faiss.write_index(index, str(folder / _INDEX))
+        merge_ondisk(index, list(map(str, groups)), str(folder / _LISTS_FILE))
+    faiss.write_index(index, str(folder / _INDEX_FILE))
     for path in groups:
         path.unlink()
 
@@ -205,8 +205,8 @@ class Approximate:
         import faiss
 
         faiss.omp_set_num_threads(threads)
-        flags = faiss.IO_FLAG_ONDISK_SAME_DIR if (folder / _LISTS).exists() else faiss.IO_FLAG_MMAP
-        index: Any = faiss.read_index(str(folder / _INDEX), flags)
+        flags = faiss.IO_FLAG_ONDISK_SAME_DIR if (folder / _LISTS_FILE).exists() else faiss.IO_FLAG_MMAP
+        index: Any = faiss.read_index(str(folder / _INDEX_FILE), flags)
         if parameters["search"] == "hnsw" and hasattr(index, "hnsw"):
             index.hnsw.efSearch = parameters["hnsw_search_width"]
         if parameters["search"] == "ivf" and hasattr(index, "nprobe"):
@@ -215,7 +215,7 @@ class Approximate:
         self._is_graph = parameters["search"] == "hnsw"
         self._ranks = ranks
 
-    def search(self, queries: Floats, depth: int) -> Iterator[Found]:
+    def search(self, queries: Floats, depth: int) -> Iterator[Ranking]:
         """Yield the approximate best `depth` documents of each query, possibly fewer."""
         count = min(depth, len(self._ranks))
         all_scores, all_documents = self._search(np.ascontiguousarray(queries), count)
@@ -231,7 +231,7 @@ class Approximate:
         Ids break such ties. Graphs are searched only for the requested number, since a deeper search would visit more
         nodes.
         """
-        search_depth = count if self._is_graph else min(count + SPARE, len(self._ranks))
+        search_depth = count if self._is_graph else min(count + SPARE_CANDIDATES, len(self._ranks))
         while True:
             scores, documents = counted_search(self._index, queries, search_depth)
             undecided = (scores[:, -1] == scores[:, count - 1]) & (documents[:, -1] >= 0)
@@ -247,7 +247,7 @@ def build_binary(shards: Sequence[Vectors], folder: Path) -> None:
     index: Any = faiss.IndexBinaryFlat(-(-shards[0].shape[1] // 8) * 8)
     for vectors in _blocks(shards):
         index.add(_signs(vectors))
-    faiss.write_index_binary(index, str(folder / _INDEX))
+    faiss.write_index_binary(index, str(folder / _INDEX_FILE))
 
 
 def _signs(vectors: Vectors) -> NDArray[np.uint8]:
@@ -265,12 +265,12 @@ class Binary:
         import faiss
 
         faiss.omp_set_num_threads(threads)
-        index: Any = faiss.read_index_binary(str(folder / _INDEX))
+        index: Any = faiss.read_index_binary(str(folder / _INDEX_FILE))
         self._index = index
         self._codes = faiss.vector_to_array(index.xb).reshape(len(ranks), index.code_size)
         self._ranks = ranks
 
-    def search(self, queries: Floats, depth: int) -> Iterator[Found]:
+    def search(self, queries: Floats, depth: int) -> Iterator[Ranking]:
         """Yield the best `depth` of four times as many candidates for each query."""
         candidate_count = min(_RESCORED * depth, len(self._ranks))
         _, candidates = self._index.search(_signs(queries), candidate_count)
@@ -283,7 +283,7 @@ class Binary:
 
 
 #: Data types of stored vectors.
-STORED = ("float32", "float16", "int8", "binary")
+STORED_DTYPES = ("float32", "float16", "int8", "binary")
 _STATE = "index.json"
 #: Depth at which approximate rankings are compared with exact ones.
 _COMPARED_DEPTH = 100
@@ -363,11 +363,11 @@ class VectorIndex:
         """Exact search of the original float32 vectors."""
         return self._create_exact_search(self._files)
 
-    def search(self, queries: Floats, depth: int) -> Iterator[Found]:
+    def search(self, queries: Floats, depth: int) -> Iterator[Ranking]:
         """Yield the best documents and their scores for each query (queries × dimension)."""
         if not self.documents or not depth or not len(queries):
             return iter([(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries))
-        results: Iterator[Found] = self._searcher.search(queries, depth)
+        results: Iterator[Ranking] = self._searcher.search(queries, depth)
         return results
 
     def identifiers(self, documents: Numbers) -> list[str]:

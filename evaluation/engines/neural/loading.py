@@ -413,33 +413,33 @@ def index_distinct(texts: Tokenised, count: int) -> list[int]:
 
 
 #: Number of distinct inputs with the same output after which a model is considered constant.
-_ENOUGH = 8
+_MIN_INPUTS = 8
 #: Relative tolerance for equal outputs, since padding alone causes such differences.
-_SAME = 1e-6
+_TOLERANCE = 1e-6
 
 
 class OutputCheck:
     """Checks the outputs of a model for values that are not finite, and for equal outputs for all inputs."""
 
     def __init__(self) -> None:
-        self._seen: dict[bytes, NDArray[np.float64]] = {}
+        self._outputs: dict[bytes, NDArray[np.float64]] = {}
 
     def see(self, inputs: list[bytes], outputs: torch.Tensor) -> None:
         """Check the outputs (inputs × any) of a batch. Raises ModelFailure "not_finite_output"."""
         if not bool(torch.isfinite(outputs).all()):
             raise ModelFailure("not_finite_output", "the model returns infinite or undefined values")
         for index, key in enumerate(inputs):
-            if len(self._seen) == _ENOUGH:
+            if len(self._outputs) == _MIN_INPUTS:
                 return
-            if key not in self._seen:
-                self._seen[key] = outputs[index].double().cpu().numpy().reshape(-1)
+            if key not in self._outputs:
+                self._outputs[key] = outputs[index].double().cpu().numpy().reshape(-1)
 
     def finish(self) -> None:
         """Raise ModelFailure "constant_output" if at least eight different inputs had the same output."""
-        if len(self._seen) < _ENOUGH:
+        if len(self._outputs) < _MIN_INPUTS:
             return
-        outputs = np.stack(list(self._seen.values()))
-        if np.ptp(outputs, axis=0).max(initial=0.0) <= _SAME * np.abs(outputs).max(initial=0.0):
+        outputs = np.stack(list(self._outputs.values()))
+        if np.ptp(outputs, axis=0).max(initial=0.0) <= _TOLERANCE * np.abs(outputs).max(initial=0.0):
             raise ModelFailure("constant_output", "the model returns the same output for every text")
 
 

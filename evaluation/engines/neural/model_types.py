@@ -26,7 +26,7 @@ _READS_IS_DECODER = re.compile(r"config\.is_decoder(?! = )")
 #: Types of AutoModelForCausalLM with bidirectional attention.
 _BOTH_DIRECTIONS = frozenset({"cpmant", "xlnet"})
 #: Declared keys without effect, because the mask is always causal.
-_IGNORED = {"gemma": {"use_bidirectional_attention"}, "gemma2": {"use_bidirectional_attention"}}
+_IGNORED_KEYS = {"gemma": {"use_bidirectional_attention"}, "gemma2": {"use_bidirectional_attention"}}
 
 
 def list_model_types() -> dict[str, Any]:
@@ -67,7 +67,7 @@ def _find_keys(model_type: str) -> frozenset[str]:
         keys |= {"rope_theta", "rope_scaling"}
     if '"partial_rotary_factor"' in configuration + model:
         keys.add("partial_rotary_factor")
-    keys -= {"is_causal", *_IGNORED.get(model_type, ())}
+    keys -= {"is_causal", *_IGNORED_KEYS.get(model_type, ())}
     follows = {match[1] for match in _CAUSAL_MASK.finditer(model)}
     if follows and "chunked_" not in follows and not _READS_IS_DECODER.search(model):
         keys.add("is_causal")

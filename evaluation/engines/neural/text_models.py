@@ -109,7 +109,7 @@ def _word_weights(text: str, encodings: Any, index: int, weights: Floats) -> dic
 #: Number of texts that are generated together. Each requires memory for the attention over its whole input.
 CPU_ROWS, CUDA_ROWS = 40, 640
 #: Output for a text.
-Generated = TypeVar("Generated")
+TextOutput = TypeVar("TextOutput")
 #: Attention mask of a batch, and its encoder states.
 _Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -175,14 +175,14 @@ class TextWriter(_TextModel):
         self,
         texts: Sequence[str],
         batch_size: int,
-        write: Callable[[_Batch, Indices], list[Generated]],
+        write: Callable[[_Batch, Indices], list[TextOutput]],
         progress: Progress = ignore,
-    ) -> list[Generated]:
+    ) -> list[TextOutput]:
         """Return the outputs of `write` for each text, which is called with encoded batches."""
         with model_failures():
             tokens = tokenise(self._tokenizer, texts, positions(self._model, self._parameters["maximum_length"]))
 
-        def run(indices: Indices) -> list[Generated]:
+        def run(indices: Indices) -> list[TextOutput]:
             features = tokens.padded(indices, self._device)
             memory = self._model.get_encoder()(**features).last_hidden_state
             mask = features["attention_mask"].unsqueeze(-1)
