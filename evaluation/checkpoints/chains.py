@@ -41,9 +41,9 @@ class Transformer:
     settings: dict[str, Any]
 
     @property
-    def hidden(self) -> int | None:
+    def hidden_size(self) -> int | None:
         """Dimension of a token's output, if config.json states it."""
-        return self.configuration.hidden
+        return self.configuration.hidden_size
 
     @property
     def maximum_length(self) -> int:
@@ -59,7 +59,7 @@ class Transformer:
         """Settings that treat queries and documents differently."""
         return {key: self.settings[key] for key in LATE_LENGTHS if key in self.settings}
 
-    def plain(self) -> ModelPart:
+    def base_part(self) -> ModelPart:
         """Return the files that transformers loads."""
         labels = self.configuration.labels if self.head in ("sequence", "token") else 0
         tokenizer_settings = self.tokenizer.written_settings(self.maximum_length, self.configuration.token_types)
@@ -70,11 +70,11 @@ class Transformer:
         }
         return ModelPart(json, {weights.NAME: self.tensors})
 
-    def module(self) -> ModelPart:
+    def module_part(self) -> ModelPart:
         """Return the files that sentence-transformers loads as the module Transformer."""
         own_settings = {"transformer_task": TASKS[self.head][0], "max_seq_length": self.maximum_length}
         case_settings = {"do_lower_case": True} if self.settings.get("do_lower_case") else {}
-        return self.plain() | ModelPart({TRANSFORMER_NAME: {**own_settings, **case_settings, **self.late_settings}})
+        return self.base_part() | ModelPart({TRANSFORMER_NAME: {**own_settings, **case_settings, **self.late_settings}})
 
 
 def read_transformer(source: ModelFiles, head: Head, excluded_tensors: Collection[str] = ()) -> Transformer:
@@ -133,7 +133,7 @@ class Chain:
     @classmethod
     def from_transformer(cls, model: Transformer, *modules: Module) -> Chain:
         """Return the chain of a transformer and the modules after it."""
-        return cls((Module(m.TRANSFORMER, model.module(), gives=model.hidden), *modules), model)
+        return cls((Module(m.TRANSFORMER, model.module_part(), output_width=model.hidden_size), *modules), model)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -144,14 +144,14 @@ class Chain:
         """Dimension of the output; for a masked language model, the size of its vocabulary."""
         if m.SPLADE in self.roles and self.transformer is not None:
             return self.transformer.configuration.vocabulary
-        return next((module.gives for module in reversed(self.modules) if module.gives), None)
+        return next((module.output_width for module in reversed(self.modules) if module.output_width), None)
 
     def part(self) -> ModelPart:
         """Return all files, with the first module's at the top level, and modules.json."""
         part, module_list = ModelPart(), []
         for number, module in enumerate(self.modules):
             path = "" if number == 0 else f"{number}_{module.role}"
-            part |= module.part.under(path)
+            part |= module.part.in_folder(path)
             module_list.append({"idx": number, "name": str(number), "path": path, "type": m.CLASSES[module.role]})
         return part | ModelPart({m.MODULES: module_list})
 
@@ -178,7 +178,7 @@ class Chain:
             description = replace(description, dimension=min(self.dimension, max_dimension))
         pooling = next((module.pooling for module in self.modules if module.pooling), "")
         description = replace(description, pooling=pooling, similarity=settings.similarity, template=settings.template)
-        settings_content = settings.written(names.get(kind, "SentenceTransformer"))
+        settings_content = settings.to_json(names.get(kind, "SentenceTransformer"))
         return Plan(description, {"model": self.part() | ModelPart({SETTINGS: settings_content})})
 
     def _late_interaction(self, description: CheckpointDescription, settings: EncoderDefaults) -> Plan:
@@ -188,13 +188,13 @@ class Chain:
         """
         names = dict.fromkeys(("module_input_name", "module_output_name"), "token_embeddings")
         modules = tuple(
-            module.configured(**names) if module.role in (m.DENSE, m.NORMALIZE) else module for module in self.modules
+            module.with_values(**names) if module.role in (m.DENSE, m.NORMALIZE) else module for module in self.modules
         )
         model_type = "MultiVectorEncoder" if m.MASK in self.roles else "ColBERT"
         if model_type == "ColBERT":
             modules = tuple(module for module in modules if module.role != m.NORMALIZE)
         part = Chain(modules).part()
-        part |= ModelPart({SETTINGS: settings.written(model_type, **settings.late)})
+        part |= ModelPart({SETTINGS: settings.to_json(model_type, **settings.late)})
         own_settings = self.transformer.settings if self.transformer else {}
         length = own_settings.get("document_length", settings.late.get("document_length"))
         maximum = description.maximum_length if length is None else length
@@ -244,9 +244,9 @@ def read_chain(module_list: Sequence[ModuleEntry], kind: CheckpointKind, file: F
             first.source.at(TRANSFORMER_NAME).refuse("value", message, key)
         modules = [*Chain.from_transformer(transformer, *modules).modules]
     check_dimensions(modules, file)
-    width = modules[0].gives
+    width = modules[0].output_width
     for index, module in enumerate(modules):
-        if module.role == m.POOLING and not module.takes and width:
+        if module.role == m.POOLING and not module.input_width and width:
             modules[index] = m.pooling_with_width(module, width)
     return Chain(tuple(modules), transformer)
 
@@ -262,7 +262,7 @@ def combine_routes(routes: Mapping[str, Chain]) -> ModelPart:
             folder = f"{route}_{number}_{module.role}"
             types[folder] = m.CLASSES[module.role]
             structure[route].append(folder)
-            part |= module.part.under(folder)
+            part |= module.part.in_folder(folder)
     parameters: dict[str, Any] = {"default_route": "document", "allow_empty_key": True, "route_mappings": {}}
     module_list = [{"idx": 0, "name": "0", "path": "", "type": m.CLASSES[m.ROUTER]}]
     router_config = {"types": types, "structure": structure, "parameters": parameters}

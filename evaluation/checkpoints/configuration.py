@@ -19,7 +19,7 @@ from typing import Any
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import MAX_EXPERTS_IN_ALL, FileFindings, quoted, summarize_names
-from evaluation.checkpoints.values import exactly, read_values, refuse_forbidden_keys, typed_values
+from evaluation.checkpoints.values import constant, read_values, refuse_forbidden_keys, typed_values
 from evaluation.checkpoints.weights import Tensor
 
 NAME = "config.json"
@@ -94,7 +94,7 @@ class Configuration:
     classes: tuple[str, ...]
     labels: int
     vocabulary: int | None
-    hidden: int | None
+    hidden_size: int | None
 
     @property
     def positions(self) -> int | None:
@@ -151,7 +151,7 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
     published_type = _TYPES.get(model_type, _PublishedType(model_type))
     refuse_code(content.get("auto_map"), file, published_type.code)
     fixed_values = {"is_decoder": False, "add_cross_attention": False, **published_type.fixed}
-    read_values(content, {key: exactly(value) for key, value in fixed_values.items()}, file)
+    read_values(content, {key: constant(value) for key, value in fixed_values.items()}, file)
     read_keys = library_models().keys_read(published_type.name)
     values = {
         published_type.keys.get(key, key): value

@@ -98,13 +98,13 @@ class CheckpointDescription:
 
 @dataclass(frozen=True, slots=True)
 class ModelPart:
-    """Files of a rebuilt checkpoint's folder or sub-folder, by relative name."""
+    """Files of a rebuilt checkpoint's folder or subfolder, by relative name."""
 
     json: Mapping[str, Any] = field(default_factory=dict)
     weights: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
 
-    def under(self, folder: str) -> ModelPart:
-        """Return the same files in a sub-folder."""
+    def in_folder(self, folder: str) -> ModelPart:
+        """Return the same files in a subfolder."""
         start = f"{folder}/" if folder else ""
         return ModelPart(
             {start + name: value for name, value in self.json.items()},
@@ -127,6 +127,6 @@ class Plan:
         files = [file for part in self.parts.values() for file in part.weights.values()]
         return [tensor for file in files for tensor in file.values()]
 
-    def described(self, **changes: Any) -> Plan:
+    def with_description(self, **changes: Any) -> Plan:
         """Return the plan with other values in its description."""
         return replace(self, description=replace(self.description, **changes))

@@ -83,8 +83,8 @@ class ModelFiles:
     def has(self, name: str) -> bool:
         return name in self.names
 
-    def within(self, folder: str) -> ModelFiles:
-        """Return the files of a sub-folder, or all files for an empty name."""
+    def subfolder(self, folder: str) -> ModelFiles:
+        """Return the files of a subfolder, or all files for an empty name."""
         if not folder:
             return self
         start = folder.rstrip("/") + "/"
@@ -178,7 +178,7 @@ def walk(root: Path, findings: Findings) -> ModelFiles:
         limit = describe_bytes(MAX_WEIGHTS)
         message = f"all weights have {describe_bytes(weights)}, over the limit of {limit}"
         findings.at("").refuse("file_too_large", message)
-    if not names and not findings.refused:
+    if not names and not findings.has_errors:
         findings.at("").refuse("empty_folder", "there are no files of a model")
     return ModelFiles(root, frozenset(names), findings)
 

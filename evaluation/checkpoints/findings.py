@@ -122,7 +122,7 @@ class Findings:
             self._counts[entry] += 1
 
     @property
-    def refused(self) -> bool:
+    def has_errors(self) -> bool:
         """Whether there are errors."""
         return any(severity == "error" for severity, *_ in self._counts)
 

@@ -35,14 +35,14 @@ from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import POOLING as STORED_POOLING
 from evaluation.checkpoints.settings import TEMPLATE as STORED_TEMPLATE
 from evaluation.checkpoints.settings import TEMPLATES, EncoderDefaults, read_settings, recognize_template
-from evaluation.checkpoints.values import TRUTH, read_values, text, whole
+from evaluation.checkpoints.values import TRUTH, integer, read_values, text
 
 AUGMENTATION = "augmentation.safetensors"
 #: Settings of ColBERT's own code; JSON, despite the name.
 STANFORD = "artifact.metadata"
 _STANFORD_RULES = {
-    "query_token_id": text(32), "doc_token_id": text(32), "query_maxlen": whole(1, 512),
-    "doc_maxlen": whole(1, MAX_POSITIONS),
+    "query_token_id": text(32), "doc_token_id": text(32), "query_maxlen": integer(1, 512),
+    "doc_maxlen": integer(1, MAX_POSITIONS),
     "mask_punctuation": TRUTH, "attend_to_mask_tokens": TRUTH,
 }  # fmt: skip
 _PROJECTION = ("linear.weight", "linear.bias")
@@ -136,10 +136,10 @@ class ModelFolder:
         """Return the plan of the checkpoint. Raises Refused."""
         source = self.source
         pair = {
-            role: source.within(name)
+            role: source.subfolder(name)
             for role, names in _FOLDERS.items()
             for name in names
-            if source.within(name).has(CONFIG) or source.within(name).has(MODULES)
+            if source.subfolder(name).has(CONFIG) or source.subfolder(name).has(MODULES)
         }
         if source.has(MODULES):
             plan = self._from_modules()
@@ -164,7 +164,7 @@ class ModelFolder:
             return plan
         message = f"{known_model} was trained for inner products: similarity is dot unless the submission sets cosine"
         source.at().remark("known_for_dot", message)
-        return plan.described(similarity="dot")
+        return plan.with_description(similarity="dot")
 
     def _from_modules(self) -> Plan:
         source, file = self.source, self.source.at(MODULES)
@@ -184,7 +184,7 @@ class ModelFolder:
         plan, heads = chain.plan(kind, settings), [each for each, name in HEADS.items() if source.has(name)]
         if kind is not CheckpointKind.SENTENCE_ENCODER or not heads:
             return plan
-        width = (chain.transformer.hidden if chain.transformer else None) or 0
+        width = (chain.transformer.hidden_size if chain.transformer else None) or 0
         files = {}
         for name in (HEADS[kind] for kind in heads):
             tensors, file = attempt(partial(weights.read_weights, source, name)) or {}, source.at(name)
@@ -198,7 +198,7 @@ class ModelFolder:
             weights.refuse_shape("bias", tensors["bias"], (rows,), file)
             files[name] = tensors
         part = plan.parts["model"] | ModelPart(weights=files)
-        return replace(plan.described(also=tuple(heads)), parts={"model": part})
+        return replace(plan.with_description(also=tuple(heads)), parts={"model": part})
 
     def _from_router(self, source: ModelFiles, settings: EncoderDefaults) -> Plan:
         routes = read_routes(source)
@@ -217,7 +217,7 @@ class ModelFolder:
         plan = _join_plans(plans, kind, settings.prompts, source)
         if kind is not CheckpointKind.SPARSE_ENCODER:
             return plan
-        part = combine_routes(chains) | ModelPart({SETTINGS: settings.written("SparseEncoder")})
+        part = combine_routes(chains) | ModelPart({SETTINGS: settings.to_json("SparseEncoder")})
         return replace(plan, parts={"model": part})
 
     def _two_encoders(self, pair: Mapping[str, ModelFiles]) -> Plan:
@@ -261,9 +261,9 @@ class ModelFolder:
         model = read_transformer(source, "token" if kind is CheckpointKind.TERM_WEIGHTING else "writer")
         template = read_settings(source).template or recognize_template(model.tokenizer.chat_template)
         if kind is not CheckpointKind.SEQ2SEQ or not template:
-            return _plain_plan(kind, model, model.plain())
-        part = model.plain() | ModelPart({SETTINGS: {STORED_TEMPLATE: template}})
-        return _plain_plan(kind, model, part).described(template=template)
+            return _plain_plan(kind, model, model.base_part())
+        part = model.base_part() | ModelPart({SETTINGS: {STORED_TEMPLATE: template}})
+        return _plain_plan(kind, model, part).with_description(template=template)
 
     def _from_plain_encoder(self) -> Plan:
         """Return the plan of a plain encoder: SPLADE for a masked language model, otherwise a dense encoder."""
@@ -286,7 +286,7 @@ class ModelFolder:
             )
         if any(name.startswith("DPR") for name in self.classes):
             pooling = pooling or "cls"
-        if not pooling and source.within(_POOLING_FOLDER).has(CONFIG):
+        if not pooling and source.subfolder(_POOLING_FOLDER).has(CONFIG):
             reason = f"although {_POOLING_FOLDER}/ is present, as in a model of sentence-transformers"
             message = f"the file is missing, {reason}"
             source.at(MODULES).stop("missing_config", message)
@@ -295,10 +295,10 @@ class ModelFolder:
             file.stop("pooling_needed", message)
         model = read_transformer(source, "masked" if sparse and pooling != SPARTA else "base")
         if pooling == SPARTA:
-            part = model.module() | ModelPart({SETTINGS: {STORED_POOLING: SPARTA}})
+            part = model.module_part() | ModelPart({SETTINGS: {STORED_POOLING: SPARTA}})
             plan, dimension = _plain_plan(kind, model, part), model.configuration.vocabulary
-            return plan.described(dimension=dimension, pooling=SPARTA, similarity="dot")
-        pooling_module = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden or 0)
+            return plan.with_description(dimension=dimension, pooling=SPARTA, similarity="dot")
+        pooling_module = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden_size or 0)
         similarity = settings.similarity or ("dot" if sparse else "")  # The library's default.
         return Chain.from_transformer(model, pooling_module).plan(kind, replace(settings, similarity=similarity))
 
@@ -310,14 +310,14 @@ class ModelFolder:
         tensors = weights.read_weights(source, AUGMENTATION)
         if model is None:
             raise Refused
-        hidden_size, vocabulary = model.hidden or 0, model.configuration.vocabulary or 0
+        hidden_size, vocabulary = model.hidden_size or 0, model.configuration.vocabulary or 0
         shapes = {"W": (vocabulary, hidden_size), "u": (hidden_size,)}
         if missing_names := [name for name in shapes if name not in tensors]:
             file.stop("missing_weights", f"there is no {summarize_names(missing_names)}")
         for name, shape in shapes.items():
             weights.refuse_shape(name, tensors[name], shape, file)
         used_tensors = {name: tensors[name] for name in shapes}
-        return _plain_plan(kind, model, model.plain() | ModelPart(weights={AUGMENTATION: used_tensors}))
+        return _plain_plan(kind, model, model.base_part() | ModelPart(weights={AUGMENTATION: used_tensors}))
 
 
 def _join_plans(
@@ -378,8 +378,8 @@ def _stanford_plan(source: ModelFiles) -> Plan:
     tensors = weights.read_weights(source.silent())
     projection = {name: tensors[name] for name in _PROJECTION if name in tensors}
     shape = projection["linear.weight"].shape if "linear.weight" in projection else ()
-    if len(shape) != 2 or (model.hidden and shape[1] != model.hidden):
-        message = f"there is no linear.weight with {model.hidden} columns"
+    if len(shape) != 2 or (model.hidden_size and shape[1] != model.hidden_size):
+        message = f"there is no linear.weight with {model.hidden_size} columns"
         source.at(weights.NAME).stop("missing_projection", message)
     chain = Chain.from_transformer(model, m.token_projection(projection))
     return chain.plan(CheckpointKind.MULTI_VECTOR, EncoderDefaults("ColBERT", late=late_settings))

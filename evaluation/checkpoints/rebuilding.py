@@ -93,11 +93,11 @@ def _validate(source: ModelFiles, acceptable_kinds: Kinds, pooling: str, name: s
     for _ in range(2):  # The upload may be a folder within a folder.
         tops = {name.partition("/")[0] for name in model_folder.names}
         if len(tops) == 1 and all("/" in name for name in model_folder.names):
-            model_folder = model_folder.within(tops.pop())
+            model_folder = model_folder.subfolder(tops.pop())
     plan = attempt(ModelFolder(model_folder, frozenset(kinds), pooling, name).plan) if source.names else None
     if findings.has("adapter") and not any(name.endswith(".safetensors") for name in source.names):
         findings.at("").refuse("adapter", "an adapter needs its base model")
-    if plan is None and not findings.refused:  # Every refusal needs a reason.
+    if plan is None and not findings.has_errors:  # Every refusal needs a reason.
         findings.at("").refuse("unknown_kind", "its files do not show the kind of the model")
     if source.allowance.left_out:
         findings.at("").remark("weights_not_sent", "only the headers of the weights were read")
@@ -105,7 +105,7 @@ def _validate(source: ModelFiles, acceptable_kinds: Kinds, pooling: str, name: s
     if plan is None or not report.valid:
         return Validation(report, None)
     parameters = sum(tensor.parameters for tensor in plan.tensors)
-    return Validation(report, plan.described(parts=tuple(plan.parts), parameters=parameters))
+    return Validation(report, plan.with_description(parts=tuple(plan.parts), parameters=parameters))
 
 
 _COMPRESSION_LEVEL = 3
@@ -125,7 +125,7 @@ def rebuild(validation: Validation, target: Path) -> CheckpointDescription:
     total_bytes, sums, identity = 0, {}, hashlib.sha256()
     contents: dict[str, Iterable[bytes]] = {}
     for folder, part in plan.parts.items():
-        moved_part = part.under(folder)
+        moved_part = part.in_folder(folder)
         for name, value in moved_part.json.items():
             text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True)
             contents[name] = [text.encode("utf-8") + b"\n"]
@@ -236,7 +236,7 @@ def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
     extracted_paths: dict[str, Path] = {}
     try:
         extracted_paths = (_extract_zip if is_zip(path) else _extract_tar)(path, scratch, file)
-        if not extracted_paths and not findings.refused:
+        if not extracted_paths and not findings.has_errors:
             file.refuse("empty_folder", "there are no files of a model")
     except InvalidContent as error:
         for problem in error.report.problems:

@@ -17,7 +17,8 @@ from evaluation.checkpoints.values import (
     TRUTH,
     Rule,
     choice,
-    exactly,
+    constant,
+    integer,
     object_with,
     read_values,
     refuse_forbidden_keys,
@@ -25,7 +26,6 @@ from evaluation.checkpoints.values import (
     remark_on_unknown,
     text,
     texts,
-    whole,
 )
 
 
@@ -126,10 +126,10 @@ TASKS: Mapping[Head, tuple[str, str, str]] = {
 _MAX_PROMPTS, _MAX_PROMPT = 32, 2000
 #: Prompt names that `encode_query` and `encode_document` look up, in order.
 _ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
-_LENGTH = whole(1, MAX_POSITIONS)
+_LENGTH = integer(1, MAX_POSITIONS)
 WORDS = texts(2000, 64)
 _EXPANSION = object_with(
-    {"strategy": choice("fixed", "min"), "attend": TRUTH, "length": whole(1, 512), "token": text(64)},
+    {"strategy": choice("fixed", "min"), "attend": TRUTH, "length": integer(1, 512), "token": text(64)},
     "a known way to lengthen queries",
 )
 _PROMPTS = Rule(
@@ -153,10 +153,10 @@ POOLING, TEMPLATE = "runboard_pooling", "runboard_template"
 CUTS = {"SentenceTransformer": "truncate_dim", "SparseEncoder": "max_active_dims"}
 _RULES: Mapping[str, Rule] = {
     **LATE_SETTINGS,
-    "truncate_dim": whole(1, MAX_DIMENSION),
-    "max_active_dims": whole(1, MAX_VOCABULARY),
+    "truncate_dim": integer(1, MAX_DIMENSION),
+    "max_active_dims": integer(1, MAX_VOCABULARY),
     # The library computes these layers in float32, regardless of the type of the rest of the model.
-    "keep_in_fp32_modules": exactly([]),
+    "keep_in_fp32_modules": constant([]),
     "prompts": _PROMPTS,
     "default_prompt_name": text(64),
     "similarity_fn_name": choice("cosine", "dot", "maxsim", "MaxSim"),
@@ -186,7 +186,7 @@ class EncoderDefaults:
     pooling: str = ""
     template: str = ""
 
-    def written(self, model_type: str, **late: Any) -> dict[str, Any]:
+    def to_json(self, model_type: str, **late: Any) -> dict[str, Any]:
         """Return the content of the rebuilt file. Only a cross-encoder applies its default prompt itself."""
         truncation_key, scores = CUTS.get(model_type, ""), model_type == "CrossEncoder"
         return {
@@ -261,8 +261,8 @@ def _text_rules(head: Head) -> dict[str, Rule]:
         return is_forward == ("forward", output) and (templates or "message" not in value)
 
     return {
-        "transformer_task": exactly(task),
-        "module_output_name": exactly(name),
+        "transformer_task": constant(task),
+        "module_output_name": constant(name),
         "modality_config": Rule(is_plain, f"texts alone, through forward and its {output}"),
         "processing_kwargs": Rule(
             lambda value: templates and isinstance(value, dict) and set(value) <= {"chat_template"},

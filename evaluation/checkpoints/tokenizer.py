@@ -30,11 +30,11 @@ from evaluation.checkpoints.values import (
     TRUTH,
     Rule,
     choice,
+    integer,
     read_values,
     refuse_forbidden_keys,
     remark_on_unknown,
     text,
-    whole,
 )
 
 NAME = "tokenizer.json"
@@ -244,7 +244,7 @@ SETTINGS_NAME, SPECIAL_NAME, ADDED_NAME = (
 SPECIAL_TOKENS = tuple(f"{role}_token" for role in ("unk", "sep", "pad", "cls", "mask", "bos", "eos"))
 MAX_ADDED = 20_000
 ADDED_RULES = {
-    "id": whole(0, MAX_VOCABULARY),
+    "id": integer(0, MAX_VOCABULARY),
     "content": text(MAX_TOKEN),
     **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), TRUTH),
 }
@@ -262,7 +262,7 @@ _SIDE = choice("left", "right")
 #: Settings that change tokens in at least one class.
 HONORED: Mapping[str, Rule] = {
     **dict.fromkeys(_FLAGS, TRUTH),
-    **dict.fromkeys(("extra_ids", "offset", "unk_id"), whole(0, MAX_ADDED)),
+    **dict.fromkeys(("extra_ids", "offset", "unk_id"), integer(0, MAX_ADDED)),
     **dict.fromkeys(("src_lang", "tgt_lang", "language", "task", "wordpieces_prefix", "mask_token_sent"), text(64)),
     "padding_side": _SIDE,
     "truncation_side": _SIDE,

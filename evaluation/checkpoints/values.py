@@ -33,7 +33,7 @@ class Rule:
     words: str
 
 
-def whole(minimum: int, maximum: int) -> Rule:
+def integer(minimum: int, maximum: int) -> Rule:
     """Accept whole numbers from `minimum` to `maximum`."""
     return Rule(
         lambda value: type(value) is int and minimum <= value <= maximum,
@@ -53,7 +53,7 @@ def choice(*values: str) -> Rule:
     return Rule(lambda value: isinstance(value, str) and value in values, "one of " + ", ".join(values))
 
 
-def exactly(expected: object) -> Rule:
+def constant(expected: object) -> Rule:
     truth = isinstance(expected, bool)
     return Rule(lambda value: isinstance(value, bool) == truth and value == expected, str(expected).lower())
 
@@ -98,18 +98,18 @@ _BOUNDS: Mapping[str, Rule] = {
     r"rope.*factor(\[\])?|rope_.*\.[a-z_]*(factor|beta)[a-z_]*(\[\])?": number(
         limits.MIN_ROPE_FACTOR, limits.MAX_ROPE_FACTOR
     ),
-    r".*_id|.*_token_ids?": whole(-1, limits.MAX_VOCABULARY),
+    r".*_id|.*_token_ids?": integer(-1, limits.MAX_VOCABULARY),
     r".*(dropout|_prob|pdrop|_drop|_eps|epsilon|probability)": number(0, 1),
-    r"type_vocab_size": whole(0, 16),
-    r".*vocab.*size.*": whole(1, limits.MAX_VOCABULARY),
-    r".*(layers?|blocks?|groups?|networks|block_sizes|block_repeats)|depth|.*_num": whole(0, limits.MAX_LAYERS),
+    r"type_vocab_size": integer(0, 16),
+    r".*vocab.*size.*": integer(1, limits.MAX_VOCABULARY),
+    r".*(layers?|blocks?|groups?|networks|block_sizes|block_repeats)|depth|.*_num": integer(0, limits.MAX_LAYERS),
     r".*experts?.*": number(0, limits.MAX_EXPERTS),
-    r".*heads?": whole(0, limits.MAX_HEADS),
-    r".*(intermediate_size|n_inner|d_ff|ffn_dim|ff_dim|hidden_dim)": whole(1, limits.MAX_INNER_WIDTH),
-    r"projection_dim": whole(0, limits.MAX_WIDTH),  # 0 means none, as in DPR.
-    r"d_model|d_kv|dim|n_embd|.*(hidden|embedding)_size|.*_dim": whole(1, limits.MAX_WIDTH),
-    r".*(_features|dimension)|k|k_aux": whole(0, limits.MAX_DIMENSION),
-    r".*(position|window|seq_len|max_len|context|length|distance|local_attention).*": whole(-1, limits.MAX_POSITIONS),
+    r".*heads?": integer(0, limits.MAX_HEADS),
+    r".*(intermediate_size|n_inner|d_ff|ffn_dim|ff_dim|hidden_dim)": integer(1, limits.MAX_INNER_WIDTH),
+    r"projection_dim": integer(0, limits.MAX_WIDTH),  # 0 means none, as in DPR.
+    r"d_model|d_kv|dim|n_embd|.*(hidden|embedding)_size|.*_dim": integer(1, limits.MAX_WIDTH),
+    r".*(_features|dimension)|k|k_aux": integer(0, limits.MAX_DIMENSION),
+    r".*(position|window|seq_len|max_len|context|length|distance|local_attention).*": integer(-1, limits.MAX_POSITIONS),
     r".*(theta|rope.*base|rotary.*base|local_base_freq)": number(1, limits.MAX_ROPE_THETA),
 }
 _ANY_NUMBER = number(-limits.MAX_VOCABULARY, limits.MAX_VOCABULARY)

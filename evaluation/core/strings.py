@@ -59,7 +59,7 @@ class Strings:
         return bytes(self._text[self._offsets[index] : self._offsets[index + 1]])
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """Length of the longest string in bytes, 0 without strings."""
         return int(np.diff(self._offsets).max(initial=0))
 

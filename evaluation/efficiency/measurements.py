@@ -43,7 +43,7 @@ class Effort:
     most_rounds: int
     most_seconds: float
 
-    def within(self, seconds: float, search: float, queries: int) -> Effort:
+    def reduce(self, seconds: float, search: float, queries: int) -> Effort:
         """Return the effort reduced to a budget.
 
         Args:

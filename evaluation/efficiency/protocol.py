@@ -203,7 +203,7 @@ def _affordable_effort(
     single_seconds = max(sum(warm_up_seconds) / len(warm_up_seconds), min(in_job, max(warm_up_seconds)))
     in_batches = min(single_seconds, in_job)
     fits = in_batches * min(BATCH, queries) <= remaining / 2
-    return effort.within(remaining / 2 if fits else remaining, single_seconds, queries), in_batches
+    return effort.reduce(remaining / 2 if fits else remaining, single_seconds, queries), in_batches
 
 
 def sample_evenly(queries: Sequence[Query], limit: int) -> list[Query]:

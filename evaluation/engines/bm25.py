@@ -90,7 +90,7 @@ class BM25(WordEngine):
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """Yield the best `depth` documents of each query. Retrieved documents contain a query term."""
         for query in queries:
-            yield self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
+            yield self.searcher.rank(query.id, Counter(self.analyser(query.text)), depth)
 
 
 TERMS_FILE, FREQUENCIES_FILE = "feedback_terms.npy", "feedback_frequencies.npy"
@@ -236,7 +236,7 @@ class WordPieceBM25(WordPieceEngine):
         """Yield the best `depth` documents of each query. Retrieved documents contain a piece of the query."""
         for query in queries:
             (numbers,) = self.pieces.pieces([query.text])
-            yield self.searcher.ranking(query.id, Counter(map(str, numbers)), depth)
+            yield self.searcher.rank(query.id, Counter(map(str, numbers)), depth)
 
 
 PARAMETERS = (

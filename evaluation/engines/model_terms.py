@@ -118,7 +118,7 @@ class DocumentModelEngine(WordEngine, ShardedEngine):
         """Yield the best `depth` documents of each query. Retrieved documents contain a query term."""
         for query in queries:
             with self.clock.part("search"):
-                ranking = self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
+                ranking = self.searcher.rank(query.id, Counter(self.analyser(query.text)), depth)
             yield ranking
 
 
@@ -215,7 +215,7 @@ class QueryRewriting(BM25):
         for query, expansion in zip(queries, expansions, strict=True):
             with self.clock.part("search"):
                 terms = Counter(self.analyser(f"{query.text} {expansion}"))
-                ranking = self.searcher.ranking(query.id, terms, depth)
+                ranking = self.searcher.rank(query.id, terms, depth)
             yield ranking
 
     def expansions(self, texts: Sequence[str]) -> list[str]:

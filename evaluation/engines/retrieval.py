@@ -84,7 +84,7 @@ class Retrieval:
 
 
 #: Callback for measurements, which receives the engine, the queries, and the statistics before the index is deleted.
-Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
+BeforeCleanup = Callable[[Engine, Sequence[Query], Retrieval], None]
 
 #: Fraction of the indexing progress for reading the corpus; the rest is merging and writing.
 _SHARE_OF_READING = 0.9
@@ -121,7 +121,7 @@ class RetrievalTask(EncodingTask):
 
 
 def retrieve(
-    task: RetrievalTask, progress: StageProgress | None = None, afterwards: Afterwards | None = None
+    task: RetrievalTask, progress: StageProgress | None = None, before_cleanup: BeforeCleanup | None = None
 ) -> Retrieval:
     """Index the corpus, search all queries, and write the run, which appears only when it is complete.
 
@@ -131,7 +131,7 @@ def retrieve(
     Args:
         task: The run to produce.
         progress: Progress callback. It may raise to abort, after which no files remain.
-        afterwards: Callback that is called before the index is deleted.
+        before_cleanup: Callback that is called before the index is deleted.
 
     Raises:
         InvalidParameter: A parameter is invalid.
@@ -147,10 +147,10 @@ def retrieve(
         main, search_seconds = work.search()
         retrieval = replace(work.outcome(main, corpus), build_seconds=build_seconds, search_seconds=search_seconds)
         compute_dtype = work.record_compute_dtype(retrieval) if task.part is None else ""
-        if afterwards is not None:
-            afterwards(work.engine, work.queries, retrieval)
+        if before_cleanup is not None:
+            before_cleanup(work.engine, work.queries, retrieval)
         if compute_dtype not in ("", "float32") and not work.description.writes_texts:
-            work.record_precision_loss(retrieval, main.first, folder / "precision")
+            work.record_precision_loss(retrieval, main.first_rankings, folder / "precision")
         return retrieval
 
 

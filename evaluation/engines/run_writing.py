@@ -127,7 +127,7 @@ class RunWriter:
         self.lines = 0
         self.empty_rankings = 0
         #: Top documents of the first queries, for measuring the loss from lower precision.
-        self.first: list[SearchResult] = []
+        self.first_rankings: list[SearchResult] = []
 
     @contextmanager
     def open_file(self, path: Path) -> Iterator[RunWriter]:
@@ -151,9 +151,9 @@ class RunWriter:
         self._file.write(run_lines(output, self._tag))
         self.lines += len(output.document_ids)
         self.empty_rankings += not output.document_ids
-        if len(self.first) < SAMPLED_QUERIES:
+        if len(self.first_rankings) < SAMPLED_QUERIES:
             best = slice(SAMPLED_DOCUMENTS)
-            self.first.append(SearchResult(output.query_id, output.document_ids[best], output.scores[best]))
+            self.first_rankings.append(SearchResult(output.query_id, output.document_ids[best], output.scores[best]))
 
 
 Rankings = list[Mapping[str, SearchResult]]

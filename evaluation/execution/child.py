@@ -159,7 +159,7 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     work.mkdir()
     figures: dict[str, Any] = {"figures": None, "variants": {}}
 
-    def afterwards(engine: Engine, queries: Sequence[Query], result: Retrieval) -> None:
+    def before_cleanup(engine: Engine, queries: Sequence[Query], result: Retrieval) -> None:
         if not (job.measure and queries):
             return
         # If the child is killed later, the run is still valid, and so are the figures after they are written.
@@ -189,7 +189,7 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
             excluded=job.excluded,
         ),
         progress=channel.report,
-        afterwards=afterwards,
+        before_cleanup=before_cleanup,
     )
     shutil.rmtree(work)
     return {"retrieval": retrieval.as_data(), **figures}

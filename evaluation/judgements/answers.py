@@ -83,7 +83,7 @@ class Answers:
     patterns: tuple[Any, ...] = ()
     line: int = 0
 
-    def tokens_until(self, text: str, tokens: str, search: PatternSearch) -> int:
+    def count_tokens_until(self, text: str, tokens: str, search: PatternSearch) -> int:
         """Return the number of tokens up to the end of the first answer in a text, or 0 without an answer.
 
         `tokens` are the text's tokens in the form of `strings`. Raises EndlessPattern.
@@ -174,7 +174,7 @@ def find_answers(
             tokens = tokenize(each.text)
             lengths[each.id], joined_tokens = len(tokens), _join_tokens(tokens)
             for query in queries_by_document[each.id]:
-                if end := answers.get(query, Answers()).tokens_until(each.text, joined_tokens, search):
+                if end := answers.get(query, Answers()).count_tokens_until(each.text, joined_tokens, search):
                     ends[query, each.id] = end
     ranks, token_counts = np.full((2, len(query_ids)), np.inf)
     for row, query in enumerate(query_ids):

@@ -154,7 +154,7 @@ def agreement_sentence(agreement: Mapping[str, Any]) -> str:
     )
 
 
-def by_judge(judge_grades: Judged) -> dict[Judge, dict[bytes, dict[bytes, int]]]:
+def group_by_judge(judge_grades: Judged) -> dict[Judge, dict[bytes, dict[bytes, int]]]:
     """Return the grades of each judge in order of the files. The first grade of a pair is used."""
     grades_by_judge: dict[Judge, dict[bytes, dict[bytes, int]]] = {}
     for judge, grades in judge_grades:
@@ -166,7 +166,7 @@ def by_judge(judge_grades: Judged) -> dict[Judge, dict[bytes, dict[bytes, int]]]
 
 def count_merged_by_judge(judge_grades: Judged, merged: Grades) -> dict[Judge, int]:
     """Count the merged judgments by judge. A pair counts for the first judge who gave its current grade."""
-    judges = by_judge(judge_grades)
+    judges = group_by_judge(judge_grades)
     counts = dict.fromkeys(judges, 0)
     for query, graded in merged.items():
         for document, grade in graded.items():
@@ -184,7 +184,7 @@ def agreements(judge_grades: Judged, level: int) -> list[dict[str, Any]]:
     or not. A κ is None if it is not defined.
     """
     pairwise_agreements = []
-    for (first_judge, first), (second_judge, second) in combinations(by_judge(judge_grades).items(), 2):
+    for (first_judge, first), (second_judge, second) in combinations(group_by_judge(judge_grades).items(), 2):
         pairs = [
             (grade, second[query][document])
             for query, graded in first.items() if query in second

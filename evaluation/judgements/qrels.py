@@ -117,7 +117,7 @@ class Qrels:
         for number, (row, grade) in enumerate(zip(self.rows.tolist(), self.grades.tolist(), strict=True)):
             yield self.query_ids[row], text[edges[number] : edges[number + 1]].decode(), grade
 
-    def graded(self, row: int) -> dict[str, int]:
+    def get_grades(self, row: int) -> dict[str, int]:
         """Return `{document id: grade}` for the query with this number, with ids in order of their bytes."""
         first, last = int(self.offsets[row]), int(self.offsets[row + 1])
         edges = self.document_offsets[first : last + 1].tolist()

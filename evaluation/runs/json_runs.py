@@ -171,7 +171,7 @@ class _TrecLines:
     tag: str = "run"
     not_finite: int = 0
     #: Query, document, and score of the first score that is not finite.
-    first: tuple[str, str, float] | None = None
+    first_not_finite: tuple[str, str, float] | None = None
     #: Whether all scores are small whole numbers without ranks, as in judgments. None before the first score.
     only_grades: bool | None = None
     #: Whether queries are below a split, as in MTEB's predictions. Files of settings are rarely nested so deeply.
@@ -265,7 +265,7 @@ class _TrecLines:
             self.only_grades = type(score) is int and score in _GRADES
         if not math.isfinite(score):
             self.not_finite += 1
-            self.first = self.first or (query, document, score)
+            self.first_not_finite = self.first_not_finite or (query, document, score)
 
     def _check_id(self, name: str) -> None:
         """Raise InvalidContent for an unusable id, before a long one is written for every document."""
@@ -284,9 +284,9 @@ class _TrecLines:
             message = "the file looks like relevance judgments (qrels), not like a run: all scores are small integers"
             hint = "Send a system's ranking. If this is one, write its scores with a decimal point, such as 2.0."
             raise JSON.refusal(message, hint)
-        if self.first is None:
+        if self.first_not_finite is None:
             return
-        query, document, score = self.first
+        query, document, score = self.first_not_finite
         score_text = "NaN" if math.isnan(score) else "Infinity" if score > 0 else "-Infinity"
         message = f"query {query[:64]!r} has the score {score_text} for document {document[:64]!r}"
         if self.not_finite > 1:

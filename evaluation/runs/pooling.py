@@ -160,7 +160,7 @@ def _get_judged_documents(qrels: Qrels | None) -> dict[bytes, frozenset[bytes]]:
     if qrels is None:
         return {}
     return {
-        query.encode(): frozenset(document.encode() for document in qrels.graded(row))
+        query.encode(): frozenset(document.encode() for document in qrels.get_grades(row))
         for row, query in enumerate(qrels.query_ids)
     }
 

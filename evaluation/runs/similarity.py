@@ -119,13 +119,13 @@ class RunSimilarity:
         return self.same_documents / self.compared if self.compared else 0.0
 
     @property
-    def nearly_the_same(self) -> bool:
+    def is_nearly_same(self) -> bool:
         """Whether so few queries differ that an independent run is implausible."""
         tolerance = max(1, int(NEARLY_SAME_SHARE * self.compared))
         return self.is_comparable and self.compared - self.same_documents <= tolerance
 
     @property
-    def linked(self) -> bool:
+    def is_linked(self) -> bool:
         """Whether the runs may be consecutive steps of one chain of small changes."""
         return self.is_comparable and self.share >= LINKED_SHARE
 
@@ -158,7 +158,7 @@ def linked_submissions(newest: Sequence[Signature], earlier_submissions: Sequenc
         linked = [
             place
             for place in unlinked
-            if any(compare(signature, other).linked for signature in signatures for other in earlier_submissions[place])
+            if any(compare(left, right).is_linked for left in signatures for right in earlier_submissions[place])
         ]
         unlinked = [place for place in unlinked if place not in linked]
         linked_places += linked

@@ -28,10 +28,10 @@ def write_top_documents(run: Path, target: Path, excluded: Qrels | None = None) 
 
     It needs as much time and memory as `first_documents`.
     """
-    target.write_bytes(by_query(_read_first(run, KEPT, excluded)))
+    target.write_bytes(sort_by_query(_read_first(run, KEPT, excluded)))
 
 
-def by_query(first: bytes) -> bytes:
+def sort_by_query(first: bytes) -> bytes:
     """Sort the lines of first documents, which the reader returns in the run's order, by the queries' bytes."""
     lines = sorted(line.partition(b"\t") for line in first.split(b"\n")[:-1])
     return b"".join(b"%b\t%b\n" % (query, documents) for query, _, documents in lines)

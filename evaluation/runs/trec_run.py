@@ -238,7 +238,7 @@ class _RunPass:
         documents = NO_IDS if task.documents is None else task.documents
         self.reading.use_judgements(task.judged, task.excluded, documents, task.elsewhere, room)
         self.reading.make_room_for_lines(LONG_LINE_BYTES)
-        self.filled = 0
+        self.filled_bytes = 0
         self._use_buffer(bytearray(2 * BLOCK + PADDING))
         fields = self.reading.fields
         fields.longest_line = limits.max_line_bytes
@@ -263,23 +263,23 @@ class _RunPass:
         skipping = False  # Whether the input is within a line that is too long for the buffer.
         while True:
             self._make_room()
-            count = source.readinto(self.view[self.filled : self.filled + BLOCK])
+            count = source.readinto(self.view[self.filled_bytes : self.filled_bytes + BLOCK])
             if not count:
                 break
             if skipping:
                 count = self._drop_to_newline(count)
                 skipping = count == 0
-            self.filled += count
+            self.filled_bytes += count
             self._read_whole_lines()
-            unread = self.filled - fields.position
+            unread = self.filled_bytes - fields.position
             if unread > LONG_LINE_BYTES:
-                self.filled -= unread - LONG_LINE_BYTES
+                self.filled_bytes -= unread - LONG_LINE_BYTES
                 skipping = True
             if progress:
                 progress(source.share_read)
-        if self.filled > fields.position:
-            self.buffer[self.filled] = 10
-            self.filled += 1
+        if self.filled_bytes > fields.position:
+            self.buffer[self.filled_bytes] = 10
+            self.filled_bytes += 1
             self._read_whole_lines()
         reading, query_count = self.reading, self.task.queries
         reading.finish()
@@ -302,28 +302,28 @@ class _RunPass:
     def _make_room(self) -> None:
         """Move the current query to the start of the buffer, so that another block fits."""
         start = self.reading.fields.group_start
-        group_bytes = self.filled - start
+        group_bytes = self.filled_bytes - start
         if group_bytes > self.limits.max_query_bytes:
             limit = describe_bytes(self.limits.max_query_bytes)
             raise problems.refusal(problems.QUERY_SIZE, limit=limit, depth=self.task.maximum_depth)
-        text = self.view[start : self.filled]
+        text = self.view[start : self.filled_bytes]
         if group_bytes + BLOCK + PADDING > len(self.buffer):
             self._use_buffer(bytearray(2 * (group_bytes + BLOCK) + PADDING))
         self.view[:group_bytes] = text
-        self.filled = group_bytes
+        self.filled_bytes = group_bytes
         self.reading.move(start)
 
     def _drop_to_newline(self, count: int) -> int:
         """Drop the rest of a line that is too long. Return the number of remaining bytes, starting with its newline."""
-        end = self.buffer.find(b"\n", self.filled, self.filled + count)
+        end = self.buffer.find(b"\n", self.filled_bytes, self.filled_bytes + count)
         if end < 0:
             return 0
-        remaining_bytes = self.filled + count - end
-        self.view[self.filled : self.filled + remaining_bytes] = self.view[end : end + remaining_bytes]
+        remaining_bytes = self.filled_bytes + count - end
+        self.view[self.filled_bytes : self.filled_bytes + remaining_bytes] = self.view[end : end + remaining_bytes]
         return remaining_bytes
 
     def _read_whole_lines(self) -> None:
-        stop = self.buffer.rfind(b"\n", self.reading.fields.position, self.filled) + 1
+        stop = self.buffer.rfind(b"\n", self.reading.fields.position, self.filled_bytes) + 1
         if stop:
             self.reading.read(self.buffer, stop)
 

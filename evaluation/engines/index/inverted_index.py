@@ -328,7 +328,7 @@ class _MappedPostings:
     def identifiers(self, ranks: Ranks) -> list[str]:
         return self._ids.get_ids_at(ranks)
 
-    def best(
+    def find_best(
         self,
         terms: NDArray[np.integer],
         weights: Floats,
@@ -461,5 +461,5 @@ class WeightedIndex(_MappedPostings):
 
     def search(self, query: str, terms: NDArray[np.int32], weights: Floats, depth: int) -> SearchResult:
         """Return the best `depth` documents with a positive score for a query."""
-        ranks, scores = self.best(terms, weights, depth)
+        ranks, scores = self.find_best(terms, weights, depth)
         return SearchResult(query, self.identifiers(ranks), scores)

@@ -75,7 +75,7 @@ class OrderedIdsWriter:
         ids = Strings(self._folder, _UNSORTED)
         if not len(ids):
             return np.zeros(0, "S1")
-        width = f"S{max(ids.longest, 1)}"
+        width = f"S{max(ids.max_length, 1)}"
         rows = new_map(self._folder / f"{_UNSORTED}_rows.npy", width, (len(ids),))
         for start in range(0, len(ids), _BATCH_SIZE):
             batch = [ids[index] for index in range(start, min(start + _BATCH_SIZE, len(ids)))]

@@ -63,7 +63,7 @@ class TermSearch:
             ]
         )
 
-    def ranking(self, query_id: str, terms: Mapping[str, float], depth: int) -> SearchResult:
+    def rank(self, query_id: str, terms: Mapping[str, float], depth: int) -> SearchResult:
         """Return the best `depth` documents for weighted terms, which are searched in every field."""
         rows = [
             (number, field, weight)
@@ -104,7 +104,7 @@ class TermSearch:
             fields = np.zeros(len(terms), np.int64)
         totals = np.array(index.documents_with_field, np.int64)[fields]
         frequencies = index.offsets[terms + 1] - index.offsets[terms]
-        return index.best(
+        return index.find_best(
             terms,
             weights * inverse_document_frequency(totals, frequencies),
             depth,

@@ -109,9 +109,9 @@ class Block:
 class _Shard:
     """One shard, with documents numbered over the whole corpus."""
 
-    def __init__(self, folder: Path, first: int) -> None:
+    def __init__(self, folder: Path, first_document: int) -> None:
         state = json.loads((folder / "vectors.json").read_text("utf-8"))
-        self.first = first
+        self.first_document = first_document
         self.documents = map_array(folder / _FILES[1])
         self.offsets = map_array(folder / _FILES[2])
         shape = (int(self.offsets[-1]), state["dimension"])
@@ -121,7 +121,7 @@ class _Shard:
         self._positions = np.argsort(self.documents)
 
     def get_vectors(self, document: int) -> Vectors:
-        position = self._positions[document - self.first]
+        position = self._positions[document - self.first_document]
         vectors: Vectors = self.vectors[self.offsets[position] : self.offsets[position + 1]]
         return vectors
 
@@ -133,7 +133,7 @@ class _Shard:
             end = min(max(end, start + 1), len(self.documents))
             bounds = self.offsets[start : end + 1]
             yield Block(
-                self.documents[start:end].astype(np.int64) + self.first,
+                self.documents[start:end].astype(np.int64) + self.first_document,
                 np.diff(bounds),
                 self.vectors[bounds[0] : bounds[-1]],
             )
@@ -186,7 +186,7 @@ class TokenStore:
         start = 0
         for shard in self._shards:
             end = start + len(shard.vectors)
-            owners[start:end] = np.repeat(shard.documents + np.uint32(shard.first), np.diff(shard.offsets))
+            owners[start:end] = np.repeat(shard.documents + np.uint32(shard.first_document), np.diff(shard.offsets))
             start = end
         owners.flush()
 

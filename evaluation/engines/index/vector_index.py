@@ -352,14 +352,14 @@ class VectorIndex:
         elif is_learned(parameters):
             self._searcher = Approximate(folder, self._ids.ranks, parameters, resources.threads)
         else:
-            self._searcher = self._create_exact_search(self._copies) if self._copies else self.exact
+            self._searcher = self._create_exact_search(self._copies) if self._copies else self.exact_search
 
     @property
     def documents(self) -> int:
         return len(self._ids)
 
     @cached_property
-    def exact(self) -> ExactSearch:
+    def exact_search(self) -> ExactSearch:
         """Exact search of the original float32 vectors."""
         return self._create_exact_search(self._files)
 
@@ -381,7 +381,7 @@ class VectorIndex:
     def overlap_with_exact(self, queries: Floats) -> float:
         """Return the mean share of the exact float32 top 100 that this index finds for the queries."""
         depth = min(_COMPARED_DEPTH, self.documents)
-        pairs = zip(self.search(queries, depth), self.exact.search(queries, depth), strict=True)
+        pairs = zip(self.search(queries, depth), self.exact_search.search(queries, depth), strict=True)
         return float(np.mean([len(np.intersect1d(actual[0], exact[0])) / depth for actual, exact in pairs]))
 
     def _create_exact_search(self, files: Sequence[Path]) -> ExactSearch:

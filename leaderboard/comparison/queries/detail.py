@@ -93,7 +93,7 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     entry_ids = [best[slug].pk for slug in state.systems or list(best)[:FIRST_SYSTEMS]]
     entries = entries_with_values(entry_ids)
     selected_entries = [entries[pk] for pk in entry_ids if pk in entries]
-    graded = collection.judgements.graded(row)
+    graded = collection.judgements.get_grades(row)
     documents_by_entry = _top_documents(collection, selected_entries, query_id)
     texts = excerpts(dataset)
     found_by = Counter(name for documents in documents_by_entry.values() for name in documents or ())

@@ -432,7 +432,7 @@ def test_bm25_is_measured_where_it_was_built(tmp_path: Path) -> None:
     found: list[EfficiencyFigures] = []
     retrieve(
         RetrievalTask("bm25", corpus, queries, tmp_path / "run.txt"),
-        afterwards=lambda engine, asked, done: found.append(measure(System(engine, done), asked)),
+        before_cleanup=lambda engine, asked, done: found.append(measure(System(engine, done), asked)),
     )
     [figures] = found
     assert (figures.protocol, figures.depth, figures.queries) == (PROTOCOL, 100, 8)

@@ -16,8 +16,8 @@ from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.runs.top_documents import (
     KEPT,
     TopDocuments,
-    by_query,
     displayed_documents,
+    sort_by_query,
     write_top_documents,
 )
 
@@ -64,7 +64,7 @@ def test_scoring_a_run_finds_the_first_documents_of_the_dataset_s_queries(tmp_pa
         path = tmp_path / order
         path.write_text("\n".join(lines))
         scored = score_run(path, target, ["RR"], first_documents=KEPT)
-        (tmp_path / "top").write_bytes(by_query(scored.first_documents))
+        (tmp_path / "top").write_bytes(sort_by_query(scored.first_documents))
         found = dict(TopDocuments(tmp_path / "top"))
         assert found == {
             query: [names[place] for place in trec_order(names, [run[query][name] for name in names])][:KEPT]
