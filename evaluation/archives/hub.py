@@ -90,7 +90,7 @@ class Repository:
                 continue
             size, lfs = entry.get("size"), entry.get("lfs")
             if type(size) is not int or size < 0:
-                raise NotFetched("hub_unreachable", f"the hub does not say how large {name} is")
+                raise NotFetched("hub_unreachable", f"the hub does not report the size of {name}")
             sha256 = lfs.get("sha256", "") if isinstance(lfs, dict) else ""
             files.append(HubFile(name, size, str(sha256)))
         return files

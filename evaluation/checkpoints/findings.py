@@ -195,28 +195,28 @@ CODES: Mapping[str, str] = {
     "member_name": f"Pack every file once, under a plain relative name of letters, digits, . _ - /. {_PACK}",
     "trailing_data": f"Remove the data before or after the archive. {_PACK}",
     "expansion": f"Weights hardly compress; an archive may expand to 50 times its size. {_PACK}",
-    "too_many_files": f"Pack only the files that the model is loaded from, at most 64. {_PACK}",
+    "too_many_files": f"Pack only the files that are needed to load the model, at most 64. {_PACK}",
     # The files
     "pickle_weights": f"Weights must be safetensors: loading a pickle can run code. {_PACK}",
-    "dangerous_file": f"Leave it out: only safetensors, JSON, and text are accepted. {_PACK}",
+    "dangerous_file": f"Omit the file: only safetensors, JSON, and text are accepted. {_PACK}",
     "nested_archive": f"Pack the files themselves, not an archive of them. {_PACK}",
-    "unknown_file": f"Leave it out: only safetensors, JSON, and text are accepted. {_PACK}",
+    "unknown_file": f"Omit the file: only safetensors, JSON, and text are accepted. {_PACK}",
     "adapter": "Send complete weights: `python -m evaluation pack FOLDER --base BASE` merges an adapter into its base.",
     "file_kind": f"Send only regular files: no links, no devices. {_PACK}",
     "file_too_large": "JSON files have at most 4 MiB, tokenizer.json 32 MiB, all JSON together 80 MiB, all "
     f"weights together {describe_bytes(MAX_WEIGHTS)}.",
-    "empty_folder": "Send the folder that the model is loaded from, with config.json, safetensors and tokenizer.json.",
+    "empty_folder": "Send the complete folder of the model, with config.json, safetensors, and tokenizer.json.",
     # JSON
     "json_damaged": "Write JSON as UTF-8 text with one value, no repeated keys, no NaN, and few levels of nesting.",
     "forbidden_key": "Remove the key: it can load code or files from elsewhere. Models are loaded without it.",
     "own_code": "Code in a checkpoint is never run. Convert the checkpoint for the library's class. If that class "
-    "gives the same outputs, remove auto_map from the file to state that.",
-    "ignored_key": "Send a checkpoint that the library's class computes as it was trained. If the model was "
-    "trained as the class computes, remove the key to state that.",
-    "unknown_key": "Remove the key: this file may have only the keys that the documentation lists.",
-    "value": "Give a value of the kind and size that the message names.",
+    "has the same outputs, remove auto_map from the file to confirm this.",
+    "ignored_key": "Send a checkpoint that the library's class runs as in training. If the key had no effect in "
+    "training, remove it to confirm this.",
+    "unknown_key": "Remove the key: this file may contain only keys that are listed in the documentation.",
+    "value": "Use a value with the type and size in the message.",
     # The model
-    "missing_config": "Add the file as its library saved it; a download may have left it out. " + _PACK,
+    "missing_config": "Add the file as saved by its library. It may be missing in a download. " + _PACK,
     "model_type": "Use a text architecture that is part of the site's release of transformers, "
     "without code of its own; the page /models/ lists them.",
     "configuration": "The configuration must define a model of its class, with values of the types that the class "
@@ -235,15 +235,14 @@ CODES: Mapping[str, str] = {
     "dimension_mismatch": "Each module's input dimension must equal the output dimension of the module before it.",
     "missing_projection": "Include the projection of the ColBERT checkpoint; without it, the library initializes a "
     "random one.",
-    "labels": "A cross-encoder must have one or two labels, a term weighting model one.",
+    "labels": "A cross-encoder must have one or two labels, and a term weighting model one label.",
     # Weights
     "missing_weights": f"The checkpoint must contain the weights of all layers. {_PACK}",
-    "weights_header": "Files of weights are whole safetensors as their library writes them: no gaps, no empty tensors, "
+    "weights_header": "Files of weights must be complete safetensors as saved by a library: no gaps, no empty tensors, "
     f"at most 10,000 tensors in all, described in at most 4 MiB. {_PACK}",
-    "weights_index": "weight_map names every tensor, and the one of at most 64 safetensors files beside the "
-    "index that holds it.",
+    "weights_index": "weight_map must map every tensor to one of at most 64 safetensors files next to the index.",
     "weights_type": "Weights must be float32, float16, or bfloat16. Convert the model to one of these, then pack it.",
-    "weights_shape": "Every weight must have the shape that follows from the configuration.",
+    "weights_shape": "Every weight must have the shape that the configuration determines.",
     "weights_unknown": "Remove tensors that the class of the module or layer does not have. The model_type may "
     "differ from that of the trained class.",
     "nan_weights": "Weights must be finite numbers. The training diverged, or the conversion overflowed.",
@@ -255,18 +254,18 @@ CODES: Mapping[str, str] = {
     # Fetching
     "hub_downloads_off": "Upload the checkpoint as an archive. Operators enable downloads with HUB_DOWNLOADS=1 or "
     "in the admin.",
-    "hub_missing": "Give a public model with safetensors, and one of its commits.",
-    "hub_name": "Give the model as owner/name, and a commit by its 40 hexadecimal digits.",
+    "hub_missing": "Enter a public model with safetensors, and one of its commits.",
+    "hub_name": "Enter the model as owner/name, and a commit as 40 hexadecimal digits.",
     "hub_too_large": "Choose a smaller model, or upload only what is needed.",
     "hub_unreachable": "Try again later, or upload the checkpoint as an archive.",
     # Remarks
-    "known_for_dot": "Nothing to do. If the model was trained for cosine, set similarity = cosine in the submission.",
-    "prompt_names": "By default, only prompts named query, and document, passage, or corpus, are put before texts.",
-    "prompt_template": "Nothing to do if the model was trained differently.",
-    "left_out": "Nothing to do: the file is not needed and was left out.",
-    "keys_left_out": "The keys are not used here. Nothing to do if the model was trained without them.",
-    "keys_not_read": "The library's class of this type does not read the keys. Nothing to do if the model was "
-    "trained without them.",
-    "weights_not_sent": "Include the weights when you submit the model. They are checked for finite values then.",
-    "weights_left_out": "Nothing to do: the weights belong to no part that is used.",
+    "known_for_dot": "If the model was trained for cosine, set similarity = cosine in the submission.",
+    "prompt_names": "By default, only prompts named query, and document, passage, or corpus, are added to texts.",
+    "prompt_template": "No action is needed if the model was trained differently.",
+    "left_out": "No action is needed: the file is not used and was omitted.",
+    "keys_left_out": "The keys are not used here. No action is needed if the model was trained without them.",
+    "keys_not_read": "The library's class of this type does not read the keys. No action is needed if the model "
+    "was trained without them.",
+    "weights_not_sent": "Include the weights when you submit the model. Their values are checked then.",
+    "weights_left_out": "No action is needed: the weights do not belong to a part that is used.",
 }

@@ -348,7 +348,7 @@ def _causal_plan(source: ModelFiles, settings: EncoderDefaults) -> Plan:
     answers = [answer for answer in ((template.positive, template.negative) if template else ("yes", "no")) if answer]
     ids = [model.tokenizer.find_id(answer) for answer in answers]
     if None in ids:
-        message = f"a causal language model scores by its tokens {' and '.join(answers)}, which it does not have"
+        message = f"a causal language model scores by its tokens {' and '.join(answers)}, but its tokenizer lacks them"
         source.at(CONFIG).stop("unknown_kind", message)
     positive, negative = (*ids, None)[:2]
     score_config = {

@@ -313,6 +313,6 @@ def check_dimensions(modules: Sequence[Module], file: FileFindings) -> None:
     width = None
     for module in modules:
         if module.input_width and width and module.input_width != width:
-            message = f"{module.role} takes {module.input_width:,} dimensions, but the module before it gives {width:,}"
+            message = f"{module.role} expects {module.input_width:,} dimensions, but the module before has {width:,}"
             file.refuse("dimension_mismatch", message)
         width = module.output_width or width

@@ -176,7 +176,7 @@ def open_checkpoint(
         description = CheckpointDescription.read(folder)
         if kinds and kinds.isdisjoint(description.kinds):
             message = f"{folder.name} is a {description.kind}, not a {' or '.join(sorted(kinds))}"
-            raise InvalidContent.build(Problem("error", "wrong_kind", 1, message, "Give a checkpoint of that kind."))
+            raise InvalidContent.build(Problem("error", "wrong_kind", 1, message, "Specify a checkpoint of that kind."))
         return folder
     if folder.is_file():
         extracted = Path(tempfile.mkdtemp(prefix="archive-", dir=scratch))

@@ -170,7 +170,7 @@ def _check_parts(content: Mapping[str, Any], file: FileFindings) -> dict[str, in
     if isinstance(merges, list) and len(merges) > _MAX_MERGES:
         file.refuse("tokenizer_value", f"it has over {_MAX_MERGES:,} pairs", "model.merges")
     if model.get("dropout") or (max_word_length is not None and max_word_length not in range(_MAX_WORD + 1)):
-        word_limit = f"takes words of over {_MAX_WORD:,} characters"
+        word_limit = f"accepts words of over {_MAX_WORD:,} characters"
         message = f"it has dropout, which splits words at random, or {word_limit}"
         file.refuse("tokenizer_value", message, "model")
     vocab = model.get("vocab")

@@ -172,10 +172,10 @@ def _merge_adapter(folder: Path, bases: Sequence[Path], staged: Path, scratch: P
     chained = base is not None and _is_adapter_alone(base)
     if base is None or not (chained or (base / "config.json").is_file()):
         reason = f"{base} has no model" if base else f"{folder} has only an adapter"
-        raise ModelFailure("base_missing", f"{reason}; name the folder of the adapter's base model with --base")
+        raise ModelFailure("base_missing", f"{reason}; specify the folder of the adapter's base model with --base")
     if further_bases and not chained:
         reason = f"{base} is a complete model, so {further_bases[0]} cannot be its base"
-        raise ModelFailure("not_merged", f"{reason}; give each adapter's base after the adapter")
+        raise ModelFailure("not_merged", f"{reason}; specify each adapter's base after the adapter")
     from evaluation.engines.neural import converting
 
     merged_base = _copy_model_files(base, scratch / "base")

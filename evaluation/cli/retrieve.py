@@ -204,7 +204,7 @@ def run_encode(arguments: argparse.Namespace) -> int:
 
     def make(parameters: Mapping[str, object], resources: Resources) -> str:
         if arguments.shards is None:
-            raise InvalidParameter("Give a folder for the shards: --shards FOLDER.")
+            raise InvalidParameter("Specify a folder for the shards with --shards FOLDER.")
         progress = _show_progress if sys.stderr.isatty() else None
         done = encode(
             EncodingTask(
@@ -284,7 +284,7 @@ def _report(make: Callable[[], str]) -> int:
     except (InvalidParameter, OSError) as error:
         message = str(error)
         if isinstance(error, OSError) and error.errno in DISK_FULL:
-            message = f"The disk is full: {message}. Free some space and run it again. Finished parts are kept."
+            message = f"The disk is full: {message}. Free some space and run it again. Finished parts are reused."
         print(f"error: {message}", file=sys.stderr)
         return 2
     print(summary, file=sys.stderr)

@@ -85,7 +85,7 @@ def rank_biased_precision(persistence: float) -> Family:
     """Return the family of RBP with a persistence, which is part of its name as in ir_measures: `RBP(p=0.8)`."""
     return Family(
         "RBP", formulas.RankBiasedPrecision(persistence), references.RankBiasedPrecision(persistence),
-        "Rate at which a user finds relevant documents who continues from each document to the next with probability "
+        "Rate at which a user finds relevant documents, if the user continues to the next document with probability "
         "p. Write other values as RBP(p=0.95); 0.8 is the default of ir_measures.",
         "(1 − p) Σ_{i≤k} rel_i · p^{i−1}",
         "Moffat & Zobel, TOIS 27(1), 2008", "optional", parameter=f"p={persistence:g}",
@@ -417,7 +417,7 @@ def _refusal(text: str) -> str:
     if name in families and name != "upper":
         cutoff_rules = {"none": "no cutoff", "required": "a cutoff", "optional": "a cutoff or none"}
         level = "rel=2 for a lowest grade" if families[name].binary else "no rel"
-        rule = f"{families[name].name} takes {cutoff_rules[families[name].cutoff]}, and {level}"
+        rule = f"{families[name].name} accepts {cutoff_rules[families[name].cutoff]}, and {level}"
         return f"is not supported: {rule}. Close: {names_by_key[name]}."
     suggestions = dict.fromkeys(names_by_key[key] for key in get_close_matches(name[:100], families, 2, 0.75))
     return "is not a known measure." + (f" Did you mean {' or '.join(suggestions)}?" if suggestions else "")

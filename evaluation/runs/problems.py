@@ -80,9 +80,9 @@ NO_KNOWN_QUERY = _FileProblem(
 )  # fmt: skip
 UNKNOWN_QUERIES = _FileProblem(
     "unknown_queries", "Queries that are not among the dataset's queries. They are ignored.",
-    "Nothing to do if the run covers a larger query set.",
+    "No action is needed if the run covers a larger query set.",
     message="{queries} ({lines}) not among the dataset's queries, ignored{quoted}",
-    hint="Nothing to do if the run covers a larger query set.", quote="has the query {query}",
+    hint="No action is needed if the run covers a larger query set.", quote="has the query {query}",
     severity="warning",
 )  # fmt: skip
 JUDGED_QUERIES_MISSING = _FileProblem(
@@ -106,7 +106,7 @@ UNKNOWN_DOCUMENTS = _FileProblem(
 )  # fmt: skip
 #: Depth and order of rankings.
 DEPTH = _FileProblem(
-    "depth", "More than 1,000 documents for a query. The best 1,000 by score are scored.", "Nothing to do.",
+    "depth", "More than 1,000 documents for a query. Only the best 1,000 are scored.", "No action is needed.",
     message="{queries} with more than {depth:,} documents; {lines} cut",
     hint="The best {depth:,} by score are scored, wherever they are in the file.", severity="warning",
 )  # fmt: skip
