@@ -19,7 +19,7 @@ from isal import igzip_lib
 from evaluation.core.problems import InvalidContent, ProblemCode
 
 SIZE = ProblemCode("size", "The file, or its number of queries, is over a limit.", "At most 1,000 documents per query "
-    "are scored: leave out the rest, or split the run by dataset.", about="file")  # fmt: skip
+    "are scored: omit the rest, or split the run by dataset.", about="file")  # fmt: skip
 EXPANSION = ProblemCode("expansion", "The compressed file expands to more than is plausible for a run.",
     "Real runs shrink by a factor of 3 to 7. Send this one uncompressed.", about="file")  # fmt: skip
 COMPRESSION = ProblemCode("compression", "The compressed file is damaged or compressed twice, or the file is in a "

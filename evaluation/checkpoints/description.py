@@ -76,7 +76,7 @@ class CheckpointDescription:
 
     @property
     def kinds(self) -> frozenset[CheckpointKind]:
-        """All kinds of the checkpoint, including those of its heads."""
+        """All kinds of the checkpoint, including the kinds that its heads add."""
         return frozenset((self.kind, *self.also))
 
     def write(self, folder: Path) -> None:

@@ -228,7 +228,7 @@ CODES: Mapping[str, str] = {
     "unknown_kind": "Send a sentence-transformers folder (modules.json), or state the kind of the model.",
     "pooling_needed": "State how tokens are pooled: max or sum for SPLADE, mean or cls for a dense encoder.",
     "module_type": "modules.json may name modules of sentence-transformers itself and of PyLate, in any spelling.",
-    "module_not_run": "Use a model whose tokenizer is a tokenizer.json, and which reads texts.",
+    "module_not_run": "Use a text model with a tokenizer.json.",
     "module_order": "Put the modules into the order of one of the known kinds of model.",
     "activation": "Use torch.nn.modules.linear.Identity, or Tanh, ReLU, GELU, SiLU, or Sigmoid of "
     "torch.nn.modules.activation.",
@@ -249,7 +249,7 @@ CODES: Mapping[str, str] = {
     # Tokenizer
     "missing_tokenizer": "Send tokenizer.json: load the tokenizer with transformers and save it with save_pretrained.",
     "tokenizer_vocabulary": "Every token needs a unique id below the number of the model's embeddings.",
-    "tokenizer_regex": "Use only simple regular expressions in tokenizer.json, or those of well-known tokenizers.",
+    "tokenizer_regex": "Use only simple regular expressions in tokenizer.json, or the ones of well-known tokenizers.",
     "tokenizer_value": "Save tokenizer.json with the tokenizers library.",
     # Fetching
     "hub_downloads_off": "Upload the checkpoint as an archive. Operators enable downloads with HUB_DOWNLOADS=1 or "

@@ -178,7 +178,7 @@ def _check_numbers(key: str, value: Any, file: FileFindings) -> None:
 def read_values(
     values: Mapping[str, Any], rules: Mapping[str, Rule], file: FileFindings, path: str = ""
 ) -> dict[str, Any]:
-    """Return the values that follow their rule, and refuse those that break it. Keys without a rule are skipped.
+    """Return the values that follow their rule, and refuse the others. Keys without a rule are skipped.
 
     null counts as absent.
     """

@@ -17,7 +17,7 @@ from evaluation.cli.retrieve import Subparsers
 from evaluation.core.problems import InvalidContent, ModelFailure, Report
 from evaluation.engines import ENGINES, InvalidParameter, Resources, RetrievalTask, retrieve
 
-#: Extensions of copied files. Pickles are converted, other files are left out.
+#: Extensions of copied files. Pickles are converted, and other files are omitted.
 _COPIED_EXTENSIONS = (".json", ".safetensors", ".metadata", ".jinja")
 _PICKLES = frozenset({"pytorch_model.bin", "pytorch_model.bin.index.json"})
 _VOCABULARIES = frozenset({"vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model"})
@@ -70,13 +70,12 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--template",
         choices=list(TEMPLATES),
-        help="prompt template of a re-ranking language model whose own chat template is not recognized; stored in the "
-        "archive",
+        help="prompt template of a re-ranking language model with an unknown chat template; stored in the archive",
     )
     parser.add_argument(
         "--headers",
         action="store_true",
-        help="leave out the weights, for a small archive that the site only checks",
+        help="omit the weights, for a small archive that the site only checks",
     )
     parser.add_argument("--no-trial", action="store_true", help="do not try the model on texts")
     parser.set_defaults(run=run_pack)

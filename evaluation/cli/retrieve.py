@@ -71,8 +71,8 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_files(parser, "queries.jsonl, or .gz")
     parser.add_argument("--depth", **_DEPTH)
     parser.add_argument("--tag", help="last column of the run (default: the engine's name)")
-    parser.add_argument("--drop-self-matches", action="store_true", help="leave out documents with their query's id")
-    parser.add_argument("--excluded", type=Path, help="excluded.tsv: documents to leave out of the rankings of queries")
+    parser.add_argument("--drop-self-matches", action="store_true", help="omit documents with their query's id")
+    parser.add_argument("--excluded", type=Path, help="excluded.tsv: documents to omit from the rankings of queries")
     parser.add_argument(
         "--rankings",
         type=Path,
@@ -309,7 +309,7 @@ def _build_resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
         from torch.cuda import is_available
 
         if arguments.device == "cuda" and not is_available():
-            raise InvalidParameter("This machine has no CUDA device; leave out --device or use --device cpu.")
+            raise InvalidParameter("This machine has no CUDA device; omit --device or use --device cpu.")
         device = "cuda" if is_available() else "cpu"
     if checkpoint is not None and description.needs_checkpoint:
         pooling = getattr(arguments, _destination(_POOLING)) or ""
@@ -323,7 +323,7 @@ def _build_resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
         own_pooling = CheckpointDescription.read(checkpoint).pooling
         if pooling and pooling != own_pooling and _requires_pooling(description.name):
             raise InvalidParameter(
-                f"The checkpoint already defines its pooling ({own_pooling}); leave out --pooling {pooling}."
+                f"The checkpoint already defines its pooling ({own_pooling}); omit --pooling {pooling}."
             )
     return Resources(
         checkpoint=checkpoint,

@@ -66,7 +66,7 @@ _LINE_PROBLEMS = {
     "not_a_string": ("has|have an `_id`, `title`, or `text` that is neither a string nor a whole number",
         "Write ids and texts in double quotes. Fractions, booleans, and lists are not accepted."),
     "unusable_id": ("has|have an id with white space or control characters, or of more than 256 bytes",
-        "Rename the id: it must fit into a TREC run, whose fields are separated by white space."),
+        "Rename the id: it must fit into a TREC run, where white space separates fields."),
     "duplicate_id": ("repeats|repeat the id of an earlier line", "Give every line a different id."),
 }  # fmt: skip
 

@@ -118,7 +118,7 @@ def weighted_jaccard(first: Unigrams, second: Unigrams) -> float:
     """Return Σ min(a, b) / Σ max(a, b) over all words, where a and b are a word's shares of each corpus.
 
     BEIR paper (Thakur et al. 2021), Appendix F. Symmetric, from 0 to 1: 1 for equal shares, 0 if either corpus has no
-    words. Dropped words count as not shared, so this is a lower bound: `jaccard_bounds` also gives the upper one.
+    words. Dropped words count as not shared, so this is a lower bound: `jaccard_bounds` returns both bounds.
     """
     return jaccard_bounds(first, second).low
 
@@ -269,7 +269,7 @@ class DocumentLengths:
         return cls(keys[order], words[order])
 
     def find(self, document_ids: Iterable[str]) -> NDArray[np.int64]:
-        """Return the lengths of these documents in the given order, without those that are not in the corpus."""
+        """Return the lengths of these documents in the given order, skipping documents that are not in the corpus."""
         requested_keys = np.fromiter(map(hash_word, document_ids), np.uint64)
         if not len(self.keys) or not len(requested_keys):
             return np.zeros(0, np.int64)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 CPU_INFO = Path("/proc/cpuinfo")
 _GPUS = Path("/proc/driver/nvidia/gpus")
 _DEVICES = Path("/dev")
-#: Libraries whose versions affect search times.
+#: Libraries with versions that affect search times.
 LIBRARIES = (
     "numpy",
     "torch",

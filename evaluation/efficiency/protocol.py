@@ -198,7 +198,7 @@ def _affordable_effort(
     Raises:
         TooSlow: Not even two queries can be timed.
     """
-    # A single fast query must not determine the estimate. Searches of a variant are shorter than those of the job.
+    # A single fast query must not determine the estimate. Searches of a variant are shorter than searches of the job.
     in_job = retrieval.search_seconds / max(retrieval.queries, 1)
     single_seconds = max(sum(warm_up_seconds) / len(warm_up_seconds), min(in_job, max(warm_up_seconds)))
     in_batches = min(single_seconds, in_job)
@@ -371,7 +371,7 @@ class _TimedRounds:
 
 
 def mean_spread(times: Times) -> float:
-    """Return the largest increase of the mean, in ms, when one of up to five groups of rounds is left out.
+    """Return the largest increase of the mean, in ms, when one of up to five groups of rounds is omitted.
 
     Args:
         times: Seconds of each search, shape (rounds, queries), with at least two rounds. Groups are consecutive rounds.

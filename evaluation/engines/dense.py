@@ -312,7 +312,7 @@ PARAMETERS = (
     Parameter(
         "search",
         "exact",
-        "exact search or an approximate faiss index, whose recall is measured",
+        "exact search, or an approximate faiss index with measured recall",
         choices=("exact", "hnsw", "ivf", "pq"),
     ),
     *INDEX_PARAMETERS,

@@ -5,8 +5,8 @@ individual Rank Learning Methods", SIGIR 2009): score(d) = Σ_r w_r / (k + rank_
 retrieve d. CombSUM (E. A. Fox, J. A. Shaw, "Combination of Multiple Searches", TREC-2, 1993), weighted: score(d) =
 Σ_r w_r × s_r(d), where a run's scores for a query are scaled to 0 … 1 by (s − minimum) / (maximum − minimum), or are 1
 if all of them are equal. The sum of raw scores (J. Chen et al., "BGE M3-Embedding", 2024) is meant for runs of one
-model, which have comparable scores. A run contributes nothing to documents that it does not retrieve. Ranks are those
-of trec_eval, regardless of the runs' rank columns.
+model, which have comparable scores. A run contributes nothing to documents that it does not retrieve. Ranks follow
+from trec_eval's order, regardless of the runs' rank columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

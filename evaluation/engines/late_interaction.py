@@ -210,7 +210,7 @@ class LateInteraction(DividedEngine):
         return self._select_best(documents, scores / np.float32(len(query) if self.encoder.mean else 1), depth)
 
     def _rank_all(self, queries: Vectors, depth: int) -> list[Ranking]:
-        """Return the best of all documents for each query, in batches whose scores fit into memory.
+        """Return the best of all documents for each query, in batches with scores that fit into memory.
 
         Batched scores are approximate. Documents that may be among the best are scored again one by one.
         """

@@ -95,7 +95,7 @@ PARAMETERS = (
     Parameter(
         "most_terms",
         AUTO,
-        "maximum number of terms per document, those of largest weight; auto uses the checkpoint's max_active_dims, "
+        "maximum number of terms per document, by largest weight; auto uses the checkpoint's max_active_dims, "
         "also for queries, or 2,000 if it has none; 0 keeps all",
         least=0,
         most=1_000_000,

@@ -1,4 +1,4 @@
-"""Engines whose models weight or generate terms for BM25, for documents before indexing or for queries.
+"""Engines with models that weight or generate terms for BM25, for documents before indexing or for queries.
 
 Term weighting (DeepCT): Z. Dai, J. Callan, "Context-Aware Sentence/Passage Term Importance Estimation For First Stage
 Retrieval", 2019: tf(t, d) = round(scale × weight(t, d)), with scale 100 and a minimum of 0; words with frequency 0 are
@@ -23,7 +23,7 @@ Learned query augmentation: X. Chen, S. Wiseman, "BM25 Query Augmentation Learne
     score(q, d) = (w ⊙ idf ⊙ (bow + a))ᵀ f(d)
 
 bow is binary. Repeated pieces of the query have the maximum of their weights, added pieces have weight 1, and special
-tokens are excluded. idf and f(d) are those of `bm25-wordpiece`, over the same index: idf = ln((N − df + 0.5) /
+tokens are excluded. idf and f(d) are the same as in `bm25-wordpiece`, over the same index: idf = ln((N − df + 0.5) /
 (df + 0.5) + 1), f(d)_t = tf / (tf + k1 × (1 − b + b × length / mean length)). The factor k1 + 1 in some definitions of
 f(d) scales all scores equally, and is omitted as in Lucene.
 
@@ -83,7 +83,7 @@ Switches = tuple[bool, bool]
 
 
 class DocumentModelEngine(WordEngine, ShardedEngine):
-    """A WordEngine whose documents are first read by a model. Shards contain one line of JSON per document."""
+    """A WordEngine with a model that reads documents before indexing. Shards contain one line of JSON per document."""
 
     #: Name of the file in each shard.
     shard_file: str

@@ -94,7 +94,7 @@ def _rank(
 
 
 def _limit_characters(candidates: Mapping[str, list[str]], documents: Sequence[Document]) -> dict[str, list[str]]:
-    """Return the first queries whose documents have at most _MAX_CHARACTERS in total, but at least one query."""
+    """Return the first queries with at most _MAX_CHARACTERS in all their documents, but at least one query."""
     sizes = {document.id: len(document.text) for document in documents}
     selection: dict[str, list[str]] = {}
     seen_ids: set[str] = set()

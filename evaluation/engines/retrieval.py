@@ -299,7 +299,7 @@ class _RetrievalJob:
         return compute_dtype
 
     def record_precision_loss(self, retrieval: Retrieval, rankings: Sequence[SearchResult], folder: Path) -> None:
-        """Add the loss from lower precision to the facts, including those of the main variant."""
+        """Add the loss from lower precision to the facts, including the facts of the main variant."""
         folder.mkdir()
         loss = precision_loss(self.engine, self.task, self.queries, rankings, folder)
         if loss is not None:

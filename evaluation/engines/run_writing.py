@@ -77,7 +77,7 @@ class PartOfRun:
     lines: int = 0
 
     def to_line(self) -> str:
-        """Format the header as a comment, whose length does not depend on the number of lines."""
+        """Format the header as a comment. Its length does not depend on the number of lines."""
         shortest = json.dumps(asdict(replace(self, lines=0)))
         return f"{_HEADER}{json.dumps(asdict(self)).ljust(len(shortest) + _COUNT_DIGITS)}\n"
 

@@ -77,7 +77,7 @@ class ExecutionJob:
         shards: Folder with encoded shards, to which "retrieve" adds missing ones.
         rankings: Folder in which "retrieve" stores rankings, so that an interrupted search can continue.
         resumes: Whether `rankings` has content. The search time of this content is not part of this child's time.
-        shard: Number of the shard whose result is read.
+        shard: Number of the shard to read the result of.
         index: Prebuilt BM25 index, which the engine opens instead of building its own.
         index_seconds: Seconds for building that index, which the parent adds to the child's build time.
         index_memory: Peak memory in bytes for building that index.

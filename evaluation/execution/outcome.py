@@ -246,7 +246,7 @@ def _validate_facts(values: Mapping[str, Any], parameters: Mapping[str, Any]) ->
 def _validate_measurements(
     result: Mapping[str, Any], facts: JobFacts, retrieval: Retrieval
 ) -> tuple[dict[str, Any] | None, dict[str, dict[str, Any]]]:
-    """Return the main figures and those by variant, or none if too few searches were timed. Raises ValueError."""
+    """Return the main figures and the figures by variant, or none if too few searches were timed. Raises ValueError."""
     labels, variants = tuple(retrieval.variants), _get_object(result, "variants")
     if result.get("figures") is None:
         _require(not variants, "variants were measured without the main result")
@@ -286,7 +286,7 @@ def _round_values(value: Any) -> Any:
 def _validate_figures(
     figures: EfficiencyFigures, facts: JobFacts, retrieval: Retrieval, effort: Effort
 ) -> EfficiencyFigures:
-    """Return the validated figures, completed by those that follow from the retrieval."""
+    """Return the validated figures, completed from the retrieval."""
     _check_counts(figures, facts.queries, effort)
     declared_values = {
         "protocol": PROTOCOL,
@@ -315,7 +315,7 @@ def _validate_figures(
 def _check_clock(figures: Sequence[EfficiencyFigures], facts: JobFacts, retrieval: Retrieval) -> None:
     """Reject times for building, searching, and timed searches that exceed the child's run time.
 
-    The last figures are those of the main result. Searches of an earlier child do not count.
+    The last figures belong to the main result. Searches of an earlier child do not count.
     """
     total = retrieval.build_seconds - facts.job.index_seconds
     total += 0.0 if facts.job.resumes else retrieval.search_seconds

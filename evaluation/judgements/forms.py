@@ -149,7 +149,7 @@ def _find_header_form(text: str) -> _Form | None:
 
 
 def _find_headless_form(text: str) -> _Form | None:
-    """Return the format of a table whose first line is a judgment, or None if it is unclear."""
+    """Return the format of a table with a judgment in its first line, or None if it is unclear."""
     fields = _split_fields(text)
     for separator in (",", ";"):
         cells = [cell.strip() for cell in text.split(separator)]

@@ -109,7 +109,7 @@ class _JudgementCollector:
             self.findings.note("duplicate" if earlier_grade == grade else "contradictory", line.number)
 
     def get_judgements(self) -> NewJudgements:
-        """Return the judged pairs, without those that have no grade yet."""
+        """Return the judged pairs, without pairs that have no grade yet."""
         pairs = sum(map(len, self.grades.values()))
         judged_pairs = {
             query: grades
@@ -181,7 +181,7 @@ def guard_cell(cell: str) -> str:
 
 
 def unguard_cell(cell: str) -> str:
-    """Undo `guard_cell`. A cell whose prefix was removed by a spreadsheet is unchanged."""
+    """Undo `guard_cell`. A cell is unchanged if a spreadsheet has removed its prefix."""
     return cell.removeprefix(GUARD)
 
 

@@ -23,7 +23,7 @@ MAX_CHARACTERS, MAX_PATTERNS = 1_000, 10_000
 PATTERN_SECONDS, TEXT_LENGTH = 0.2, 1_000
 #: Maximum processor seconds for one pattern (rounded up) and for a file, and bytes of memory for all its patterns.
 PATTERN_SECONDS, FILE_SECONDS, MEMORY = 2.0, 30.0, 1 << 29
-#: Strings to repeat in test texts, in addition to those of the pattern, and the maximum number of texts.
+#: Strings to repeat in test texts, in addition to strings of the pattern, and the maximum number of texts.
 _REPEATED_STRINGS, _MAX_TRIALS = ("a", "1", " ", "ab ", "1,"), 60
 #: Calls of groups, which can recurse endlessly, and the flag that permits spaces and comments inside them.
 _CALL = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>|[a-wyzA-Z]*x)")

@@ -77,7 +77,7 @@ def draw_halves(relevant: Mapping[str, int], scores: Mapping[str, float], share:
     """Return the open half of a collection's judged queries, which has this share. The others are the hidden half.
 
     Strata are defined by the number of relevant documents of a query and, within these, by fifths of BM25's score (0 to
-    1). The same `key` gives the same halves. Derive it from the judgments, so
+    1). The same `key` produces the same halves. Derive it from the judgments, so
     that only users with access to the judgments can repeat the draw to find a query's stratum. Raises ValueError like
     `draw_parts`.
     """

@@ -288,8 +288,8 @@ def upper_ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     where a step of one grade counts 1. The first unjudged documents should have the highest grades, so an assignment
     consists of the number j_t of unjudged documents with grade t or higher, for each t. The maximum of gain / ideal
     gain is computed by Dinkelbach's method (Management Science 13(7), 1967): if it is v, the maximum of gain − v ·
-    ideal gain is 0. That is a sum over t, whose terms can be maximized separately. The resulting j_t decrease with t,
-    as required, because r_t does.
+    ideal gain is 0. This is a sum over t with terms that can be maximized separately. The resulting j_t decrease with
+    t, as required, because r_t does.
     """
     grid = _grades_by_rank(ranking, k)
     levels = np.unique(np.maximum(ranking.qrels.grades, 0))

@@ -143,7 +143,7 @@ def sole_finds(
 
 
 def _read_first_documents(run: Path, depth: int, target: ScoringTarget) -> dict[bytes, list[bytes]]:
-    """Return the first `depth` documents of each query of a run, without those that are not in the corpus."""
+    """Return the first `depth` documents of each query of a run, without documents that are not in the corpus."""
     documents_by_query = first_documents(run, depth, target.excluded, drop_self_matches=target.drop_self_matches)
     if target.document_ids is None:
         return documents_by_query

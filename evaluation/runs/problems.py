@@ -53,7 +53,7 @@ DUPLICATE = _FileProblem(
 #: Errors of the file as a whole.
 QUERY_SIZE = _FileProblem(
     "query_size", "The lines of one query do not fit in memory.",
-    "Only the best 1,000 documents of a query are scored: leave out the rest.",
+    "Only the best 1,000 documents of a query are scored: omit the rest.",
     message="the lines of one query take more than {limit}", hint="Keep at most {depth:,} documents per query.",
 )  # fmt: skip
 UNGROUPED = _FileProblem(

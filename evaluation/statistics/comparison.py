@@ -29,7 +29,7 @@ INTERVAL = "percentile bootstrap"
 RESAMPLES = 10_000
 #: Maximum number of values in a block of counts (16 MB).
 _BLOCK = 2_000_000
-#: Maximum number of systems whose resampled means are in memory (80 MB for 10,000 resamples).
+#: Maximum number of systems with resampled means in memory (80 MB for 10,000 resamples).
 _SYSTEMS = 1_000
 
 
@@ -106,7 +106,7 @@ def cohen_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
         pairs: Grades of each document by both assessors.
 
     Returns:
-        κ, or None if there are no pairs or both assessors give the same grade to all documents.
+        κ, or None if there are no pairs or both assessors assigned the same grade to all documents.
     """
     if not pairs:
         return None
@@ -173,7 +173,7 @@ def compare_paired(
         lower_is_better: Whether lower values are better.
 
     Returns:
-        The comparison. The difference is a − b, and wins are those of `a`. The p-value is uncorrected; use `holm` for
+        The comparison. The difference is a − b, and wins are wins of `a`. The p-value is uncorrected; use `holm` for
         several comparisons on a page.
 
     Raises:

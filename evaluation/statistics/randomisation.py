@@ -156,7 +156,7 @@ def spacing(queries: int) -> float:
 def round_to_grid(values: ArrayLike) -> Values:
     """Return values of shape (queries, systems), rounded to the grid.
 
-    For values between −8 and 8, sums over queries are exact, also with integer weights whose absolute values sum to
+    For values between −8 and 8, sums over queries are exact, also with integer weights if their absolute values sum to
     the number of queries. Raises ValueError for another shape and without queries.
     """
     array = np.asarray(values, dtype=np.float64)
@@ -245,7 +245,7 @@ def rank_intervals(scores: ArrayLike, p_values: ArrayLike, *, level: float = 0.0
 
     Pairs have different spread, so a system could otherwise have worse ranks than one with a lower score. To follow
     the scores, the best rank is the minimum over all systems that score no higher, and the worst rank the maximum
-    over those that score no lower. This only widens the intervals, so the confidence is preserved.
+    over all systems that score no lower. This only widens the intervals, so the confidence is preserved.
 
     Args:
         scores: Scores of shape (systems,), higher being better.

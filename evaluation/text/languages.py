@@ -22,7 +22,7 @@ def language_code(text: str) -> str:
 
     Args:
         text: An ISO 639-1, 639-2, or 639-3 code; a tag such as `en-US`, `zh-Hans`, `pt_BR`, or `eng-Latn`; or an
-            English name, in any case. Scripts and regions are left out.
+            English name, in any case. Scripts and regions are ignored.
 
     Raises:
         UnknownLanguage: There is no such language.

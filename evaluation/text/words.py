@@ -95,7 +95,7 @@ _MARKS = _MID_LETTER + _MID_NUMBER + _MID_BOTH + "'"
 _ASCII_WORD = re.compile(
     _WORD_FORM.format(marks=".:',;", in_words=".:'", in_numbers=".,;'", letter="[a-z]", digit="[0-9]"), re.ASCII
 )
-#: Pattern for text without characters of other classes (see `words`), whose other non-ASCII characters are pictographs.
+#: Pattern for text without characters of other classes (see `words`). Its other non-ASCII characters are pictographs.
 _LETTERS_WORD = re.compile(
     _WORD_FORM.format(
         marks=_MARKS,

@@ -1,4 +1,4 @@
-"""Comparison of scores with those that pytrec_eval and the references compute from the same run and judgments."""
+"""Comparison of scores with the results of pytrec_eval and the references for the same run and judgments."""
 
 from __future__ import annotations
 

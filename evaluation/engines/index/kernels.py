@@ -129,7 +129,7 @@ def append_postings(
     all_documents: Ranks,
     all_frequencies: NDArray[Frequency],
 ) -> None:
-    """Append a shard's postings to those of earlier shards and advance the cursors.
+    """Append a shard's postings to the postings of earlier shards and advance the cursors.
 
     `numbers[t]` is the number of the shard's term t in the whole index. Weights can take the place of frequencies.
     """

@@ -17,7 +17,7 @@ from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.core.writing import new_map
 from evaluation.engines.base import Ranks
 
-#: Maximum number of documents whose ids are cached in memory after first use (about 70 bytes each).
+#: Maximum number of documents for caching ids in memory after first use (about 70 bytes each).
 _MAX_CACHED = 1_000_000
 #: Name of the temporary files of ids in corpus order, and number of ids per batch.
 _UNSORTED, _BATCH_SIZE = "given", 65_536

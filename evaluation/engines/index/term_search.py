@@ -136,7 +136,7 @@ class TermEngine(Engine):
 
 
 class WordEngine(TermEngine):
-    """A TermEngine whose terms are words of a language. Ties are broken as in Anserini."""
+    """A TermEngine for words of a language. Ties are broken as in Anserini."""
 
     anserini_ties = True
 

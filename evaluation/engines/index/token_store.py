@@ -390,7 +390,7 @@ def _score_codes(
     tables: Floats,
     scores: Floats,
 ) -> None:
-    """Fill `scores` with the MaxSim of documents, -inf for those without vectors.
+    """Fill `scores` with the MaxSim of documents, -inf for documents without vectors.
 
     `products` (centroids × query vectors) and `tables` (pieces × values × query vectors) are inner products of the
     query vectors with centroids and codes. The products of a document vector are a row of `products` plus rows of

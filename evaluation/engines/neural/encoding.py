@@ -14,7 +14,7 @@ from evaluation.engines.base import AUTO, Floats, Progress, ignore
 from evaluation.engines.neural import loading
 from evaluation.engines.neural.loading import Indices, Tokenised
 
-#: Tokens per batch for static embeddings, whose lookups do not benefit from small batches.
+#: Tokens per batch for static embeddings. Their lookups do not benefit from small batches.
 _STATIC_TOKENS = 524_288
 
 #: Texts that every usable model distinguishes, regardless of its language.

@@ -107,7 +107,7 @@ Features = dict[str, Any]
 
 
 class SpartaPooling(torch.nn.Module):  # type: ignore[misc]
-    """log(1 + ReLU(max_t E · h_t)) over the input embeddings E, without those of special tokens.
+    """log(1 + ReLU(max_t E · h_t)) over the input embeddings E, without special tokens.
 
     T. Zhao et al., "SPARTA", 2021, equations 5 and 6, as computed by beir/retrieval/models/sparta.py of
     https://github.com/beir-cellar/beir for single texts (in batches, it includes padding).
@@ -238,7 +238,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
             model.max_seq_length = longest_text(model, own_length, parameters["maximum_length"])
         self._most_terms = parameters["most_terms"]
         self.maximum_length: int = self._models["document"].max_seq_length
-        #: "cosine" for models that require it, whose vectors are normalized; otherwise "dot".
+        #: "cosine" for models that require it, with normalized vectors; otherwise "dot".
         self.similarity = "cosine" if self._models["query"].similarity_fn_name == "cosine" else "dot"
         #: Size of the vocabulary, which is determined from an output.
         self.dimension = 0

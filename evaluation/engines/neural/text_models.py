@@ -92,7 +92,7 @@ class TermWeigher(_TextModel):
 
 
 def _word_weights(text: str, encodings: Any, index: int, weights: Floats) -> dict[str, float]:
-    """Return the weights of a text's words from those of its pieces."""
+    """Return the weights of a text's words, from the weights of its pieces."""
     spans: dict[int, list[int]] = {}  # first piece, start, and end of each word
     for piece, (word, (start, end)) in enumerate(
         zip(encodings.word_ids(index), encodings["offset_mapping"][index], strict=True)
