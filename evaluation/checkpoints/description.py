@@ -54,7 +54,7 @@ class CheckpointDescription:
         pooling: Combination of the tokens' outputs, empty if the files do not state it.
         similarity: "cosine" or "dot", empty if the files do not state it.
         prompts: Prefixes of queries and documents, by name: by default, "query" and "document".
-        template: Template of `checkpoints.templates` for a re-ranking language model, empty if unknown.
+        template: Template in `checkpoints.settings` for a re-ranking language model, empty if unknown.
         also: Additional kinds due to HEADS.
         files: Checksum of each file in hexadecimal, by name.
     """

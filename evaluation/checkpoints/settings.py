@@ -248,7 +248,7 @@ def _text_rules(head: Head) -> dict[str, Rule]:
     """Return rules that accept only the standard values of a text model with this head.
 
     A causal language model may have messages, which its chat template builds from texts: if the template is known,
-    `checkpoints.templates` renders the same text.
+    `TEMPLATES` renders the same text.
     """
     if head not in TASKS:
         return {}
