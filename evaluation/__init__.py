@@ -1,4 +1,4 @@
-"""Information retrieval in pure Python: reading runs and qrels, retrieving, scoring.
+"""Retrieval, and checking and scoring of runs.
 
-Nothing here knows of the web site: `python -m evaluation` gives the site's numbers offline.
+The package does not depend on the web site. `python -m evaluation` computes the site's numbers offline.
 """

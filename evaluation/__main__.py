@@ -1,4 +1,4 @@
-"""Command line of `python -m evaluation`: retrieve, check, and score offline as the site does.
+"""Command line of `python -m evaluation`: retrieval, checks, and scoring offline, as on the site.
 
 Exit status: 0 for success, 1 for problems in the files, 2 for wrong usage.
 """

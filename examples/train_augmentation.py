@@ -125,7 +125,7 @@ def train(
     examples = _examples(model, search, queries, qrels, pieces)
     if not examples:
         what = "no training query has a relevant document in the corpus"
-        raise InvalidContent.of(Problem("error", "no_training_data", 1, what, "Name qrels of these queries."))
+        raise InvalidContent.build(Problem("error", "no_training_data", 1, what, "Name qrels of these queries."))
     learned, matrix = (_Learned(model, examples, pieces), _document_matrix(search))
     optimizer = torch.optim.AdamW(
         [
@@ -224,7 +224,7 @@ class _Learned:
 
     def _vectors(self, examples: Sequence[_Example]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return enc(q), of shape (queries, longest query, dimension), and the mask of tokens."""
-        tokens = Tokenised.of([example.numbers for example in examples], self._model.padding_id)
+        tokens = Tokenised.from_rows([example.numbers for example in examples], self._model.padding_id)
         features = tokens.padded(np.arange(len(examples)))
         vectors: torch.Tensor = self._model.encoder(**features).last_hidden_state
         return vectors, features["attention_mask"].bool()

@@ -1,7 +1,7 @@
 """Bounded reading of stored files: plain, gzip, zstd, and bz2, recognized by their first bytes.
 
-Every expansion is limited while it happens: by the stored size, the expanded size, their ratio, and the window that a
-zstd frame may request. File names are ignored.
+Limits apply during expansion: on the stored size, the expanded size, their ratio, and the window that a zstd frame may
+request. File names are ignored.
 """
 
 import bz2
@@ -19,7 +19,7 @@ from isal import igzip_lib
 from evaluation.core.problems import InvalidContent, ProblemCode
 
 SIZE = ProblemCode("size", "The file, or its number of queries, is over a limit.", "At most 1,000 documents per query "
-    "are scored: leave out the rest, or split the run by dataset.", about="file")  # fmt: skip
+    "are scored: omit the rest, or split the run by dataset.", about="file")  # fmt: skip
 EXPANSION = ProblemCode("expansion", "The compressed file expands to more than is plausible for a run.",
     "Real runs shrink by a factor of 3 to 7. Send this one uncompressed.", about="file")  # fmt: skip
 COMPRESSION = ProblemCode("compression", "The compressed file is damaged or compressed twice, or the file is in a "
@@ -32,7 +32,7 @@ LINE_LENGTH = ProblemCode("line_length", "A line is too long for a run.", "Write
 KIB = 1024
 MIB = 1024 * KIB
 
-#: Number of bytes read from the stored file at a time, and number of expanded bytes returned at a time.
+#: Numbers of stored bytes that are read, and of expanded bytes that are returned, at a time.
 STORED_CHUNK = 64 * KIB
 BLOCK = MIB
 
@@ -82,11 +82,11 @@ class FileLimits:
     max_id_bytes: int = 256
     #: Number of different query ids in a run.
     max_queries: int = 1_000_000
-    #: Lines of one query, which are in memory together.
+    #: Size of the lines of one query, which are in memory together.
     max_query_bytes: int = 64 * MIB
-    #: Size of a run whose lines are not grouped by query, which is read into memory.
+    #: Size of a run with lines that are not grouped by query, which is read into memory.
     max_ungrouped_bytes: int = 512 * MIB
-    #: Size of a JSON file, which is parsed in memory and takes several times its size there.
+    #: Size of a JSON file, which is parsed in memory and needs several times its size there.
     max_json_bytes: int = 16 * MIB
     #: Whether a tar archive is accepted. It is refused if text is expected.
     may_be_tar: bool = False
@@ -119,10 +119,10 @@ class _MemberReader:
                 data = self.file.read(STORED_CHUNK)
                 if not data:
                     raise _DamagedData("the file is truncated")
-            expanded = self.decompressor.decompress(data, len(view))
-            if expanded:
-                view[: len(expanded)] = expanded
-                return len(expanded)
+            expanded_bytes = self.decompressor.decompress(data, len(view))
+            if expanded_bytes:
+                view[: len(expanded_bytes)] = expanded_bytes
+                return len(expanded_bytes)
 
     def _next_member(self) -> bytes:
         """Return the first bytes of the next member, or empty bytes at the end of the file."""
@@ -143,17 +143,17 @@ class _MemberReader:
 class _ZstdDecompressor:
     """Decompressor of one zstd frame.
 
-    zstandard reports the end of a frame only from an interface without a limit on output. So input is fed in small
-    pieces: a block needs at least four bytes and gives at most 128 KiB, so a piece gives at most 16 MiB. Most pieces
-    are within a block and give no output, so they are fed in a tight loop.
+    zstandard reports the end of a frame only from an interface without a limit on output. Input is therefore passed in
+    small pieces: a block has at least four bytes and produces at most 128 KiB, so a piece produces at most 16 MiB. Most
+    pieces are within a block and produce no output, so they are passed in a tight loop.
     """
 
-    _FED = 512
+    _PIECE_BYTES = 512
 
     def __init__(self) -> None:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
         self._frame = decompressor.decompressobj()
-        self._input, self._fed = b"", 0  # `_fed` counts the bytes of the input that were fed.
+        self._input, self._position = b"", 0  # `_position` counts the bytes of the input that were passed on.
         self._output = memoryview(b"")
 
     @property
@@ -162,31 +162,31 @@ class _ZstdDecompressor:
 
     @property
     def needs_input(self) -> bool:
-        return self._fed >= len(self._input) and not self._output and not self._frame.eof
+        return self._position >= len(self._input) and not self._output and not self._frame.eof
 
     @property
     def unused_data(self) -> bytes:
-        return self._frame.unused_data + self._input[self._fed :]
+        return self._frame.unused_data + self._input[self._position :]
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
         if data:
-            self._input, self._fed = data, 0
+            self._input, self._position = data, 0
         if not self._output:
             self._output = memoryview(self._expand(max_length))
         result, self._output = self._output[:max_length], self._output[max_length:]
         return bytes(result)
 
     def _expand(self, length: int) -> bytes:
-        """Return at least `length` expanded bytes if the input suffices; only the last piece fed may exceed this."""
-        frame, data, fed = self._frame, self._input, self._fed
+        """Return at least `length` expanded bytes if the input suffices. Only the last piece may exceed this number."""
+        frame, data, position = self._frame, self._input, self._position
         pieces: list[bytes] = []
         size = 0
-        while fed < len(data) and size < length and not frame.eof:
-            piece = frame.decompress(data[fed : fed + self._FED])
-            fed += self._FED
+        while position < len(data) and size < length and not frame.eof:
+            piece = frame.decompress(data[position : position + self._PIECE_BYTES])
+            position += self._PIECE_BYTES
             pieces.append(piece)
             size += len(piece)
-        self._fed = fed
+        self._position = position
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -198,8 +198,8 @@ _COMPRESSIONS: dict[str, tuple[bytes, Callable[[], _Decompressor]]] = {
 }
 
 
-def _recognize_kind(first: bytes) -> str | None:
-    return next((kind for kind, (magic, _) in _COMPRESSIONS.items() if first.startswith(magic)), None)
+def _recognize_kind(start_bytes: bytes) -> str | None:
+    return next((kind for kind, (magic, _) in _COMPRESSIONS.items() if start_bytes.startswith(magic)), None)
 
 
 class ExpandedFile:
@@ -215,20 +215,20 @@ class ExpandedFile:
         if self.stored_bytes > limits.max_stored_bytes:
             raise _too_large(SIZE, "stored", limits.max_stored_bytes)
         file.seek(0)
-        first = file.read(_MAGIC_BYTES)
+        start_bytes = file.read(_MAGIC_BYTES)
         file.seek(0)
-        self._refuse(first)
-        self.kind = _recognize_kind(first) or "plain"
+        self._refuse(start_bytes)
+        self.kind = _recognize_kind(start_bytes) or "plain"
         self.expanded_bytes = 0
-        #: Function that fills the start of a buffer and returns the number of bytes written.
+        #: Function that fills the start of a buffer and returns the number of written bytes.
         self._fill: Callable[[memoryview], int] = cast(io.BufferedReader, file).readinto
         if self.kind != "plain":
             magic, new = _COMPRESSIONS[self.kind]
             self._fill = _MemberReader(file, magic, new).readinto
 
     @staticmethod
-    def _refuse(first: bytes) -> None:
-        name = next((name for magic, name in _REFUSED_MAGIC.items() if first.startswith(magic)), None)
+    def _refuse(start_bytes: bytes) -> None:
+        name = next((name for magic, name in _REFUSED_MAGIC.items() if start_bytes.startswith(magic)), None)
         if name:
             raise unsupported_format(name)
 
@@ -246,10 +246,10 @@ class ExpandedFile:
             count = self._fill(view)
         except _DAMAGED as error:
             if self.kind == "plain":
-                raise  # An error of the disk, not of the file.
+                raise  # This is an error of the disk, not of the file.
             reason = str(error) if isinstance(error, _DamagedData) else "it cannot be decompressed"
             message = f"the {self.kind} data is damaged after {self.expanded_bytes:,} bytes: {reason}"
-            if "checksum" in str(error):  # All bytes were expanded by then.
+            if "checksum" in str(error):  # All bytes were expanded before this error.
                 message = f"the {self.kind} data is damaged: its checksum is wrong"
             raise COMPRESSION.refusal(
                 message, "Compress the file again and check that the upload is complete."
@@ -299,7 +299,7 @@ def describe_bytes(count: int) -> str:
 
 @contextmanager
 def open_expanded(path: Path | str | bytes, limits: FileLimits) -> Iterator[ExpandedFile]:
-    """Open a stored file, or its content, for reading expanded bytes. Raises InvalidContent as `ExpandedFile` does."""
+    """Open a stored file, or its content, for reading expanded bytes. Raises InvalidContent like `ExpandedFile`."""
     with BytesIO(path) if isinstance(path, bytes) else Path(path).open("rb", buffering=0) as file:
         yield ExpandedFile(cast("BinaryIO", file), limits)
 
@@ -317,8 +317,8 @@ def open_lines(
 ) -> Iterator[bytes]:
     """Yield the lines of a stored file of modest size as bytes, without line ends (LF or CRLF).
 
-    Raises InvalidContent as `ExpandedFile` does, and for a line clearly over `longest` bytes. The line may exceed it by
-    a block before this is detected, which bounds its memory.
+    Raises InvalidContent like `ExpandedFile`, and for a line clearly over `longest` bytes. A line may exceed the limit
+    by one block before this is detected.
     """
     rest = b""
     for block in open_blocks(path, limits):

@@ -22,10 +22,10 @@ from urllib.parse import quote
 
 from evaluation.archives.compression import MIB
 
-#: Patterns of owner/name of a repository, and of a commit, which pins its content.
+#: Patterns of a repository's owner/name, and of a commit, which determines its content.
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
-#: Seconds without data after which a connection is given up.
+#: Seconds without data after which a connection is closed.
 TIMEOUT = 60
 #: Minimum bytes per second of a download, after the first TIMEOUT seconds.
 MIN_RATE = 10_000
@@ -82,7 +82,7 @@ class Repository:
         return [name for entry in self.entries if (name := _get_name(entry))]
 
     def files(self, accepts: Callable[[str], bool]) -> list[HubFile]:
-        """Return the files whose names pass the filter. Raises NotFetched if the hub does not give a file's size."""
+        """Return the files with accepted names. Raises NotFetched if the hub does not report a file's size."""
         files = []
         for entry in self.entries:
             name = _get_name(entry)
@@ -90,32 +90,32 @@ class Repository:
                 continue
             size, lfs = entry.get("size"), entry.get("lfs")
             if type(size) is not int or size < 0:
-                raise NotFetched("hub_unreachable", f"the hub does not say how large {name} is")
+                raise NotFetched("hub_unreachable", f"the hub does not report the size of {name}")
             sha256 = lfs.get("sha256", "") if isinstance(lfs, dict) else ""
             files.append(HubFile(name, size, str(sha256)))
         return files
 
     def download(self, file: HubFile, target: Path) -> None:
         """Download a file and check its size and checksum. Raises NotFetched."""
-        digest, remaining = hashlib.sha256(), file.size
+        digest, remaining_bytes = hashlib.sha256(), file.size
         url = f"{self._files}/{self.commit}/{quote(file.name)}"
         with _open(url) as answer, target.open("xb") as writer:
             for block in _read_blocks(answer, file.size, file.name):
-                remaining -= len(block)
-                if remaining < 0:
+                remaining_bytes -= len(block)
+                if remaining_bytes < 0:
                     raise NotFetched("hub_too_large", f"{file.name} is larger than the hub reported")
                 writer.write(block)
                 digest.update(block)
-        if remaining or (file.sha256 and digest.hexdigest() != file.sha256):
+        if remaining_bytes or (file.sha256 and digest.hexdigest() != file.sha256):
             raise NotFetched("hub_unreachable", f"the download of {file.name} is incomplete or damaged")
 
 
 def _read_blocks(answer: Any, limit: int, name: str) -> Iterator[bytes]:
-    """Yield the data, up to one byte more than `limit`. Raises NotFetched if it arrives too slowly."""
-    start, read = time.monotonic(), 0
-    while read <= limit and (block := answer.read1(min(_BLOCK, limit + 1 - read))):
-        read += len(block)
-        if time.monotonic() - start > TIMEOUT + read / MIN_RATE:
+    """Yield the data, at most `limit` bytes and one more. Raises NotFetched if it arrives too slowly."""
+    start, received_bytes = time.monotonic(), 0
+    while received_bytes <= limit and (block := answer.read1(min(_BLOCK, limit + 1 - received_bytes))):
+        received_bytes += len(block)
+        if time.monotonic() - start > TIMEOUT + received_bytes / MIN_RATE:
             raise NotFetched("hub_unreachable", f"{name} arrives too slowly")
         yield block
 

@@ -1,7 +1,7 @@
 """Bounded extraction of zips from untrusted sources: regular members only, under names that the caller chooses.
 
-A zip describes each member twice and gives its offset. Zips with contradicting headers or overlapping members are
-refused.
+A zip contains two descriptions and the offset of each member. Zips with contradicting headers or overlapping members
+are refused.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ MEMBER_KIND = ProblemCode("member_kind", "A file in the zip is encrypted, a link
 TOO_MANY_FILES = ProblemCode("too_many_files", "More run files than a submission or a zip may have.",
     "Send at most 64 files, including those in zips.")  # fmt: skip
 
-#: Callback that receives a member's name and the share of it that is written, 0 to 1.
+#: Callback that receives a member's name and the written share of it, 0 to 1.
 Progress = Callable[[str, float], None]
 
 _BLOCK = MIB
-#: Free space is checked before each member and after each such number of bytes.
+#: Free space is checked before each member, and whenever this number of bytes was written.
 _DISK_INTERVAL = 8 * MIB
 #: Maximum size of a zip's list of members, which zipfile reads into memory: in bytes, and in bytes per
 #: member.
@@ -61,7 +61,7 @@ _DAMAGED = (
 
 @dataclass(frozen=True, slots=True)
 class ZipPolicy:
-    """Limits of a zip, in bytes, and hints for the two limits that senders may exceed.
+    """Limits of a zip, in bytes, and hints for the two limits that a sender can correct.
 
     Expansion stops at `max_ratio` times the zip's size, but not below `ratio_floor_bytes`, and always at
     `max_expanded_bytes` (None for no such limit). `free_bytes` of the disk must remain free.
@@ -112,13 +112,13 @@ def open_archive(path: Path, policy: ZipPolicy, shared: ZipAllowance | None = No
         with archive:
             opened_archive = Archive(archive, policy, shared or ZipAllowance(policy.allowance(path.stat().st_size)))
             with _archive_errors():
-                # Shared bytes could expand to a bomb, or be different members for another program.
-                last, previous = 0, None
+                # Overlapping members can be a zip bomb, and other programs may read them differently.
+                last_end, previous = 0, None
                 for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
-                    if previous is not None and info.header_offset < last:
+                    if previous is not None and info.header_offset < last_end:
                         raise _mismatch(previous, "its bytes overlap with another member")
-                    last, previous = _find_end(stored, info), info
-                if previous is not None and last > archive.start_dir:
+                    last_end, previous = _find_end(stored, info), info
+                if previous is not None and last_end > archive.start_dir:
                     raise _mismatch(previous, "its bytes overlap with the zip's list of members")
             yield opened_archive
 
@@ -150,8 +150,8 @@ class Archive:
     def extract(self, targets: Mapping[str, Path], progress: Progress = lambda name, share: None) -> None:
         """Write the members in `targets`, by name, to the given paths.
 
-        Raises InvalidContent, before anything is written where possible, and OSError (ENOSPC) if the disk is full or
-        would have less than the policy's free space, which is not the zip's fault.
+        Raises InvalidContent, before writing if possible, and OSError (ENOSPC) if the disk is full or would have less
+        than the policy's free space, which is not the zip's fault.
         """
         name_counts = Counter(name.casefold() for name in self.names)
         members = [(name, info) for name, info in self._infos if name in targets]
@@ -242,7 +242,7 @@ _CLUTTER = re.compile(
     r"|.*~|~\$.*|\.~.*|\.#.*|#.*#|.*\.(?:bak|orig|rej|tmp|sw[a-p])",
     re.DOTALL | re.IGNORECASE,
 )
-#: Files that document the others, and those whose extensions are of scripts, settings, logs, documents, and images.
+#: Names of files that document others, and extensions of scripts, settings, logs, documents, and images.
 _COMPANION = re.compile(
     r"(?:readme|licen[cs]e|copying|notice|citation|changelog|authors)(?:[-_].*)?(?:\.(?:md|txt|rst|html?|pdf|cff|bib))?"
     r"|makefile|dockerfile|requirements\.txt"
@@ -265,7 +265,7 @@ def without_companions(names: Iterable[str]) -> tuple[str, ...]:
 
 def _quote(text: str) -> str:
     """Return a member's name, or an error of zipfile, for a message. Names may have 64 KiB and any character."""
-    start = "".join(each if each.isprintable() else "�" for each in text[:_QUOTED_CHARACTERS])
+    start = "".join(character if character.isprintable() else "�" for character in text[:_QUOTED_CHARACTERS])
     return start if len(text) <= _QUOTED_CHARACTERS else f"{start}…"
 
 

@@ -1,1 +1,1 @@
-"""Validation of uploaded model checkpoints without loading them, and rebuilding file by file."""
+"""Validation of uploaded model checkpoints without loading them, and rebuilding of their files."""

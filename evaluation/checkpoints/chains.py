@@ -13,7 +13,7 @@ from evaluation.checkpoints.configuration import Configuration, read_configurati
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind, ModelPart, Plan
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import MAX_LABELS, FileFindings, Refused, attempt
-from evaluation.checkpoints.modules import Listed, Module, check_dimensions, read_module
+from evaluation.checkpoints.modules import Module, ModuleEntry, check_dimensions, read_module
 from evaluation.checkpoints.settings import (
     LATE_LENGTHS,
     TASKS,
@@ -32,7 +32,7 @@ _RELATIVE_LENGTH = 512
 
 @dataclass(frozen=True, slots=True)
 class Transformer:
-    """A model of transformers; `settings` are those of sentence_bert_config.json."""
+    """A model of transformers; `settings` is the content of sentence_bert_config.json."""
 
     configuration: Configuration
     head: Head
@@ -41,9 +41,9 @@ class Transformer:
     settings: dict[str, Any]
 
     @property
-    def hidden(self) -> int | None:
+    def hidden_size(self) -> int | None:
         """Dimension of a token's output, if config.json states it."""
-        return self.configuration.hidden
+        return self.configuration.hidden_size
 
     @property
     def maximum_length(self) -> int:
@@ -59,7 +59,7 @@ class Transformer:
         """Settings that treat queries and documents differently."""
         return {key: self.settings[key] for key in LATE_LENGTHS if key in self.settings}
 
-    def plain(self) -> ModelPart:
+    def base_part(self) -> ModelPart:
         """Return the files that transformers loads."""
         labels = self.configuration.labels if self.head in ("sequence", "token") else 0
         tokenizer_settings = self.tokenizer.written_settings(self.maximum_length, self.configuration.token_types)
@@ -70,14 +70,14 @@ class Transformer:
         }
         return ModelPart(json, {weights.NAME: self.tensors})
 
-    def module(self) -> ModelPart:
-        """Return the files that sentence-transformers loads as its module Transformer."""
+    def module_part(self) -> ModelPart:
+        """Return the files that sentence-transformers loads as the module Transformer."""
         own_settings = {"transformer_task": TASKS[self.head][0], "max_seq_length": self.maximum_length}
-        lower = {"do_lower_case": True} if self.settings.get("do_lower_case") else {}
-        return self.plain() | ModelPart({TRANSFORMER_NAME: {**own_settings, **lower, **self.late_settings}})
+        case_settings = {"do_lower_case": True} if self.settings.get("do_lower_case") else {}
+        return self.base_part() | ModelPart({TRANSFORMER_NAME: {**own_settings, **case_settings, **self.late_settings}})
 
 
-def read_transformer(source: ModelFiles, head: Head, excluded: Collection[str] = ()) -> Transformer:
+def read_transformer(source: ModelFiles, head: Head, excluded_tensors: Collection[str] = ()) -> Transformer:
     """Return a folder's model with this head, without the tensors named in `excluded`. Raises Refused."""
     settings = read_transformer_settings(source, head)
     tensors = attempt(lambda: weights.read_weights(source))
@@ -93,7 +93,7 @@ def read_transformer(source: ModelFiles, head: Head, excluded: Collection[str] =
     if words.settings.get("pad_token") is None:
         message = "it has no pad_token, which pads texts to equal length"
         source.at(tokenizer.SETTINGS_NAME).refuse("tokenizer_value", message, "pad_token")
-    used_tensors = {name: tensor for name, tensor in tensors.items() if name not in excluded}
+    used_tensors = {name: tensor for name, tensor in tensors.items() if name not in excluded_tensors}
     return Transformer(config, head, used_tensors, words, settings)
 
 
@@ -133,7 +133,7 @@ class Chain:
     @classmethod
     def from_transformer(cls, model: Transformer, *modules: Module) -> Chain:
         """Return the chain of a transformer and the modules after it."""
-        return cls((Module(m.TRANSFORMER, model.module(), gives=model.hidden), *modules), model)
+        return cls((Module(m.TRANSFORMER, model.module_part(), output_width=model.hidden_size), *modules), model)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -144,14 +144,14 @@ class Chain:
         """Dimension of the output; for a masked language model, the size of its vocabulary."""
         if m.SPLADE in self.roles and self.transformer is not None:
             return self.transformer.configuration.vocabulary
-        return next((module.gives for module in reversed(self.modules) if module.gives), None)
+        return next((module.output_width for module in reversed(self.modules) if module.output_width), None)
 
     def part(self) -> ModelPart:
         """Return all files, with the first module's at the top level, and modules.json."""
         part, module_list = ModelPart(), []
         for number, module in enumerate(self.modules):
             path = "" if number == 0 else f"{number}_{module.role}"
-            part |= module.part.under(path)
+            part |= module.part.in_folder(path)
             module_list.append({"idx": number, "name": str(number), "path": path, "type": m.CLASSES[module.role]})
         return part | ModelPart({m.MODULES: module_list})
 
@@ -178,7 +178,7 @@ class Chain:
             description = replace(description, dimension=min(self.dimension, max_dimension))
         pooling = next((module.pooling for module in self.modules if module.pooling), "")
         description = replace(description, pooling=pooling, similarity=settings.similarity, template=settings.template)
-        settings_content = settings.written(names.get(kind, "SentenceTransformer"))
+        settings_content = settings.to_json(names.get(kind, "SentenceTransformer"))
         return Plan(description, {"model": self.part() | ModelPart({SETTINGS: settings_content})})
 
     def _late_interaction(self, description: CheckpointDescription, settings: EncoderDefaults) -> Plan:
@@ -188,13 +188,13 @@ class Chain:
         """
         names = dict.fromkeys(("module_input_name", "module_output_name"), "token_embeddings")
         modules = tuple(
-            module.configured(**names) if module.role in (m.DENSE, m.NORMALIZE) else module for module in self.modules
+            module.with_values(**names) if module.role in (m.DENSE, m.NORMALIZE) else module for module in self.modules
         )
         model_type = "MultiVectorEncoder" if m.MASK in self.roles else "ColBERT"
         if model_type == "ColBERT":
             modules = tuple(module for module in modules if module.role != m.NORMALIZE)
         part = Chain(modules).part()
-        part |= ModelPart({SETTINGS: settings.written(model_type, **settings.late)})
+        part |= ModelPart({SETTINGS: settings.to_json(model_type, **settings.late)})
         own_settings = self.transformer.settings if self.transformer else {}
         length = own_settings.get("document_length", settings.late.get("document_length"))
         maximum = description.maximum_length if length is None else length
@@ -202,9 +202,9 @@ class Chain:
 
 
 def recognize_kind(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> CheckpointKind | None:
-    """Return the kind of a model by a trait that only one kind has, or None.
+    """Return the kind of a model if one of its traits is unique to that kind, or None.
 
-    `model_type` is the class in its settings; `classes` are those of config.json.
+    `model_type` is the class in its settings; `classes` are the ones in config.json.
     """
     if {m.SPLADE, m.SPARSE_STATIC, m.AUTO_ENCODER}.intersection(roles):
         return CheckpointKind.SPARSE_ENCODER
@@ -218,14 +218,14 @@ def recognize_kind(roles: Sequence[str], model_type: str, classes: Sequence[str]
     return CheckpointKind.SENTENCE_ENCODER if m.TRANSFORMER in roles and m.POOLING in roles else None
 
 
-def read_chain(module_list: Sequence[Listed], kind: CheckpointKind, file: FileFindings) -> Chain:
+def read_chain(module_list: Sequence[ModuleEntry], kind: CheckpointKind, file: FileFindings) -> Chain:
     """Return the modules of a model of this kind, as listed in `file`. Raises Refused."""
-    roles = [each.role for each in module_list]
+    roles = [entry.role for entry in module_list]
     if kind is CheckpointKind.MULTI_VECTOR and m.DENSE not in roles:
         file.stop("missing_projection", f"it lists {', '.join(roles)}, but no Dense")
-    rest = set(roles[1:])
-    orders = [(needed, optional) for first, needed, optional in _ORDERS[kind] if first == roles[0]]
-    if not any(needed <= rest <= needed | optional for needed, optional in orders):
+    other_roles = set(roles[1:])
+    orders = [(required, optional) for first, required, optional in _ORDERS[kind] if first == roles[0]]
+    if not any(required <= other_roles <= required | optional for required, optional in orders):
         file.stop("module_order", f"{', '.join(roles)} do not form a {kind}")
     transformer = None
     first = module_list[0]
@@ -234,8 +234,8 @@ def read_chain(module_list: Sequence[Listed], kind: CheckpointKind, file: FileFi
         if kind is CheckpointKind.CROSS_ENCODER and m.POOLING not in roles and head == "base":
             head = "causal" if m.LOGIT_SCORE in roles else "sequence"
         transformer = attempt(lambda: read_transformer(first.source, head))
-    other_modules = [each for each in module_list if each.role != m.TRANSFORMER]
-    modules = [module for each in other_modules if (module := attempt(partial(read_module, each)))]
+    other_modules = [entry for entry in module_list if entry.role != m.TRANSFORMER]
+    modules = [module for entry in other_modules if (module := attempt(partial(read_module, entry)))]
     if len(modules) < len(other_modules) or (transformer is None and len(other_modules) < len(module_list)):
         raise Refused
     if transformer is not None:
@@ -244,9 +244,9 @@ def read_chain(module_list: Sequence[Listed], kind: CheckpointKind, file: FileFi
             first.source.at(TRANSFORMER_NAME).refuse("value", message, key)
         modules = [*Chain.from_transformer(transformer, *modules).modules]
     check_dimensions(modules, file)
-    width = modules[0].gives
+    width = modules[0].output_width
     for index, module in enumerate(modules):
-        if module.role == m.POOLING and not module.takes and width:
+        if module.role == m.POOLING and not module.input_width and width:
             modules[index] = m.pooling_with_width(module, width)
     return Chain(tuple(modules), transformer)
 
@@ -262,7 +262,7 @@ def combine_routes(routes: Mapping[str, Chain]) -> ModelPart:
             folder = f"{route}_{number}_{module.role}"
             types[folder] = m.CLASSES[module.role]
             structure[route].append(folder)
-            part |= module.part.under(folder)
+            part |= module.part.in_folder(folder)
     parameters: dict[str, Any] = {"default_route": "document", "allow_empty_key": True, "route_mappings": {}}
     module_list = [{"idx": 0, "name": "0", "path": "", "type": m.CLASSES[m.ROUTER]}]
     router_config = {"types": types, "structure": structure, "parameters": parameters}

@@ -1,7 +1,7 @@
-"""Typed and bounded values of config.json for any architecture, none of which the library silently ignores.
+"""Typed and bounded values of config.json for any architecture. The library silently ignores none of them.
 
 This module does not know the keys and tensors of an architecture: the library checks them when it builds the model
-(`evaluation.engines.neural.checking`). Until then, a configuration may claim only sizes that its weights have.
+(`evaluation.engines.neural.checking`). Before that, a configuration may only state sizes that its weights have.
 
 The model types of the pinned library are data: `python -m evaluation.engines.neural.model_types` writes
 `model_types.json`, and a test compares the two. This module does not import the library.
@@ -19,7 +19,7 @@ from typing import Any
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import MAX_EXPERTS_IN_ALL, FileFindings, quoted, summarize_names
-from evaluation.checkpoints.values import exactly, read_values, refuse_forbidden_keys, typed_values
+from evaluation.checkpoints.values import constant, read_values, refuse_forbidden_keys, typed_values
 from evaluation.checkpoints.weights import Tensor
 
 NAME = "config.json"
@@ -33,7 +33,7 @@ SCORE_ACTIVATIONS = tuple(name for name in ACTIVATIONS if name.endswith(("Identi
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 #: Key of a cross-encoder's activation before the library had a separate key for it.
 _OLD_ACTIVATION = "sbert_ce_default_activation_function"
-#: Keys that libraries write into every file and that have no effect here; they are left out without a remark.
+#: Keys that libraries write into every file and that have no effect here. They are omitted without a remark.
 _UNREMARKED_TEXT = """
 architectures model_type _name_or_path name_or_path transformers_version torch_dtype dtype use_cache auto_map
 gradient_checkpointing id2label label2id num_labels finetuning_task output_past problem_type
@@ -53,7 +53,7 @@ class _PublishedType:
 
     Attributes:
         name: The library's name of the type.
-        code: Pattern of the modules whose code the library implements.
+        code: Pattern of the modules that the library implements.
         keys: The library's names of keys.
         fixed: Fixed values of the library's class for options of the published code.
     """
@@ -77,9 +77,9 @@ _TYPES = {
          "causal": False, "activation_function": "swiglu"},
     ),
 }  # fmt: skip
-_HIDDEN = ("hidden_size", "d_model", "dim", "n_embd")
+_HIDDEN_SIZE_KEYS = ("hidden_size", "d_model", "dim", "n_embd")
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_trained_positions")
-#: Families whose positions start after the id of the padding token.
+#: Families with positions that start after the id of the padding token.
 _POSITIONS_BEHIND_PADDING = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"})
 _WITH_TOKEN_TYPES = frozenset({"bert", "electra", "albert", "nomic_bert"})
 _EMBEDDING = re.compile(r"(^|\.)(word_embeddings?|tok_embeddings|embed_tokens|shared|wte|embeddings)\.weight$")
@@ -87,14 +87,14 @@ _EMBEDDING = re.compile(r"(^|\.)(word_embeddings?|tok_embeddings|embed_tokens|sh
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A model's configuration; `values` are written again, `classes` are named in the sender's file."""
+    """A model's configuration: `values` for the rebuilt file, and `classes` from the sender's file."""
 
     model_type: str
     values: dict[str, Any]
     classes: tuple[str, ...]
     labels: int
     vocabulary: int | None
-    hidden: int | None
+    hidden_size: int | None
 
     @property
     def positions(self) -> int | None:
@@ -150,16 +150,16 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
         file.stop("model_type", f"{quoted(model_type)} is not the name of an architecture", "model_type")
     published_type = _TYPES.get(model_type, _PublishedType(model_type))
     refuse_code(content.get("auto_map"), file, published_type.code)
-    fixed = {"is_decoder": False, "add_cross_attention": False, **published_type.fixed}
-    read_values(content, {key: exactly(value) for key, value in fixed.items()}, file)
-    read = library_models().keys_read(published_type.name)
+    fixed_values = {"is_decoder": False, "add_cross_attention": False, **published_type.fixed}
+    read_values(content, {key: constant(value) for key, value in fixed_values.items()}, file)
+    read_keys = library_models().keys_read(published_type.name)
     values = {
         published_type.keys.get(key, key): value
         for key, value in content.items()
         if key not in _UNREMARKED and (value or not key.startswith("_"))
     }
-    values = {key: value for key, value in values.items() if key in read or not key.startswith("_")}
-    values = typed_values(values, file, read)
+    values = {key: value for key, value in values.items() if key in read_keys or not key.startswith("_")}
+    values = typed_values(values, file, read_keys)
     checked_values = {key: value for key, value in values.items() if key not in published_type.fixed}
     _report_unread_keys(published_type.name, checked_values, file)
     if model_type == "new":
@@ -180,7 +180,7 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
         class_names(content),
         label_count,
         min(counts, default=None),
-        _first_count(values, _HIDDEN) or columns,
+        _first_count(values, _HIDDEN_SIZE_KEYS) or columns,
     )
     if tensors:
         _check_claims(values, tensors, file)
@@ -201,13 +201,13 @@ def refuse_code(auto_map: object, file: FileFindings, known_modules: str = "") -
 
 
 def refuse_activation(name: object, file: FileFindings, key: str, allowed_names: Collection[str] = ACTIVATIONS) -> None:
-    """Refuse output activations that are not allowed, because libraries import what they name."""
+    """Refuse output activations that are not allowed, because libraries import them by name."""
     if name is not None and name not in allowed_names:
         file.refuse("activation", f"{quoted(name)} is not one of {', '.join(allowed_names)}", key)
 
 
 def _refuse_activations(content: Mapping[str, Any], file: FileFindings) -> None:
-    """Refuse activations that change the order of a cross-encoder's scores; others are ignored."""
+    """Refuse activations that change the order of a cross-encoder's scores, and ignore others."""
     refuse_activation(content.get(_OLD_ACTIVATION), file, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
     sentence_transformers_settings = content.get("sentence_transformers")
     if isinstance(sentence_transformers_settings, dict):
@@ -227,17 +227,17 @@ def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file
 
     The library builds every layer of a configuration: 20,000 took 28 s and 641 MiB, without any weights.
     """
-    count, largest = len(tensors), max(max(tensor.shape, default=1) for tensor in tensors.values())
+    count, max_rows = len(tensors), max(max(tensor.shape, default=1) for tensor in tensors.values())
     bounds = (
         (r"((num|n)_[a-z_]*|encoder_|decoder_|n_)layers?|.*_types", count),
-        (r"(num|n)_.*experts", max(count, largest)),
-        ("|".join(("vocab_size", *_HIDDEN)), largest),
+        (r"(num|n)_.*experts", max(count, max_rows)),
+        ("|".join(("vocab_size", *_HIDDEN_SIZE_KEYS)), max_rows),
     )
     for key, value in values.items():
         claimed_size = len(value) if isinstance(value, list) else value
         bound = next((bound for keys, bound in bounds if re.fullmatch(keys, key)), None)
         if bound is not None and type(claimed_size) is int and claimed_size > bound:
-            message = f"it claims {claimed_size:,}, but the weights are {count:,} tensors of at most {largest:,} rows"
+            message = f"it claims {claimed_size:,}, but the weights are {count:,} tensors of at most {max_rows:,} rows"
             file.refuse("weights_shape", message, key)
     layers = _product(values, r"(num|n)_hidden_layers|n_layers?|num_layers")
     if layers * _product(values, r"(num|n)_.*experts") > MAX_EXPERTS_IN_ALL:
@@ -247,7 +247,7 @@ def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file
 
 
 def _product(values: Mapping[str, Any], keys: str) -> int:
-    """Return the product of the counts whose keys match the pattern."""
+    """Return the product of the counts with keys that match the pattern."""
     return math.prod(value for key, value in values.items() if re.fullmatch(keys, key) and _is_count(value))
 
 
@@ -260,14 +260,14 @@ def _use_linear_scaling(values: dict[str, Any]) -> None:
     scaling = values.pop("rope_scaling", None) or {}
     theta, factor = values.pop("rope_theta", 10_000.0), scaling.get("factor", 1.0)
     numbers = (theta, factor, values.get("hidden_size", 768), values.get("num_attention_heads", 12))
-    if not all(type(each) in (int, float) and each > 0 for each in numbers):
+    if not all(type(number) in (int, float) and number > 0 for number in numbers):
         return
     if scaling.get("type") == "ntk":
         head = numbers[2] / numbers[3]
-        scaled = {"rope_type": "linear", "factor": factor ** (2 / head), "rope_theta": float(theta * factor)}
+        rope_parameters = {"rope_type": "linear", "factor": factor ** (2 / head), "rope_theta": float(theta * factor)}
     else:
-        scaled = {"rope_type": "default", "rope_theta": float(theta)}
-    values["rope_parameters"] = scaled
+        rope_parameters = {"rope_type": "default", "rope_theta": float(theta)}
+    values["rope_parameters"] = rope_parameters
 
 
 def _first_count(values: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
@@ -304,15 +304,15 @@ def _report_unread_keys(model_type: str, values: Mapping[str, Any], file: FileFi
     Values that match the behavior of the class are accepted. With other values, the class would run a different model
     than the trained one.
     """
-    read, causal = library_models().keys_read(model_type), model_type in library_models().causal
-    unread = [key for key in values if read and key not in read and not _BOOKKEEPING.fullmatch(key)]
+    read_keys, causal = library_models().keys_read(model_type), model_type in library_models().causal
+    unread_keys = [key for key in values if read_keys and key not in read_keys and not _BOOKKEEPING.fullmatch(key)]
     unknown_keys = []
-    for key in unread:
+    for key in unread_keys:
         pattern = next((pattern for pattern in _BEHAVIOR if re.fullmatch(pattern, key)), None)
         if pattern is None:
             unknown_keys.append(key)
             continue
-        class_values = [value for name, value in values.items() if name in read and re.fullmatch(pattern, name)]
+        class_values = [value for name, value in values.items() if name in read_keys and re.fullmatch(pattern, name)]
         if not _is_standard_value(
             values[key], [*_BEHAVIOR[pattern], causal if key == "is_causal" else False, *class_values]
         ):
@@ -325,15 +325,15 @@ def _report_unread_keys(model_type: str, values: Mapping[str, Any], file: FileFi
 def _is_standard_value(value: Any, usual_values: list[Any]) -> bool:
     """Return whether the value of an unread key matches the behavior of the class.
 
-    It does if it is empty or neutral, or in `usual_values`: the behavior of every class, and the values of keys
+    Empty and neutral values match, and so do `usual_values`: the behavior of every class, and the values of keys
     that are read.
     """
     if isinstance(value, list | dict):
         return all(
-            _is_standard_value(each, usual_values) for each in (value.values() if isinstance(value, dict) else value)
+            _is_standard_value(item, usual_values) for item in (value.values() if isinstance(value, dict) else value)
         )
     if isinstance(value, bool):
-        return any(value is each for each in usual_values)
+        return any(value is usual_value for usual_value in usual_values)
     return value is None or value in (0, 1) or value in usual_values
 
 
@@ -364,7 +364,7 @@ USES_BY_KIND: Mapping[CheckpointKind, Sequence[str]] = {
 class LibraryModels:
     """The library's version, its model types by use, and the keys that each type reads.
 
-    A `causal` type attends only to preceding tokens unless its configuration says otherwise.
+    A `causal` type attends only to preceding tokens by default.
     """
 
     version: str
@@ -379,7 +379,7 @@ class LibraryModels:
 
     def get_types(self, kind: CheckpointKind) -> Sequence[str]:
         """Return the model types that a checkpoint of this kind may have."""
-        return sorted({each for use in USES_BY_KIND.get(kind, ()) for each in self.types[use]})
+        return sorted({model_type for use in USES_BY_KIND.get(kind, ()) for model_type in self.types[use]})
 
 
 @cache

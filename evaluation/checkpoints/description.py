@@ -15,7 +15,7 @@ FILE_NAME = "checkpoint.json"
 
 
 class CheckpointKind(StrEnum):
-    """Kinds of checkpoints, which decide the engines that can run them."""
+    """Kinds of checkpoints. The kind determines which engines can run a checkpoint."""
 
     SENTENCE_ENCODER = "sentence-encoder"  # Transformer, Pooling, any Dense, perhaps Normalize
     STATIC_EMBEDDINGS = "static-embeddings"  # one vector per token, averaged
@@ -34,7 +34,7 @@ HEADS = {
     CheckpointKind.SPARSE_ENCODER: "sparse_linear.safetensors",
     CheckpointKind.MULTI_VECTOR: "colbert_linear.safetensors",
 }
-#: Names under which authors publish these heads as pickles, which `pack` converts.
+#: Names of these heads as published pickles, which `pack` converts.
 PICKLED_HEADS = tuple(name.replace(".safetensors", ".pt") for name in HEADS.values())
 
 
@@ -53,9 +53,9 @@ class CheckpointDescription:
         maximum_length: Maximum length of a text in tokens.
         pooling: Combination of the tokens' outputs, empty if the files do not state it.
         similarity: "cosine" or "dot", empty if the files do not state it.
-        prompts: Texts to put before queries and documents, by name: by default, "query" and "document".
-        template: Template of `checkpoints.templates` for a re-ranking language model, empty if unknown.
-        also: Further kinds due to HEADS.
+        prompts: Prefixes of queries and documents, by name: by default, "query" and "document".
+        template: Template in `checkpoints.settings` for a re-ranking language model, empty if unknown.
+        also: Additional kinds due to HEADS.
         files: Checksum of each file in hexadecimal, by name.
     """
 
@@ -76,7 +76,7 @@ class CheckpointDescription:
 
     @property
     def kinds(self) -> frozenset[CheckpointKind]:
-        """All kinds of the checkpoint, including those of its heads."""
+        """All kinds of the checkpoint, including the kinds that its heads add."""
         return frozenset((self.kind, *self.also))
 
     def write(self, folder: Path) -> None:
@@ -84,7 +84,7 @@ class CheckpointDescription:
         (folder / FILE_NAME).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return the description from the output of `asdict` after a round trip through JSON."""
         also = tuple(map(CheckpointKind, values.get("also", ())))
         converted = {"kind": CheckpointKind(values["kind"]), "parts": tuple(values["parts"]), "also": also}
@@ -93,18 +93,18 @@ class CheckpointDescription:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """Read the description of a rebuilt folder. Raises FileNotFoundError if there is none."""
-        return cls.of(json.loads((folder / FILE_NAME).read_text(encoding="utf-8")))
+        return cls.from_dict(json.loads((folder / FILE_NAME).read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPart:
-    """Files of a rebuilt checkpoint's folder or sub-folder, by relative name."""
+    """Files of a rebuilt checkpoint's folder or subfolder, by relative name."""
 
     json: Mapping[str, Any] = field(default_factory=dict)
     weights: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
 
-    def under(self, folder: str) -> ModelPart:
-        """Return the same files in a sub-folder."""
+    def in_folder(self, folder: str) -> ModelPart:
+        """Return the same files in a subfolder."""
         start = f"{folder}/" if folder else ""
         return ModelPart(
             {start + name: value for name, value in self.json.items()},
@@ -127,6 +127,6 @@ class Plan:
         files = [file for part in self.parts.values() for file in part.weights.values()]
         return [tensor for file in files for tensor in file.values()]
 
-    def described(self, **changes: Any) -> Plan:
+    def with_description(self, **changes: Any) -> Plan:
         """Return the plan with other values in its description."""
         return replace(self, description=replace(self.description, **changes))

@@ -1,4 +1,4 @@
-"""Files of a checkpoint, which are read, left out, or refused.
+"""Files of a checkpoint, each of which is read, omitted, or refused.
 
 Untrusted JSON is bounded before parsing and parsed strictly.
 """
@@ -44,8 +44,8 @@ _REFUSED_ENDINGS: tuple[tuple[str, str, str], ...] = (
      ".zip .tar .gz .tgz .zst .xz .bz2 .7z .rar .lzma .nemo .egg"),
 )  # fmt: skip
 _REFUSALS = {ending: (code, message) for code, message, endings in _REFUSED_ENDINGS for ending in endings.split()}
-_READ = (".json", ".safetensors", ".metadata")
-#: A chat template is read to be recognized and never run.
+_READ_EXTENSIONS = (".json", ".safetensors", ".metadata")
+#: A chat template is read to recognize it, and is never run.
 CHAT_TEMPLATE = "chat_template.jinja"
 #: Folders with an adapter next to the complete model into which it was merged.
 _ADAPTER_FOLDERS = frozenset({"lora", "adapter", "adapters"})
@@ -53,7 +53,7 @@ _INERT_TEXT = """
 .md .txt .rst .png .jpg .jpeg .gif .svg .webp .pdf .csv .tsv .yaml .yml .jinja .model .html .cff .bib .log
 .jsonl .toml .lock
 """
-_INERT = frozenset(_INERT_TEXT.split())
+_INERT_EXTENSIONS = frozenset(_INERT_TEXT.split())
 _INERT_NAMES = frozenset(("license", "notice", "readme"))
 
 
@@ -83,8 +83,8 @@ class ModelFiles:
     def has(self, name: str) -> bool:
         return name in self.names
 
-    def within(self, folder: str) -> ModelFiles:
-        """Return the files of a sub-folder, or all files for an empty name."""
+    def subfolder(self, folder: str) -> ModelFiles:
+        """Return the files of a subfolder, or all files for an empty name."""
         if not folder:
             return self
         start = folder.rstrip("/") + "/"
@@ -126,7 +126,7 @@ class ModelFiles:
 
 
 def check_file_name(name: str, findings: Findings) -> bool:
-    """Return whether a file of this name is read. Refuse dangerous files, and remark on some that are left out."""
+    """Return whether a file of this name is read. Refuse dangerous files, and remark on some omitted files."""
     if is_clutter(name):
         return False
     path, file = PurePosixPath(name), findings.at(name)
@@ -143,11 +143,11 @@ def check_file_name(name: str, findings: Findings) -> bool:
     elif ending in _REFUSALS:
         code, message = _REFUSALS[ending]
         file.refuse(code, message.format(ending))
-    elif ending in _READ or path.name == CHAT_TEMPLATE:
+    elif ending in _READ_EXTENSIONS or path.name == CHAT_TEMPLATE:
         return True
     elif ending in (".jinja", ".model"):
         file.remark("left_out", "SentencePiece files and other templates are not used")
-    elif ending not in _INERT and _INERT_NAMES.isdisjoint((base, path.stem.casefold())):
+    elif ending not in _INERT_EXTENSIONS and _INERT_NAMES.isdisjoint((base, path.stem.casefold())):
         file.refuse("unknown_file", f"{quoted(ending or base)} files are not supported")
     return False
 
@@ -155,7 +155,7 @@ def check_file_name(name: str, findings: Findings) -> bool:
 def walk(root: Path, findings: Findings) -> ModelFiles:
     """Return the folder's files. Refuse links, devices, and hard links, as reported by `lstat`."""
     names: set[str] = set()
-    folded: dict[str, str] = {}
+    names_by_folded: dict[str, str] = {}
     weights = 0
     for number, (name, facts) in enumerate(_iterate_entries(root, findings)):
         if number >= _MAX_FILES:
@@ -168,26 +168,26 @@ def walk(root: Path, findings: Findings) -> ModelFiles:
             findings.at(name).refuse("file_kind", message)
         elif facts.st_nlink != 1:
             findings.at(name).refuse("file_kind", "it has a second name (hard link)")
-        elif same_name := folded.get(name.casefold()):
+        elif same_name := names_by_folded.get(name.casefold()):
             findings.at(name).refuse("member_name", f"it differs from {same_name} only by capital letters")
         elif check_file_name(name, findings):
             names.add(name)
             weights += facts.st_size if name.endswith(".safetensors") else 0
-        folded[name.casefold()] = name
+        names_by_folded[name.casefold()] = name
     if weights > MAX_WEIGHTS:
         limit = describe_bytes(MAX_WEIGHTS)
         message = f"all weights have {describe_bytes(weights)}, over the limit of {limit}"
         findings.at("").refuse("file_too_large", message)
-    if not names and not findings.refused:
+    if not names and not findings.has_errors:
         findings.at("").refuse("empty_folder", "there are no files of a model")
     return ModelFiles(root, frozenset(names), findings)
 
 
 def _iterate_entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.stat_result]]:
     """Yield every file below the root, and every folder that is a link, in a fixed order."""
-    pending = [""]
-    while pending:
-        folder = pending.pop()
+    pending_folders = [""]
+    while pending_folders:
+        folder = pending_folders.pop()
         with os.scandir(root / folder) as entries:
             sorted_entries = sorted(entries, key=lambda entry: entry.name)
         for entry in sorted_entries:
@@ -197,13 +197,13 @@ def _iterate_entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.s
                 yield name, facts
             elif entry.name in (".git", "__pycache__", ".cache", "__MACOSX"):
                 continue
-            elif name.count("/") >= _MAX_DEPTH or len(pending) > _MAX_FILES:
+            elif name.count("/") >= _MAX_DEPTH or len(pending_folders) > _MAX_FILES:
                 findings.at(name).refuse("too_many_files", "there are too many folders, or they are nested too deeply")
             else:
-                pending.append(name)
+                pending_folders.append(name)
 
 
-#: Maximum number of brackets and commas. Each may become an object in memory; this many take up to 300 MB.
+#: Maximum number of brackets and commas. Each may become an object in memory, up to 300 MB in all.
 _MAX_VALUES = 3_000_000
 _MAX_DIGITS = 18
 
@@ -233,7 +233,7 @@ def parse(data: bytes) -> Any:
         text = data.decode("utf-8")
         value = json.loads(
             text,
-            object_pairs_hook=_unique,
+            object_pairs_hook=_build_object,
             parse_constant=_finite,
             parse_int=_integer,
             parse_float=_finite,
@@ -249,7 +249,7 @@ def parse(data: bytes) -> Any:
     return value
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         raise NotJson("it repeats a key")

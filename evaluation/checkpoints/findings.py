@@ -1,7 +1,7 @@
-"""Problems of a checkpoint, collected so that its sender gets all of them at once.
+"""Problems of a checkpoint, collected so that all of them are reported at once.
 
-The module has the remedy of every problem and remark code, and the limits of a checkpoint. Operators can change the
-first limit through the environment.
+The module contains the remedies of all problem and remark codes, and the limits of a checkpoint. Operators can change
+the first limit through the environment.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ class WeightsTooLarge(AllowanceSpent):
 class CheckpointAllowance:
     """Amount that may still be parsed of one checkpoint; methods raise AllowanceSpent.
 
-    With `without_weights`, files of weights may end after their headers; `left_out` tells whether one did.
+    With `without_weights`, files of weights may end after their headers. `left_out` is true if one did.
     """
 
     def __init__(self, without_weights: bool = False) -> None:
         self.without_weights, self.left_out = without_weights, False
-        self._parsed = {"JSON files": 0, "headers of weights": 0}
+        self._parsed_bytes = {"JSON files": 0, "headers of weights": 0}
         self._tensors = 0
         self._weights: dict[Path, int] = {}
 
     def take(self, size: int, files: Literal["JSON files", "headers of weights"] = "JSON files") -> None:
         """Count the bytes of a JSON file, or of the header of a file of weights."""
-        self._parsed[files] += size
+        self._parsed_bytes[files] += size
         limit = MAX_JSON if files == "JSON files" else MAX_HEADERS
-        if self._parsed[files] > limit:
+        if self._parsed_bytes[files] > limit:
             raise AllowanceSpent(f"all {files} together have over {describe_bytes(limit)}")
 
     def take_tensors(self, path: Path, count: int, size: int) -> None:
@@ -94,7 +94,7 @@ _MAX_NAMES = 5
 
 
 class Refused(Exception):
-    """Signal that a part of a checkpoint was refused, with the reason among the findings, and is not read further."""
+    """Signal that a part of a checkpoint was refused and is not read further. The findings contain the reason."""
 
 
 def attempt(read: Callable[[], T]) -> T | None:
@@ -116,18 +116,18 @@ class Findings:
         return FileFindings(self, file)
 
     def add(self, severity: Severity, code: str, message: str) -> None:
-        """Count a problem; further problems of a severity are dropped after the first hundred."""
+        """Count a problem. After the first hundred problems of a severity, further ones are dropped."""
         entry = (severity, code, message)
-        if entry in self._counts or sum(severity == each for each, *_ in self._counts) < _MAX_PROBLEMS:
+        if entry in self._counts or sum(key[0] == severity for key in self._counts) < _MAX_PROBLEMS:
             self._counts[entry] += 1
 
     @property
-    def refused(self) -> bool:
+    def has_errors(self) -> bool:
         """Whether there are errors."""
         return any(severity == "error" for severity, *_ in self._counts)
 
     def has(self, code: str) -> bool:
-        return any(code == each for _, each, _ in self._counts)
+        return any(code == counted_code for _, counted_code, _ in self._counts)
 
     def report(self) -> Report:
         """Return all problems, errors first."""
@@ -140,13 +140,13 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class FileFindings:
-    """Errors and remarks about one file, whose messages begin with its name and the key in it."""
+    """Errors and remarks about one file. Messages begin with the file's name and the key."""
 
     findings: Findings
     file: str
 
     def refuse(self, code: str, message: str, key: str = "") -> None:
-        """Add an error, due to which the checkpoint is refused."""
+        """Add an error, which causes the checkpoint to be refused."""
         self._add("error", code, message, key)
 
     def stop(self, code: str, message: str, key: str = "") -> NoReturn:
@@ -195,28 +195,28 @@ CODES: Mapping[str, str] = {
     "member_name": f"Pack every file once, under a plain relative name of letters, digits, . _ - /. {_PACK}",
     "trailing_data": f"Remove the data before or after the archive. {_PACK}",
     "expansion": f"Weights hardly compress; an archive may expand to 50 times its size. {_PACK}",
-    "too_many_files": f"Pack only the files that the model is loaded from, at most 64. {_PACK}",
+    "too_many_files": f"Pack only the files that are needed to load the model, at most 64. {_PACK}",
     # The files
     "pickle_weights": f"Weights must be safetensors: loading a pickle can run code. {_PACK}",
-    "dangerous_file": f"Leave it out: only safetensors, JSON, and text are accepted. {_PACK}",
+    "dangerous_file": f"Omit the file: only safetensors, JSON, and text are accepted. {_PACK}",
     "nested_archive": f"Pack the files themselves, not an archive of them. {_PACK}",
-    "unknown_file": f"Leave it out: only safetensors, JSON, and text are accepted. {_PACK}",
+    "unknown_file": f"Omit the file: only safetensors, JSON, and text are accepted. {_PACK}",
     "adapter": "Send complete weights: `python -m evaluation pack FOLDER --base BASE` merges an adapter into its base.",
     "file_kind": f"Send only regular files: no links, no devices. {_PACK}",
     "file_too_large": "JSON files have at most 4 MiB, tokenizer.json 32 MiB, all JSON together 80 MiB, all "
     f"weights together {describe_bytes(MAX_WEIGHTS)}.",
-    "empty_folder": "Send the folder that the model is loaded from, with config.json, safetensors and tokenizer.json.",
+    "empty_folder": "Send the complete folder of the model, with config.json, safetensors, and tokenizer.json.",
     # JSON
     "json_damaged": "Write JSON as UTF-8 text with one value, no repeated keys, no NaN, and few levels of nesting.",
     "forbidden_key": "Remove the key: it can load code or files from elsewhere. Models are loaded without it.",
     "own_code": "Code in a checkpoint is never run. Convert the checkpoint for the library's class. If that class "
-    "gives the same outputs, remove auto_map from the file to state that.",
-    "ignored_key": "Send a checkpoint that the library's class computes as it was trained. If the model was "
-    "trained as the class computes, remove the key to state that.",
-    "unknown_key": "Remove the key: this file may have only the keys that the documentation lists.",
-    "value": "Give a value of the kind and size that the message names.",
+    "has the same outputs, remove auto_map from the file to confirm this.",
+    "ignored_key": "Send a checkpoint that the library's class runs as in training. If the key had no effect in "
+    "training, remove it to confirm this.",
+    "unknown_key": "Remove the key: this file may contain only keys that are listed in the documentation.",
+    "value": "Use a value with the type and size in the message.",
     # The model
-    "missing_config": "Add the file as its library saved it; a download may have left it out. " + _PACK,
+    "missing_config": "Add the file as saved by its library. It may be missing in a download. " + _PACK,
     "model_type": "Use a text architecture that is part of the site's release of transformers, "
     "without code of its own; the page /models/ lists them.",
     "configuration": "The configuration must define a model of its class, with values of the types that the class "
@@ -228,45 +228,44 @@ CODES: Mapping[str, str] = {
     "unknown_kind": "Send a sentence-transformers folder (modules.json), or state the kind of the model.",
     "pooling_needed": "State how tokens are pooled: max or sum for SPLADE, mean or cls for a dense encoder.",
     "module_type": "modules.json may name modules of sentence-transformers itself and of PyLate, in any spelling.",
-    "module_not_run": "Use a model whose tokenizer is a tokenizer.json, and which reads texts.",
+    "module_not_run": "Use a text model with a tokenizer.json.",
     "module_order": "Put the modules into the order of one of the known kinds of model.",
     "activation": "Use torch.nn.modules.linear.Identity, or Tanh, ReLU, GELU, SiLU, or Sigmoid of "
     "torch.nn.modules.activation.",
     "dimension_mismatch": "Each module's input dimension must equal the output dimension of the module before it.",
     "missing_projection": "Include the projection of the ColBERT checkpoint; without it, the library initializes a "
     "random one.",
-    "labels": "A cross-encoder must have one or two labels, a term weighting model one.",
+    "labels": "A cross-encoder must have one or two labels, and a term weighting model one label.",
     # Weights
     "missing_weights": f"The checkpoint must contain the weights of all layers. {_PACK}",
-    "weights_header": "Files of weights are whole safetensors as their library writes them: no gaps, no empty tensors, "
+    "weights_header": "Files of weights must be complete safetensors as saved by a library: no gaps, no empty tensors, "
     f"at most 10,000 tensors in all, described in at most 4 MiB. {_PACK}",
-    "weights_index": "weight_map names every tensor, and the one of at most 64 safetensors files beside the "
-    "index that holds it.",
+    "weights_index": "weight_map must map every tensor to one of at most 64 safetensors files next to the index.",
     "weights_type": "Weights must be float32, float16, or bfloat16. Convert the model to one of these, then pack it.",
-    "weights_shape": "Every weight must have the shape that follows from the configuration.",
+    "weights_shape": "Every weight must have the shape that the configuration determines.",
     "weights_unknown": "Remove tensors that the class of the module or layer does not have. The model_type may "
     "differ from that of the trained class.",
     "nan_weights": "Weights must be finite numbers. The training diverged, or the conversion overflowed.",
     # Tokenizer
     "missing_tokenizer": "Send tokenizer.json: load the tokenizer with transformers and save it with save_pretrained.",
     "tokenizer_vocabulary": "Every token needs a unique id below the number of the model's embeddings.",
-    "tokenizer_regex": "Use only simple regular expressions in tokenizer.json, or those of well-known tokenizers.",
+    "tokenizer_regex": "Use only simple regular expressions in tokenizer.json, or the ones of well-known tokenizers.",
     "tokenizer_value": "Save tokenizer.json with the tokenizers library.",
     # Fetching
     "hub_downloads_off": "Upload the checkpoint as an archive. Operators enable downloads with HUB_DOWNLOADS=1 or "
     "in the admin.",
-    "hub_missing": "Give a public model with safetensors, and one of its commits.",
-    "hub_name": "Give the model as owner/name, and a commit by its 40 hexadecimal digits.",
+    "hub_missing": "Enter a public model with safetensors, and one of its commits.",
+    "hub_name": "Enter the model as owner/name, and a commit as 40 hexadecimal digits.",
     "hub_too_large": "Choose a smaller model, or upload only what is needed.",
     "hub_unreachable": "Try again later, or upload the checkpoint as an archive.",
     # Remarks
-    "known_for_dot": "Nothing to do. If the model was trained for cosine, set similarity = cosine in the submission.",
-    "prompt_names": "By default, only prompts named query, and document, passage, or corpus, are put before texts.",
-    "prompt_template": "Nothing to do if the model was trained differently.",
-    "left_out": "Nothing to do: the file is not needed and was left out.",
-    "keys_left_out": "The keys are not used here. Nothing to do if the model was trained without them.",
-    "keys_not_read": "The library's class of this type does not read the keys. Nothing to do if the model was "
-    "trained without them.",
-    "weights_not_sent": "Include the weights when you submit the model. They are checked for finite values then.",
-    "weights_left_out": "Nothing to do: the weights belong to no part that is used.",
+    "known_for_dot": "If the model was trained for cosine, set similarity = cosine in the submission.",
+    "prompt_names": "By default, only prompts named query, and document, passage, or corpus, are added to texts.",
+    "prompt_template": "No action is needed if the model was trained differently.",
+    "left_out": "No action is needed: the file is not used and was omitted.",
+    "keys_left_out": "The keys are not used here. No action is needed if the model was trained without them.",
+    "keys_not_read": "The library's class of this type does not read the keys. No action is needed if the model "
+    "was trained without them.",
+    "weights_not_sent": "Include the weights when you submit the model. Their values are checked then.",
+    "weights_left_out": "No action is needed: the weights do not belong to a part that is used.",
 }

@@ -30,19 +30,19 @@ from evaluation.checkpoints.description import (
 )
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import MAX_POSITIONS, Refused, attempt, summarize_names
-from evaluation.checkpoints.modules import MODULES, Listed, Module, read_module_list, read_routes
+from evaluation.checkpoints.modules import MODULES, Module, ModuleEntry, read_module_list, read_routes
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import POOLING as STORED_POOLING
 from evaluation.checkpoints.settings import TEMPLATE as STORED_TEMPLATE
 from evaluation.checkpoints.settings import TEMPLATES, EncoderDefaults, read_settings, recognize_template
-from evaluation.checkpoints.values import TRUTH, read_values, text, whole
+from evaluation.checkpoints.values import TRUTH, integer, read_values, text
 
 AUGMENTATION = "augmentation.safetensors"
 #: Settings of ColBERT's own code; JSON, despite the name.
 STANFORD = "artifact.metadata"
 _STANFORD_RULES = {
-    "query_token_id": text(32), "doc_token_id": text(32), "query_maxlen": whole(1, 512),
-    "doc_maxlen": whole(1, MAX_POSITIONS),
+    "query_token_id": text(32), "doc_token_id": text(32), "query_maxlen": integer(1, 512),
+    "doc_maxlen": integer(1, MAX_POSITIONS),
     "mask_punctuation": TRUTH, "attend_to_mask_tokens": TRUTH,
 }  # fmt: skip
 _PROJECTION = ("linear.weight", "linear.bias")
@@ -65,7 +65,7 @@ _POOLINGS = {
 }
 
 
-#: Models trained for inner products whose files do not state it (BEIR paper, Appendix H, and their model
+#: Models trained for inner products that do not state this in their files (BEIR paper, Appendix H, and their model
 #: cards), by the prefix of their class's name.
 _DOT_CLASSES: Mapping[str, str] = {
     "DPR": "DPR",  # https://huggingface.co/facebook/dpr-question_encoder-single-nq-base
@@ -121,7 +121,7 @@ class ModelFolder:
         return any(name.endswith(ends) for name in self.classes)
 
     def require(self, kind: CheckpointKind) -> None:
-        """Raise Refused unless this kind, or one that its heads add, is acceptable."""
+        """Raise Refused unless this kind, or a kind that its heads add, is acceptable."""
         encodes = kind is CheckpointKind.SENTENCE_ENCODER
         head_kinds = [head_kind for head_kind, file in HEADS.items() if encodes and self.source.has(file)]
         if not self.kinds or not self.kinds.isdisjoint((kind, *head_kinds)):
@@ -136,10 +136,10 @@ class ModelFolder:
         """Return the plan of the checkpoint. Raises Refused."""
         source = self.source
         pair = {
-            role: source.within(name)
+            role: source.subfolder(name)
             for role, names in _FOLDERS.items()
             for name in names
-            if source.within(name).has(CONFIG) or source.within(name).has(MODULES)
+            if source.subfolder(name).has(CONFIG) or source.subfolder(name).has(MODULES)
         }
         if source.has(MODULES):
             plan = self._from_modules()
@@ -164,18 +164,18 @@ class ModelFolder:
             return plan
         message = f"{known_model} was trained for inner products: similarity is dot unless the submission sets cosine"
         source.at().remark("known_for_dot", message)
-        return plan.described(similarity="dot")
+        return plan.with_description(similarity="dot")
 
     def _from_modules(self) -> Plan:
         source, file = self.source, self.source.at(MODULES)
         settings = read_settings(source)
         modules = read_module_list(source)
-        roles = [each.role for each in modules]
+        roles = [module.role for module in modules]
         if roles == [m.ROUTER]:
             return self._from_router(modules[0].source, settings)
         if m.ROUTER in roles:
             file.stop("module_order", "a Router must be the only module")
-        pylate = any(each.spelling.startswith("pylate.") for each in modules)
+        pylate = any(module.spelling.startswith("pylate.") for module in modules)
         kind = recognize_kind(roles, "ColBERT" if pylate else settings.model_type, self.classes)
         if kind is None:
             file.stop("module_order", f"{', '.join(roles)} do not form a known kind of model")
@@ -184,9 +184,9 @@ class ModelFolder:
         plan, heads = chain.plan(kind, settings), [each for each, name in HEADS.items() if source.has(name)]
         if kind is not CheckpointKind.SENTENCE_ENCODER or not heads:
             return plan
-        width = (chain.transformer.hidden if chain.transformer else None) or 0
+        width = (chain.transformer.hidden_size if chain.transformer else None) or 0
         files = {}
-        for name in (HEADS[each] for each in heads):
+        for name in (HEADS[kind] for kind in heads):
             tensors, file = attempt(partial(weights.read_weights, source, name)) or {}, source.at(name)
             head = tensors.get("weight")
             if head is None or set(tensors) != {"weight", "bias"}:
@@ -198,11 +198,11 @@ class ModelFolder:
             weights.refuse_shape("bias", tensors["bias"], (rows,), file)
             files[name] = tensors
         part = plan.parts["model"] | ModelPart(weights=files)
-        return replace(plan.described(also=tuple(heads)), parts={"model": part})
+        return replace(plan.with_description(also=tuple(heads)), parts={"model": part})
 
     def _from_router(self, source: ModelFiles, settings: EncoderDefaults) -> Plan:
         routes = read_routes(source)
-        roles = [each.role for modules in routes.values() for each in modules]
+        roles = [module.role for modules in routes.values() for module in modules]
         kind = recognize_kind(roles, "", ())
         if kind is CheckpointKind.STATIC_EMBEDDINGS and m.TRANSFORMER in roles:
             kind = CheckpointKind.SENTENCE_ENCODER
@@ -210,14 +210,14 @@ class ModelFolder:
             source.at(MODULES).stop("module_order", "the two routes do not form a known kind of model")
         replace(self, source=source).require(kind)
         chains: dict[str, Chain] = {}
-        for route, modules in sorted(routes.items(), reverse=True):  # Queries come first, as everywhere.
+        for route, modules in sorted(routes.items(), reverse=True):  # Queries are first, as in all other files.
             chain_kind = ENCODERS[modules[0].role == m.STATIC] if kind in ENCODERS else kind
             chains[route] = read_chain(modules, chain_kind, source.at(route))
         plans = {route: chain.plan(kind, settings) for route, chain in chains.items()}
         plan = _join_plans(plans, kind, settings.prompts, source)
         if kind is not CheckpointKind.SPARSE_ENCODER:
             return plan
-        part = combine_routes(chains) | ModelPart({SETTINGS: settings.written("SparseEncoder")})
+        part = combine_routes(chains) | ModelPart({SETTINGS: settings.to_json("SparseEncoder")})
         return replace(plan, parts={"model": part})
 
     def _two_encoders(self, pair: Mapping[str, ModelFiles]) -> Plan:
@@ -256,14 +256,14 @@ class ModelFolder:
             settings = read_settings(source)
             if self.has_class("ForCausalLM"):
                 return _causal_plan(source, settings)
-            chain = read_chain([Listed(m.TRANSFORMER, "", source)], kind, source.at(CONFIG))
+            chain = read_chain([ModuleEntry(m.TRANSFORMER, "", source)], kind, source.at(CONFIG))
             return chain.plan(kind, settings)
         model = read_transformer(source, "token" if kind is CheckpointKind.TERM_WEIGHTING else "writer")
         template = read_settings(source).template or recognize_template(model.tokenizer.chat_template)
         if kind is not CheckpointKind.SEQ2SEQ or not template:
-            return _plain_plan(kind, model, model.plain())
-        part = model.plain() | ModelPart({SETTINGS: {STORED_TEMPLATE: template}})
-        return _plain_plan(kind, model, part).described(template=template)
+            return _plain_plan(kind, model, model.base_part())
+        part = model.base_part() | ModelPart({SETTINGS: {STORED_TEMPLATE: template}})
+        return _plain_plan(kind, model, part).with_description(template=template)
 
     def _from_plain_encoder(self) -> Plan:
         """Return the plan of a plain encoder: SPLADE for a masked language model, otherwise a dense encoder."""
@@ -286,7 +286,7 @@ class ModelFolder:
             )
         if any(name.startswith("DPR") for name in self.classes):
             pooling = pooling or "cls"
-        if not pooling and source.within(_POOLING_FOLDER).has(CONFIG):
+        if not pooling and source.subfolder(_POOLING_FOLDER).has(CONFIG):
             reason = f"although {_POOLING_FOLDER}/ is present, as in a model of sentence-transformers"
             message = f"the file is missing, {reason}"
             source.at(MODULES).stop("missing_config", message)
@@ -295,12 +295,12 @@ class ModelFolder:
             file.stop("pooling_needed", message)
         model = read_transformer(source, "masked" if sparse and pooling != SPARTA else "base")
         if pooling == SPARTA:
-            part = model.module() | ModelPart({SETTINGS: {STORED_POOLING: SPARTA}})
+            part = model.module_part() | ModelPart({SETTINGS: {STORED_POOLING: SPARTA}})
             plan, dimension = _plain_plan(kind, model, part), model.configuration.vocabulary
-            return plan.described(dimension=dimension, pooling=SPARTA, similarity="dot")
-        last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden or 0)
+            return plan.with_description(dimension=dimension, pooling=SPARTA, similarity="dot")
+        pooling_module = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden_size or 0)
         similarity = settings.similarity or ("dot" if sparse else "")  # The library's default.
-        return Chain.from_transformer(model, last).plan(kind, replace(settings, similarity=similarity))
+        return Chain.from_transformer(model, pooling_module).plan(kind, replace(settings, similarity=similarity))
 
     def _augmentation(self) -> Plan:
         """Return the plan of learned query augmentation: an encoder, with W and u next to it."""
@@ -310,14 +310,14 @@ class ModelFolder:
         tensors = weights.read_weights(source, AUGMENTATION)
         if model is None:
             raise Refused
-        hidden, vocabulary = model.hidden or 0, model.configuration.vocabulary or 0
-        shapes = {"W": (vocabulary, hidden), "u": (hidden,)}
+        hidden_size, vocabulary = model.hidden_size or 0, model.configuration.vocabulary or 0
+        shapes = {"W": (vocabulary, hidden_size), "u": (hidden_size,)}
         if missing_names := [name for name in shapes if name not in tensors]:
             file.stop("missing_weights", f"there is no {summarize_names(missing_names)}")
         for name, shape in shapes.items():
             weights.refuse_shape(name, tensors[name], shape, file)
         used_tensors = {name: tensors[name] for name in shapes}
-        return _plain_plan(kind, model, model.plain() | ModelPart(weights={AUGMENTATION: used_tensors}))
+        return _plain_plan(kind, model, model.base_part() | ModelPart(weights={AUGMENTATION: used_tensors}))
 
 
 def _join_plans(
@@ -341,14 +341,14 @@ def _plain_plan(kind: CheckpointKind, model: Transformer, part: ModelPart) -> Pl
 def _causal_plan(source: ModelFiles, settings: EncoderDefaults) -> Plan:
     """Return the plan of a causal language model that scores by two answers.
 
-    The answers are those of its chat template if that is known, otherwise yes and no, as in the library.
+    The answers are determined by its chat template if that is known. Otherwise they are yes and no, as in the library.
     """
     model = read_transformer(source, "causal")
     template = TEMPLATES.get(settings.template or recognize_template(model.tokenizer.chat_template))
     answers = [answer for answer in ((template.positive, template.negative) if template else ("yes", "no")) if answer]
     ids = [model.tokenizer.find_id(answer) for answer in answers]
     if None in ids:
-        message = f"a causal language model scores by its tokens {' and '.join(answers)}, which it does not have"
+        message = f"a causal language model scores by its tokens {' and '.join(answers)}, but its tokenizer lacks them"
         source.at(CONFIG).stop("unknown_kind", message)
     positive, negative = (*ids, None)[:2]
     score_config = {
@@ -363,7 +363,7 @@ def _causal_plan(source: ModelFiles, settings: EncoderDefaults) -> Plan:
 def _stanford_plan(source: ModelFiles) -> Plan:
     """Return the plan of ColBERT in its authors' format, with the projection among the encoder's weights."""
     values = read_values(source.read_settings(STANFORD), _STANFORD_RULES, source.at(STANFORD))
-    late = {
+    late_settings = {
         "query_prefix": values.get("query_token_id", "[unused0]") + " ",
         "document_prefix": values.get("doc_token_id", "[unused1]") + " ",
         "query_expansion": {
@@ -374,12 +374,12 @@ def _stanford_plan(source: ModelFiles) -> Plan:
         "skiplist_words": list(string.punctuation) if values.get("mask_punctuation", True) else [],
         **({"document_length": values["doc_maxlen"]} if "doc_maxlen" in values else {}),
     }
-    model = read_transformer(source, "base", excluded=_PROJECTION)
+    model = read_transformer(source, "base", excluded_tensors=_PROJECTION)
     tensors = weights.read_weights(source.silent())
     projection = {name: tensors[name] for name in _PROJECTION if name in tensors}
     shape = projection["linear.weight"].shape if "linear.weight" in projection else ()
-    if len(shape) != 2 or (model.hidden and shape[1] != model.hidden):
-        message = f"there is no linear.weight with {model.hidden} columns"
+    if len(shape) != 2 or (model.hidden_size and shape[1] != model.hidden_size):
+        message = f"there is no linear.weight with {model.hidden_size} columns"
         source.at(weights.NAME).stop("missing_projection", message)
     chain = Chain.from_transformer(model, m.token_projection(projection))
-    return chain.plan(CheckpointKind.MULTI_VECTOR, EncoderDefaults("ColBERT", late=late))
+    return chain.plan(CheckpointKind.MULTI_VECTOR, EncoderDefaults("ColBERT", late=late_settings))

@@ -34,8 +34,8 @@ class ModuleClass:
         config: Name of its configuration file.
         needs_config: Whether that file is required.
         has_weights: Whether it has a file of weights.
-        takes: Key of the input dimension.
-        gives: Key of the output dimension.
+        input_width: Key of the input dimension.
+        output_width: Key of the output dimension.
         old_width: Former key of the input width, which contains "word_".
     """
 
@@ -43,39 +43,39 @@ class ModuleClass:
     config: str = CONFIG
     needs_config: bool = False
     has_weights: bool = False
-    takes: str = ""
-    gives: str = ""
+    input_width: str = ""
+    output_width: str = ""
     old_width: str = ""
 
 
-_OWN = "sentence_transformer.modules"
+_OWN_PACKAGE = "sentence_transformer.modules"
 _WORD_WIDTH = "word_embedding_dimension"
 _CLASSES = {
     TRANSFORMER: ModuleClass("base.modules.transformer"),
-    POOLING: ModuleClass(f"{_OWN}.pooling", needs_config=True, takes="embedding_dimension",
-                         gives="embedding_dimension", old_width=_WORD_WIDTH),
+    POOLING: ModuleClass(f"{_OWN_PACKAGE}.pooling", needs_config=True, input_width="embedding_dimension",
+                         output_width="embedding_dimension", old_width=_WORD_WIDTH),
     NORMALIZE: ModuleClass("base.modules.normalize"),
-    DENSE: ModuleClass("base.modules.dense", needs_config=True, has_weights=True, takes="in_features",
-                       gives="out_features"),
-    STATIC: ModuleClass(f"{_OWN}.static_embedding", has_weights=True),
+    DENSE: ModuleClass("base.modules.dense", needs_config=True, has_weights=True, input_width="in_features",
+                       output_width="out_features"),
+    STATIC: ModuleClass(f"{_OWN_PACKAGE}.static_embedding", has_weights=True),
     SPLADE: ModuleClass("sparse_encoder.modules.splade_pooling", old_width=_WORD_WIDTH),
     SPARSE_STATIC: ModuleClass("sparse_encoder.modules.sparse_static_embedding", has_weights=True),
     AUTO_ENCODER: ModuleClass("sparse_encoder.modules.sparse_auto_encoder", needs_config=True, has_weights=True,
-                              takes="input_dim", gives="hidden_dim"),
+                              input_width="input_dim", output_width="hidden_dim"),
     MASK: ModuleClass("multi_vector_encoder.modules.multi_vector_mask"),
     ROUTER: ModuleClass("base.modules.router"),
     LOGIT_SCORE: ModuleClass("cross_encoder.modules.logit_score", needs_config=True),
     "HierarchicalTokenPooling": ModuleClass("multi_vector_encoder.modules.token_pooling"),
-    "LayerNorm": ModuleClass(f"{_OWN}.layer_norm", needs_config=True, has_weights=True, takes="dimension",
-                             gives="dimension"),
-    "Dropout": ModuleClass(f"{_OWN}.dropout"),
-    "WeightedLayerPooling": ModuleClass(f"{_OWN}.weighted_layer_pooling", needs_config=True, has_weights=True,
+    "LayerNorm": ModuleClass(f"{_OWN_PACKAGE}.layer_norm", needs_config=True, has_weights=True, input_width="dimension",
+                             output_width="dimension"),
+    "Dropout": ModuleClass(f"{_OWN_PACKAGE}.dropout"),
+    "WeightedLayerPooling": ModuleClass(f"{_OWN_PACKAGE}.weighted_layer_pooling", needs_config=True, has_weights=True,
                                         old_width=_WORD_WIDTH),
-    "CNN": ModuleClass(f"{_OWN}.cnn", "cnn_config.json", needs_config=True, has_weights=True,
-                       takes="in_embedding_dimension", old_width="in_word_embedding_dimension"),
+    "CNN": ModuleClass(f"{_OWN_PACKAGE}.cnn", "cnn_config.json", needs_config=True, has_weights=True,
+                       input_width="in_embedding_dimension", old_width="in_word_embedding_dimension"),
 }  # fmt: skip
 #: Full name of each class, as written to files.
-CLASSES = {role: f"sentence_transformers.{each.package}.{role}" for role, each in _CLASSES.items()}
+CLASSES = {role: f"sentence_transformers.{module_class.package}.{role}" for role, module_class in _CLASSES.items()}
 #: Other names of the classes.
 _ALIASES = {"Asym": ROUTER, "MLMTransformer": TRANSFORMER}
 #: Classes of the library that are not supported, with the reason.
@@ -99,7 +99,7 @@ _FOLDER = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ModuleEntry:
     """An entry of modules.json: a module's role, the spelling of its class, and its files."""
 
     role: str
@@ -113,17 +113,17 @@ class Module:
 
     role: str
     part: ModelPart
-    takes: int | None = None
-    gives: int | None = None
+    input_width: int | None = None
+    output_width: int | None = None
     pooling: str = ""
 
-    def configured(self, **values: object) -> Self:
+    def with_values(self, **values: object) -> Self:
         """Return the module with other values in its configuration."""
         json = {**self.part.json, CONFIG: {**self.part.json[CONFIG], **values}}
         return replace(self, part=ModelPart(json, self.part.weights))
 
 
-def read_module_list(source: ModelFiles) -> list[Listed]:
+def read_module_list(source: ModelFiles) -> list[ModuleEntry]:
     """Return the entries of modules.json. Raises Refused."""
     entries = source.read_json(MODULES)
     file = source.at(MODULES)
@@ -146,9 +146,9 @@ def _list_modules(
     references: Sequence[tuple[tuple[str, object], tuple[str, object]]],
     source: ModelFiles,
     file: FileFindings,
-) -> list[Listed]:
-    """Return modules, given by folder and class with the keys of both. Raises Refused."""
-    modules: list[Listed] = []
+) -> list[ModuleEntry]:
+    """Return the modules for pairs of folder and class, with the keys of both. Raises Refused."""
+    modules: list[ModuleEntry] = []
     for (path_key, path), (type_key, name) in references:
         role, folder = get_role(name), _folder(path)
         if role in NOT_RUN:
@@ -157,11 +157,11 @@ def _list_modules(
             file.refuse("module_type", f"{quoted(name)} is not supported", type_key)
         if folder is None:
             file.refuse("value", f"{quoted(path)} is not a folder next to it", path_key)
-        elif (module_files := source.within(folder)) in [each.source for each in modules]:
+        elif (module_files := source.subfolder(folder)) in [module.source for module in modules]:
             # Every copy would be read and written, however large.
             file.refuse("value", f"{quoted(path)} occurs twice", path_key)
         elif role in CLASSES:
-            modules.append(Listed(role, str(name), module_files))
+            modules.append(ModuleEntry(role, str(name), module_files))
     if len(modules) < len(references):
         raise Refused
     return modules
@@ -182,7 +182,7 @@ def get_role(name: object) -> str:
     return role if role in CLASSES or role in NOT_RUN else ""
 
 
-def read_routes(source: ModelFiles) -> dict[str, list[Listed]]:
+def read_routes(source: ModelFiles) -> dict[str, list[ModuleEntry]]:
     """Return a Router's modules for queries and for documents. Raises Refused."""
     config = ROUTER_CONFIG if source.has(ROUTER_CONFIG) else CONFIG
     content = source.read_settings(config)
@@ -197,20 +197,20 @@ def read_routes(source: ModelFiles) -> dict[str, list[Listed]]:
     parameters = content.get("parameters") or {}
     if not isinstance(parameters, dict) or parameters.get("route_mappings"):
         file.refuse("value", "only an empty object is accepted", "parameters.route_mappings")
-    routes: dict[str, list[Listed]] = {}
+    routes: dict[str, list[ModuleEntry]] = {}
     for route, names in structure.items():
         if not isinstance(names, list) or not 0 < len(names) <= _MAX_MODULES:
             file.stop("value", "it is not a list of modules", f"structure.{route}")
-        types_of_route = [types.get(each) if isinstance(each, str) else None for each in names]
+        types_of_route = [types.get(name) if isinstance(name, str) else None for name in names]
         route_modules = [
-            ((f"structure.{route}", each), (f"types.{each}", name))
-            for each, name in zip(names, types_of_route, strict=True)
+            ((f"structure.{route}", name), (f"types.{name}", type_name))
+            for name, type_name in zip(names, types_of_route, strict=True)
         ]
         routes[route] = _list_modules(route_modules, source, file)
     return routes
 
 
-def read_module(entry: Listed) -> Module:
+def read_module(entry: ModuleEntry) -> Module:
     """Return a module. Raises Refused. Transformer and Router have separate readers."""
     role, source = entry.role, entry.source
     kind, file = _CLASSES[role], source.at(_CLASSES[role].config)
@@ -238,19 +238,19 @@ def read_module(entry: Listed) -> Module:
                 settings = words.written_settings(words.maximum_length or 512, token_types=False)
                 settings = {"tokenizer_class": tokenizer.GENERIC, **settings}
                 part |= ModelPart({tokenizer.SETTINGS_NAME: settings})
-            return Module(role, part, gives=table.shape[-1], pooling="mean" if role == STATIC else "")
-    module = Module(role, part, _parse_count(values.get(kind.takes)), _parse_count(values.get(kind.gives)))
+            return Module(role, part, output_width=table.shape[-1], pooling="mean" if role == STATIC else "")
+    module = Module(role, part, _parse_count(values.get(kind.input_width)), _parse_count(values.get(kind.output_width)))
     if role == POOLING:
         modes = values.get("pooling_mode")
         modes = modes if isinstance(modes, list) else [modes]
         if not modes or any(mode not in _POOLING_MODES for mode in modes):
             file.stop("value", f"the pooling is not one of {', '.join(_POOLING_MODES)}")
-        gives = module.takes and module.takes * len(modes)
-        return replace(module, gives=gives, pooling="+".join(modes))
+        output_width = module.input_width and module.input_width * len(modes)
+        return replace(module, output_width=output_width, pooling="+".join(modes))
     if role == "CNN":
         kernels = values.get("kernel_sizes")
         count = len(kernels) if isinstance(kernels, list) else 0
-        return replace(module, gives=(_parse_count(values.get("out_channels")) or 0) * count)
+        return replace(module, output_width=(_parse_count(values.get("out_channels")) or 0) * count)
     if role == SPLADE:
         return replace(module, pooling=str(values.get("pooling_strategy", "max")))
     return module
@@ -289,8 +289,8 @@ def pooling_by_name(mode: str, width: int) -> Module:
 
 def pooling_with_width(module: Module, width: int) -> Module:
     """Return the pooling module for token outputs with `width` dimensions."""
-    gives = width * (module.pooling.count("+") + 1)
-    return replace(module.configured(embedding_dimension=width), takes=width, gives=gives)
+    output_width = width * (module.pooling.count("+") + 1)
+    return replace(module.with_values(embedding_dimension=width), input_width=width, output_width=output_width)
 
 
 def splade_by_name(strategy: str) -> Module:
@@ -301,18 +301,18 @@ def splade_by_name(strategy: str) -> Module:
 
 def token_projection(tensors: weights.Tensors) -> Module:
     """Return a projection of tokens with these weights."""
-    gives, takes = tensors["linear.weight"].shape
+    output_width, input_width = tensors["linear.weight"].shape
     names = dict.fromkeys(("module_input_name", "module_output_name"), "token_embeddings")
-    widths = {"in_features": takes, "out_features": gives, "bias": "linear.bias" in tensors}
+    widths = {"in_features": input_width, "out_features": output_width, "bias": "linear.bias" in tensors}
     config = {**widths, "activation_function": ACTIVATIONS[0], **names}
-    return Module(DENSE, ModelPart({CONFIG: config}, {weights.NAME: tensors}), takes, gives)
+    return Module(DENSE, ModelPart({CONFIG: config}, {weights.NAME: tensors}), input_width, output_width)
 
 
 def check_dimensions(modules: Sequence[Module], file: FileFindings) -> None:
-    """Refuse modules whose input dimension differs from the output dimension of the module before."""
-    previous = None
+    """Refuse modules with an input dimension that differs from the output dimension of the previous module."""
+    width = None
     for module in modules:
-        if module.takes and previous and module.takes != previous:
-            message = f"{module.role} takes {module.takes:,} dimensions, but the module before it gives {previous:,}"
+        if module.input_width and width and module.input_width != width:
+            message = f"{module.role} expects {module.input_width:,} dimensions, but the module before has {width:,}"
             file.refuse("dimension_mismatch", message)
-        previous = module.gives or previous
+        width = module.output_width or width

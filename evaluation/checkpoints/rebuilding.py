@@ -35,7 +35,7 @@ from evaluation.checkpoints.findings import (
 from evaluation.checkpoints.kinds import ModelFolder
 from evaluation.checkpoints.weights import NotSafetensors, Tensor, blocks, build_header
 from evaluation.core.problems import InvalidContent, Problem, Report
-from evaluation.core.writing import appearing
+from evaluation.core.writing import replace_on_success
 
 Kinds = CheckpointKind | Collection[CheckpointKind] | None
 
@@ -62,7 +62,7 @@ def validate_folder(source: Path, acceptable_kinds: Kinds = None, pooling: str =
             "cls", "max", or "lasttoken" for a dense encoder.
 
     Raises:
-        OSError: The disk has an error. The content of files never raises.
+        OSError: The disk has an error. The content of files never causes an exception.
     """
     return _validate(walk(source, Findings()), acceptable_kinds, pooling, source.name)
 
@@ -76,28 +76,28 @@ def validate_archive(
 ) -> Validation:
     """Validate an archive as `validate_folder` does, extracted into `scratch` until the checkpoint is rebuilt.
 
-    With `without_weights`, headers suffice for files of weights. A remark reports this, and the checkpoint cannot be
-    rebuilt.
+    With `without_weights`, files of weights may consist of headers only. A remark reports this, and the checkpoint
+    cannot be rebuilt.
     """
     findings = Findings()
-    stored = extract(path, scratch, findings)
+    extracted_paths = extract(path, scratch, findings)
     allowance = CheckpointAllowance(without_weights)
-    files = ModelFiles(scratch, frozenset(stored), findings, "", allowance, stored)
+    files = ModelFiles(scratch, frozenset(extracted_paths), findings, "", allowance, extracted_paths)
     return _validate(files, acceptable_kinds, pooling, path.name)
 
 
 def _validate(source: ModelFiles, acceptable_kinds: Kinds, pooling: str, name: str) -> Validation:
     """Return the verdict on the files of a folder, including the findings so far."""
     kinds = [acceptable_kinds] if isinstance(acceptable_kinds, CheckpointKind) else acceptable_kinds or ()
-    top, findings = source, source.findings
+    model_folder, findings = source, source.findings
     for _ in range(2):  # The upload may be a folder within a folder.
-        tops = {name.partition("/")[0] for name in top.names}
-        if len(tops) == 1 and all("/" in name for name in top.names):
-            top = top.within(tops.pop())
-    plan = attempt(ModelFolder(top, frozenset(kinds), pooling, name).plan) if source.names else None
+        tops = {name.partition("/")[0] for name in model_folder.names}
+        if len(tops) == 1 and all("/" in name for name in model_folder.names):
+            model_folder = model_folder.subfolder(tops.pop())
+    plan = attempt(ModelFolder(model_folder, frozenset(kinds), pooling, name).plan) if source.names else None
     if findings.has("adapter") and not any(name.endswith(".safetensors") for name in source.names):
         findings.at("").refuse("adapter", "an adapter needs its base model")
-    if plan is None and not findings.refused:  # Every refusal needs a reason.
+    if plan is None and not findings.has_errors:  # Every refusal needs a reason.
         findings.at("").refuse("unknown_kind", "its files do not show the kind of the model")
     if source.allowance.left_out:
         findings.at("").remark("weights_not_sent", "only the headers of the weights were read")
@@ -105,7 +105,7 @@ def _validate(source: ModelFiles, acceptable_kinds: Kinds, pooling: str, name: s
     if plan is None or not report.valid:
         return Validation(report, None)
     parameters = sum(tensor.parameters for tensor in plan.tensors)
-    return Validation(report, plan.described(parts=tuple(plan.parts), parameters=parameters))
+    return Validation(report, plan.with_description(parts=tuple(plan.parts), parameters=parameters))
 
 
 _COMPRESSION_LEVEL = 3
@@ -125,11 +125,11 @@ def rebuild(validation: Validation, target: Path) -> CheckpointDescription:
     total_bytes, sums, identity = 0, {}, hashlib.sha256()
     contents: dict[str, Iterable[bytes]] = {}
     for folder, part in plan.parts.items():
-        placed = part.under(folder)
-        for name, value in placed.json.items():
+        moved_part = part.in_folder(folder)
+        for name, value in moved_part.json.items():
             text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True)
             contents[name] = [text.encode("utf-8") + b"\n"]
-        contents |= {name: _write_weights(tensors) for name, tensors in placed.weights.items()}
+        contents |= {name: _write_weights(tensors) for name, tensors in moved_part.weights.items()}
     for name, content in sorted(contents.items()):
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -141,15 +141,15 @@ def rebuild(validation: Validation, target: Path) -> CheckpointDescription:
                 total_bytes += len(block)
         sums[name] = digest.hexdigest()
         identity.update(name.encode() + b"\0" + digest.digest())
-    described = replace(plan.description, size=total_bytes, sha256=identity.hexdigest(), files=sums)
-    described.write(target)
+    description = replace(plan.description, size=total_bytes, sha256=identity.hexdigest(), files=sums)
+    description.write(target)
     for path in (*target.rglob("*"), target):
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    return described
+    return description
 
 
 def _write_weights(tensors: Mapping[str, Tensor]) -> Iterator[bytes]:
@@ -173,10 +173,10 @@ def open_checkpoint(
     """
     kinds = frozenset(CheckpointKind(kind) for kind in wanted_kinds)
     if (folder / FILE_NAME).is_file():
-        described = CheckpointDescription.read(folder)
-        if kinds and kinds.isdisjoint(described.kinds):
-            message = f"{folder.name} is a {described.kind}, not a {' or '.join(sorted(kinds))}"
-            raise InvalidContent.of(Problem("error", "wrong_kind", 1, message, "Give a checkpoint of that kind."))
+        description = CheckpointDescription.read(folder)
+        if kinds and kinds.isdisjoint(description.kinds):
+            message = f"{folder.name} is a {description.kind}, not a {' or '.join(sorted(kinds))}"
+            raise InvalidContent.build(Problem("error", "wrong_kind", 1, message, "Specify a checkpoint of that kind."))
         return folder
     if folder.is_file():
         extracted = Path(tempfile.mkdtemp(prefix="archive-", dir=scratch))
@@ -188,22 +188,22 @@ def open_checkpoint(
     return target
 
 
-def write_archive(rebuilt: Path, target: Path, headers_alone: bool = False) -> None:
+def write_archive(rebuilt_folder: Path, target: Path, headers_alone: bool = False) -> None:
     """Write a rebuilt folder as tar.zst to `target`, which appears only when it is complete.
 
-    `headers_alone` leaves out the weights, for a check before the complete upload. Names, order, times, and owners are
-    fixed, so that the same model gives the same bytes. The description is left out, because the receiver writes its
+    `headers_alone` omits the weights, for a check before the complete upload. Names, order, times, and owners are
+    fixed, so that the same model produces the same bytes. The description is omitted, because the receiver writes its
     own. Numbers are in GNU format, because plain ustar is limited to 8 GiB per file.
     """
     compressor = zstandard.ZstdCompressor(level=_COMPRESSION_LEVEL, write_checksum=True)
     with (
-        appearing(target) as unfinished,
+        replace_on_success(target) as unfinished,
         unfinished.open("wb") as file,
         compressor.stream_writer(file, closefd=False) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT) as archive,
     ):
-        for path in sorted(path for path in rebuilt.rglob("*") if path.is_file() and path.name != FILE_NAME):
-            info = tarfile.TarInfo(path.relative_to(rebuilt).as_posix())
+        for path in sorted(path for path in rebuilt_folder.rglob("*") if path.is_file() and path.name != FILE_NAME):
+            info = tarfile.TarInfo(path.relative_to(rebuilt_folder).as_posix())
             info.size = path.stat().st_size
             with path.open("rb") as content:
                 if headers_alone and path.suffix == ".safetensors":
@@ -227,8 +227,8 @@ POLICY = ZipPolicy(
 def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
     """Extract the usable files of an archive into `scratch`, which is created, and return their paths by name.
 
-    Extracted files have numbers as names, so the sender chooses no name on disk. Whatever the archive contains, nothing
-    is written outside of `scratch`, no link is created, and no more is written than POLICY allows. Raises OSError for
+    Extracted files have numbers as names, so the sender does not choose any name on disk. For any archive, only files
+    in `scratch` are written, no link is created, and the written bytes do not exceed POLICY. Raises OSError for
     errors of the disk, ENOSPC if it is full.
     """
     scratch.mkdir(exist_ok=True)
@@ -236,7 +236,7 @@ def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
     extracted_paths: dict[str, Path] = {}
     try:
         extracted_paths = (_extract_zip if is_zip(path) else _extract_tar)(path, scratch, file)
-        if not extracted_paths and not findings.refused:
+        if not extracted_paths and not findings.has_errors:
             file.refuse("empty_folder", "there are no files of a model")
     except InvalidContent as error:
         for problem in error.report.problems:
@@ -248,9 +248,9 @@ def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
 
 
 def _extract_zip(path: Path, scratch: Path, file: FileFindings) -> dict[str, Path]:
-    with path.open("rb") as stored:
-        stored.seek(max(0, path.stat().st_size - 22))
-        end = stored.read(22)
+    with path.open("rb") as file_object:
+        file_object.seek(max(0, path.stat().st_size - 22))
+        end = file_object.read(22)
     # The list of members must be last and without a comment: following data could be another archive.
     if not end.startswith(b"PK\x05\x06") or end[20:] != b"\0\0":
         file.refuse("trailing_data", "data follows the end of the zip")
@@ -260,10 +260,10 @@ def _extract_zip(path: Path, scratch: Path, file: FileFindings) -> dict[str, Pat
             file.refuse("trailing_data", message)
         names = _MemberNames(file.findings)
         fitting = [name for name in archive.names if names.take(name)]
-        used = [name for name in archive.names if check_file_name(name, file.findings)]
+        used_names = [name for name in archive.names if check_file_name(name, file.findings)]
         if len(fitting) < len(archive.names):  # It is unclear which of two files is meant.
             return {}
-        targets = {name: scratch / str(number) for number, name in enumerate(used)}
+        targets = {name: scratch / str(number) for number, name in enumerate(used_names)}
         archive.extract(targets)
     return targets
 
@@ -278,7 +278,7 @@ class _MemberNames:
 
     def take(self, name: str) -> bool:
         """Add a file's normalized name; return whether it fits with the others, or refuse it."""
-        folders = [name[:place] for place, letter in enumerate(name) if letter == "/"]
+        folders = [name[:index] for index, letter in enumerate(name) if letter == "/"]
         fault = self._fault(name.casefold(), folders)
         if fault:
             self._findings.at(name).refuse("member_name", fault)
@@ -287,10 +287,10 @@ class _MemberNames:
             self._folders.setdefault(folder.casefold(), folder)
         return not fault
 
-    def _fault(self, folded: str, folders: list[str]) -> str:
-        if folded in self._files:
+    def _fault(self, folded_name: str, folders: list[str]) -> str:
+        if folded_name in self._files:
             return "the name occurs twice"
-        if folded in self._folders or any(folder.casefold() in self._files for folder in folders):
+        if folded_name in self._folders or any(folder.casefold() in self._files for folder in folders):
             return "it is both a file and a folder"
         if any(self._folders.get(folder.casefold(), folder) != folder for folder in folders):
             return "another folder differs from its folder only by capital letters"

@@ -17,7 +17,8 @@ from evaluation.checkpoints.values import (
     TRUTH,
     Rule,
     choice,
-    exactly,
+    constant,
+    integer,
     object_with,
     read_values,
     refuse_forbidden_keys,
@@ -25,16 +26,15 @@ from evaluation.checkpoints.values import (
     remark_on_unknown,
     text,
     texts,
-    whole,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Prompt of a re-ranking language model: `text`, which is truncated if it is too long, and `suffix`, which is not.
+    """Prompt of a re-ranking language model: `text`, which may be truncated, and `suffix`, which may not.
 
-    They have placeholders for {query} and {document}, for {bos}, the token that begins a text, and for {instruction},
-    in the format of `introduced`; `instruction` is its default. The score is the logit of `positive` as the next token,
+    They contain the placeholders {query}, {document}, {bos} for the token that begins a text, and {instruction} in the
+    format of `introduced`; `instruction` is its default. The score is the logit of `positive` as the next token,
     minus that of `negative` if there is one.
     """
 
@@ -57,16 +57,16 @@ class Template:
         question = instruction or self.instruction
         return self.introduced.format(instruction=question) if question else ""
 
-    def has_phrases_in(self, program: str) -> bool:
-        """Return whether a chat template has every phrase of this one: lines, or their parts between placeholders."""
+    def matches(self, program: str) -> bool:
+        """Return whether a chat template has all phrases of this one: lines, or their parts between placeholders."""
         text = program.replace("\\", "")
         phrases = [*re.split(r"\{\w+\}|\n", self.text + self.suffix), self.instruction]
         return all(phrase.strip() in text for phrase in phrases)
 
 
 def recognize_template(program: str) -> str:
-    """Return the name of the template whose phrases a chat template has, or an empty string."""
-    return next((name for name, template in TEMPLATES.items() if template.has_phrases_in(program)), "")
+    """Return the name of the template with phrases that a chat template contains, or an empty string."""
+    return next((name for name, template in TEMPLATES.items() if template.matches(program)), "")
 
 
 #: Templates with their sources: model cards, or the code of the models' authors.
@@ -126,10 +126,10 @@ TASKS: Mapping[Head, tuple[str, str, str]] = {
 _MAX_PROMPTS, _MAX_PROMPT = 32, 2000
 #: Prompt names that `encode_query` and `encode_document` look up, in order.
 _ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
-_LENGTH = whole(1, MAX_POSITIONS)
+_LENGTH = integer(1, MAX_POSITIONS)
 WORDS = texts(2000, 64)
 _EXPANSION = object_with(
-    {"strategy": choice("fixed", "min"), "attend": TRUTH, "length": whole(1, 512), "token": text(64)},
+    {"strategy": choice("fixed", "min"), "attend": TRUTH, "length": integer(1, 512), "token": text(64)},
     "a known way to lengthen queries",
 )
 _PROMPTS = Rule(
@@ -141,22 +141,22 @@ _PROMPTS = Rule(
     f"an object of at most {_MAX_PROMPTS} prompts of at most {_MAX_PROMPT:,} characters",
 )
 #: Settings of late interaction in PyLate's models.
-LATE: Mapping[str, Rule] = {
+LATE_SETTINGS: Mapping[str, Rule] = {
     "query_prefix": text(64), "document_prefix": text(64), "query_length": _LENGTH, "document_length": _LENGTH,
     "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH, "attend_to_mask_tokens": TRUTH,
     "query_expansion": _EXPANSION, "skiplist_words": WORDS,
 }  # fmt: skip
-#: Keys for choices that no library's file can store, written by `pack` and by the rebuilding of checkpoints:
+#: Keys for choices that files of libraries cannot store, written by `pack` and by the rebuilding of checkpoints:
 #: the pooling of a plain encoder, and the prompt template of a re-ranking language model.
 POOLING, TEMPLATE = "runboard_pooling", "runboard_template"
 #: Setting that truncates vectors by class: to leading dimensions, or to the terms with the largest weights.
 CUTS = {"SentenceTransformer": "truncate_dim", "SparseEncoder": "max_active_dims"}
 _RULES: Mapping[str, Rule] = {
-    **LATE,
-    "truncate_dim": whole(1, MAX_DIMENSION),
-    "max_active_dims": whole(1, MAX_VOCABULARY),
-    # The library computes these layers in float32, whatever the type of the rest of the model.
-    "keep_in_fp32_modules": exactly([]),
+    **LATE_SETTINGS,
+    "truncate_dim": integer(1, MAX_DIMENSION),
+    "max_active_dims": integer(1, MAX_VOCABULARY),
+    # The library computes these layers in float32, regardless of the type of the rest of the model.
+    "keep_in_fp32_modules": constant([]),
     "prompts": _PROMPTS,
     "default_prompt_name": text(64),
     "similarity_fn_name": choice("cosine", "dot", "maxsim", "MaxSim"),
@@ -173,8 +173,8 @@ _TRANSFORMER_RULES = {"max_seq_length": _LENGTH, "do_lower_case": TRUTH, **LATE_
 class EncoderDefaults:
     """Settings of a checkpoint.
 
-    `similarity` is "cosine", "dot", or empty; `prompts` has one for each side; `cuts` has the settings of CUTS in the
-    file.
+    `similarity` is "cosine", "dot", or empty; `prompts` has one for each side; `cuts` contains the file's settings of
+    CUTS.
     """
 
     model_type: str = ""
@@ -186,7 +186,7 @@ class EncoderDefaults:
     pooling: str = ""
     template: str = ""
 
-    def written(self, model_type: str, **late: Any) -> dict[str, Any]:
+    def to_json(self, model_type: str, **late: Any) -> dict[str, Any]:
         """Return the content of the rebuilt file. Only a cross-encoder applies its default prompt itself."""
         truncation_key, scores = CUTS.get(model_type, ""), model_type == "CrossEncoder"
         return {
@@ -225,7 +225,7 @@ def read_settings(source: ModelFiles) -> EncoderDefaults:
         prompts,
         default if default in prompts else "",
         {key: values[key] for key in CUTS.values() if key in values},
-        {key: values.get(key) for key in LATE if key in content},  # null may differ from an absent key.
+        {key: values.get(key) for key in LATE_SETTINGS if key in content},  # null may differ from an absent key.
         values.get(POOLING, ""),
         values.get(TEMPLATE, ""),
     )
@@ -248,7 +248,7 @@ def _text_rules(head: Head) -> dict[str, Rule]:
     """Return rules that accept only the standard values of a text model with this head.
 
     A causal language model may have messages, which its chat template builds from texts: if the template is known,
-    `checkpoints.templates` renders the same text.
+    `TEMPLATES` renders the same text.
     """
     if head not in TASKS:
         return {}
@@ -257,12 +257,12 @@ def _text_rules(head: Head) -> dict[str, Rule]:
 
     def is_plain(value: Any) -> bool:
         text = value.get("text") if isinstance(value, dict) else None
-        forward = isinstance(text, dict) and (text.get("method"), text.get("method_output_name"))
-        return forward == ("forward", output) and (templates or "message" not in value)
+        is_forward = isinstance(text, dict) and (text.get("method"), text.get("method_output_name"))
+        return is_forward == ("forward", output) and (templates or "message" not in value)
 
     return {
-        "transformer_task": exactly(task),
-        "module_output_name": exactly(name),
+        "transformer_task": constant(task),
+        "module_output_name": constant(name),
         "modality_config": Rule(is_plain, f"texts alone, through forward and its {output}"),
         "processing_kwargs": Rule(
             lambda value: templates and isinstance(value, dict) and set(value) <= {"chat_template"},

@@ -1,10 +1,10 @@
 """Tokenizer files: tokenizer.json and its settings are read, checked, and written again without unused parts.
 
-The library's parser checks the parts of a tokenizer when the model is built. This module checks what the parser does
-not: nesting, regular expressions that may backtrack, token ids, and random splitting of words.
+The library's parser checks the parts of a tokenizer when the model is built. This module performs the other
+checks: nesting, regular expressions that may backtrack, token ids, and random splitting of words.
 
-For most classes, the library builds the tokenizer from the vocabulary and settings such as `do_lower_case`, whatever
-the other parts of `tokenizer.json` contain. A rebuilt checkpoint therefore names the class and has all settings that
+For most classes, the library builds the tokenizer from the vocabulary and settings such as `do_lower_case`, regardless
+of the other parts of `tokenizer.json`. A rebuilt checkpoint therefore names the class and contains all settings that
 change tokens.
 """
 
@@ -30,11 +30,11 @@ from evaluation.checkpoints.values import (
     TRUTH,
     Rule,
     choice,
+    integer,
     read_values,
     refuse_forbidden_keys,
     remark_on_unknown,
     text,
-    whole,
 )
 
 NAME = "tokenizer.json"
@@ -106,7 +106,7 @@ class Tokenizer:
 def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool = False) -> Tokenizer:
     """Return the tokenizer of a folder for a model with `rows` embeddings. Raises Refused.
 
-    Truncation and padding are left out, because engines set both. `keep_truncation` keeps the former, for models for
+    Truncation and padding are omitted, because engines set both. `keep_truncation` retains truncation, for models for
     which engines do not set it.
     """
     file = source.at(NAME)
@@ -120,11 +120,11 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     if ids is None:
         raise Refused
     ids |= {token["content"]: token["id"] for token in added_tokens}
-    highest = max(ids.values(), default=-1)
-    if highest < 0:
+    highest_id = max(ids.values(), default=-1)
+    if highest_id < 0:
         file.refuse("tokenizer_vocabulary", "it has no tokens")
-    elif rows is not None and highest >= rows:
-        message = f"a token has the id {highest:,}, but the model has {rows:,} embeddings"
+    elif rows is not None and highest_id >= rows:
+        message = f"a token has the id {highest_id:,}, but the model has {rows:,} embeddings"
         file.refuse("tokenizer_vocabulary", message)
     settings = read_settings(source)
     template = settings.get("chat_template")
@@ -140,7 +140,7 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     if template:
         remark = "a chat template is a program and is never run"
         source.at(SETTINGS_NAME).remark("left_out", remark)
-    longest: Any = settings.get("model_max_length")
+    max_length: Any = settings.get("model_max_length")
     return Tokenizer(
         {
             "version": "1.0",
@@ -150,7 +150,7 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
             **{key: content.get(key) for key in _PARTS},
         },
         honored_settings(settings, content, ids, source.at(SETTINGS_NAME)),
-        min(int(longest), MAX_POSITIONS) if type(longest) in (int, float) and longest >= 1 else None,
+        min(int(max_length), MAX_POSITIONS) if type(max_length) in (int, float) and max_length >= 1 else None,
         template,
     )
 
@@ -166,12 +166,12 @@ def _check_parts(content: Mapping[str, Any], file: FileFindings) -> dict[str, in
     if not isinstance(model, dict):
         file.stop("tokenizer_value", "it is not an object { … }", "model")
     _check_setting({key: model[key] for key in model if key not in ("vocab", "merges")}, "model", file)
-    merges, longest = model.get("merges"), model.get("max_input_chars_per_word")
+    merges, max_word_length = model.get("merges"), model.get("max_input_chars_per_word")
     if isinstance(merges, list) and len(merges) > _MAX_MERGES:
         file.refuse("tokenizer_value", f"it has over {_MAX_MERGES:,} pairs", "model.merges")
-    if model.get("dropout") or (longest is not None and longest not in range(_MAX_WORD + 1)):
-        longer = f"takes words of over {_MAX_WORD:,} characters"
-        message = f"it has dropout, which splits words at random, or {longer}"
+    if model.get("dropout") or (max_word_length is not None and max_word_length not in range(_MAX_WORD + 1)):
+        word_limit = f"accepts words of over {_MAX_WORD:,} characters"
+        message = f"it has dropout, which splits words at random, or {word_limit}"
         file.refuse("tokenizer_value", message, "model")
     vocab = model.get("vocab")
     ids: dict[str, int] = {}
@@ -183,9 +183,9 @@ def _check_parts(content: Mapping[str, Any], file: FileFindings) -> dict[str, in
         and len(vocab) <= MAX_VOCABULARY
         and all(isinstance(entry, list) and entry and isinstance(entry[0], str) for entry in vocab)
     ):
-        ids = {entry[0]: place for place, entry in enumerate(vocab)}
-    unique = isinstance(vocab, dict | list) and len(set(ids.values())) == len(vocab)
-    if not unique or any(len(token) > MAX_TOKEN for token in ids):
+        ids = {entry[0]: index for index, entry in enumerate(vocab)}
+    has_unique_ids = isinstance(vocab, dict | list) and len(set(ids.values())) == len(vocab)
+    if not has_unique_ids or any(len(token) > MAX_TOKEN for token in ids):
         message = (
             f"it is not an object of at most {MAX_VOCABULARY:,} tokens and ids, or a list of tokens with scores, "
             f"without repetitions and with at most {MAX_TOKEN:,} characters per token"
@@ -200,13 +200,13 @@ def _check_setting(value: Any, path: str, file: FileFindings, depth: int = 0) ->
         if depth > _MAX_DEPTH or len(value) > _MAX_SETTINGS:
             file.refuse("tokenizer_value", "it is nested too deeply or has too many parts", path)
             return
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             if key == "Regex":
-                if not (isinstance(inner, str) and is_harmless(inner)):
-                    file.refuse("tokenizer_regex", f"{quoted(inner)} is not accepted", path)
+                if not (isinstance(item, str) and is_harmless(item)):
+                    file.refuse("tokenizer_regex", f"{quoted(item)} is not accepted", path)
             else:
                 inner_path = f"{path}.{key}" if isinstance(value, dict) else f"{path}[{key}]"
-                _check_setting(inner, inner_path, file, depth + 1)
+                _check_setting(item, inner_path, file, depth + 1)
     elif isinstance(value, str):
         limit = _MAX_TEXT if path.endswith(".precompiled_charsmap") else 64
         if len(value) > limit:
@@ -244,7 +244,7 @@ SETTINGS_NAME, SPECIAL_NAME, ADDED_NAME = (
 SPECIAL_TOKENS = tuple(f"{role}_token" for role in ("unk", "sep", "pad", "cls", "mask", "bos", "eos"))
 MAX_ADDED = 20_000
 ADDED_RULES = {
-    "id": whole(0, MAX_VOCABULARY),
+    "id": integer(0, MAX_VOCABULARY),
     "content": text(MAX_TOKEN),
     **dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), TRUTH),
 }
@@ -262,7 +262,7 @@ _SIDE = choice("left", "right")
 #: Settings that change tokens in at least one class.
 HONORED: Mapping[str, Rule] = {
     **dict.fromkeys(_FLAGS, TRUTH),
-    **dict.fromkeys(("extra_ids", "offset", "unk_id"), whole(0, MAX_ADDED)),
+    **dict.fromkeys(("extra_ids", "offset", "unk_id"), integer(0, MAX_ADDED)),
     **dict.fromkeys(("src_lang", "tgt_lang", "language", "task", "wordpieces_prefix", "mask_token_sent"), text(64)),
     "padding_side": _SIDE,
     "truncation_side": _SIDE,
@@ -287,7 +287,7 @@ def read_settings(source: ModelFiles) -> dict[str, Any]:
     If tokenizer_config.json has no `added_tokens_decoder`, the library prefers the settings of the older
     special_tokens_map.json, and reads added_tokens.json, which is returned under its name.
     """
-    read = []
+    read_names = []
     for name in (SETTINGS_NAME, SPECIAL_NAME):
         content, file = source.read_settings(name), source.at(name)
         content.pop(ADDED_NAME, None)  # This is the name of a file, which is read separately.
@@ -298,8 +298,8 @@ def read_settings(source: ModelFiles) -> dict[str, Any]:
         remark_on_unknown(content, known_keys, file)
         if content.get("init_inputs"):
             file.refuse("ignored_key", "positional arguments are not accepted", "init_inputs")
-        read.append(content)
-    settings, older_settings = read
+        read_names.append(content)
+    settings, older_settings = read_names
     if settings.get("added_tokens_decoder") is None:
         lists = {key: settings.get(key) for key in _LISTS}
         settings |= older_settings
@@ -345,7 +345,7 @@ def honored_settings(
     if decoder is None and settings.get(ADDED_NAME):
         older_tokens = settings[ADDED_NAME]
         named_tokens = [honored[key] for key in (*SPECIAL_TOKENS, *_LISTS) if honored.get(key) is not None]
-        tokens = [each for value in named_tokens for each in (value if isinstance(value, list) else [value])]
+        tokens = [token for value in named_tokens for token in (value if isinstance(value, list) else [value])]
         special = {_content(token) for token in tokens}
         decoder = {
             str(number): {"content": token, "normalized": token not in special, "special": token in special}
@@ -376,7 +376,7 @@ def _other_tokens(settings: Mapping[str, Any]) -> list[str]:
 def _special_tokens(settings: Mapping[str, Any], ids: Mapping[str, int], file: FileFindings) -> dict[str, Any]:
     """Return the named tokens by role or name, and the lists of further special tokens.
 
-    Refuse a role's token that is not in `ids`. The library adds other tokens to the vocabulary.
+    Refuse a role's token that is not in `ids`. The library adds other unknown tokens to the vocabulary.
     """
     tokens: dict[str, Any] = {}
     for key in (*SPECIAL_TOKENS, *_other_tokens(settings)):
@@ -391,7 +391,7 @@ def _special_tokens(settings: Mapping[str, Any], ids: Mapping[str, int], file: F
         values = list(value.values()) if isinstance(value, dict) else value
         if not isinstance(values, list) or len(values) > MAX_ADDED:
             file.refuse("tokenizer_value", f"it is not a list of at most {MAX_ADDED:,} tokens", key)
-        elif parsed_tokens := [token for each in values if (token := _token(each, file, key)) is not None]:
+        elif parsed_tokens := [token for value in values if (token := _token(value, file, key)) is not None]:
             tokens[key] = parsed_tokens
     return tokens
 

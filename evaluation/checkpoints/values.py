@@ -9,8 +9,8 @@ from typing import Any
 from evaluation.checkpoints import findings as limits
 from evaluation.checkpoints.findings import FileFindings, quoted, summarize_names
 
-#: Keys, in any configuration file, that make a library load other code or files, or that pass it options.
-_FORBIDDEN = re.compile(
+#: Keys of configuration files that make a library load other code or files, or that pass options to it.
+_FORBIDDEN_KEY = re.compile(
     r"auto_map|.*trust_remote_code.*|custom_.*|.*_internal|_?(attn|experts|moe)_implementation"
     r"|transformers_weights|.*quanti[sz]ation.*|quant_method|.*kernels?|device_map|offload_.*|base_model.*"
     r"|(.*_)?(file|files|path|url|dir|folder)|.*revision|_commit_hash|use_safetensors|weights_only|fusion_config"
@@ -33,7 +33,7 @@ class Rule:
     words: str
 
 
-def whole(minimum: int, maximum: int) -> Rule:
+def integer(minimum: int, maximum: int) -> Rule:
     """Accept whole numbers from `minimum` to `maximum`."""
     return Rule(
         lambda value: type(value) is int and minimum <= value <= maximum,
@@ -53,7 +53,7 @@ def choice(*values: str) -> Rule:
     return Rule(lambda value: isinstance(value, str) and value in values, "one of " + ", ".join(values))
 
 
-def exactly(expected: object) -> Rule:
+def constant(expected: object) -> Rule:
     truth = isinstance(expected, bool)
     return Rule(lambda value: isinstance(value, bool) == truth and value == expected, str(expected).lower())
 
@@ -71,18 +71,18 @@ def texts(maximum: int, length: int) -> Rule:
 
     def accepts(value: Any) -> bool:
         fits = isinstance(value, list) and len(value) <= maximum
-        return fits and all(isinstance(each, str) and 0 < len(each) <= length for each in value)
+        return fits and all(isinstance(item, str) and 0 < len(item) <= length for item in value)
 
     return Rule(accepts, f"a list of at most {maximum:,} texts of at most {length} characters")
 
 
 def object_with(rules: Mapping[str, Rule], words: str) -> Rule:
-    """Accept objects whose values follow these rules or are null, without other keys."""
+    """Accept objects with values that follow these rules or are null, without other keys."""
     return Rule(
         lambda value: (
             isinstance(value, dict)
             and value.keys() <= rules.keys()
-            and all(inner is None or rules[key].accepts(inner) for key, inner in value.items())
+            and all(item is None or rules[key].accepts(item) for key, item in value.items())
         ),
         words,
     )
@@ -90,26 +90,26 @@ def object_with(rules: Mapping[str, Rule], words: str) -> Rule:
 
 TRUTH = Rule(lambda value: isinstance(value, bool), "true or false")
 
-#: Bounds of numbers by the pattern of their key or dotted path; the first match counts. The library's classes
-#: check types but have no such bounds.
+#: Bounds of numbers by the pattern of their key or dotted path; the first match applies. The library's classes
+#: check types but not bounds.
 _BOUNDS: Mapping[str, Rule] = {
     r".*rotary.*factor|rope_.*\.[a-z_]*mscale[a-z_]*": number(0, limits.MAX_ROPE_FACTOR),
     # Divisors of angles: one number, or one per angle.
     r"rope.*factor(\[\])?|rope_.*\.[a-z_]*(factor|beta)[a-z_]*(\[\])?": number(
         limits.MIN_ROPE_FACTOR, limits.MAX_ROPE_FACTOR
     ),
-    r".*_id|.*_token_ids?": whole(-1, limits.MAX_VOCABULARY),
+    r".*_id|.*_token_ids?": integer(-1, limits.MAX_VOCABULARY),
     r".*(dropout|_prob|pdrop|_drop|_eps|epsilon|probability)": number(0, 1),
-    r"type_vocab_size": whole(0, 16),
-    r".*vocab.*size.*": whole(1, limits.MAX_VOCABULARY),
-    r".*(layers?|blocks?|groups?|networks|block_sizes|block_repeats)|depth|.*_num": whole(0, limits.MAX_LAYERS),
+    r"type_vocab_size": integer(0, 16),
+    r".*vocab.*size.*": integer(1, limits.MAX_VOCABULARY),
+    r".*(layers?|blocks?|groups?|networks|block_sizes|block_repeats)|depth|.*_num": integer(0, limits.MAX_LAYERS),
     r".*experts?.*": number(0, limits.MAX_EXPERTS),
-    r".*heads?": whole(0, limits.MAX_HEADS),
-    r".*(intermediate_size|n_inner|d_ff|ffn_dim|ff_dim|hidden_dim)": whole(1, limits.MAX_INNER_WIDTH),
-    r"projection_dim": whole(0, limits.MAX_WIDTH),  # 0 means none, as in DPR.
-    r"d_model|d_kv|dim|n_embd|.*(hidden|embedding)_size|.*_dim": whole(1, limits.MAX_WIDTH),
-    r".*(_features|dimension)|k|k_aux": whole(0, limits.MAX_DIMENSION),
-    r".*(position|window|seq_len|max_len|context|length|distance|local_attention).*": whole(-1, limits.MAX_POSITIONS),
+    r".*heads?": integer(0, limits.MAX_HEADS),
+    r".*(intermediate_size|n_inner|d_ff|ffn_dim|ff_dim|hidden_dim)": integer(1, limits.MAX_INNER_WIDTH),
+    r"projection_dim": integer(0, limits.MAX_WIDTH),  # 0 means none, as in DPR.
+    r"d_model|d_kv|dim|n_embd|.*(hidden|embedding)_size|.*_dim": integer(1, limits.MAX_WIDTH),
+    r".*(_features|dimension)|k|k_aux": integer(0, limits.MAX_DIMENSION),
+    r".*(position|window|seq_len|max_len|context|length|distance|local_attention).*": integer(-1, limits.MAX_POSITIONS),
     r".*(theta|rope.*base|rotary.*base|local_base_freq)": number(1, limits.MAX_ROPE_THETA),
 }
 _ANY_NUMBER = number(-limits.MAX_VOCABULARY, limits.MAX_VOCABULARY)
@@ -118,33 +118,33 @@ _ANY_NUMBER = number(-limits.MAX_VOCABULARY, limits.MAX_VOCABULARY)
 def refuse_forbidden_keys(value: object, file: FileFindings, path: str = "", depth: int = 0) -> None:
     """Refuse keys that refer to anything outside of the checkpoint, at any depth; null counts as absent."""
     if isinstance(value, Mapping) and depth < 32:
-        for key, inner in value.items():
+        for key, item in value.items():
             inner_path = f"{path}.{key}" if path else str(key)
-            if inner is not None and key not in _HARMLESS and _FORBIDDEN.fullmatch(key):
+            if item is not None and key not in _HARMLESS and _FORBIDDEN_KEY.fullmatch(key):
                 file.refuse("forbidden_key", "the key is not accepted, whatever its value", inner_path)
             else:
-                refuse_forbidden_keys(inner, file, inner_path, depth + 1)
+                refuse_forbidden_keys(item, file, inner_path, depth + 1)
     elif isinstance(value, list) and depth < 32:
-        for inner in value[:1000]:
-            refuse_forbidden_keys(inner, file, path, depth + 1)
+        for item in value[:1000]:
+            refuse_forbidden_keys(item, file, path, depth + 1)
 
 
-def typed_values(values: Mapping[str, Any], file: FileFindings, needed: Collection[str] = ()) -> dict[str, Any]:
-    """Return the keys whose values are numbers, booleans, short plain words, or short lists and objects of these.
+def typed_values(values: Mapping[str, Any], file: FileFindings, required_keys: Collection[str] = ()) -> dict[str, Any]:
+    """Return the keys with numbers, booleans, short plain words, or short lists and objects of these.
 
-    Numbers out of bounds are refused, and so are other values of the keys in `needed`. Others are left out with a
+    Numbers out of bounds are refused, and so are other values of the keys in `needed`. Other keys are omitted with a
     remark. null is accepted, because it can differ from an absent key.
     """
-    typed = {key: value for key, value in values.items() if _KEY.fullmatch(key) and _is_typed(value)}
-    for key, value in typed.items():
+    typed_items = {key: value for key, value in values.items() if _KEY.fullmatch(key) and _is_typed(value)}
+    for key, value in typed_items.items():
         _check_numbers(key, value, file)
-    untyped_keys = [key for key in values if key not in typed]
+    untyped_keys = [key for key in values if key not in typed_items]
     for key in untyped_keys:
-        if key in needed:
+        if key in required_keys:
             file.refuse("value", "the model reads the key, but values of this form are not accepted", key)
-    if omitted_keys := [key for key in untyped_keys if key not in needed]:
+    if omitted_keys := [key for key in untyped_keys if key not in required_keys]:
         file.remark("keys_left_out", summarize_names(omitted_keys))
-    return typed
+    return typed_items
 
 
 def _is_typed(value: Any, depth: int = 0) -> bool:
@@ -178,7 +178,7 @@ def _check_numbers(key: str, value: Any, file: FileFindings) -> None:
 def read_values(
     values: Mapping[str, Any], rules: Mapping[str, Rule], file: FileFindings, path: str = ""
 ) -> dict[str, Any]:
-    """Return the values that follow their rule, and refuse those that break it. Keys without a rule are skipped.
+    """Return the values that follow their rule, and refuse the others. Keys without a rule are skipped.
 
     null counts as absent.
     """

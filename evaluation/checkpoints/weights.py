@@ -1,6 +1,6 @@
-"""Weights in safetensors, from one file or from shards: headers are read and written here, bytes only copied.
+"""Weights in safetensors, in one file or in shards. Headers are parsed and rewritten, and bytes are copied.
 
-The format has eight bytes with the header's length (little endian), the header as JSON, and the tensors' bytes without
+A file contains the header's length in eight bytes (little endian), the header as JSON, and the tensors' bytes without
 gaps.
 """
 
@@ -93,7 +93,7 @@ class Tensor:
         return self.end - self.start
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether weights may have its type."""
         return self.dtype in _WEIGHT_TYPES
 
@@ -103,7 +103,7 @@ class Tensor:
         return self.dtype in _BUFFERS
 
 
-def _open(path: Path) -> BinaryIO:
+def _open_file(path: Path) -> BinaryIO:
     try:
         return open_regular(path)
     except OSError as error:
@@ -115,12 +115,12 @@ def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor
 
     Raises NotSafetensors and AllowanceSpent.
     """
-    with _open(path) as file:
+    with _open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
-        first = file.read(8)
-        if len(first) < 8:
+        length_bytes = file.read(8)
+        if len(length_bytes) < 8:
             raise NotSafetensors("it is too short for a header")
-        (length,) = struct.unpack("<Q", first)
+        (length,) = struct.unpack("<Q", length_bytes)
         if length > size - 8:
             raise NotSafetensors("its header is longer than the file")
         allowance.take(length, "headers of weights")
@@ -152,14 +152,14 @@ def _are_sizes(values: object) -> bool:
 
 def blocks(tensor: Tensor) -> Iterator[bytes]:
     """Yield the tensor's bytes, a few MiB at a time. Raises NotSafetensors if the file has become shorter."""
-    with _open(tensor.path) as file:
+    with _open_file(tensor.path) as file:
         file.seek(tensor.start)
-        remaining = tensor.end - tensor.start
-        while remaining:
-            block = file.read(min(remaining, _BLOCK))
+        remaining_bytes = tensor.end - tensor.start
+        while remaining_bytes:
+            block = file.read(min(remaining_bytes, _BLOCK))
             if not block:
                 raise NotSafetensors("the file became shorter while it was read")
-            remaining -= len(block)
+            remaining_bytes -= len(block)
             yield block
 
 
@@ -194,8 +194,8 @@ Tensors = dict[str, Tensor]
 def read_weights(source: ModelFiles, name: str = NAME, buffers: bool = False) -> Tensors:
     """Return the tensors of the folder by name, from `name` or the shards in the index. Raises Refused.
 
-    Whole numbers are `buffers`, such as position ids, which transformers computes itself; by default, they are left
-    out.
+    `buffers` includes tensors of whole numbers, such as position ids, which transformers computes itself. By default,
+    they are omitted.
     """
     if source.has(name):
         stored_tensors = _read_file(source, name)
@@ -211,12 +211,12 @@ def read_weights(source: ModelFiles, name: str = NAME, buffers: bool = False) ->
             continue
         if short_name in tensors:
             file.refuse("weights_header", f"it repeats {quoted(short_name)}")
-        if not tensor.usable and not tensor.is_buffer:
+        if not tensor.is_usable and not tensor.is_buffer:
             file.refuse("weights_type", f"its type is {tensor.dtype}", title)
         tensors[short_name] = tensor
     if not source.allowance.left_out:
         try:
-            non_finite_names = [name for name, tensor in tensors.items() if tensor.usable and not is_finite(tensor)]
+            non_finite_names = [name for name, tensor in tensors.items() if tensor.is_usable and not is_finite(tensor)]
         except NotSafetensors as error:
             source.at(NAME).refuse("weights_header", str(error))
         else:
@@ -240,7 +240,7 @@ def _read_shards(source: ModelFiles) -> Tensors:
     if not isinstance(shard_by_tensor, dict) or not shard_by_tensor:
         index.stop("weights_index", "it has no weight_map")
     invalid_names = [
-        each for each in shard_by_tensor.values() if not (isinstance(each, str) and _SHARD.fullmatch(each))
+        shard for shard in shard_by_tensor.values() if not (isinstance(shard, str) and _SHARD.fullmatch(shard))
     ]
     if invalid_names:
         index.stop("weights_index", f"{quoted(invalid_names[0])} is not a file next to it", "weight_map")
@@ -253,7 +253,7 @@ def _read_shards(source: ModelFiles) -> Tensors:
             source.at(name).stop("missing_weights", "the file is missing, although it is in the index")
         shard = _read_file(source, name)
         if mismatched_names := sorted(
-            shard.keys() ^ {title for title, place in shard_by_tensor.items() if place == name}
+            shard.keys() ^ {title for title, file_name in shard_by_tensor.items() if file_name == name}
         ):
             message = f"{summarize_names(mismatched_names)}: the index and the file disagree on whether it is here"
             source.at(name).stop("weights_index", message)
@@ -262,7 +262,7 @@ def _read_shards(source: ModelFiles) -> Tensors:
 
 
 def refuse_shape(name: str, tensor: Tensor, expected_shape: Iterable[int], file: FileFindings) -> None:
-    """Refuse a tensor of another shape than the given one."""
+    """Refuse a tensor with a shape other than the expected one."""
     if tensor.shape != tuple(expected_shape):
         message = f"its shape is {sizes(tensor.shape)} instead of {sizes(expected_shape)}"
         file.refuse("weights_shape", message, name)

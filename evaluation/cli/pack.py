@@ -17,7 +17,7 @@ from evaluation.cli.retrieve import Subparsers
 from evaluation.core.problems import InvalidContent, ModelFailure, Report
 from evaluation.engines import ENGINES, InvalidParameter, Resources, RetrievalTask, retrieve
 
-#: Extensions of copied files. Pickles are converted, other files are left out.
+#: Extensions of copied files. Pickles are converted, and other files are omitted.
 _COPIED_EXTENSIONS = (".json", ".safetensors", ".metadata", ".jinja")
 _PICKLES = frozenset({"pytorch_model.bin", "pytorch_model.bin.index.json"})
 _VOCABULARIES = frozenset({"vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model"})
@@ -26,7 +26,7 @@ _SIDE_FOLDERS = frozenset({"onnx", "openvino", "coreml", ".git", ".cache", "__py
 #: Engines for trials of kinds that several engines run.
 _TRIAL_ENGINES = {CheckpointKind.SEQ2SEQ: "doc2query"}
 _TRIAL_PARAMETERS = {"queries_per_document": "1", "generated_tokens": "8"}
-#: Parts of twenty different texts for the trial.
+#: Subjects and predicates of twenty different texts for the trial.
 _SUBJECTS = ("The heart", "A wing in supersonic flow", "The central bank", "A search engine", "The cat")
 _PREDICATES = (
     "is examined in a large study", "changes with temperature", "was compared with an older method",
@@ -40,14 +40,14 @@ def add_parser(subparsers: Subparsers) -> None:
         "pack",
         help="build a model archive for upload",
         description="Convert a model's folder to safetensors, check it as the site does, try it on 20 texts, and "
-        "write the archive to upload. The same model always gives the same bytes.",
+        "write the archive to upload. The same model always produces the same bytes.",
     )
     parser.add_argument("folder", type=Path, help="folder of the model")
     parser.add_argument("--out", type=Path, help="archive to write (default: FOLDER.tar.zst in the current folder)")
     parser.add_argument(
         "--kind",
         choices=[str(kind) for kind in CheckpointKind],
-        help="kind of model, if its files leave it open",
+        help="kind of model, if its files do not determine it",
     )
     parser.add_argument(
         "--pooling",
@@ -70,13 +70,12 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--template",
         choices=list(TEMPLATES),
-        help="prompt template of a re-ranking language model whose own chat template is not recognized; stored in the "
-        "archive",
+        help="prompt template of a re-ranking language model with an unknown chat template; stored in the archive",
     )
     parser.add_argument(
         "--headers",
         action="store_true",
-        help="leave out the weights, for a small archive that the site only checks",
+        help="omit the weights, for a small archive that the site only checks",
     )
     parser.add_argument("--no-trial", action="store_true", help="do not try the model on texts")
     parser.set_defaults(run=run_pack)
@@ -133,27 +132,27 @@ def run_pack(arguments: argparse.Namespace) -> int:
 
 
 def _copy_model_files(folder: Path, target: Path) -> Path:
-    """Copy the files that matter and convert older formats. Links are followed, because the user owns them."""
+    """Copy the relevant files and convert older formats. Links are followed, because the user owns them."""
     files = list(_iterate_files(folder))
     for path in files:
-        place = target / path.relative_to(folder)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        copy = target / path.relative_to(folder)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix in _COPIED_EXTENSIONS and path.name != "pytorch_model.bin.index.json":
-            shutil.copyfile(path, place)
+            shutil.copyfile(path, copy)
     for source in dict.fromkeys(path.parent for path in files):
         names = {path.name for path in files if path.parent == source}
         if not names & _CONVERTED:
             continue
         from evaluation.engines.neural import converting
 
-        place = target / source.relative_to(folder)
-        if names & _PICKLES and not any(place.glob("model*.safetensors")):
-            converting.convert_weights(source, place)
+        copy = target / source.relative_to(folder)
+        if names & _PICKLES and not any(copy.glob("model*.safetensors")):
+            converting.convert_weights(source, copy)
             print(f"{source.name}: pickled weights were converted to safetensors", file=sys.stderr)
-        for name in converting.convert_heads(source, place):
+        for name in converting.convert_heads(source, copy):
             print(f"{source.name}: the head {name} was converted from a pickle", file=sys.stderr)
-        lacks = not (place / "tokenizer.json").exists() and (place / "config.json").exists()
-        if lacks and names & _VOCABULARIES and converting.convert_tokenizer(source, place):
+        lacks_tokenizer = not (copy / "tokenizer.json").exists() and (copy / "config.json").exists()
+        if lacks_tokenizer and names & _VOCABULARIES and converting.convert_tokenizer(source, copy):
             print(f"{source.name}: tokenizer.json was made from older files", file=sys.stderr)
     return target
 
@@ -172,10 +171,10 @@ def _merge_adapter(folder: Path, bases: Sequence[Path], staged: Path, scratch: P
     chained = base is not None and _is_adapter_alone(base)
     if base is None or not (chained or (base / "config.json").is_file()):
         reason = f"{base} has no model" if base else f"{folder} has only an adapter"
-        raise ModelFailure("base_missing", f"{reason}; name the folder of the adapter's base model with --base")
+        raise ModelFailure("base_missing", f"{reason}; specify the folder of the adapter's base model with --base")
     if further_bases and not chained:
         reason = f"{base} is a complete model, so {further_bases[0]} cannot be its base"
-        raise ModelFailure("not_merged", f"{reason}; give each adapter's base after the adapter")
+        raise ModelFailure("not_merged", f"{reason}; specify each adapter's base after the adapter")
     from evaluation.engines.neural import converting
 
     merged_base = _copy_model_files(base, scratch / "base")
@@ -193,13 +192,13 @@ def _merge_adapter(folder: Path, bases: Sequence[Path], staged: Path, scratch: P
 
 
 def _write_into_configurations(staged: Path, name: str, values: Mapping[str, object]) -> None:
-    """Write values into the file `name` next to each model configuration. Damaged files are refused later."""
+    """Add values to the file `name` next to each model configuration. Damaged files are refused later."""
     for path in staged.rglob("config.json"):
         with suppress(ValueError, TypeError, AttributeError):
             if "model_type" in json.loads(path.read_text(encoding="utf-8")):
-                place = path.with_name(name)
-                present_values = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
-                place.write_text(json.dumps({**present_values, **values}), encoding="utf-8")
+                settings_path = path.with_name(name)
+                present_values = json.loads(settings_path.read_text(encoding="utf-8")) if settings_path.exists() else {}
+                settings_path.write_text(json.dumps({**present_values, **values}), encoding="utf-8")
 
 
 def _iterate_files(folder: Path) -> Iterator[Path]:
@@ -237,7 +236,7 @@ def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
                 work_folder=scratch,
             )
         )
-    except InvalidParameter as error:  # The trial sets none, so the model's files leave a choice open.
+    except InvalidParameter as error:  # The trial sets no parameters, so the model's files are ambiguous.
         remedy = "Pass it to pack as --template NAME, which the archive stores, or skip the trial with --no-trial."
         raise ModelFailure("choice_needed", f"{error} {remedy}") from error
     with_results = outcome.queries - outcome.queries_without_results

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _DEPTH: dict[str, Any] = {"type": int, "default": 1000, "help": "documents per query (default: %(default)s)"}
-#: Name of the pooling option, which checkpoints without pooling need even if the engine has no such
-#: parameter.
+#: Name of the pooling option, which checkpoints without pooling need even if the engine has no such parameter.
 _POOLING = "pooling"
 
 
@@ -72,12 +71,12 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_files(parser, "queries.jsonl, or .gz")
     parser.add_argument("--depth", **_DEPTH)
     parser.add_argument("--tag", help="last column of the run (default: the engine's name)")
-    parser.add_argument("--drop-self-matches", action="store_true", help="leave out documents with their query's id")
-    parser.add_argument("--excluded", type=Path, help="excluded.tsv: documents to leave out of the rankings of queries")
+    parser.add_argument("--drop-self-matches", action="store_true", help="omit documents with their query's id")
+    parser.add_argument("--excluded", type=Path, help="excluded.tsv: documents to omit from the rankings of queries")
     parser.add_argument(
         "--rankings",
         type=Path,
-        help="folder that stores finished rankings, so that an interrupted search continues after them",
+        help="folder for finished rankings, so that an interrupted search can continue",
     )
     _add_engine(parser, "one that `engines` lists")
     parser.set_defaults(run=run_retrieve)
@@ -133,7 +132,7 @@ def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
         ).replace("%", "%%")
         if name == _POOLING:
             sparse = ", ".join(filter(_requires_pooling, ENGINES))
-            text += f"; {sparse} takes a plain masked language model with max or sum, a plain encoder with sparta"
+            text += f"; {sparse} accepts a plain masked language model with max or sum, and a plain encoder with sparta"
         words = name.replace("_", "-")
         if f"--{words}" in own_options:
             words = f"engine-{words}"
@@ -157,7 +156,7 @@ def _collect_parameters() -> dict[str, dict[Parameter, list[str]]]:
 
 
 def _destination(name: str) -> str:
-    """Return the attribute of a parsed parameter, which keeps it apart from the command's own options."""
+    """Return the attribute name of a parsed parameter, which must differ from the command's own options."""
     return f"parameter_{name}"
 
 
@@ -205,7 +204,7 @@ def run_encode(arguments: argparse.Namespace) -> int:
 
     def make(parameters: Mapping[str, object], resources: Resources) -> str:
         if arguments.shards is None:
-            raise InvalidParameter("Give a folder for the shards: --shards FOLDER.")
+            raise InvalidParameter("Specify a folder for the shards with --shards FOLDER.")
         progress = _show_progress if sys.stderr.isatty() else None
         done = encode(
             EncodingTask(
@@ -235,7 +234,7 @@ def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Re
 
     def make_with_resources() -> str:
         if _requires_pooling(arguments.engine):
-            parameters.pop(_POOLING, None)  # `_resources` reads it from the arguments.
+            parameters.pop(_POOLING, None)  # `_build_resources` reads it from the arguments.
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
             return make(parameters, _build_resources(arguments, Path(scratch)))
 
@@ -252,7 +251,7 @@ def run_fuse(arguments: argparse.Namespace) -> int:
                 arguments.queries,  # Fusion reads no corpus.
                 arguments.queries,
                 arguments.out,
-                parameters={each.name: getattr(arguments, each.name) for each in describe("fusion").parameters},
+                parameters={option.name: getattr(arguments, option.name) for option in describe("fusion").parameters},
                 k=arguments.depth,
                 resources=Resources(runs=tuple(arguments.runs)),
             )
@@ -273,7 +272,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
 
 
 def _report(make: Callable[[], str]) -> int:
-    """Print the result of `make` or the reason of its failure on standard error; return the exit status."""
+    """Print the result of `make`, or the reason for its failure, on standard error. Return the exit status."""
     try:
         summary = make()
     except InvalidContent as error:
@@ -285,7 +284,7 @@ def _report(make: Callable[[], str]) -> int:
     except (InvalidParameter, OSError) as error:
         message = str(error)
         if isinstance(error, OSError) and error.errno in DISK_FULL:
-            message = f"The disk is full: {message}. Free some space and run it again. Finished parts are kept."
+            message = f"The disk is full: {message}. Free some space and run it again. Finished parts are reused."
         print(f"error: {message}", file=sys.stderr)
         return 2
     print(summary, file=sys.stderr)
@@ -310,7 +309,7 @@ def _build_resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
         from torch.cuda import is_available
 
         if arguments.device == "cuda" and not is_available():
-            raise InvalidParameter("This machine has no CUDA device; leave out --device or use --device cpu.")
+            raise InvalidParameter("This machine has no CUDA device; omit --device or use --device cpu.")
         device = "cuda" if is_available() else "cpu"
     if checkpoint is not None and description.needs_checkpoint:
         pooling = getattr(arguments, _destination(_POOLING)) or ""
@@ -324,7 +323,7 @@ def _build_resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
         own_pooling = CheckpointDescription.read(checkpoint).pooling
         if pooling and pooling != own_pooling and _requires_pooling(description.name):
             raise InvalidParameter(
-                f"The checkpoint already defines its pooling ({own_pooling}); leave out --pooling {pooling}."
+                f"The checkpoint already defines its pooling ({own_pooling}); omit --pooling {pooling}."
             )
     return Resources(
         checkpoint=checkpoint,

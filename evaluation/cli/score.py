@@ -35,7 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
     score.add_argument("--run", required=True, type=Path, dest="run_file", help="run: TREC, a table, or JSON")
     _add_measures_option(score)
     score.add_argument("--candidates-only", action="store_true", help="skip documents that are not judged")
-    score.add_argument("--excluded", type=Path, help="excluded.tsv: documents to leave out of the rankings of queries")
+    score.add_argument("--excluded", type=Path, help="excluded.tsv: documents to omit from the rankings of queries")
     score.add_argument("--answers", type=Path, help="answers.jsonl, for Answer@k and R@2kt")
     score.add_argument("--corpus", type=Path, help="corpus.jsonl with the texts in which answers are searched")
     score.add_argument("--per-query", action="store_true", help="also print a row for every judged query")
@@ -80,7 +80,7 @@ def _add_measures_option(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--drop-self-matches", action="store_true", help="leave out documents with their query's id")
+    parser.add_argument("--drop-self-matches", action="store_true", help="omit documents with their query's id")
     parser.add_argument("--json", action="store_true", help="print JSON, with unrounded values")
 
 
@@ -203,14 +203,14 @@ def run_compare(arguments: argparse.Namespace) -> int:
         return show_problems(error)
     rows = []
     for column, measure in enumerate(arguments.measures):
-        baseline, *other_values = (each.per_query[:, column] for each in scored_runs)
+        baseline, *other_values = (scored_run.per_query[:, column] for scored_run in scored_runs)
         comparisons = [
             compare_paired(values, baseline, lower_is_better=not measure.family.higher_is_better)
             for values in other_values
         ]
-        corrected = holm([result.p for result in comparisons]).tolist() if comparisons else []
+        p_values = holm([result.p for result in comparisons]).tolist() if comparisons else []
         rows.append({"measure": measure.name, "run": str(arguments.runs[0]), "mean": float(np.mean(baseline))})
-        for path, values, result, p in zip(arguments.runs[1:], other_values, comparisons, corrected, strict=True):
+        for path, values, result, p in zip(arguments.runs[1:], other_values, comparisons, p_values, strict=True):
             rows.append(
                 {
                     "measure": measure.name, "run": str(path), "mean": float(np.mean(values)),

@@ -1,15 +1,15 @@
 """Streaming reader for test collections in BEIR layout: `corpus.jsonl` and `queries.jsonl`, plain or gzip.
 
 Each line is a JSON object. A document has `_id`, `text`, and optionally `title`; a query has `_id` and `text`. Whole
-numbers are read as decimal text; a text that is missing, null, or NaN is read as empty. Documents with empty text are
-kept, blank lines are skipped. Problems are collected over the whole file, so that the sender sees every class of
-problem at once, with its count and its first five lines.
+numbers are read as decimal text, and a missing, null, or NaN text as empty text. Documents with empty text are valid,
+and blank lines are skipped. Problems are collected over the whole file, so that the sender sees every class of problem
+at once, with its count and its first five lines.
 
 A corpus may be stored in blocks: a gzip file that every reader accepts, and that this module can read from any document
-on. Each gzip member has whole lines of about `BLOCK_BYTES`; concatenated members are a gzip file (RFC 1952, §2.2).
-They are followed by members without content whose extra fields (§2.3.1.1) hold the table of the blocks: the offset of
-each block in the file, and the number of documents before it. The last member has a fixed length and holds the offset
-of the table, so the table is found from the end of the file in three reads, regardless of the number of blocks.
+on. Each gzip member contains whole lines of about `BLOCK_BYTES`. Concatenated members form a gzip file (RFC 1952,
+§2.2). Empty members after them contain the table of the blocks in their extra fields (§2.3.1.1): the offset of each
+block in the file, and the number of documents before it. The last member has a fixed length and contains the offset of
+the table, so three reads from the end of the file find the table, regardless of the number of blocks.
 """
 
 import io
@@ -31,7 +31,7 @@ from isal import igzip
 from isal.igzip_lib import IsalError
 from numpy.typing import NDArray
 
-from evaluation.core.files import sha256_of
+from evaluation.core.files import file_sha256
 from evaluation.core.problems import LINES_NAMED, InvalidContent, LineProblems, Problem
 
 #: Maximum length of a line in bytes. A book of 1,000 pages has about 3 MB.
@@ -39,11 +39,11 @@ MAX_LINE_BYTES = 64 * 2**20
 #: Maximum length of an id in bytes of UTF-8.
 MAX_ID_BYTES = 256
 
-#: Callback that receives the share of the file's bytes that was read, 0 to 1. It may raise to stop reading.
+#: Callback that receives the share of the file's bytes read so far, 0 to 1. It may raise to stop reading.
 Progress = Callable[[float], None]
 
 _GZIP_MAGIC = b"\x1f\x8b"
-#: Maximum ratio of expanded to stored bytes, and the expanded size from which it is checked.
+#: Maximum ratio of expanded to stored bytes, and the minimum expanded size for this check.
 _MAX_RATIO, _RATIO_FLOOR = 50, 64 * 2**20
 _open_gzip: Callable[..., io.RawIOBase] = igzip.open
 _DAMAGED_GZIP: tuple[type[Exception], ...] = (EOFError, BadGzipFile, cast("type[Exception]", IsalError))
@@ -66,7 +66,7 @@ _LINE_PROBLEMS = {
     "not_a_string": ("has|have an `_id`, `title`, or `text` that is neither a string nor a whole number",
         "Write ids and texts in double quotes. Fractions, booleans, and lists are not accepted."),
     "unusable_id": ("has|have an id with white space or control characters, or of more than 256 bytes",
-        "Rename the id: it must fit into a TREC run, whose fields are separated by white space."),
+        "Rename the id: it must fit into a TREC run, where white space separates fields."),
     "duplicate_id": ("repeats|repeat the id of an earlier line", "Give every line a different id."),
 }  # fmt: skip
 
@@ -123,14 +123,14 @@ class FileProblems(LineProblems):
 
     def raise_if_any(self) -> None:
         if self:
-            raise InvalidContent.of(*self.problems())
+            raise InvalidContent.build(*self.problems())
 
 
 def read_corpus(path: Path, progress: Progress | None = None, *, first: int = 0) -> Iterator[Document]:
     """Yield the documents of `corpus.jsonl` (or `.gz`) in the file's order, from number `first` on.
 
-    In a file of blocks, text before that document's block is not read. After the first problem, nothing more is
-    yielded, but the file is read to its end to count the problems; then raises InvalidContent with all of them.
+    In a file of blocks, text before that document's block is not read. After the first problem, no further document is
+    yielded, but the file is read to its end to count the problems. Then raises InvalidContent with all of them.
     Duplicate ids are not detected: see `check`.
     """
     findings = FileProblems(path.name)
@@ -199,9 +199,9 @@ def _iterate_records(
     """Yield (line number, record) for each line with a usable `_id` and `text`, which are strings in the record."""
     missing_text, has_text = LineProblems(), first > 0
     table = read_table(path) if first else None
-    place = table.find_block(first) if table else Place(0, 0)
-    document_number = place.document
-    for number, line in iterate_lines(path, findings, progress, on_bytes, place.offset):
+    start = table.find_block(first) if table else ReadingStart(0, 0)
+    document_number = start.document
+    for number, line in iterate_lines(path, findings, progress, on_bytes, start.offset):
         if document_number < first:
             document_number += not line.isspace()
             continue
@@ -284,7 +284,7 @@ def iterate_lines(
     """
     with open_expanded(path, offset) as (stored, stream):
         size = max(path.stat().st_size, 1)
-        number = expanded = 0
+        number = expanded_bytes = 0
         next_check = _RATIO_FLOOR
         is_partial = False  # Whether the last line was read only in part.
         while True:
@@ -299,10 +299,10 @@ def iterate_lines(
                 break
             if not line:
                 break
-            expanded += len(line)
-            if expanded > next_check:
+            expanded_bytes += len(line)
+            if expanded_bytes > next_check:
                 next_check += 2**20
-                if expanded > _MAX_RATIO * stored.tell():
+                if expanded_bytes > _MAX_RATIO * stored.tell():
                     message = f"{path.name} expands to more than {_MAX_RATIO} times its size"
                     hint = "Text usually compresses three- to tenfold. Send the file uncompressed."
                     findings.add_problem(Problem("error", "expansion", 1, message, hint))
@@ -341,7 +341,7 @@ def open_expanded(path: Path, offset: int = 0) -> Iterator[tuple[BinaryIO, Binar
             yield stored, io.BufferedReader(expanded, 2**20)
 
 
-#: Approximate size of the text in a block, which is the maximum that is read to reach a document.
+#: Approximate size of the text in a block. At most this much is read to find a document.
 BLOCK_BYTES = 1 << 20
 #: Low compression level: texts are read far more often than they are stored.
 COMPRESSION_LEVEL = 2
@@ -359,8 +359,7 @@ _ROW_BYTES = 16
 _TRAILER_BYTES = 8
 
 
-#: Size of the CRC-32 and length at the end of a member (RFC 1952, §2.3.1).
-class Place(NamedTuple):
+class ReadingStart(NamedTuple):
     """Start of reading: an offset in the file, and the number of the first document there."""
 
     offset: int
@@ -377,10 +376,10 @@ class Blocks(NamedTuple):
         """Number of documents in the file."""
         return int(self.rows[-1, 1])
 
-    def find_block(self, document: int) -> Place:
+    def find_block(self, document: int) -> ReadingStart:
         """Return the start of the block with this document, or the file's end if the number is too large."""
         row = int(np.searchsorted(self.rows[:, 1], document, side="right")) - 1
-        return Place(*self.rows[row].tolist())
+        return ReadingStart(*self.rows[row].tolist())
 
 
 def write_blocks(lines: BinaryIO, target: Path) -> None:
@@ -436,7 +435,7 @@ def corpus_fingerprint(path: Path) -> str:
     other file, the sha256 of its bytes. It does not protect against deliberate CRC-32 collisions.
     """
     if (table := read_table(path)) is None:
-        return sha256_of(path)
+        return file_sha256(path)
     digest = sha256(table.rows.tobytes())
     with path.open("rb", buffering=0) as file:
         for end in table.rows[1:, 0].tolist():

@@ -1,6 +1,6 @@
-"""Checks of a collection before its import: one pass gives statistics, checksum, and every problem.
+"""Checks of a collection before its import: statistics, checksum, and every problem, in one pass.
 
-Memory is bounded to 8 bytes per line, for finding duplicate ids. Texts are not kept, so a corpus of five million
+The search for duplicate ids needs at most 8 bytes of memory per line. Texts are not stored, so a corpus of five million
 documents needs about 100 MB.
 """
 
@@ -20,7 +20,7 @@ from evaluation.core.problems import Problem
 #: Callback that receives every id, in the file's order.
 OnId = Callable[[str], object]
 
-#: Number of suspected duplicates that are compared as text; see `_report_duplicates`.
+#: Maximum number of suspected duplicates that are compared as text; see `_report_duplicates`.
 _SUSPECTS_COMPARED = 200_000
 
 
@@ -32,8 +32,8 @@ class FileStatistics:
         bytes: Size of the expanded file, so that a corpus and its `.gz` agree.
         stored_bytes: Size of the file as stored.
         sha256: Checksum of the expanded file.
-        mean_words: Mean number of words, separated by white space, in title and text together, apparently as in Table 1
-            of the BEIR paper.
+        mean_words: Mean number of words, separated by white space, in title and text together. Table 1 of the BEIR
+            paper appears to use the same definition.
         empty: Number of records with neither title nor text.
         share_with_titles: Share of records with a title, between 0 and 1.
     """
@@ -50,8 +50,8 @@ class FileStatistics:
 def check_corpus(path: Path, on_id: OnId | None = None, progress: Progress | None = None) -> FileStatistics:
     """Read a corpus once and return its statistics.
 
-    Raises InvalidContent with all problems: unusable lines, duplicate ids (exact), or no documents at all. Since
-    problems are raised at the end, `on_id` may receive the ids of a file that is then rejected.
+    Raises InvalidContent with all problems: unusable lines, duplicate ids (exact), or no documents. Because problems
+    are raised at the end, `on_id` may receive the ids of a file that is then rejected.
     """
     return _check(path, beir.iterate_documents, "document", on_id, progress)
 
@@ -147,8 +147,8 @@ def _find_duplicates(
 ) -> None:
     """Read (line, id) pairs and report every line with the id of an earlier line.
 
-    Only Python's hash of each id is kept. It has 64 bits and differs between processes, so collisions cannot be
-    prepared. Equal hashes are only suspected duplicates: a second pass compares the texts.
+    Only Python's hash of each id is stored. It has 64 bits and differs between processes, so attackers cannot prepare
+    collisions. Equal hashes are only suspected duplicates: a second pass compares the texts.
     """
     hashes = array("q")
     for _, identifier in identifiers:
@@ -157,14 +157,14 @@ def _find_duplicates(
             on_id(identifier)
     sorted_hashes = np.array(hashes, dtype=np.int64)
     sorted_hashes.sort()
-    repeated = sorted_hashes[1:] == sorted_hashes[:-1]
-    if repeated.any():
-        _report_duplicates(sorted_hashes, repeated, read_again(), findings)
+    is_repeated = sorted_hashes[1:] == sorted_hashes[:-1]
+    if is_repeated.any():
+        _report_duplicates(sorted_hashes, is_repeated, read_again(), findings)
 
 
 def _report_duplicates(
     sorted_hashes: np.ndarray,
-    repeated: np.ndarray,
+    is_repeated: np.ndarray,
     identifiers: Iterable[tuple[int, str]],
     findings: FileProblems,
 ) -> None:
@@ -174,7 +174,7 @@ def _report_duplicates(
     Beyond them, equal hashes count as duplicates (among five million distinct ids, two share a hash with a probability
     of 10⁻⁶).
     """
-    suspects = np.unique(sorted_hashes[1:][repeated])
+    suspects = np.unique(sorted_hashes[1:][is_repeated])
     text_hashes = {int(value) for value in suspects[:_SUSPECTS_COMPARED]}
     other_hashes = suspects[_SUSPECTS_COMPARED:]
     ids: set[str] = set()

@@ -1,8 +1,8 @@
 """Exact sets of document ids that are too large for Python objects: a memory-mapped file for the scoring kernel.
 
-The file has a header of 64 bytes, a hash table whose slots are two 64-bit words, and the bytes of long ids. An id of at
-most 16 bytes is stored in its slot, so a lookup is one memory access; for a longer id, the slot has its hash and its
-position. No answer depends on a hash alone.
+The file has a header of 64 bytes, a hash table with slots of two 64-bit words, and the bytes of long ids. An id of at
+most 16 bytes is stored in its slot, so a lookup is one memory access. For a longer id, the slot contains its hash and
+its position. Lookups always compare the complete id.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.kernel.layout import Ids, padded
-from evaluation.kernel.library import are_in_ids, insert_ids, keys_of
+from evaluation.kernel.library import are_in_ids, compute_keys, insert_ids
 
 _MAGIC = b"runboard ids 1\n\0"
 _HEADER = struct.Struct("<16sQQQ")  # magic, seed, number of ids, number of slots
 _HEADER_BYTES = 64
-_SHORT = 16
+_MAX_SLOT_BYTES = 16
 _LONG_ID = 0xFF << 56
-_LONGEST = 65_535
+_MAX_ID_BYTES = 65_535
 #: Number of ids that are packed and inserted at a time.
 _BATCH = 65_536
 _PADDING = 16
 
-#: Hash seed for tables without a set of ids of their own. It is random, so that collisions cannot be
-#: prepared.
+#: Hash seed for tables without their own set of ids. It is random, so that attackers cannot prepare collisions.
 PROCESS_SEED = secrets.randbits(64) | 1
 
 
@@ -47,7 +46,7 @@ class DocumentIds:
     def build(cls, ids: Iterable[str], path: Path | str) -> DocumentIds:
         """Write the set of `ids` to `path`, replacing it atomically, and open it. Streams tens of millions of ids.
 
-        Repeated ids count once. Raises ValueError for an id that is empty or longer than 65,535 bytes.
+        Repeated ids are stored once. Raises ValueError for an id that is empty or longer than 65,535 bytes.
         """
         path = Path(path)
         temporary_files = [
@@ -60,8 +59,8 @@ class DocumentIds:
                 iterator = iter(ids)
                 while batch := [document_id.encode() for document_id in islice(iterator, _BATCH)]:
                     for document_id in batch:
-                        if not 0 < len(document_id) <= _LONGEST:
-                            message = f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are allowed"
+                        if not 0 < len(document_id) <= _MAX_ID_BYTES:
+                            message = f"a document id has {len(document_id)} bytes; 1 to {_MAX_ID_BYTES:,} are allowed"
                             raise ValueError(message)
                     packed, pieces = _pack_ids(*_join_ids(batch), seed, long_bytes)
                     keys.write(packed.tobytes())
@@ -116,7 +115,7 @@ def _join_ids(ids: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
 
 
 def _count_slots(count: int) -> int:
-    """Return a power of two of which the ids fill between a third and two thirds."""
+    """Return a power of two, such that the ids fill between a third and two thirds of the slots."""
     return int(1 << max(1, (count + count // 2).bit_length()))
 
 
@@ -125,9 +124,9 @@ def _pack_ids(text: bytes, offsets: NDArray[np.int64], seed: int, long_bytes: in
 
     `long_bytes` is the present length of the long ids.
     """
-    keys = keys_of(padded(text), offsets, seed)
+    keys = compute_keys(padded(text), offsets, seed)
     pieces = []
-    for number in np.flatnonzero(np.diff(offsets) > _SHORT).tolist():
+    for number in np.flatnonzero(np.diff(offsets) > _MAX_SLOT_BYTES).tolist():
         piece = text[offsets[number] : offsets[number + 1]]
         keys[number, 1] = _LONG_ID | long_bytes
         pieces += [struct.pack("<H", len(piece)), piece]
@@ -153,6 +152,6 @@ def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: Bi
             while batch := keys.read(24 * _BATCH):
                 packed = np.frombuffer(bytearray(batch), np.uint64).reshape(-1, 3)
                 distinct_count += insert_ids(Ids(words, text), packed)
-            del words, text  # The map cannot be closed while arrays refer to it.
+            del words, text  # The map can be closed only after its arrays are deleted.
             mapped[: _HEADER.size] = _HEADER.pack(_MAGIC, seed, distinct_count, slots)
             mapped.flush()

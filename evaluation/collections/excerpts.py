@@ -1,10 +1,10 @@
 """Titles and excerpts of a corpus's documents by id, in a memory-mapped file for pages.
 
-Reading a document of a compressed corpus means decompressing all of it. So excerpts are extracted once and written in
-blocks that can be decompressed separately. The file is a header of 64 bytes; the blocks (zstd, each with lines of
-`[id, title, excerpt]` as JSON); then three arrays: the start of each block (and the end of the last one), the 64-bit
-hashes of all ids in ascending order, and the block of each of these. The blocks hold the ids themselves, so no answer
-depends on a hash alone.
+To read one document of a compressed corpus, all of it must be decompressed. Excerpts are therefore extracted once and
+written in blocks that can be decompressed separately. The file consists of a header of 64 bytes, the blocks (zstd, with
+lines of `[id, title, excerpt]` as JSON), and three arrays: the start of each block (and the end of the last one), the
+64-bit hashes of all ids in ascending order, and the block of each of these. Blocks contain the ids, so lookups do not
+depend on hashes alone.
 """
 
 import mmap
@@ -44,7 +44,7 @@ def write_document_texts(corpus: Path, target: Path) -> None:
 
     Raises InvalidContent if the corpus cannot be read.
     """
-    hashes, places, starts = array("Q"), array("I"), array("Q", [_HEADER_BYTES])
+    hashes, block_numbers, starts = array("Q"), array("I"), array("Q", [_HEADER_BYTES])
     compress = zstandard.ZstdCompressor(level=3).compress
     with target.open("wb") as output:
         output.write(bytes(_HEADER_BYTES))
@@ -55,7 +55,7 @@ def write_document_texts(corpus: Path, target: Path) -> None:
             is_cut = len(text) > KEPT_CHARACTERS or len(document.text) > 2 * KEPT_CHARACTERS
             line = orjson.dumps([document.id, document.title, text[:KEPT_CHARACTERS].rstrip(), is_cut])
             hashes.append(_hash(document.id))
-            places.append(len(starts) - 1)
+            block_numbers.append(len(starts) - 1)
             block.append(line)
             length += len(line)
             if length >= _BLOCK_BYTES:
@@ -68,7 +68,7 @@ def write_document_texts(corpus: Path, target: Path) -> None:
         padding = -starts[-1] % 8
         output.write(bytes(padding) + starts.tobytes())
         output.write(keys[order].tobytes())
-        output.write(np.array(places, np.uint32)[order].tobytes())
+        output.write(np.array(block_numbers, np.uint32)[order].tobytes())
         output.seek(0)
         output.write(_HEADER.pack(_MAGIC, len(hashes), len(starts) - 1, starts[-1] + padding))
 
@@ -95,18 +95,18 @@ class DocumentTexts:
 
     def find(self, ids: Iterable[str]) -> dict[str, Excerpt]:
         """Return the excerpts of the given ids that are in the corpus, decompressing each block once."""
-        requested = set(ids)
+        requested_ids = set(ids)
         excerpts: dict[str, Excerpt] = {}
-        for block in sorted({place for name in requested for place in self._find_blocks(name)}):
+        for block in sorted({block for name in requested_ids for block in self._find_blocks(name)}):
             start, end = self._starts[block : block + 2].tolist()
             for line in zstandard.ZstdDecompressor().decompress(self._map[start:end]).split(b"\n"):
                 document_id, title, text, is_cut = orjson.loads(line)
-                if document_id in requested:
+                if document_id in requested_ids:
                     excerpts[document_id] = Excerpt(title, text, is_cut)
         return excerpts
 
     def _find_blocks(self, document_id: str) -> list[int]:
-        """Return the blocks with a document of this id's hash: one, unless ids share it."""
+        """Return the blocks with a document of this id's hash: a single one, unless several ids have the same hash."""
         key = np.uint64(_hash(document_id))
         first, last = np.searchsorted(self._hashes, key, "left"), np.searchsorted(self._hashes, key, "right")
-        return [int(place) for place in self._places[first:last]]
+        return [int(block) for block in self._places[first:last]]

@@ -1,7 +1,7 @@
 """Collections in formats other than BEIR's: helpers of their converters, SMART's format, and TREC topics.
 
 SMART's format has documents and queries with the fields `.I`, `.T`, `.A`, `.B`, and `.W`, and judgments. Cranfield,
-CISI, MED, and others are distributed in it: ir.dcs.gla.ac.uk/resources/test_collections.
+CISI, MED, and others are distributed in this format: ir.dcs.gla.ac.uk/resources/test_collections.
 
 TREC topics are in SGML (`<top>`) or XML (`<topic>`). SGML has `<num>`, `<title>`, `<desc>`, and `<narr>`, mostly
 without end tags, with labels such as `Number:`. XML gives a topic's number in the attribute `number` or in an element
@@ -22,7 +22,7 @@ from evaluation.core.problems import LINES_NAMED, InvalidContent, Problem
 
 EXCLUDED_HEADER = "query-id\tcorpus-id"
 #: Maximum size of topics and SMART collections, which are read into memory. Published ones have a few
-#: megabytes.
+#: MB.
 MAX_BYTES = 16 * 2**20
 
 
@@ -39,7 +39,7 @@ def format_error(path: Path, lines: Sequence[int], message_text: str, hint: str)
     """Return the error for a file that cannot be converted; `lines` are all affected lines."""
     message = f"{path.name}: {message_text}"
     first_lines = tuple(lines[:LINES_NAMED])
-    return InvalidContent.of(Problem("error", "unreadable_format", max(1, len(lines)), message, hint, first_lines))
+    return InvalidContent.build(Problem("error", "unreadable_format", max(1, len(lines)), message, hint, first_lines))
 
 
 def read_text(path: Path) -> str:
@@ -62,9 +62,9 @@ def plain_number(identifier: str) -> str:
 
 
 def check_repeated(path: Path, records: Iterable[Record]) -> None:
-    """Raise InvalidContent with the lines of records whose id occurred before."""
-    first: dict[str, int] = {}
-    repeated_lines = [record.line for record in records if first.setdefault(record.id, record.line) != record.line]
+    """Raise InvalidContent with the lines of records that repeat an earlier id."""
+    line_by_id: dict[str, int] = {}
+    repeated_lines = [record.line for record in records if line_by_id.setdefault(record.id, record.line) != record.line]
     if repeated_lines:
         raise format_error(path, repeated_lines, "the id of an earlier record", "Give every record a different id.")
 
@@ -135,21 +135,21 @@ def read_smart_judgements(path: Path, queries: Sequence[Record]) -> Iterator[tup
 
     Cranfield's codes are descending: 1 is a complete answer, 4 of minimum interest
     (fox.cs.vt.edu/VAD1/DOWN/IRCOLLS/CRANQREL.TXT). They become the grades 4 to 1, and any other code becomes 0. Its
-    judgments give the positions of queries, 1 to 225, although the ids go up to 365. So positions are assumed wherever
-    judgments have a query that is not an id and none is beyond the last position.
+    judgments refer to queries by position, 1 to 225, although the ids are up to 365. Positions are therefore assumed if
+    the judgments contain a query that is not an id and none is beyond the last position.
     """
     lines, unusable = [], []
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if fields := line.split():
             try:
-                lines.append(_parse_judgement([plain_number(each) for each in fields]))
+                lines.append(_parse_judgement([plain_number(field) for field in fields]))
             except ValueError:
                 unusable.append(number)
     if unusable:
         raise format_error(path, unusable, "a line that is not a judgment", _JUDGEMENT_HINT)
     ids = [query.id for query in queries]
     judged_queries = {query for query, _, _ in lines}
-    if not judged_queries <= set(ids) and judged_queries <= {str(place) for place in range(1, len(ids) + 1)}:
+    if not judged_queries <= set(ids) and judged_queries <= {str(position) for position in range(1, len(ids) + 1)}:
         return ((ids[int(query) - 1], document, grade) for query, document, grade in lines)
     return iter(lines)
 
@@ -159,16 +159,15 @@ def _parse_judgement(fields: Sequence[str]) -> tuple[str, str, int]:
     if len(fields) == 3:
         code = int(fields[2])
         return fields[0], fields[1], 5 - code if 1 <= code <= 4 else 0
-    query, second, third, fourth = fields
-    if second == "0":
-        return query, third, int(fourth)
-    if float(third) == 0:
-        return query, second, 1
+    query, second_field, third_field, fourth_field = fields
+    if second_field == "0":
+        return query, third_field, int(fourth_field)
+    if float(third_field) == 0:
+        return query, second_field, 1
     raise ValueError("neither the second nor the third field is 0")
 
 
-#: Fields of a topic that may be the query. Text without fields is the field `text`, used if there are no
-#: others.
+#: Fields of a topic that may be the query. Text without fields is the field `text`, used if there are no others.
 FIELDS = ("title", "description", "narrative", "title+description")
 
 _NAMES = {"query": "title", "desc": "description", "question": "description", "narr": "narrative", "": "text"}
@@ -250,7 +249,7 @@ def _read_sgml(path: Path, text: str) -> list[tuple[dict[str, str], int]]:
 class _XmlTopics:
     """Event-based reader of `<topic>` elements.
 
-    It refuses a DOCTYPE, without which entities cannot be declared, so no entity is expanded.
+    It refuses a DOCTYPE, which is required to declare entities, so no entity is expanded.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,6 +1,6 @@
 """Profiles of corpora, computed in one pass: word frequencies and document lengths.
 
-Words (unigrams) are segmented by UAX #29 and lowercased. They are neither stemmed nor filtered by stop words, so that
+Words (unigrams) are segmented by UAX #29 and lowercased. They are not stemmed, and stop words are included, so that
 all languages are treated alike. They are stored as 64-bit hashes, which are smaller, fast to compare, and do not reveal
 text. Among a million words, the probability that any two share a hash is 3 in 100 million. `weighted_jaccard` measures
 the overlap of two corpora (BEIR paper, Appendix F).
@@ -40,7 +40,7 @@ _HASH_BYTES = 8
 class Unigrams:
     """Word counts: `keys` (sorted hashes) and `counts`, both of shape (vocabulary,).
 
-    `total` is the number of all words in the corpus, of which `dropped` were occurrences of words too rare to store.
+    `total` is the number of words in the corpus, including `dropped` occurrences of words that are too rare to store.
     """
 
     keys: NDArray[np.uint64]
@@ -49,7 +49,7 @@ class Unigrams:
     dropped: int = 0
 
     @classmethod
-    def of(cls, word_counts: Mapping[str, int], dropped: int = 0) -> Unigrams:
+    def from_counts(cls, word_counts: Mapping[str, int], dropped: int = 0) -> Unigrams:
         """Build the counts from words, with `dropped` further occurrences."""
         keys = np.fromiter(map(hash_word, word_counts), np.uint64, len(word_counts))
         counts = np.fromiter(word_counts.values(), np.uint64, len(word_counts))
@@ -68,8 +68,9 @@ class Unigrams:
 class UnigramCounter:
     """Counter of words in bounded memory.
 
-    When there are more than twice `most` spellings, all but the `most` most frequent words are dropped (equally
-    frequent ones all or none), and their occurrences are counted as dropped. `weighted_jaccard` describes the effect.
+    If there are more than twice `max_words` spellings, only the `max_words` most frequent words remain (equally
+    frequent ones all or none), and the occurrences of other words are counted as dropped. `weighted_jaccard` describes
+    the effect.
     """
 
     def __init__(self, max_words: int = MAX_WORDS) -> None:
@@ -85,7 +86,7 @@ class UnigramCounter:
     def result(self) -> Unigrams:
         """Return the counts so far."""
         self._prune()
-        return Unigrams.of(self._spellings, self._dropped)
+        return Unigrams.from_counts(self._spellings, self._dropped)
 
     def _prune(self) -> None:
         # Lowercasing here folds each distinct spelling once, however often it occurs.
@@ -117,7 +118,7 @@ def weighted_jaccard(first: Unigrams, second: Unigrams) -> float:
     """Return Σ min(a, b) / Σ max(a, b) over all words, where a and b are a word's shares of each corpus.
 
     BEIR paper (Thakur et al. 2021), Appendix F. Symmetric, from 0 to 1: 1 for equal shares, 0 if either corpus has no
-    words. Dropped words count as not shared, so this is a lower bound: `jaccard_bounds` also gives the upper one.
+    words. Dropped words count as not shared, so this is a lower bound: `jaccard_bounds` returns both bounds.
     """
     return jaccard_bounds(first, second).low
 
@@ -130,12 +131,12 @@ def jaccard_bounds(first: Unigrams, second: Unigrams) -> Bounds:
     """
     if not first.total or not second.total:
         return Bounds(0.0, 0.0)
-    places = np.searchsorted(second.keys, first.keys)
-    places[places == len(second.keys)] = 0
-    shared = second.keys[places] == first.keys if len(second.keys) else np.zeros(len(places), np.bool_)
+    indices = np.searchsorted(second.keys, first.keys)
+    indices[indices == len(second.keys)] = 0
+    shared = second.keys[indices] == first.keys if len(second.keys) else np.zeros(len(indices), np.bool_)
     common = np.minimum(
         first.counts[shared] / first.total,
-        second.counts[places[shared]] / second.total,
+        second.counts[indices[shared]] / second.total,
     )
     low = min(float(common.sum()), 1.0)
     high = min(low + first.dropped_share + second.dropped_share, 1.0)
@@ -154,8 +155,8 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 class LengthDistribution:
     """Histogram of lengths; `counts` has one bin per edge of `EDGES`.
 
-    `mean` and `quantiles` (for `QUANTILES`, each a length that occurs) are exact. After merging, the quantiles are read
-    from the bins, and are lower than the exact ones by less than the width of a bin.
+    `mean` and `quantiles` (for `QUANTILES`, each a length that occurs) are exact. After merging, the quantiles are
+    estimated from the bins, and are lower than the exact ones by less than the width of a bin.
     """
 
     counts: NDArray[np.int64]
@@ -163,8 +164,8 @@ class LengthDistribution:
     quantiles: tuple[float, ...]
 
     @classmethod
-    def of(cls, lengths: NDArray[np.integer[Any]] | Sequence[int]) -> LengthDistribution:
-        """Build the distribution of these lengths, in words; there may be none."""
+    def from_lengths(cls, lengths: NDArray[np.integer[Any]] | Sequence[int]) -> LengthDistribution:
+        """Build the distribution of these lengths in words, which may be empty."""
         values = np.asarray(lengths, np.int64)
         places = np.searchsorted(_EDGES, values, side="right") - 1
         counts = np.bincount(places, minlength=len(EDGES)).astype(np.int64)
@@ -214,13 +215,13 @@ def merge_distributions(distributions: Iterable[LengthDistribution]) -> LengthDi
     for each in parts:
         counts += each.counts
     if not counts.any():
-        return LengthDistribution.of([])
+        return LengthDistribution.from_lengths([])
     total = int(counts.sum())
     mean = sum(each.mean * each.total for each in parts) / total
     cumulative_counts = np.cumsum(counts)
     target_ranks = np.maximum(np.ceil(np.array(QUANTILES) * total), 1)
-    places = np.searchsorted(cumulative_counts, target_ranks)
-    return LengthDistribution(counts, mean, tuple(float(EDGES[place]) for place in places))
+    bins = np.searchsorted(cumulative_counts, target_ranks)
+    return LengthDistribution(counts, mean, tuple(float(EDGES[place]) for place in bins))
 
 
 @dataclass(frozen=True)
@@ -243,16 +244,16 @@ def shares(distribution: LengthDistribution, edges: Sequence[int]) -> list[Share
 
 
 def doublings(distributions: Iterable[LengthDistribution]) -> list[int]:
-    """Return edges that double, from at most the shortest length to above the longest."""
+    """Return edges that double, from at most the shortest length to more than the longest one."""
     occupied_bins = [np.flatnonzero(each.counts) for each in distributions if each.total]
     if not occupied_bins:
         return []
     shortest = EDGES[min(int(places[0]) for places in occupied_bins)]
     longest = EDGES[max(int(places[-1]) for places in occupied_bins)]
     edges = [0, *(2**power for power in range(27))]
-    first = max(place for place, edge in enumerate(edges) if edge <= shortest)
+    first_index = max(place for place, edge in enumerate(edges) if edge <= shortest)
     last = min((place for place, edge in enumerate(edges) if edge > longest), default=len(edges) - 1)
-    return edges[first : last + 1]
+    return edges[first_index : last + 1]
 
 
 @dataclass(frozen=True)
@@ -263,12 +264,12 @@ class DocumentLengths:
     words: NDArray[np.uint32]
 
     @classmethod
-    def of(cls, keys: NDArray[np.uint64], words: NDArray[np.uint32]) -> DocumentLengths:
+    def from_arrays(cls, keys: NDArray[np.uint64], words: NDArray[np.uint32]) -> DocumentLengths:
         order = np.argsort(keys, kind="stable")
         return cls(keys[order], words[order])
 
     def find(self, document_ids: Iterable[str]) -> NDArray[np.int64]:
-        """Return the lengths of these documents in the given order, without those that are not in the corpus."""
+        """Return the lengths of these documents in the given order, skipping documents that are not in the corpus."""
         requested_keys = np.fromiter(map(hash_word, document_ids), np.uint64)
         if not len(self.keys) or not len(requested_keys):
             return np.zeros(0, np.int64)
@@ -288,14 +289,14 @@ class CorpusProfile:
 
     @property
     def lengths(self) -> LengthDistribution:
-        return LengthDistribution.of(self.documents.words)
+        return LengthDistribution.from_lengths(self.documents.words)
 
 
 def profile_corpus(path: Path, progress: Progress | None = None, *, examples: Iterable[str] = ()) -> CorpusProfile:
     """Compute the profile of a corpus in one pass.
 
     Memory is bounded by twice `MAX_WORDS` words and 12 bytes per document. `examples` are ids of documents to include;
-    by default, the first document with a text is included. Lines that are not documents are skipped.
+    by default, the first document with a text is included. Invalid lines are skipped.
     """
     counter, keys, lengths = UnigramCounter(), array("Q"), array("I")
     example_ids, example_documents = set(examples), dict[str, Document]()
@@ -307,7 +308,7 @@ def profile_corpus(path: Path, progress: Progress | None = None, *, examples: It
             example_documents[document.id] = document
     return CorpusProfile(
         counter.result(),
-        DocumentLengths.of(np.array(keys, np.uint64), np.array(lengths, np.uint32)),
+        DocumentLengths.from_arrays(np.array(keys, np.uint64), np.array(lengths, np.uint32)),
         example_documents,
     )
 

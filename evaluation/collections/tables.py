@@ -1,7 +1,7 @@
 """Converters from tables with named columns (CSV, JSON Lines, or Parquet) to BEIR's layout.
 
 A document or query has the columns `_id`, `text`, and optionally `title`, or variants such as `id`, `docid`, and
-`contents`. A judgment has `query-id`, `corpus-id`, and `score`; a table with only the first two has grade 1 throughout.
+`contents`. A judgment has `query-id`, `corpus-id`, and `score`. In a table with only the first two, all grades are 1.
 Other columns are ignored.
 """
 
@@ -29,7 +29,7 @@ def _canonical(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter not in "-_#\"' \r\t")
 
 
-#: Column of a query's text, which has more names than that of a document.
+#: Column of a query's text, which has more alternative names than the text of a document.
 _QUERY_TEXT = "query text"
 #: Names of each column in order of preference, as `_canonical` writes them.
 _NAMES = {
@@ -84,20 +84,20 @@ def convert_examples(paths: Sequence[Path], folder: Path, split: str) -> None:
     none. Raises the same errors as `convert_texts`.
     """
     queries: list[Record] = []
-    relevant: list[tuple[str, str, int]] = []
+    judgements: list[tuple[str, str, int]] = []
     excluded_pairs: list[tuple[str, str]] = []
     for path in paths:
         for line, (query, text, *lists) in _read_columns(path, ("_id", "query", "gold_ids", "excluded_ids")):
             for column, ids in zip(("gold_ids", "excluded_ids"), lists, strict=True):
-                if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+                if not isinstance(ids, list) or not all(isinstance(identifier, str) for identifier in ids):
                     hint = 'Write a list of strings, such as ["d1", "d2"].'
                     raise format_error(path, [line], f"{column} is not a list of ids", hint)
-            relevant_ids, excluded = lists
+            relevant_ids, excluded_ids = lists
             queries.append(Record(str(query), "", str(text), line))
-            relevant += [(query, document, 1) for document in dict.fromkeys(relevant_ids)]
-            excluded_pairs += [(query, document) for document in excluded if document != "N/A"]
+            judgements += [(query, document, 1) for document in dict.fromkeys(relevant_ids)]
+            excluded_pairs += [(query, document) for document in excluded_ids if document != "N/A"]
     write_records(folder / "queries.jsonl", queries)
-    write_judgements(folder / "qrels" / f"{split}.tsv", relevant)
+    write_judgements(folder / "qrels" / f"{split}.tsv", judgements)
     write_excluded(folder / "excluded.tsv", excluded_pairs)
 
 
@@ -132,18 +132,18 @@ def has_other_names(path: Path, part: str) -> bool:
 
 
 def _read_columns(
-    path: Path, needed: Sequence[str], optional: Sequence[str] = (), rows: Iterable[Row] | None = None
+    path: Path, required_columns: Sequence[str], optional_columns: Sequence[str] = (), rows: Iterable[Row] | None = None
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Yield (line, values of the columns) for each row; a missing optional column is None."""
     for line, row in _read_rows(path) if rows is None else rows:
         cells = tuple(row)
         values = []
-        for column in (*needed, *optional):
-            place = _find_column(cells, column)
-            value = None if place is None else row[cells[place]]
+        for column in (*required_columns, *optional_columns):
+            index = _find_column(cells, column)
+            value = None if index is None else row[cells[index]]
             if value != value:  # pandas writes missing values as NaN.
                 value = None
-            if column in needed and (place is None or (value is None and not column.endswith("text"))):
+            if column in required_columns and (index is None or (value is None and not column.endswith("text"))):
                 name = column.removeprefix("query ")
                 message = f"no value in the column {name} (the columns are {', '.join(map(str, row))})"
                 raise format_error(path, [line], message, f"Name the column {name} and give every row a value.")
@@ -153,10 +153,10 @@ def _read_columns(
 
 def column_places(cells: Sequence[str], columns: Sequence[str]) -> tuple[int, ...] | None:
     """Return the positions of these columns in a header, or None if one is missing or ambiguous."""
-    places = [_find_column(tuple(cells), column) for column in columns]
+    indices = [_find_column(tuple(cells), column) for column in columns]
     if "score" in columns and "rank" in map(_canonical, cells):  # The table is a run.
         return None
-    return None if None in places else tuple(place for place in places if place is not None)
+    return None if None in indices else tuple(index for index in indices if index is not None)
 
 
 @lru_cache(maxsize=1024)
@@ -167,7 +167,7 @@ def _find_column(cells: tuple[str, ...], column: str) -> int | None:
     for name in _NAMES.get(column, () if column in _OTHER_NAMES else (_canonical(column),)):
         if name in names:
             return names.index(name)
-    indices = [place for place, name in enumerate(names) if name in _OTHER_NAMES.get(column, ())]
+    indices = [index for index, name in enumerate(names) if name in _OTHER_NAMES.get(column, ())]
     return indices[0] if len(indices) == 1 else None
 
 

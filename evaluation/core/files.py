@@ -20,6 +20,6 @@ def open_regular(path: Path) -> BinaryIO:
     raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def sha256_of(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

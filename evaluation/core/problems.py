@@ -1,4 +1,4 @@
-"""Problem reports shared by the website, the API, and the command line, and the exceptions that carry them."""
+"""Problem reports of the website, the API, and the command line, and the exceptions that contain them."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Problem:
 
     def sentences(self) -> str:
         """Return message and hint as sentences, without capitalizing names of files and measures."""
-        first = self.message.split(" ", 1)[0]
-        capital = self.message[:1].upper() if first.isalpha() and first.islower() else self.message[:1]
+        first_word = self.message.split(" ", 1)[0]
+        capital = self.message[:1].upper() if first_word.isalpha() and first_word.islower() else self.message[:1]
         period = "" if self.message.endswith((".", "?", "!")) else "."
         return f"{capital}{self.message[1:]}{period} {self.hint}".strip()
 
@@ -50,8 +50,8 @@ class Problem:
 class RunStatistics:
     """Counts and metadata that were collected while reading a run.
 
-    `known_queries` counts the queries that belong to the dataset, and `depth` is the largest number of documents that
-    the run ranks for one of them. `expanded_bytes` is the size after decompression.
+    `known_queries` counts the queries that belong to the dataset, and `depth` is the maximum number of documents
+    ranked for one of them. `expanded_bytes` is the size after decompression.
     """
 
     lines: int = 0
@@ -118,7 +118,7 @@ class LineProblems:
                 "error",
                 code,
                 count,
-                texts[code][0].format(lines=number_of(count, "line"), **values),
+                texts[code][0].format(lines=format_count(count, "line"), **values),
                 texts[code][1],
                 tuple(self.lines[code]),
             )
@@ -134,7 +134,7 @@ class ProblemCode(str):
     """A problem code of reports and refusals, registered with its documentation by the module that raises it.
 
     The reference of problem codes lists each one with its `severity`, `meaning`, `remedy`, and `example`, in the table
-    for its `about`. A code that ends in "…" is a family, whose members `named` returns.
+    for its `about`. A code that ends in "…" is a family. `named` returns its members.
 
     `message` and `hint` are the texts of a report if they are the same for every file; the hint defaults to the remedy.
     If `quote` is set, messages end with the first affected line, introduced by this description (see `runs.header`).
@@ -167,7 +167,7 @@ class ProblemCode(str):
         return instance
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (str(self),)  # pickles and copies are plain strings
+        return str, (str(self),)  # Pickles and copies are plain strings.
 
     def named(self, name: str) -> str:
         return self.removesuffix("…") + name
@@ -181,11 +181,11 @@ class ProblemCode(str):
         return Problem(severity or cast(Severity, self.severity), self, count, message, hint, lines)
 
     def refusal(self, message: str, hint: str, lines: tuple[int, ...] = ()) -> InvalidContent:
-        return InvalidContent.of(self.problem(message, hint, lines=lines))
+        return InvalidContent.build(self.problem(message, hint, lines=lines))
 
 
 def is_free(code: str) -> bool:
-    """Return whether a refusal with this code is no verdict on the content of a file."""
+    """Return whether a refusal with this code is unrelated to the content of a file."""
     return code in PROBLEM_CODES and PROBLEM_CODES[code].is_free
 
 
@@ -205,7 +205,7 @@ def at_lines(lines: Sequence[int], count: int = 0) -> str:
     return f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}{ellipsis})"
 
 
-def number_of(count: int, singular: str, plural: str | None = None) -> str:
+def format_count(count: int, singular: str, plural: str | None = None) -> str:
     """Format a count with its noun, as in "1 line" and "2,000 lines"."""
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
@@ -218,18 +218,18 @@ class InvalidContent(Exception):
         super().__init__("; ".join(problem.message for problem in report.errors) or "invalid content")
 
     @classmethod
-    def of(cls, *problems: Problem) -> Self:
+    def build(cls, *problems: Problem) -> Self:
         return cls(Report(problems))
 
     @classmethod
-    def of_text(cls, texts: Mapping[str, tuple[str, str]], code: str, **values: object) -> Self:
+    def from_text(cls, texts: Mapping[str, tuple[str, str]], code: str, **values: object) -> Self:
         """Return the error for one problem of a whole file. `texts` is described in `LineProblems.report`."""
         message, hint = texts[code]
-        return cls.of(Problem("error", code, 1, message.format(**values), hint))
+        return cls.build(Problem("error", code, 1, message.format(**values), hint))
 
 
 class EndlessPattern(InvalidContent):
-    """A regular expression among a dataset's answers takes too long to match, which its curator has to fix.
+    """A regular expression among a dataset's answers is too slow. The dataset's curator must fix it.
 
     The report names the line but does not reveal the pattern.
     """
@@ -246,11 +246,11 @@ class InvalidRun(InvalidContent):
 
 
 class KernelUnavailable(RuntimeError):
-    """The compiled scoring kernel cannot be built or stored on this machine; the message says what is missing."""
+    """The compiled scoring kernel cannot be built or stored on this machine. The message names the missing part."""
 
 
 class ModelFailure(Exception):
-    """A submitted model cannot be loaded or run, for a reason that its owner has to fix.
+    """A submitted model cannot be loaded or run, for a reason that its owner must fix.
 
     `code` is stable and one of `evaluation.execution.failures.MODEL_FAILURES`. The message never contains text from
     the model's files.

@@ -1,6 +1,6 @@
 """String arrays on disk, mapped into memory, so that memory use does not grow with the corpus.
 
-`NAME.bin` holds the concatenated strings in UTF-8, and `NAME_offsets.npy` the start of each string, followed by the
+`NAME.bin` contains the concatenated strings in UTF-8, and `NAME_offsets.npy` the start of each string, followed by the
 end of the last one.
 """
 
@@ -59,7 +59,7 @@ class Strings:
         return bytes(self._text[self._offsets[index] : self._offsets[index + 1]])
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """Length of the longest string in bytes, 0 without strings."""
         return int(np.diff(self._offsets).max(initial=0))
 

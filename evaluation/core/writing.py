@@ -25,15 +25,15 @@ _SIZES = "sizes.json"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def beside(target: Path) -> Path:
+def temporary_path(target: Path) -> Path:
     """Return an unused temporary path in the target's folder."""
     return target.with_name(f"{target.name}.part-{secrets.token_hex(8)}")
 
 
 @contextmanager
-def appearing(path: Path) -> Iterator[Path]:
+def replace_on_success(path: Path) -> Iterator[Path]:
     """Yield a temporary path that replaces `path` if the block succeeds."""
-    unfinished = beside(path)
+    unfinished = temporary_path(path)
     try:
         yield unfinished
         unfinished.replace(path)
@@ -45,14 +45,14 @@ def appearing(path: Path) -> Iterator[Path]:
 def complete_or_absent(path: Path, heading: Callable[[], str] = str) -> Iterator[TextIO]:
     """Open a text file that appears only when it is complete; gzip-compressed if its name ends in .gz.
 
-    `heading` returns the first line. It is called again after the content has been written, and must return a line of
-    the same length each time.
+    `heading` returns the first line. It is called again after the content has been written, and must always return
+    a line of the same length.
     """
     packed = path.suffix == ".gz"
-    # The first line is a gzip member of its own, stored without compression: its length depends on that of the line
-    # alone, so it can be overwritten.
+    # The first line is a separate gzip member without compression. Its length depends only on the length of the line,
+    # so it can be overwritten.
     stored_as = partial(gzip.compress, compresslevel=0, mtime=0) if packed else bytes
-    with appearing(path) as unfinished:
+    with replace_on_success(path) as unfinished:
         with unfinished.open("wb") as stored:
             if line := heading():
                 stored.write(stored_as(line.encode()))
@@ -68,9 +68,9 @@ def make_folder(target: Path, make: Callable[[Path], object]) -> None:
     """Create a folder atomically with the content that `make` writes.
 
     If several processes create the same folder, the first one to finish wins. Temporary folders of the others, and of
-    processes that were killed, are then removed; a process that is still busy continues with the finished folder.
+    killed processes, are then removed. A process that is still busy continues with the finished folder.
     """
-    unfinished = beside(target)
+    unfinished = temporary_path(target)
     unfinished.mkdir()
     try:
         make(unfinished)
@@ -87,7 +87,7 @@ def make_folder(target: Path, make: Callable[[Path], object]) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def damage_of(folder: Path) -> str:
+def describe_damage(folder: Path) -> str:
     """Describe the first file that no longer has the size stored by `make_folder`; "" if all are intact."""
     try:
         sizes: dict[str, int] = json.loads((folder / _SIZES).read_bytes())

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 CPU_INFO = Path("/proc/cpuinfo")
 _GPUS = Path("/proc/driver/nvidia/gpus")
 _DEVICES = Path("/dev")
-#: Libraries whose versions affect search times.
+#: Libraries with versions that affect search times.
 LIBRARIES = (
     "numpy",
     "torch",
@@ -26,7 +26,7 @@ LIBRARIES = (
     "faiss-cpu",
     "faiss-gpu",
 )
-#: Decoration in processor names.
+#: Pattern of decoration in processor names.
 _NOISE = re.compile(r"\((?:R|TM|C)\)|\b(?:CPU|Processor|with Radeon Graphics)\b|@.*|\b\d+-Core\b", re.IGNORECASE)
 _SLUG_LENGTH = 140
 _NAME_LENGTH = 200
@@ -45,7 +45,7 @@ class Hardware:
         return asdict(self)
 
     @classmethod
-    def of(cls, details: Mapping[str, Any]) -> Self:
+    def from_details(cls, details: Mapping[str, Any]) -> Self:
         """Return the class with these details: `cpu`, `cores`, `gpu` (or None), `python`, and `libraries`."""
         cores = f"{details['cores']} core{'s' if details['cores'] != 1 else ''}"
         name = f"{details['cpu']}, {cores}"
@@ -66,7 +66,7 @@ class Hardware:
             raise ValueError("the cores of a hardware class must be a positive integer")
         if not isinstance(libraries, Mapping):
             raise ValueError("the libraries of a hardware class must map names to versions")
-        return cls.of(
+        return cls.from_details(
             {
                 "cpu": _clean_text(details.get("cpu")) or "unknown processor",
                 "cores": cores,
@@ -96,7 +96,7 @@ def describe(threads: int, device: str = "cpu") -> Hardware:
         threads: Number of cores that the work uses.
         device: "cuda" if the work runs on the GPU, otherwise "cpu".
     """
-    return Hardware.of(
+    return Hardware.from_details(
         {
             "cpu": cpu_model(),
             "cores": threads,
@@ -129,7 +129,7 @@ def gpu_model() -> str:
 def own_gpu() -> Gpu:
     """Return the first visible GPU.
 
-    If the driver does not list it, as with MIG instances, all identifiers are those of CUDA_VISIBLE_DEVICES.
+    If the driver does not list it, as with MIG instances, all identifiers are taken from CUDA_VISIBLE_DEVICES.
     """
     identifier = next(iter(visible_gpus()), "0")
     matching_gpus = (gpu for gpu in accessible_gpus() if gpu.number == identifier or gpu.uuid.startswith(identifier))
@@ -155,10 +155,10 @@ def list_gpu_files() -> list[Path]:
 
 
 def accessible_gpus() -> list[Gpu]:
-    """Return the GPUs whose devices this process can open.
+    """Return the GPUs with devices that this process can open.
 
-    The driver lists all GPUs of the machine, even those that Slurm's cgroups or the container deny. Before the first
-    use of a GPU no device may exist yet; then the process is assumed to have access to all of them.
+    The driver lists all GPUs of the machine, including ones that Slurm's cgroups or the container deny. Before the
+    first use of a GPU no device may exist yet; then the process is assumed to have access to all of them.
     """
     gpus: list[Gpu] = []
     any_exists = any(_DEVICES.glob("nvidia[0-9]*"))

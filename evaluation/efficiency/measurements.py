@@ -15,7 +15,7 @@ from evaluation.engines.base import SearchPart
 
 #: Number of queries in a batch when throughput is measured.
 BATCH = 64
-#: Measuring may take this share of the time for building and searching, or `MIN_SECONDS` if that is more.
+#: Maximum share of the time for building and searching that measurements may use, or `MIN_SECONDS` if that is more.
 SHARE_OF_JOB, MIN_SECONDS = 0.1, 60.0
 #: Share of the measuring time for warming up, and minimum number of timed queries (or all, if there are fewer).
 SHARE_OF_WARM_UP, MIN_QUERIES = 0.1, 2
@@ -43,7 +43,7 @@ class Effort:
     most_rounds: int
     most_seconds: float
 
-    def within(self, seconds: float, search: float, queries: int) -> Effort:
+    def reduce(self, seconds: float, search: float, queries: int) -> Effort:
         """Return the effort reduced to a budget.
 
         Args:
@@ -55,14 +55,14 @@ class Effort:
             TooSlow: Fewer than two searches of `MIN_QUERIES` queries fit.
         """
         target = max(self.searches, 2 * min(self.queries, queries))
-        searches = affordable(target, seconds, search)
-        timed = min(self.queries, queries, searches // 2)
-        if timed < min(MIN_QUERIES, queries):
+        searches = count_affordable(target, seconds, search)
+        timed_queries = min(self.queries, queries, searches // 2)
+        if timed_queries < min(MIN_QUERIES, queries):
             raise TooSlow
-        searches_kept = self.searches if searches == target else searches // timed * timed
+        searches_kept = self.searches if searches == target else searches // timed_queries * timed_queries
         return replace(
             self,
-            queries=timed,
+            queries=timed_queries,
             searches=searches_kept,
             seconds=min(self.seconds, seconds),
             most_seconds=min(self.most_seconds, seconds),
@@ -79,7 +79,7 @@ FULL_EFFORT = Effort(
     most_rounds=40,
     most_seconds=30.0,
 )
-#: Effort for the variants of a system; its model and index are warm from the retrieval.
+#: Effort for the variants of a system. The retrieval has already warmed up its model and index.
 VARIANT_EFFORT = Effort(
     warm_up=5,
     searches=50,
@@ -102,7 +102,7 @@ def measuring_seconds(retrieval: Retrieval) -> float:
     return max(MIN_SECONDS, SHARE_OF_JOB * (retrieval.build_seconds + retrieval.search_seconds))
 
 
-def affordable(target: int, seconds: float, unit_seconds: float) -> int:
+def count_affordable(target: int, seconds: float, unit_seconds: float) -> int:
     return target if target * unit_seconds <= seconds else int(seconds / unit_seconds)
 
 
@@ -123,7 +123,7 @@ class Latency:
     p99: float
 
     @classmethod
-    def of(cls, seconds: Sequence[float] | npt.NDArray[np.float64]) -> Self:
+    def from_seconds(cls, seconds: Sequence[float] | npt.NDArray[np.float64]) -> Self:
         """Return the latency for the fastest search of each query, in seconds. At least one query is required."""
         milliseconds = np.asarray(seconds, dtype=np.float64) * 1000
         p50, p95, p99 = np.percentile(milliseconds, [50, 95, 99], method="inverted_cdf").tolist()
@@ -134,16 +134,17 @@ class Latency:
 class EfficiencyFigures:
     """Costs of a system under a protocol. None means that a figure was not measured or does not apply.
 
-    `queries` counts the distinct timed queries, and `searches` their searches. `batched` counts the queries of the
-    throughput measurement, 0 if unknown. `latency_ms` and `parts_ms` refer to one search; the parts need not add up to
-    the whole. `peak_memory_bytes` is the peak resident memory of the process since its start, and `energy_source` names
-    the components included in `energy_joules_per_query`. `stored_runs` counts the stored runs that the system starts
-    from, whose own costs are not included.
+    `queries` is the number of distinct timed queries, and `searches` the number of their searches. `batched` counts the
+    queries of the throughput measurement, 0 if unknown. `latency_ms` and `parts_ms` refer to one search; the parts need
+    not add up to the whole. `peak_memory_bytes` is the peak resident memory of the process since its start, and
+    `energy_source` names the components included in `energy_joules_per_query`. `stored_runs` is the number of stored
+    runs that the system starts from. Their costs are not included.
 
     The searches were made in `rounds` with `threads` threads. `spread_ms` is the uncertainty of the mean latency,
     estimated from groups of rounds, and None under protocol v1, which had one round. `unsettled` counts the queries
-    whose fastest search was not confirmed by another one, or was always disturbed. `interruptions` counts the kernel's
-    preemptions of the process, and `other_work` is the share of the machine's processors that other processes used.
+    with a fastest search that was not confirmed by another one, or was always disturbed. `interruptions` counts the
+    kernel's preemptions of the process, and `other_work` is the share of the machine's processors that other processes
+    used.
 
     `job_seconds` is the time for indexing the corpus and searching all queries, if one job did both. `flops_per_query`
     and `flops_per_document` are mean floating point operations of a search and of encoding a document, over a sample,

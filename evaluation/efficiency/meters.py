@@ -1,8 +1,8 @@
 """Meters for search time, other work, energy, and peak memory of this process and its machine.
 
-Energy is read from RAPL for the processor's packages and from NVML for NVIDIA GPUs, where available. Both count the
-whole package or board, including other work on the machine, so measurements run alone. On a machine with several
-GPUs other jobs share the processor; there, only the GPU is counted.
+Energy is read from RAPL for the processor's packages and from NVML for NVIDIA GPUs, where available. Both include
+the whole package or board and other work on the machine, so measurements run alone. On a machine with several GPUs,
+other jobs share the processor, so only the GPU is measured.
 """
 
 import os
@@ -28,13 +28,13 @@ THREADS = 1
 #: Minimum size of the array that evicts the caches.
 EVICTED_BYTES = 64 * MIB
 _MAX_EVICTED_BYTES = 512 * MIB
-#: Folder of the first processor's caches, whose `size` files contain values such as 32768K.
+#: Folder of the first processor's caches. Its `size` files contain values such as 32768K.
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 #: System-wide counters of processor time.
 STATISTICS = Path("/proc/stat")
 #: Fields of a processor's line in /proc/stat: idle, and waiting for a disk.
-_IDLE = (3, 4)
-#: First of the guest fields, whose time is already included in other fields.
+_IDLE_FIELDS = (3, 4)
+#: First of the guest fields. Their time is already included in other fields.
 _COUNTED_TWICE = 8
 
 
@@ -81,10 +81,10 @@ def read_moment() -> Moment:
 
 
 def evict_caches() -> None:
-    """Read more memory than the caches hold, so that the next search reads its index and model from memory.
+    """Read more memory than the size of the caches, so that the next search reads its index and model from memory.
 
-    Otherwise search time depends on how much of a shared cache other work leaves over. That includes work in other
-    virtual machines on the same host, which no counter of this system shows.
+    Otherwise search time depends on the use of a shared cache by other work. This includes work in other virtual
+    machines on the same host, which counters of this system do not show.
     """
     _filler().sum()
 
@@ -105,11 +105,11 @@ class SearchTime(NamedTuple):
     undisturbed: bool
 
 
-def time_between(start: Moment, end: Moment, *, device: str) -> SearchTime:
+def search_time(start: Moment, end: Moment, *, device: str) -> SearchTime:
     """Return the duration of a search, excluding the time in which other work used its processor.
 
-    A thread that never waited could always run, so any time without processor belongs to other work. If the thread
-    waited or uses a GPU, all elapsed time counts, since it may belong to the search.
+    A thread that never waited could always run, so any time without processor is due to other work. If the thread
+    waited or uses a GPU, all elapsed time is included, because it may be due to the search.
     """
     elapsed = end.elapsed - start.elapsed
     if device == "cpu" and end.pauses == start.pauses:
@@ -121,26 +121,26 @@ class OtherWork:
     """Measures the share of the machine's processors that other processes use between two readings."""
 
     def __init__(self) -> None:
-        self._start = self._read()
+        self._start = self._read_seconds()
 
     def share(self) -> float | None:
         """Return the share since the start, 0 to 1, or None if the system does not report it."""
-        end = self._read()
+        end = self._read_seconds()
         if self._start is None or end is None:
             return None
-        total, busy_time, process_time = (last - start for start, last in zip(self._start, end, strict=True))
+        total, busy_time, process_time = (end_value - start for start, end_value in zip(self._start, end, strict=True))
         return min(max((busy_time - process_time) / total, 0.0), 1.0) if total > 0 else None
 
-    def _read(self) -> tuple[float, float, float] | None:
+    def _read_seconds(self) -> tuple[float, float, float] | None:
         """Return the seconds of all processors, of the busy ones, and of this process; None if unavailable."""
         try:
             line = STATISTICS.read_text(encoding="ascii").partition("\n")[0]
             ticks = [int(field) for field in line.split()[1 : 1 + _COUNTED_TWICE]]
         except (OSError, ValueError):
             return None
-        if len(ticks) <= max(_IDLE):
+        if len(ticks) <= max(_IDLE_FIELDS):
             return None
-        idle, tick = sum(ticks[field] for field in _IDLE), os.sysconf("SC_CLK_TCK")
+        idle, tick = sum(ticks[field] for field in _IDLE_FIELDS), os.sysconf("SC_CLK_TCK")
         return sum(ticks) / tick, (sum(ticks) - idle) / tick, time.process_time()
 
 
@@ -151,7 +151,7 @@ Counter = Callable[[], float]
 
 
 class EnergyMeter(NamedTuple):
-    """The sum of several energy counters, and a short description of what they cover."""
+    """The sum of several energy counters, and the names of the measured components."""
 
     source: str
     counters: Sequence[Counter]
@@ -163,9 +163,9 @@ class EnergyMeter(NamedTuple):
 
 def open_meter(device: str) -> EnergyMeter:
     """Return a meter for the processor's packages, and for this process's GPU if `device` is "cuda"."""
-    alone = device != "cuda" or len(list_gpu_files()) < 2
+    is_only_gpu = device != "cuda" or len(list_gpu_files()) < 2
     counters_by_name = {
-        "CPU": _package_counters() if alone else [],
+        "CPU": _package_counters() if is_only_gpu else [],
         "GPU": _gpu_counters() if device == "cuda" else [],
     }
     return EnergyMeter(
@@ -187,14 +187,14 @@ def _package_counter(folder: Path) -> Counter:
     """Return a function that reads a package's joules, correcting for overflows of the hardware counter."""
     energy = folder / "energy_uj"
     capacity = int((folder / "max_energy_range_uj").read_text(encoding="ascii"))
-    previous, overflows = int(energy.read_text(encoding="ascii")), 0
+    previous_value, overflows = int(energy.read_text(encoding="ascii")), 0
 
     def count() -> float:
-        nonlocal previous, overflows
-        present = int(energy.read_text(encoding="ascii"))
-        overflows += present < previous
-        previous = present
-        return (present + overflows * capacity) / 1e6
+        nonlocal previous_value, overflows
+        current_value = int(energy.read_text(encoding="ascii"))
+        overflows += current_value < previous_value
+        previous_value = current_value
+        return (current_value + overflows * capacity) / 1e6
 
     return count
 

@@ -2,21 +2,22 @@
 
 Searches run one at a time, in one process and one thread, from the text of a query to its top 100 document ids. After
 20 warm-up searches, up to 100 queries, evenly spaced over all, are searched in rounds of the same order. The time of a
-query is that of its fastest search. Time in which the kernel gave the processor to other work is excluded: a thread
-that never waited counts only its own processor time. Searches that wait, or that use a GPU, count all elapsed time.
+query is that of its fastest search. Time in which the kernel gave the processor to other work is excluded: for a
+thread that never waited, only its processor time is included. For searches that wait, or that use a GPU, all elapsed
+time is included.
 Results are not cached. The first stage of a system and the encoding of the query are included, and also reported
 separately.
 
 Before each timed search the processor's caches are filled with other data, so that the index and the model are read
 from memory, as when queries arrive one by one. Otherwise a search is up to four times faster if other work on the
-host, including other virtual machines, happens to leave a shared cache to it.
+host, including other virtual machines, does not use a shared cache.
 
 At least 200 searches are timed, in two or more rounds, and in ten rounds if these take less than ten seconds. Rounds
-continue until the interval of the mean is narrow, but at most for forty rounds or thirty seconds, including the time
-to fill caches. For the interval, rounds are divided into up to five consecutive groups. The spread is the largest
-increase of the mean when one group is left out, so a time that occurred in only one group widens it. `unsettled` counts
-the queries whose two fastest searches differ by more than a tenth, or that were interrupted in every round.
-`other_work` is the share of the machine's processors that other processes used.
+continue until the interval of the mean is narrow, but at most for forty rounds or thirty seconds, including the time to
+fill caches. For the interval, rounds are divided into up to five consecutive groups. The spread is the largest increase
+of the mean when one group is omitted, so a time that occurred in only one group increases it. `unsettled` counts the
+queries whose two fastest searches differ by more than a tenth, or that were interrupted in every round. `other_work` is
+the share of the machine's processors that other processes used.
 
 Throughput is measured once, with all threads of the job, in batches of 64, over all queries or an evenly spaced sample
 of 1,000.
@@ -31,10 +32,10 @@ search of all timed queries. Operations for a document are counted over a sample
 are never counted.
 
 Variants of a system, such as smaller depths of a re-ranker, are measured with less effort, because the machine is
-reserved meanwhile: 5 warm-up searches, at least 50 timed searches, and throughput over 128 queries.
+reserved for the measurement: 5 warm-up searches, at least 50 timed searches, and throughput over 128 queries.
 
-Build time, encoding rate, index size, and peak memory are those of the job that built the index. Figures of different
-protocols are never compared.
+Build time, encoding rate, index size, and peak memory are measured in the job that built the index. Figures of
+different protocols are never compared.
 """
 
 import math
@@ -59,7 +60,7 @@ from evaluation.efficiency.measurements import (
     EfficiencyFigures,
     Effort,
     Latency,
-    affordable,
+    count_affordable,
 )
 from evaluation.efficiency.meters import (
     THREADS,
@@ -71,7 +72,7 @@ from evaluation.efficiency.meters import (
     peak_gpu_memory,
     peak_memory,
     read_moment,
-    time_between,
+    search_time,
 )
 from evaluation.engines import Engine, Retrieval, ShardedEngine, operations
 from evaluation.engines.index.term_search import TermEngine
@@ -84,10 +85,10 @@ DEPTH = 100
 #: Maximum number of groups of rounds for the spread.
 GROUPS = 5
 #: Maximum relative difference between a settled query's two fastest searches.
-SETTLED = 0.1
+SETTLED_DIFFERENCE = 0.1
 #: Spread relative to the mean at which rounds may end.
 NARROW = 0.03
-#: Bounds of the number of documents that are encoded again to count operations, one in 200.
+#: Bounds of the number of documents, one in 200, that are encoded again to count operations.
 _MIN_DOCUMENTS, _MAX_DOCUMENTS = 4, 64
 
 #: Seconds of searches, shape (rounds, queries).
@@ -155,12 +156,12 @@ def measure(
         energy = rounds.run(progress, meter)
     remaining = max(remaining - rounds.elapsed, 0.0)
     target = min(effort.batched, len(queries))
-    if (batched := affordable(target, remaining, in_batches)) < target:
+    if (batched := count_affordable(target, remaining, in_batches)) < target:
         batched -= batched % BATCH
     figures = rounds.figures()  # before other searches add to the engine's clock
     throughput = _throughput(engine, queries, batched)
     if isinstance(engine, TermEngine) and system.checkpoint is None:
-        with operations.counting() as operation_count:  # fast, and with larger differences between queries
+        with operations.count_operations() as operation_count:  # Searches are fast, but differ more between queries.
             _search(engine, timed_queries)
         flops = operation_count.flops / len(timed_queries)
     progress(1.0)
@@ -197,12 +198,12 @@ def _affordable_effort(
     Raises:
         TooSlow: Not even two queries can be timed.
     """
-    # A single fast query must not determine the estimate. Searches of a variant are shorter than those of the job.
+    # A single fast query must not determine the estimate. Searches of a variant are shorter than searches of the job.
     in_job = retrieval.search_seconds / max(retrieval.queries, 1)
-    alone = max(sum(warm_up_seconds) / len(warm_up_seconds), min(in_job, max(warm_up_seconds)))
-    in_batches = min(alone, in_job)
+    single_seconds = max(sum(warm_up_seconds) / len(warm_up_seconds), min(in_job, max(warm_up_seconds)))
+    in_batches = min(single_seconds, in_job)
     fits = in_batches * min(BATCH, queries) <= remaining / 2
-    return effort.within(remaining / 2 if fits else remaining, alone, queries), in_batches
+    return effort.reduce(remaining / 2 if fits else remaining, single_seconds, queries), in_batches
 
 
 def sample_evenly(queries: Sequence[Query], limit: int) -> list[Query]:
@@ -248,7 +249,7 @@ def _warm_up(
         The mean floating point operations of a search, and the seconds of each search.
     """
     queries, durations = sample_evenly(timed_queries, searches), list[float]()
-    with operations.counting() as operation_count:
+    with operations.count_operations() as operation_count:
         for query in (queries * -(-searches // len(queries)))[:searches]:
             start = read_moment().elapsed
             _search(engine, [query])
@@ -268,7 +269,7 @@ def flops_per_document(engine: Engine, corpus: Path, folder: Path) -> float | No
         return None
     flops, documents = 0, _sample_documents(corpus)
     for document in documents:
-        with TemporaryDirectory(dir=folder) as shard_folder, operations.counting() as operation_count:
+        with TemporaryDirectory(dir=folder) as shard_folder, operations.count_operations() as operation_count:
             engine.encode_shard([document], Path(shard_folder))
         flops += operation_count.flops
     return flops / len(documents) if flops else None
@@ -288,7 +289,7 @@ class _TimedRounds:
     """Timed searches in rounds, until the interval of their mean is narrow or the effort is exhausted."""
 
     def __init__(self, engine: Engine, timed: Sequence[Query], effort: Effort, device: str) -> None:
-        self._engine, self._timed, self._effort, self._device = engine, timed, effort, device
+        self._engine, self._timed_queries, self._effort, self._device = engine, timed, effort, device
         self._confirmed = np.zeros(len(timed), dtype=bool)
         self._seconds: list[list[float]] = []
         self._joules = 0.0
@@ -311,21 +312,21 @@ class _TimedRounds:
             "depth": DEPTH,
             "threads": THREADS,
             "searches": times.size,
-            "queries": len(self._timed),
+            "queries": len(self._timed_queries),
             "rounds": len(times),
-            "latency_ms": Latency.of(times.min(axis=0)),
+            "latency_ms": Latency.from_seconds(times.min(axis=0)),
             "spread_ms": mean_spread(times),
-            "unsettled": self.unsettled(),
+            "unsettled": self.count_unsettled(),
             "interruptions": self.interruptions,
             "other_work": self.other_work,
             "peak_memory_bytes": self._peak_memory,
             "parts_ms": {part: seconds * share for part, seconds in self._engine.clock.seconds.items()},
         }
 
-    def unsettled(self) -> int:
-        """Count the queries whose fastest search is not confirmed, or that were disturbed in every round."""
+    def count_unsettled(self) -> int:
+        """Count the queries without a confirmed fastest search, or with a disturbance in every round."""
         quickest, second = np.sort(self.times(), axis=0)[:2]
-        return int((~((second <= (1 + SETTLED) * quickest) & self._confirmed)).sum())
+        return int((~((second <= (1 + SETTLED_DIFFERENCE) * quickest) & self._confirmed)).sum())
 
     def run(self, report: MeasureProgress, meter: EnergyMeter) -> float | None:
         """Search in rounds and return the joules per search, or None without energy counters."""
@@ -337,7 +338,7 @@ class _TimedRounds:
 
     def _is_enough(self) -> bool:
         effort, rounds = self._effort, len(self._seconds)
-        if rounds < 2 or rounds * len(self._timed) < effort.searches:
+        if rounds < 2 or rounds * len(self._timed_queries) < effort.searches:
             return False
         seconds = self.elapsed + self._evicting
         if rounds >= effort.most_rounds or seconds * (rounds + 1) / rounds > effort.most_seconds:
@@ -345,13 +346,13 @@ class _TimedRounds:
         if rounds < effort.rounds and seconds < effort.seconds:
             return False
         mean = 1000 * float(self.times().min(axis=0).mean())
-        settled = self.unsettled() <= MAX_UNSETTLED * len(self._timed)
-        return settled and mean_spread(self.times()) <= NARROW * mean
+        is_settled = self.count_unsettled() <= MAX_UNSETTLED * len(self._timed_queries)
+        return is_settled and mean_spread(self.times()) <= NARROW * mean
 
     def _round(self, report: MeasureProgress, meter: EnergyMeter) -> None:
         rounds_done, expected_rounds = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
         seconds = []
-        for number, query in enumerate(self._timed):
+        for number, query in enumerate(self._timed_queries):
             eviction_start = perf_counter()
             evict_caches()
             self._evicting += perf_counter() - eviction_start
@@ -360,17 +361,17 @@ class _TimedRounds:
             _search(self._engine, [query])
             end = read_moment()
             self._joules += (meter.joules() or 0.0) - joules
-            timing = time_between(start, end, device=self._device)
+            timing = search_time(start, end, device=self._device)
             seconds.append(timing.seconds)
             self.elapsed += timing.elapsed
             self.interruptions += end.interruptions - start.interruptions
             self._confirmed[number] |= timing.undisturbed
-            report((rounds_done + number / len(self._timed)) / expected_rounds)
+            report((rounds_done + number / len(self._timed_queries)) / expected_rounds)
         self._seconds.append(seconds)
 
 
 def mean_spread(times: Times) -> float:
-    """Return the largest increase of the mean, in ms, when one of up to five groups of rounds is left out.
+    """Return the largest increase of the mean, in ms, when one of up to five groups of rounds is omitted.
 
     Args:
         times: Seconds of each search, shape (rounds, queries), with at least two rounds. Groups are consecutive rounds.

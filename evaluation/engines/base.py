@@ -42,15 +42,15 @@ Ranks = NDArray[np.uint32]
 SHARD_SIZE = 50_000
 _TOO_LARGE = 2**63
 
-#: Parameter value for the setting of the checkpoint.
+#: Parameter value that selects the checkpoint's own setting.
 AUTO = "auto"
 
 
 def ignore(share: float) -> None:
-    """Progress callback that does nothing."""
+    """Ignore the reported progress."""
 
 
-def size_of(*paths: Path) -> int:
+def total_size(*paths: Path) -> int:
     """Return the total size in bytes of files and of the files in folders."""
     return sum(
         file.stat().st_size
@@ -61,7 +61,7 @@ def size_of(*paths: Path) -> int:
 
 
 class InvalidParameter(ValueError):
-    """An unknown engine parameter or an invalid value; the message names it."""
+    """Error for an unknown engine parameter or an invalid value, which the message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +190,8 @@ class SearchResult:
     @classmethod
     def from_scores(cls, query_id: str, ids: Sequence[str], scores: NDArray[np.floating[Any]], depth: int) -> Self:
         """Return the best `depth` of the documents in trec_eval's order."""
-        best = trec_order(ids, scores)[:depth]
-        return cls(query_id, [ids[index] for index in best.tolist()], scores[best].astype(np.float32))
+        top_indices = trec_order(ids, scores)[:depth]
+        return cls(query_id, [ids[index] for index in top_indices.tolist()], scores[top_indices].astype(np.float32))
 
 
 #: Largest `maximum_length` that a submission may set, in tokens.
@@ -233,8 +233,8 @@ class Resources:
         runs: One run to re-rank, or several to fuse.
         device: "cpu" or "cuda".
         threads: Number of cores that the engine may use.
-        language: Language code of the corpus, for engines whose own parameter does not specify a language.
-        index: Folder with the prebuilt word index that `EngineDescription.word_index` describes. It is only read.
+        language: Language code of the corpus, for engines without an explicit language parameter.
+        index: Folder with the prebuilt word index that `EngineDescription.word_index` describes; read-only.
     """
 
     checkpoint: Path | None = None
@@ -341,8 +341,8 @@ Setting = TypeVar("Setting")
 class VariantEngine(Engine, Generic[Setting]):
     """An engine that produces several rankings from the same work, such as re-ranking to several depths.
 
-    `settings` maps the labels of the variants to the setting in which they differ, the main one last. An engine
-    without variants has only that one.
+    `settings` maps the label of each variant to its setting, with the main one last. An engine without variants has a
+    single setting.
     """
 
     settings: Mapping[str, Setting]
@@ -386,20 +386,20 @@ def labels(settings: Mapping[str, object]) -> tuple[str, ...]:
 
 
 class ShardedEngine(Engine):
-    """An engine whose documents can be encoded in shards by separate processes before one process indexes them.
+    """An engine that can encode documents in shards, by separate processes, before one process indexes them.
 
     `build` uses the same shards as separate workers, so that both produce identical bytes.
     """
 
     @abstractmethod
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
-        """Encode a shard of the corpus into the empty `folder`. The output must depend on the documents alone."""
+        """Encode a shard of the corpus into the empty `folder`. The output must depend only on the documents."""
 
     @abstractmethod
     def build_from_shards(self, shards: Sequence[Path], folder: Path, progress: Progress = ignore) -> None:
         """Index encoded shards, in corpus order, into the empty `folder`, and open the index.
 
-        The shards are not copied and may be read as long as the engine is used.
+        The shards are not copied, and must exist as long as the engine is used.
         """
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
@@ -416,7 +416,7 @@ class ShardedEngine(Engine):
 
 
 class DividedEngine(ShardedEngine):
-    """An engine whose shards can be indexed and searched in separate parts."""
+    """An engine that can index and search its shards in separate parts."""
 
     @property
     def learns(self) -> bool:
@@ -429,7 +429,7 @@ class DividedEngine(ShardedEngine):
         return True
 
     def learn(self, shards: Sequence[Path], folder: Path) -> None:
-        """Learn data that the indexes of all parts share from all shards, and write it to the empty `folder`."""
+        """Learn the data that all parts share, from all shards, and write it to the empty `folder`."""
 
     @abstractmethod
     def build_part(self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore) -> None:
@@ -472,8 +472,8 @@ class EngineDescription:
     runs: tuple[int, int] = (0, 0)
     #: Names of the parameters that affect the output of `encode_shard`; None if the engine has no shards.
     encoding_parameters: tuple[str, ...] | None = None
-    #: Whether the model generates texts. The loss of lower precision is then not measured, since everything would have
-    #: to be generated again.
+    #: Whether the model generates texts. The loss of lower precision is then not measured, because all texts would
+    #: have to be generated again.
     writes_texts: bool = False
     #: Whether the engine needs the corpus.
     reads_corpus: bool = True
@@ -519,8 +519,8 @@ class EngineDescription:
             raise InvalidParameter(f"{self.name} runs no model; omit the checkpoint.")
         minimum, maximum = self.runs
         if not minimum <= len(resources.runs) <= maximum:
-            required = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
-            raise InvalidParameter(f"{self.name} accepts {required} runs, but {len(resources.runs)} were given.")
+            expected_count = f"{minimum}" if minimum == maximum else f"{minimum} to {maximum}"
+            raise InvalidParameter(f"{self.name} accepts {expected_count} runs, but {len(resources.runs)} were given.")
 
     def complete(self, values: Mapping[str, object]) -> dict[str, ParameterValue]:
         """Return all parameters, with defaults for missing values. Raises InvalidParameter."""

@@ -18,7 +18,7 @@ shorter than 2 or longer than 20 characters, or, in English, contain anything bu
 the order of the vocabulary (in Anserini, by a hash table).
 
 RM3 truncates each feedback document to its most frequent eligible terms, which depend only on the document and the
-corpus. They are therefore computed once, from the postings, and take 6 bytes per term: `feedback_terms.npy`
+corpus. They are therefore computed once, from the postings, and need 6 bytes per term: `feedback_terms.npy`
 (documents × terms, uint32 term numbers) and `feedback_frequencies.npy` (uint16, descending, padded with 0).
 
 BM25 over a model's word pieces is the baseline for learned weights of pieces. The terms of a document are all pieces of
@@ -49,14 +49,14 @@ from evaluation.engines.base import (
     Ranks,
     Resources,
     SearchResult,
-    size_of,
+    total_size,
 )
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import IndexBuilder, InvertedIndex
 from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, WordEngine
 from evaluation.engines.index.word_pieces import WordPieces, group_by_size
 
-#: Functions for the values of `fields`, which return a document's texts, one for each separately scored field.
+#: Functions by value of `fields`. They return a document's texts, one for each separately scored field.
 FIELDS: dict[str, Callable[[Document], tuple[str, ...]]] = {
     "title+text": lambda document: (f"{document.title} {document.text}",),
     "title": lambda document: (document.title,),
@@ -90,16 +90,16 @@ class BM25(WordEngine):
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """Yield the best `depth` documents of each query. Retrieved documents contain a query term."""
         for query in queries:
-            yield self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
+            yield self.searcher.rank(query.id, Counter(self.analyser(query.text)), depth)
 
 
 TERMS_FILE, FREQUENCIES_FILE = "feedback_terms.npy", "feedback_frequencies.npy"
 #: Documents per batch when feedback terms are computed, for locality of writes.
-_DOCUMENTS_AT_ONCE = 65_536
-#: Terms that may expand a query, by Anserini's rules, which replace a list of stop words.
-_ELIGIBLE_ENGLISH = re.compile(r"[a-z0-9]{2,20}")
-_ELIGIBLE = re.compile(".{2,20}", re.DOTALL)
-_GREATEST_SHARE = np.float32(0.1)
+_BATCH_DOCUMENTS = 65_536
+#: Patterns of terms that may expand a query under Anserini's rules, which replace a stop word list.
+_ELIGIBLE_ENGLISH_TERM = re.compile(r"[a-z0-9]{2,20}")
+_ELIGIBLE_TERM = re.compile(".{2,20}", re.DOTALL)
+_MAX_SHARE = np.float32(0.1)
 Weights = tuple[Numbers, NDArray[np.float64]]
 
 
@@ -122,13 +122,13 @@ class RM3(BM25):
         shape = index.document_count, self.parameters["feedback_terms"]
         terms = new_map(folder / TERMS_FILE, np.uint32, shape)
         frequencies = new_map(folder / FREQUENCIES_FILE, np.uint16, shape)
-        eligible = self._get_eligible_terms(index)
-        cursors, ends = index.offsets[eligible].copy(), index.offsets[eligible + 1].copy()
-        postings = index.documents, index.frequencies, eligible.astype(np.uint32)
-        for first in range(0, index.document_count, _DOCUMENTS_AT_ONCE):
-            stop = min(first + _DOCUMENTS_AT_ONCE, index.document_count)
-            outputs = np.asarray(terms[first:stop]), np.asarray(frequencies[first:stop])
-            kernels.collect_most_frequent(*postings, cursors, ends, first, stop, *outputs)
+        eligible_terms = self._get_eligible_terms(index)
+        cursors, ends = index.offsets[eligible_terms].copy(), index.offsets[eligible_terms + 1].copy()
+        postings = index.documents, index.frequencies, eligible_terms.astype(np.uint32)
+        for first_document in range(0, index.document_count, _BATCH_DOCUMENTS):
+            stop = min(first_document + _BATCH_DOCUMENTS, index.document_count)
+            outputs = np.asarray(terms[first_document:stop]), np.asarray(frequencies[first_document:stop])
+            kernels.collect_most_frequent(*postings, cursors, ends, first_document, stop, *outputs)
         terms.flush()
         frequencies.flush()
 
@@ -139,10 +139,10 @@ class RM3(BM25):
         languages.
         """
         share = np.diff(index.offsets).astype(np.float32) / np.float32(max(index.document_count, 1))
-        form = _ELIGIBLE_ENGLISH if self.language == "en" else _ELIGIBLE
+        form = _ELIGIBLE_ENGLISH_TERM if self.language == "en" else _ELIGIBLE_TERM
         matches = (form.fullmatch(term) is not None for term in index.terms())
         well_formed = np.fromiter(matches, np.bool_, len(share))
-        return np.flatnonzero(well_formed & (share <= _GREATEST_SHARE))
+        return np.flatnonzero(well_formed & (share <= _MAX_SHARE))
 
     def open(self, folder: Path) -> None:
         """Open an index that `build` wrote, and the feedback terms if they exist already."""
@@ -156,10 +156,10 @@ class RM3(BM25):
         self._folder = folder
 
     def size(self) -> int:
-        return size_of(*{self.searcher.index.folder, self._folder})
+        return total_size(*{self.searcher.index.folder, self._folder})
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` documents of each expanded query; none if the original query retrieves none."""
+        """Yield the best `depth` documents of each expanded query, or none if the original query has no results."""
         searcher = self.searcher
         for query in queries:
             with self.clock.part("first_stage"):
@@ -201,15 +201,15 @@ class RM3(BM25):
         terms = self._terms[documents].ravel()[weights > 0]
         term_numbers, numbers = np.unique(terms.astype(np.int64), return_inverse=True)
         sums = np.bincount(numbers, weights[weights > 0], len(term_numbers))
-        best = np.lexsort((term_numbers, -sums))[: self.parameters["feedback_terms"]]
-        return term_numbers[best], sums[best] / (sums[best].sum() or 1.0)
+        top_terms = np.lexsort((term_numbers, -sums))[: self.parameters["feedback_terms"]]
+        return term_numbers[top_terms], sums[top_terms] / (sums[top_terms].sum() or 1.0)
 
     def facts(self) -> Mapping[str, FactValue]:
         return {"expansion_terms": self._added_terms / max(self._queries, 1)}
 
 
 class WordPieceEngine(TermEngine):
-    """An engine over word pieces, whose terms are the pieces' ids in decimal."""
+    """An engine over word pieces. Its terms are the pieces' ids in decimal."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources, pieces: WordPieces | None = None) -> None:
         super().__init__(parameters, resources)
@@ -236,7 +236,7 @@ class WordPieceBM25(WordPieceEngine):
         """Yield the best `depth` documents of each query. Retrieved documents contain a piece of the query."""
         for query in queries:
             (numbers,) = self.pieces.pieces([query.text])
-            yield self.searcher.ranking(query.id, Counter(map(str, numbers)), depth)
+            yield self.searcher.rank(query.id, Counter(map(str, numbers)), depth)
 
 
 PARAMETERS = (

@@ -1,8 +1,8 @@
 """Encoding of a corpus in shards, which are stored in a folder and reused.
 
-A part of a search consists of shards if the score of a document depends on that document alone
-(`base.DividedEngine`), or of queries for any other engine. Parts of shards share data learned from all shards, such
-as centroids.
+A search can be divided into parts: parts of the shards if the score of a document depends only on that document
+(`base.DividedEngine`), otherwise parts of the queries. Parts of shards share data learned from all shards, such as
+centroids.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, corpus_fingerprint, count_documents, read_corpus
-from evaluation.core.writing import complete_or_absent, damage_of, make_folder
+from evaluation.core.writing import complete_or_absent, describe_damage, make_folder
 from evaluation.engines.base import (
     SHARD_SIZE,
     DividedEngine,
@@ -84,7 +84,7 @@ class EncodingTask:
 class EncodedCorpus(NamedTuple):
     """The encoded shards in corpus order, with the number of newly encoded documents and the seconds that this took.
 
-    If only a part was encoded, `folders` are those of its shards. `shards` is the number of shards of the whole
+    If only a part was encoded, `folders` lists the shards of that part. `shards` is the number of shards of the whole
     corpus.
     """
 
@@ -116,8 +116,8 @@ def claim_shards(task: EncodingTask, folder: Path) -> None:
         **{name: parameters[name] for name in description.encoding_parameters},
     }
     if note.exists():
-        recorded = json.loads(note.read_text("utf-8"))
-        differences = ", ".join(sorted(name for name in inputs if recorded.get(name) != inputs[name]))
+        recorded_inputs = json.loads(note.read_text("utf-8"))
+        differences = ", ".join(sorted(name for name in inputs if recorded_inputs.get(name) != inputs[name]))
         if differences:
             raise InvalidParameter(f"The shards in {folder} were made with another {differences}; choose a new folder.")
     else:
@@ -127,7 +127,7 @@ def claim_shards(task: EncodingTask, folder: Path) -> None:
 
 
 def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, report: StageProgress) -> EncodedCorpus:
-    """Return the encoded shards of the task, encoding those that are missing in `folder`.
+    """Return the encoded shards of the task, encoding the ones that are missing in `folder`.
 
     Shards are created atomically. Raises InvalidContent if files of an existing shard are truncated.
     """
@@ -138,38 +138,38 @@ def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, repor
     numbers = task.part.select_range(shards, "shards") if task.part else range(shards)
     folders = [folder / shard_name(number) for number in numbers]
     check_intact(folders)
-    encoded, seconds = 0, 0.0
+    encoded_count, seconds = 0, 0.0
     reading: Iterator[Document] = iter(())
     position = -1  # number of the next document in the stream
-    for first, shard in zip(range(numbers.start * size, numbers.stop * size, size), folders, strict=True):
+    for first_document, shard in zip(range(numbers.start * size, numbers.stop * size, size), folders, strict=True):
         if not shard.exists():
-            if position != first:
-                reading = read_corpus(task.corpus, first=first)
+            if position != first_document:
+                reading = read_corpus(task.corpus, first=first_document)
             documents = list(islice(reading, size))
-            position = first + len(documents)
+            position = first_document + len(documents)
 
-            def make(folder: Path, first: int = first, documents: list[Document] = documents) -> None:
+            def make(folder: Path, first_document: int = first_document, documents: list[Document] = documents) -> None:
                 engine.encode_shard(
                     documents,
                     folder,
-                    lambda share: report("encoding", (first + share * len(documents)) / total),
+                    lambda share: report("encoding", (first_document + share * len(documents)) / total),
                 )
 
             start = perf_counter()
             make_folder(shard, make)
             seconds += perf_counter() - start
-            encoded += len(documents)
-        report("encoding", min((first + size) / total, 1.0))
-    return EncodedCorpus(folders, encoded, seconds, shards)
+            encoded_count += len(documents)
+        report("encoding", min((first_document + size) / total, 1.0))
+    return EncodedCorpus(folders, encoded_count, seconds, shards)
 
 
 def get_learned_folder(
     engine: DividedEngine, shards: Path, count: int, parameters: dict[str, Any], empty_folder: Path
 ) -> Path:
-    """Return the folder of the learned data that all parts share, creating it if this part comes first.
+    """Return the folder of the learned data that all parts share, creating it if it does not exist.
 
     Args:
-        engine: Engine that learns. One that learns nothing gets the new folder `empty_folder`.
+        engine: Engine that learns. An engine without learned data gets the new folder `empty_folder`.
         shards: Folder of the shards, in which the learned data is stored.
         count: Number of shards of the whole corpus.
         parameters: Full set of the engine's parameters.
@@ -184,8 +184,8 @@ def get_learned_folder(
     note = shards / _INPUTS_FILE
     shard_inputs = note.read_text("utf-8") if note.exists() else ""
     name = sha256(json.dumps([parameters, count, shard_inputs], sort_keys=True).encode()).hexdigest()[:16]
-    learned = shards / f"learned-{name}"
-    if not learned.is_dir():
+    learned_folder = shards / f"learned-{name}"
+    if not learned_folder.is_dir():
         folders = [shards / shard_name(number) for number in range(count)]
         missing_shards = [folder.name for folder in folders if not folder.exists()]
         if missing_shards:
@@ -194,21 +194,21 @@ def get_learned_folder(
                 f"{missing_shards[0]}. This index is learned from all of them. Run `encode` for each part first."
             )
         check_intact(folders)
-        make_folder(learned, partial(engine.learn, folders))
-    check_intact([learned])
-    return learned
+        make_folder(learned_folder, partial(engine.learn, folders))
+    check_intact([learned_folder])
+    return learned_folder
 
 
 def check_intact(folders: Iterable[Path]) -> None:
     """Raise InvalidContent if files of existing folders are truncated."""
-    damaged = [f"{folder} ({damage})" for folder in folders if (damage := damage_of(folder))]
+    damaged = [f"{folder} ({damage})" for folder in folders if (damage := describe_damage(folder))]
     if damaged:
         hint = "Remove these folders and run the same command again. It creates the missing ones."
         raise unusable("damaged_folder", f"incomplete: {', '.join(damaged)}", hint)
 
 
 def encode(task: EncodingTask, progress: StageProgress | None = None) -> EncodedCorpus:
-    """Encode the corpus into the task's folder of shards, where `retrieve` finds it. Existing shards are reused.
+    """Encode the corpus into the task's folder of shards, for use by `retrieve`. Existing shards are reused.
 
     Raises the same exceptions as `retrieve`.
     """

@@ -2,7 +2,7 @@
 
 The run contains only the k re-ranked documents, as in the BEIR paper (N. Thakur et al., 2021, §4: BM25 + CE over the
 top 100) and in MTEB, so that every score comes from the model. Recall at k and beyond equals that of the first stage
-at k. One search scores the largest k, and the rankings of smaller depths follow from the same scores.
+at k. One search scores the documents of the largest k. Rankings of smaller depths reuse these scores.
 """
 
 from collections import deque
@@ -29,20 +29,20 @@ from evaluation.engines.base import (
     SearchResult,
     VariantEngine,
     labels,
-    size_of,
+    total_size,
 )
 from evaluation.engines.first_stage import Texts, document_numbers, first_stage, store_texts
 from evaluation.engines.passages import FIELDS_PARAMETER, PASSAGE_PARAMETERS, PassageReader, check_passages
 from evaluation.engines.prompts import PROMPT_PARAMETERS, check_prompts
 
-_MOST = 1000
+_MAX_DEPTH = 1000
 #: Maximum number of depths for which one job produces rankings, including the main one.
 MAX_DEPTHS = 5
-_NAMED_DEPTHS = NumberList("reranking_depths", _MOST, MAX_DEPTHS - 1, "reranking_depth")
+_NAMED_DEPTHS = NumberList("reranking_depths", _MAX_DEPTH, MAX_DEPTHS - 1, "reranking_depth")
 
 
 class CrossEncoderReRanking(VariantEngine[int]):
-    """A re-ranking engine, whose variants are depths."""
+    """A re-ranking engine. Its variants are depths."""
 
     #: Enough pairs to batch texts of similar length, and few enough for regular progress.
     queries_at_once = 8
@@ -55,7 +55,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
         self.first_stage = first_stage(resources)
         self.scorer = PairScorer(resources, parameters)
         self.read_passages = PassageReader(parameters)
-        self._read = self._passages = 0
+        self._pair_count = self._passages = 0
 
     @property
     def analyser_name(self) -> str:
@@ -67,10 +67,10 @@ class CrossEncoderReRanking(VariantEngine[int]):
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
         """Store the texts and build the first stage's index in one pass over the corpus."""
-        stored = store_texts(corpus, folder / "texts")
+        stored_documents = store_texts(corpus, folder / "texts")
         (folder / "first_stage").mkdir()
-        self.first_stage.build(stored, folder / "first_stage")
-        deque(stored, maxlen=0)  # consume documents that the first stage did not read
+        self.first_stage.build(stored_documents, folder / "first_stage")
+        deque(stored_documents, maxlen=0)  # consume documents that the first stage did not read
         self.open(folder)
 
     def open(self, folder: Path) -> None:
@@ -78,7 +78,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
         self.texts = Texts(folder / "texts")
 
     def size(self) -> int:
-        return size_of(self.texts.folder) + self.first_stage.size()
+        return total_size(self.texts.folder) + self.first_stage.size()
 
     def _search(
         self, queries: Sequence[Query], depth: int, settings: Mapping[str, int]
@@ -93,7 +93,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
     def facts(self) -> Mapping[str, FactValue]:
         """Return the re-ranking depth, the maximum length, and the mean number of passages per document."""
         facts = {"depth": min(self.main, self.documents), "maximum_length": self.scorer.maximum_length}
-        passages = {"passages_per_document": self._passages / max(self._read, 1)}
+        passages = {"passages_per_document": self._passages / max(self._pair_count, 1)}
         return {**facts, **(passages if self.read_passages.words else {})}
 
     def _score_candidates(self, queries: Sequence[Query]) -> list[SearchResult]:
@@ -105,12 +105,12 @@ class CrossEncoderReRanking(VariantEngine[int]):
         with self.clock.part("first_stage"):
             candidates = list(self.first_stage.search(queries, self.main))
         with self.clock.part("search"):
-            read = [
+            pairs = [
                 (query.text, self.read_passages(texts[number]))
                 for query, ranking in zip(queries, candidates, strict=True)
                 for number in document_numbers(ranking, texts.ids).tolist()
             ]
-            scores = self._score_passages(read)
+            scores = self._score_passages(pairs)
         lengths = [len(ranking.document_ids) for ranking in candidates]
         parts = np.split(scores, np.cumsum(lengths, dtype=np.int64))  # the last one is empty
         return [
@@ -118,23 +118,23 @@ class CrossEncoderReRanking(VariantEngine[int]):
             for ranking, part in zip(candidates, parts, strict=False)
         ]
 
-    def _score_passages(self, read: Sequence[tuple[str, Sequence[str]]]) -> Floats:
+    def _score_passages(self, pairs: Sequence[tuple[str, Sequence[str]]]) -> Floats:
         """Return the maximum score over a document's passages, for each pair of a query and a document."""
-        counts = [len(passages) for _, passages in read]
-        self._read, self._passages = self._read + len(read), self._passages + sum(counts)
+        counts = [len(passages) for _, passages in pairs]
+        self._pair_count, self._passages = self._pair_count + len(pairs), self._passages + sum(counts)
         scores = self.scorer.score(
-            [query for query, passages in read for _ in passages],
-            [passage for _, passages in read for passage in passages],
+            [query for query, passages in pairs for _ in passages],
+            [passage for _, passages in pairs for passage in passages],
         )
-        return np.maximum.reduceat(scores, np.cumsum([0, *counts[:-1]])) if read else scores
+        return np.maximum.reduceat(scores, np.cumsum([0, *counts[:-1]])) if pairs else scores
 
 
-def parse_depths(text: str, deepest: int) -> tuple[int, ...]:
+def parse_depths(text: str, max_depth: int) -> tuple[int, ...]:
     """Return the depths in a text such as "10,50,100,200" that are below `deepest`, followed by `deepest`.
 
     Raises InvalidParameter.
     """
-    return (*(depth for depth in _NAMED_DEPTHS(text) if depth < deepest), deepest)
+    return (*(depth for depth in _NAMED_DEPTHS(text) if depth < max_depth), max_depth)
 
 
 def _depths(parameters: Mapping[str, Any]) -> dict[str, int]:
@@ -148,7 +148,7 @@ def _check_parameters(parameters: Mapping[str, Any], checkpoint: CheckpointDescr
 
 
 PARAMETERS = (
-    Parameter("reranking_depth", 100, "number of first-stage documents to re-rank", least=1, most=_MOST),
+    Parameter("reranking_depth", 100, "number of first-stage documents to re-rank", least=1, most=_MAX_DEPTH),
     Parameter(
         "reranking_depths",
         "10,50,100,200",

@@ -40,7 +40,7 @@ from evaluation.engines.base import (
 )
 from evaluation.engines.index.vector_index import (
     INDEX_PARAMETERS,
-    STORED,
+    STORED_DTYPES,
     Truncation,
     VectorIndex,
     build_index,
@@ -68,16 +68,16 @@ IDS = "ids"
 
 #: File with the number of documents, which is smaller than the number of vectors if documents are split into passages.
 _DOCUMENT_COUNT_FILE = "documents.json"
-#: Number of queries whose results are compared with those of exact search.
+#: Number of queries for which results are compared with exact search.
 _SAMPLE = 100
 _MAX_DIMENSIONS = 65_536
-#: Maximum number of smaller dimensions that are searched in addition to the main one.
+#: Maximum number of smaller dimensions to search in addition to the main one.
 MAX_SMALLER = 6
 _NAMED_DIMENSIONS = NumberList("dimensions", _MAX_DIMENSIONS, MAX_SMALLER, "all dimensions")
 
 
 class DenseRetrieval(VariantEngine[int], DividedEngine):
-    """A dense engine, whose variants are numbers of dimensions."""
+    """A dense engine. Its variants are numbers of dimensions."""
 
     #: Large batches need fewer passes over the document vectors.
     queries_at_once = 1_024
@@ -196,7 +196,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         with self.clock.part("search"):
             results = {label: self._find_best(size, vectors, depth) for label, size in settings.items()}
         for index, query in enumerate(queries):
-            yield {label: SearchResult(query.id, *best[index]) for label, best in results.items()}
+            yield {label: SearchResult(query.id, *rankings[index]) for label, rankings in results.items()}
 
     def _find_best(self, dimension: int, vectors: Floats, depth: int) -> list[tuple[list[str], Floats]]:
         """Return ids and scores of the best documents for each query vector, truncated to `dimension`."""
@@ -211,16 +211,16 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
 
         The loss is measured over up to 100 queries.
         """
-        dimension, stored, index = self.main, self.parameters["stored_dtype"], self._index
+        dimension, stored_dtype, index = self.main, self.parameters["stored_dtype"], self._index
         texts = index.documents / max(self.documents, 1)
         facts: dict[str, FactValue] = {
             "dimension": dimension,
             "similarity": self.similarity,
-            "stored_dtype": stored,
+            "stored_dtype": stored_dtype,
             "index_kind": self.parameters["search"],
         }
         if self.parameters["search"] == "exact":
-            facts["bytes_per_document"] = texts * bytes_of_vector(dimension, stored)
+            facts["bytes_per_document"] = texts * bytes_of_vector(dimension, stored_dtype)
         if self.read_passages.words:
             facts["passages_per_document"] = texts
         if self._documents.maximum_length is not None:
@@ -229,7 +229,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
             sample = self._get_truncation(dimension)(np.stack(self._sample))
             if self.parameters["search"] != "exact":
                 facts["recall_against_exact"] = index.overlap_with_exact(sample)
-            elif stored != "float32":
+            elif stored_dtype != "float32":
                 facts["overlap_with_float32"] = index.overlap_with_exact(sample)
         return facts
 
@@ -243,13 +243,13 @@ def _dimensions(parameters: Mapping[str, Any], dimension: int) -> dict[str, int]
 
     Raises InvalidParameter.
     """
-    smaller, truncation = _NAMED_DIMENSIONS(parameters["dimensions"]), _truncation(parameters)
-    if smaller and smaller[-1] >= dimension:
+    smaller_dimensions, truncation = _NAMED_DIMENSIONS(parameters["dimensions"]), _truncation(parameters)
+    if smaller_dimensions and smaller_dimensions[-1] >= dimension:
         raise InvalidParameter(
-            f"dimensions = {smaller[-1]} is not valid: the main result has only {dimension} dimensions."
+            f"dimensions = {smaller_dimensions[-1]} is not valid: the main result has only {dimension} dimensions."
         )
     main = f"{truncation} dimensions" if truncation else "all dimensions"
-    return {**{f"{number} dimensions": number for number in smaller}, main: dimension}
+    return {**{f"{number} dimensions": number for number in smaller_dimensions}, main: dimension}
 
 
 def _truncation(parameters: Mapping[str, Any]) -> int:
@@ -308,11 +308,11 @@ PARAMETERS = (
     *PASSAGE_PARAMETERS,
     COMPUTE_DTYPE,
     BATCH_TOKENS,
-    Parameter("stored_dtype", "float32", "data type in which vectors are stored and searched", choices=STORED),
+    Parameter("stored_dtype", "float32", "data type in which vectors are stored and searched", choices=STORED_DTYPES),
     Parameter(
         "search",
         "exact",
-        "exact search or an approximate faiss index, whose recall is measured",
+        "exact search, or an approximate faiss index with measured recall",
         choices=("exact", "hnsw", "ivf", "pq"),
     ),
     *INDEX_PARAMETERS,

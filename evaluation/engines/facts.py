@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 FactValue = str | int | float
-_MANY = 1_000_000
+_MAX_COUNT = 1_000_000
 #: Names of the compression of token vectors, keyed by bits per dimension.
 RESIDUALS = {bits: f"{bits}-bit residuals" for bits in (1, 2, 4, 8)}
 
@@ -34,28 +34,28 @@ class Fact:
 
 
 FACTS: Mapping[str, Fact] = {
-    "dimension": Fact("Dimension", most=_MANY),
+    "dimension": Fact("Dimension", most=_MAX_COUNT),
     "similarity": Fact("Similarity", words=("cosine", "dot", "MaxSim", "mean MaxSim")),
-    "maximum_length": Fact("Maximum length", unit="tokens", most=_MANY),
+    "maximum_length": Fact("Maximum length", unit="tokens", most=_MAX_COUNT),
     "stored_dtype": Fact("Stored as", words=("float32", "float16", "int8", "binary", *RESIDUALS.values())),
     "compute_dtype": Fact("Computed in", words=("float32", "bfloat16", "float16")),
     "precision_loss": Fact("Share of the float32 top 10 lost", 4, most=1),
     "bytes_per_document": Fact("Vectors of a document", unit="bytes", most=2**40),
-    "passages_per_document": Fact("Passages per document", 1, most=_MANY),
+    "passages_per_document": Fact("Passages per document", 1, most=_MAX_COUNT),
     "index_kind": Fact(
         "Search", words=("exact", "hnsw", "ivf", "pq", "candidates", "end-to-end", "compressed", "exhaustive")
     ),
     "recall_against_exact": Fact("Recall of the exact top 100", 4, most=1),
     "overlap_with_float32": Fact("Overlap with float32 at 100", 4, most=1),
-    "nonzeros_per_document": Fact("Non-zeros per document", 1, most=_MANY),
-    "nonzeros_per_query": Fact("Non-zeros per query", 1, most=_MANY),
-    "vectors_per_document": Fact("Vectors per document", 1, most=_MANY),
-    "mean_augmentation_length": Fact("Terms added per query", 1, most=_MANY),
-    "queries_per_document": Fact("Generated queries per document", most=_MANY),
-    "expansion_terms": Fact("Expansion terms", 1, most=_MANY),
-    "generated_length": Fact("Generated words per text", 1, most=_MANY),
-    "depth": Fact("Re-ranked depth", most=_MANY),
-    "runs_fused": Fact("Runs fused", most=_MANY),
+    "nonzeros_per_document": Fact("Non-zeros per document", 1, most=_MAX_COUNT),
+    "nonzeros_per_query": Fact("Non-zeros per query", 1, most=_MAX_COUNT),
+    "vectors_per_document": Fact("Vectors per document", 1, most=_MAX_COUNT),
+    "mean_augmentation_length": Fact("Terms added per query", 1, most=_MAX_COUNT),
+    "queries_per_document": Fact("Generated queries per document", most=_MAX_COUNT),
+    "expansion_terms": Fact("Expansion terms", 1, most=_MAX_COUNT),
+    "generated_length": Fact("Generated words per text", 1, most=_MAX_COUNT),
+    "depth": Fact("Re-ranked depth", most=_MAX_COUNT),
+    "runs_fused": Fact("Runs fused", most=_MAX_COUNT),
     "hardware_mixture": Fact("Encoded on"),
     "query_prompt": Fact("Before each query"),
     "document_prompt": Fact("Before each document"),

@@ -36,7 +36,7 @@ class StoredRun:
         self._run = IndexedRun(folder / "run")
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the first `depth` documents of each query; none for a query that is not in the run."""
+        """Yield the first `depth` documents of each query, or none if the run does not contain the query."""
         for query in queries:
             ids, scores = self._run.documents(query.id)
             yield SearchResult(query.id, ids[:depth], scores[:depth].astype(np.float32))
@@ -46,7 +46,7 @@ class StoredRun:
 
 
 def first_stage(resources: Resources) -> BM25 | StoredRun:
-    """Return the run of the resources as first stage, or BM25 with its defaults over the same corpus."""
+    """Return the first stage: the given run, or BM25 with default parameters over the same corpus."""
     if resources.runs:
         return StoredRun(resources.runs[0])
     return BM25(bm25.DESCRIPTIONS[0].complete({}), Resources(language=resources.language, index=resources.index))
@@ -59,7 +59,7 @@ def document_numbers(ranking: SearchResult, ids: OrderedIds) -> Numbers:
         name = ranking.document_ids[numbers.index(-1)]
         message = f"the run to re-rank contains the unknown document {name!r} for query {ranking.query_id!r}"
         hint = "The corpus has no such document. Use a run over this version of the dataset."
-        raise InvalidContent.of(Problem("error", "unknown_document", numbers.count(-1), message, hint))
+        raise InvalidContent.build(Problem("error", "unknown_document", numbers.count(-1), message, hint))
     return np.array(numbers, np.int64)
 
 

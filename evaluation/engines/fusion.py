@@ -5,8 +5,8 @@ individual Rank Learning Methods", SIGIR 2009): score(d) = Σ_r w_r / (k + rank_
 retrieve d. CombSUM (E. A. Fox, J. A. Shaw, "Combination of Multiple Searches", TREC-2, 1993), weighted: score(d) =
 Σ_r w_r × s_r(d), where a run's scores for a query are scaled to 0 … 1 by (s − minimum) / (maximum − minimum), or are 1
 if all of them are equal. The sum of raw scores (J. Chen et al., "BGE M3-Embedding", 2024) is meant for runs of one
-model, whose scores are comparable. A run contributes nothing to documents that it does not retrieve. Ranks are those
-of trec_eval, regardless of the runs' rank columns.
+model, which have comparable scores. A run contributes nothing to documents that it does not retrieve. Ranks follow
+from trec_eval's order, regardless of the runs' rank columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from evaluation.engines.base import (
     Parameter,
     Resources,
     SearchResult,
-    size_of,
+    total_size,
 )
 from evaluation.runs.stored import IndexedRun
 
@@ -60,7 +60,7 @@ class Fusion(Engine):
         self._runs = [IndexedRun(folder / f"{number:02d}") for number in range(len(self.resources.runs))]
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` documents of each query; none if no run contains the query."""
+        """Yield the best `depth` documents of each query, or none if no run contains the query."""
         for query in queries:
             with self.clock.part("search"):
                 ranking = self._fuse(query.id, depth)
@@ -77,7 +77,7 @@ class Fusion(Engine):
         return SearchResult.from_scores(query_id, names, totals, depth)
 
     def size(self) -> int:
-        return size_of(self._folder)
+        return total_size(self._folder)
 
     @property
     def documents(self) -> int:
@@ -99,8 +99,8 @@ def parse_weights(text: str, runs: int) -> tuple[float, ...]:
         weights = tuple(float(part) for part in text.split(","))
     except ValueError:
         weights = ()
-    usable = all(0 <= weight < float("inf") for weight in weights) and any(weights)
-    if len(weights) != runs or not usable:
+    are_valid = all(0 <= weight < float("inf") for weight in weights) and any(weights)
+    if len(weights) != runs or not are_valid:
         raise InvalidParameter(
             f"weights = {text!r} is not valid; expected {runs} non-negative numbers, one for each run, "
             f'such as "{",".join(["1"] * runs)}", or no value for equal weights.'

@@ -47,7 +47,7 @@ from evaluation.engines.base import (
 from evaluation.engines.bm25 import BM25
 from evaluation.engines.facts import RESIDUALS
 from evaluation.engines.first_stage import StoredRun, Texts, document_numbers, first_stage, store_texts
-from evaluation.engines.index.exact_search import Found, max_norm
+from evaluation.engines.index.exact_search import Ranking, max_norm
 from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
 from evaluation.engines.index.token_store import CompressedTokens, NearestTokens, TokenStore, TokenWriter
 from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
@@ -61,7 +61,7 @@ _PRODUCTS = 2**25
 #: Maximum number of document scores in memory (256 MiB).
 _SCORES = 2**26
 _STATE, _FINDER = "shards.json", "finder"
-#: Number of queries whose results are compared with exhaustive search, and depth of the comparison.
+#: Number of queries for the comparison with exhaustive search, and its depth.
 _SAMPLE, _COMPARED_DEPTH = 20, 100
 
 Vectors = Sequence["torch.Tensor"]
@@ -122,7 +122,7 @@ class LateInteraction(DividedEngine):
             self.finder.learn(TokenStore(shards), folder)
 
     def build_part(self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore) -> None:
-        """Index the texts for the first stage, or the vectors for nearest-neighbor search."""
+        """Index the texts for the first stage, or the vectors for approximate search."""
         texts = [Texts(shard / "texts") for shard in shards]
         write_ordered_ids(folder, (name for part in texts for name in part.ids.get_ids(np.arange(len(part)))))
         (folder / _STATE).write_text(json.dumps([str(shard.resolve()) for shard in shards]), "utf-8")
@@ -194,7 +194,7 @@ class LateInteraction(DividedEngine):
         assert isinstance(self.finder, NearestTokens)
         return [self.finder.documents(query.cpu().numpy()) for query in vectors]
 
-    def _rank_candidates(self, query: torch.Tensor, documents: Numbers, depth: int) -> Found:
+    def _rank_candidates(self, query: torch.Tensor, documents: Numbers, depth: int) -> Ranking:
         """Return the best of the given documents for a query."""
         from evaluation.engines.neural.sided_encoders import late_interaction_of_each
 
@@ -204,13 +204,13 @@ class LateInteraction(DividedEngine):
         ]
         return self._select_best(documents, np.concatenate([np.empty(0, np.float32), *scores]), depth)
 
-    def _rank_compressed(self, codes: CompressedTokens, query: torch.Tensor, depth: int) -> Found:
+    def _rank_compressed(self, codes: CompressedTokens, query: torch.Tensor, depth: int) -> Ranking:
         """Return the best documents for a query by their compressed vectors."""
         documents, scores = codes.search(query.cpu().numpy(), depth)
         return self._select_best(documents, scores / np.float32(len(query) if self.encoder.mean else 1), depth)
 
-    def _rank_all(self, queries: Vectors, depth: int) -> list[Found]:
-        """Return the best of all documents for each query, in batches whose scores fit into memory.
+    def _rank_all(self, queries: Vectors, depth: int) -> list[Ranking]:
+        """Return the best of all documents for each query, in batches with scores that fit into memory.
 
         Batched scores are approximate. Documents that may be among the best are scored again one by one.
         """
@@ -221,18 +221,18 @@ class LateInteraction(DividedEngine):
         for start in range(0, len(queries), batch_size):
             batch = queries[start : start + batch_size]
             scores = np.full((len(batch), self.documents), -np.inf, np.float32)
-            greatest = 0.0
+            largest_norm = 0.0
             width = max(sum(map(len, batch)), self.encoder.dimension)
             for block in self.store.blocks(max(_PRODUCTS // width, 1)):
                 scores[:, block.documents] = late_interaction(batch, block, self.encoder.mean)
-                greatest = max(greatest, max_norm(block.vectors))
+                largest_norm = max(largest_norm, max_norm(block.vectors))
             for query, row in zip(batch, scores, strict=True):
-                candidates = _find_contenders(row, depth, _get_margin(query, greatest))
+                candidates = _find_contenders(row, depth, _get_margin(query, largest_norm))
                 results.append(self._rank_candidates(query, candidates, depth))
         return results
 
-    def _select_best(self, documents: Numbers, scores: Floats, depth: int) -> Found:
-        """Return the `depth` best documents in trec_eval's order, without those that have no vectors."""
+    def _select_best(self, documents: Numbers, scores: Floats, depth: int) -> Ranking:
+        """Return the `depth` best documents in trec_eval's order, excluding documents without vectors."""
         candidates = _find_contenders(scores, depth, 0.0)
         documents, scores = documents[candidates], scores[candidates]
         order = np.lexsort((self.ids.ranks[documents], -scores))[:depth]
@@ -244,21 +244,21 @@ class LateInteraction(DividedEngine):
         shares = []
         for query, (exact, _) in zip(self._sample, self._rank_all(self._sample, depth), strict=True):
             if isinstance(self.finder, CompressedTokens):
-                retrieved, _ = self._rank_compressed(self.finder, query, depth)
+                retrieved_documents, _ = self._rank_compressed(self.finder, query, depth)
             else:
-                (retrieved,) = self._get_candidates((), [query])
-            shares.append(np.isin(exact, retrieved).mean())
+                (retrieved_documents,) = self._get_candidates((), [query])
+            shares.append(np.isin(exact, retrieved_documents).mean())
         return float(np.mean(shares))
 
 
-def _get_margin(query: torch.Tensor, greatest: float) -> float:
-    """Return how far below the k-th best batched score a document may be and still belong to the best k.
+def _get_margin(query: torch.Tensor, largest_norm: float) -> float:
+    """Return the maximum distance of a top-k document below the k-th best batched score.
 
     The error of an inner product of `dimension` terms is bounded as in `exact_search`, for each of the query's
     vectors. Sums are computed in float64, so rounding them adds at most the same error again. The factor covers the
     errors of both scores in both computations.
     """
-    norms = query.double().norm(dim=1).sum().item() * greatest
+    norms = query.double().norm(dim=1).sum().item() * largest_norm
     return float(5 * query.shape[1] * 2.0**-24 * norms)
 
 

@@ -26,7 +26,7 @@ from evaluation.engines.base import (
     Resources,
     SearchResult,
     ignore,
-    size_of,
+    total_size,
 )
 from evaluation.engines.index.inverted_index import WeightedIndex, write_sparse_shard, write_weighted_index
 from evaluation.engines.passages import FIELDS, FIELDS_PARAMETER
@@ -66,7 +66,7 @@ class LearnedSparse(DividedEngine):
         self.index = WeightedIndex(folder)
 
     def size(self) -> int:
-        return size_of(self.index.folder)
+        return total_size(self.index.folder)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
         """Yield the best `depth` documents of each query that have a positive score."""
@@ -95,7 +95,7 @@ PARAMETERS = (
     Parameter(
         "most_terms",
         AUTO,
-        "maximum number of terms per document, those of largest weight; auto uses the checkpoint's max_active_dims, "
+        "maximum number of terms per document, by largest weight; auto uses the checkpoint's max_active_dims, "
         "also for queries, or 2,000 if it has none; 0 keeps all",
         least=0,
         most=1_000_000,

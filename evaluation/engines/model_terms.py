@@ -1,4 +1,4 @@
-"""Engines whose models weight or generate terms for BM25, for documents before indexing or for queries.
+"""Engines with models that weight or generate terms for BM25, for documents before indexing or for queries.
 
 Term weighting (DeepCT): Z. Dai, J. Callan, "Context-Aware Sentence/Passage Term Importance Estimation For First Stage
 Retrieval", 2019: tf(t, d) = round(scale × weight(t, d)), with scale 100 and a minimum of 0; words with frequency 0 are
@@ -23,7 +23,7 @@ Learned query augmentation: X. Chen, S. Wiseman, "BM25 Query Augmentation Learne
     score(q, d) = (w ⊙ idf ⊙ (bow + a))ᵀ f(d)
 
 bow is binary. Repeated pieces of the query have the maximum of their weights, added pieces have weight 1, and special
-tokens are excluded. idf and f(d) are those of `bm25-wordpiece`, over the same index: idf = ln((N − df + 0.5) /
+tokens are excluded. idf and f(d) are the same as in `bm25-wordpiece`, over the same index: idf = ln((N − df + 0.5) /
 (df + 0.5) + 1), f(d)_t = tf / (tf + k1 × (1 − b + b × length / mean length)). The factor k1 + 1 in some definitions of
 f(d) scales all scores equally, and is omitted as in Lucene.
 
@@ -83,7 +83,7 @@ Switches = tuple[bool, bool]
 
 
 class DocumentModelEngine(WordEngine, ShardedEngine):
-    """A WordEngine whose documents are first read by a model. Shards contain one line of JSON per document."""
+    """A WordEngine with a model that reads documents before indexing. Shards contain one line of JSON per document."""
 
     #: Name of the file in each shard.
     shard_file: str
@@ -118,7 +118,7 @@ class DocumentModelEngine(WordEngine, ShardedEngine):
         """Yield the best `depth` documents of each query. Retrieved documents contain a query term."""
         for query in queries:
             with self.clock.part("search"):
-                ranking = self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
+                ranking = self.searcher.rank(query.id, Counter(self.analyser(query.text)), depth)
             yield ranking
 
 
@@ -175,9 +175,9 @@ class DocumentExpansion(DocumentModelEngine):
 
     def rows(self, ids: Sequence[str], texts: Sequence[str], progress: Progress) -> Iterable[Mapping[str, Any]]:
         """Return the documents with their generated queries."""
-        generated = iter(self.writer.sample([text for text in texts if text], progress))
+        generated_queries = iter(self.writer.sample([text for text in texts if text], progress))
         return (
-            {"_id": identifier, "text": text, "queries": next(generated) if text else []}
+            {"_id": identifier, "text": text, "queries": next(generated_queries) if text else []}
             for identifier, text in zip(ids, texts, strict=True)
         )
 
@@ -215,7 +215,7 @@ class QueryRewriting(BM25):
         for query, expansion in zip(queries, expansions, strict=True):
             with self.clock.part("search"):
                 terms = Counter(self.analyser(f"{query.text} {expansion}"))
-                ranking = self.searcher.ranking(query.id, terms, depth)
+                ranking = self.searcher.rank(query.id, terms, depth)
             yield ranking
 
     def expansions(self, texts: Sequence[str]) -> list[str]:
@@ -284,8 +284,8 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
             batch = queries[start : start + self.queries_at_once]
             with self.clock.part("query_encoding"):
                 inputs = self.pieces.inputs([query.text for query in batch], self.model.maximum_length)
-                encoded = self.model.encode(inputs)
-            for query, numbers, weights in zip(batch, inputs, encoded, strict=True):
+                encoded_queries = self.model.encode(inputs)
+            for query, numbers, weights in zip(batch, inputs, encoded_queries, strict=True):
                 self._query_total += 1
                 self._added_total += len(np.setdiff1d(weights.added, [*numbers, *self._special]))
                 yield query, np.array(numbers, np.int64), weights
@@ -333,12 +333,12 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
 
 def _variant_switches(parameters: Mapping[str, Any]) -> dict[str, Switches | None]:
     """Return the switches of each variant, keyed by label, with the main one last. None stands for BM25."""
-    main, others = (parameters["augmentation"], parameters["weighting"]), parameters["beside"]
-    ablations = [(True, False), (False, True)] if others == "ablations" else []
+    main, other_variants = (parameters["augmentation"], parameters["weighting"]), parameters["beside"]
+    ablations = [(True, False), (False, True)] if other_variants == "ablations" else []
     switches: dict[str, Switches | None] = {
         _LABELS[switch]: switch for switch in (*(ablation for ablation in ablations if ablation != main), main)
     }
-    return switches if others == "none" else {_BASELINE: None, **switches}
+    return switches if other_variants == "none" else {_BASELINE: None, **switches}
 
 
 _LENGTH = Parameter("maximum_length", 512, "maximum number of tokens per document", least=8, most=LONGEST_TEXT)

@@ -21,25 +21,25 @@ class Operations:
     flops: int = 0
 
 
-_counting: list[Operations] = []
+_active_counts: list[Operations] = []
 
 
 def are_counted() -> bool:
-    return bool(_counting)
+    return bool(_active_counts)
 
 
 def add(multiply_adds: Callable[[], int]) -> None:
     """Report multiply-adds outside of torch. The function is called only while operations are being counted."""
-    for counter in _counting:
+    for counter in _active_counts:
         counter.multiply_adds += multiply_adds()
 
 
 @contextmanager
-def counting() -> Iterator[Operations]:
+def count_operations() -> Iterator[Operations]:
     """Count the operations of the block in this thread. Counting slows down the block, so never time it."""
     operations = Operations()
     torch_counts = _torch_counter() if "torch" in sys.modules else None
-    _counting.append(operations)
+    _active_counts.append(operations)
     try:
         if torch_counts is None:
             yield operations
@@ -47,7 +47,7 @@ def counting() -> Iterator[Operations]:
             with torch_counts:
                 yield operations
     finally:
-        _counting.remove(operations)
+        _active_counts.remove(operations)
     operations.flops = 2 * operations.multiply_adds + (torch_counts.get_total_flops() if torch_counts else 0)
 
 

@@ -52,7 +52,7 @@ FIELDS_PARAMETER = Parameter(
 
 
 class PassageReader:
-    """Function that returns the texts of a document for a model: one, or one for each passage."""
+    """Function that returns a document's texts for a model: a single text, or one for each passage."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         check_passages(parameters)
@@ -86,8 +86,8 @@ def passage_ids(identifier: str, count: int) -> list[str]:
 
 def count_documents(ids: Iterable[bytes]) -> int:
     """Count the documents among the ids of an index in UTF-8, which may be ids of passages."""
-    mark, first = _MARK.encode(), f"{_MARK}0".encode()
-    return sum(mark not in name or name.endswith(first) for name in ids)
+    mark, first_suffix = _MARK.encode(), f"{_MARK}0".encode()
+    return sum(mark not in name or name.endswith(first_suffix) for name in ids)
 
 
 def best_documents(index: VectorIndex, vectors: Floats, depth: int, documents: int) -> list[tuple[list[str], Floats]]:
@@ -103,16 +103,16 @@ def best_documents(index: VectorIndex, vectors: Floats, depth: int, documents: i
         documents: Number of documents in the index.
     """
     results: dict[int, tuple[list[str], Floats]] = {}
-    pending, search_depth = list(range(len(vectors))), depth
-    while pending:
+    queries, search_depth = list(range(len(vectors))), depth
+    while queries:
         search_depth = max(min(2 * search_depth, index.documents), 1)
-        for query, (passages, scores) in zip(pending, index.search(vectors[pending], search_depth), strict=True):
+        for query, (passages, scores) in zip(queries, index.search(vectors[queries], search_depth), strict=True):
             best: dict[str, int] = {}  # rank of each document's first passage
             for rank, passage in enumerate(index.identifiers(passages)):
                 best.setdefault(passage.partition(_MARK)[0], rank)
                 if len(best) == depth:
                     break
             results[query] = list(best), scores[list(best.values())]
-        required = min(depth, documents) if search_depth < index.documents else 0
-        pending = [query for query in pending if len(results[query][0]) < required]
+        required_count = min(depth, documents) if search_depth < index.documents else 0
+        queries = [query for query in queries if len(results[query][0]) < required_count]
     return [results[query] for query in range(len(vectors))]

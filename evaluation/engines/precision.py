@@ -13,7 +13,7 @@ from evaluation.engines.registry import describe
 from evaluation.engines.run_writing import SAMPLED_DOCUMENTS, SAMPLED_QUERIES, run_lines
 
 #: Number of top documents that are compared.
-_BEST = 10
+_COMPARED_DOCUMENTS = 10
 #: Maximum characters of all compared documents. About a million word pieces take minutes even on a CPU.
 _MAX_CHARACTERS = 4_000_000
 _REFERENCE = "float32"
@@ -36,8 +36,8 @@ def precision_loss(
 ) -> float | None:
     """Return the mean share of float32's ten best documents that are missing from the engine's.
 
-    Only the documents of the given rankings are ranked again by both engines: for a re-ranker each query's own
-    documents, otherwise all of them together. The engine has another index afterwards.
+    Only the documents of the given rankings are ranked again by both engines: the query's own documents for a
+    re-ranker, otherwise the documents of all queries. The engine's index is replaced.
 
     Args:
         engine: Engine in lower precision.
@@ -63,13 +63,13 @@ def precision_loss(
     resources = task.resources
     if description.runs[1]:
         run = folder / "run.txt"
-        run.write_text("".join(run_lines(each, "x") for each in rankings if each.query_id in candidates), "utf-8")
+        run.write_text("".join(run_lines(row, "x") for row in rankings if row.query_id in candidates), "utf-8")
         resources = replace(resources, runs=(run,))
         values |= {"mode": "candidates"} if "mode" in values else {}
     else:
         candidates = _rank(engine, documents, sample, folder / "own")
     try:
-        exact = _rank(description.create(values, resources), documents, sample, folder / "reference")
+        exact_rankings = _rank(description.create(values, resources), documents, sample, folder / "reference")
     except ModelFailure:
         return None
     except Exception as error:
@@ -77,10 +77,10 @@ def precision_loss(
             return None
         raise
     losses = []
-    for actual, expected in ((candidates[query.id], exact[query.id]) for query in sample):
+    for actual, expected in ((candidates[query.id], exact_rankings[query.id]) for query in sample):
         if actual:
-            best = min(_BEST, -(-len(actual) // 2))  # half of fewer than twenty documents
-            losses.append(1 - len({*actual[:best]}.intersection(expected[:best])) / best)
+            top_count = min(_COMPARED_DOCUMENTS, -(-len(actual) // 2))  # half of fewer than twenty documents
+            losses.append(1 - len({*actual[:top_count]}.intersection(expected[:top_count])) / top_count)
     return sum(losses) / len(losses) if losses else None
 
 
@@ -94,15 +94,15 @@ def _rank(
 
 
 def _limit_characters(candidates: Mapping[str, list[str]], documents: Sequence[Document]) -> dict[str, list[str]]:
-    """Return the first queries whose documents have at most _MAX_CHARACTERS in total, but at least one query."""
+    """Return the first queries with at most _MAX_CHARACTERS in all their documents, but at least one query."""
     sizes = {document.id: len(document.text) for document in documents}
     selection: dict[str, list[str]] = {}
-    seen: set[str] = set()
+    seen_ids: set[str] = set()
     characters = 0
     for query, identifiers in candidates.items():
-        characters += sum(sizes.get(identifier, 0) for identifier in {*identifiers} - seen)
+        characters += sum(sizes.get(identifier, 0) for identifier in {*identifiers} - seen_ids)
         if selection and characters > _MAX_CHARACTERS:
             break
-        seen.update(identifiers)
+        seen_ids.update(identifiers)
         selection[query] = identifiers
     return selection

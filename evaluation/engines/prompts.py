@@ -22,13 +22,13 @@ _WITH_PROMPTS = frozenset(
     }
 )
 #: Words in the names of retrieval prompts, the most likely first.
-_LIKELY = ("web_search", "retriev", "search", "query")
+_NAME_PARTS = ("web_search", "retriev", "search", "query")
 #: Line break and its escape sequence.
 _LINE, _WRITTEN_LINE = "\n", r"\n"
 #: Maximum characters of a prompt in a message.
-_SHOWN = 160
+_MAX_SHOWN = 160
 #: Prefix of the name of a checkpoint's prompt.
-_NAMED = f"{AUTO}:"
+_NAME_PREFIX = f"{AUTO}:"
 
 PROMPT_PARAMETERS = tuple(
     Parameter(
@@ -40,7 +40,7 @@ PROMPT_PARAMETERS = tuple(
 )
 
 
-def prompt_of(prompts: Mapping[str, str], side: Side, value: str) -> str:
+def select_prompt(prompts: Mapping[str, str], side: Side, value: str) -> str:
     """Return the prompt for a side.
 
     Args:
@@ -53,9 +53,9 @@ def prompt_of(prompts: Mapping[str, str], side: Side, value: str) -> str:
     """
     if value == AUTO:
         return prompts.get(side, "")
-    if not value.startswith(_NAMED):
+    if not value.startswith(_NAME_PREFIX):
         return value
-    name = value.removeprefix(_NAMED)
+    name = value.removeprefix(_NAME_PREFIX)
     if name not in prompts:
         available = f"its prompts are {', '.join(sorted(prompts))}" if prompts else "it has none"
         raise InvalidParameter(
@@ -65,7 +65,7 @@ def prompt_of(prompts: Mapping[str, str], side: Side, value: str) -> str:
 
 
 def get_prompts(prompts: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[Side, str]:
-    return {side: prompt_of(prompts, side, parameters[f"{side}_prompt"]) for side in SIDES}
+    return {side: select_prompt(prompts, side, parameters[f"{side}_prompt"]) for side in SIDES}
 
 
 def check_prompts(parameters: Mapping[str, Any], checkpoint: CheckpointDescription | None) -> None:
@@ -160,7 +160,7 @@ TEMPLATES = (
 )
 
 
-def template_of(prompts: Mapping[str, str], model_type: str, name: str) -> PromptTemplate | None:
+def find_template(prompts: Mapping[str, str], model_type: str, name: str) -> PromptTemplate | None:
     """Return the family of a checkpoint by its prompts, or else by its type and name; None if it is unknown.
 
     If several families share the form of the prompts, the name decides, regardless of the type.
@@ -173,7 +173,7 @@ def template_of(prompts: Mapping[str, str], model_type: str, name: str) -> Promp
 
 def format_prompt(prompt: str) -> str:
     """Format a prompt for messages, on one line and in quotation marks, which make trailing spaces visible."""
-    return f"“{quote(prompt.replace(_LINE, _WRITTEN_LINE), _SHOWN)}”" if prompt else "nothing"
+    return f"“{quote(prompt.replace(_LINE, _WRITTEN_LINE), _MAX_SHOWN)}”" if prompt else "nothing"
 
 
 def prompt_remarks(kind: str, prompts: Mapping[str, str], model_type: str, name: str) -> list[Problem]:
@@ -181,14 +181,14 @@ def prompt_remarks(kind: str, prompts: Mapping[str, str], model_type: str, name:
     if kind not in _WITH_PROMPTS:
         return []
     query, document_prompt = (prompts.get(side, "") for side in SIDES)
-    others = [quote(other, _SHOWN) for other in prompts if other not in SIDES]
+    other_names = [quote(other_name, _MAX_SHOWN) for other_name in prompts if other_name not in SIDES]
     remarks: list[tuple[str, str, str]] = []
-    if others and not query:
-        likely = next((other for word in _LIKELY for other in others if word in other.lower()), others[0])
-        names = summarize_names(others)
+    if other_names and not query:
+        best_name = next((name for word in _NAME_PARTS for name in other_names if word in name.lower()), other_names[0])
+        names = summarize_names(other_names)
         message = f"its prompts are named {names}, and none of them query: queries get no prompt"
-        remarks.append(("prompt_names", message, f"Choose one by its name, as `query_prompt={AUTO}:{likely}`."))
-    family = template_of(prompts, model_type, name)
+        remarks.append(("prompt_names", message, f"Choose one by its name, as `query_prompt={AUTO}:{best_name}`."))
+    family = find_template(prompts, model_type, name)
     if family and not any(map(family.reads_like, prompts.values())):
         message = (
             f"it looks like {family.label}, whose card specifies {format_prompt(family.query)} before queries and "

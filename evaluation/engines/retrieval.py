@@ -15,7 +15,7 @@ from typing import Any
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Query, corpus_fingerprint, read_corpus, read_queries
-from evaluation.core.files import sha256_of
+from evaluation.core.files import file_sha256
 from evaluation.engines.base import (
     DividedEngine,
     Engine,
@@ -43,7 +43,7 @@ from evaluation.judgements.qrels import read_excluded
 class Retrieval:
     """Statistics of a retrieval. Times are wall-clock seconds and do not include writing the run.
 
-    `queries` counts all queries, and `queries_without_results` those that match no document and are therefore not in
+    `queries` counts all queries, and `queries_without_results` the ones without a matching document, which are not in
     the run. `lines` is the number of lines of the run.
     """
 
@@ -60,9 +60,9 @@ class Retrieval:
     facts: dict[str, FactValue] = field(default_factory=dict)
     #: Run files keyed by variant, if the engine has variants. The last one is the main run.
     variants: dict[str, Path] = field(default_factory=dict)
-    #: Facts keyed by variant; `facts` are those of the main one.
+    #: Facts keyed by variant; `facts` belongs to the main variant.
     variant_facts: dict[str, dict[str, FactValue]] = field(default_factory=dict)
-    #: Index sizes keyed by variant; `index_bytes` is that of the main one.
+    #: Index sizes keyed by variant; `index_bytes` is the size for the main variant.
     variant_index_bytes: dict[str, int] = field(default_factory=dict)
     #: Number of documents encoded by this retrieval, not read from existing shards; None if the engine has no shards.
     encoded_documents: int | None = None
@@ -74,7 +74,7 @@ class Retrieval:
         return {**asdict(self), "variants": {label: path.name for label, path in self.variants.items()}}
 
     def of_variant(self, label: str) -> Retrieval:
-        """Return a copy with the index size of the variant with this label; "" is the main one."""
+        """Return a copy with the index size of the variant with this label, or of the main variant for ""."""
         return replace(self, index_bytes=self.variant_index_bytes.get(label, self.index_bytes))
 
     @property
@@ -84,7 +84,7 @@ class Retrieval:
 
 
 #: Callback for measurements, which receives the engine, the queries, and the statistics before the index is deleted.
-Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
+BeforeCleanup = Callable[[Engine, Sequence[Query], Retrieval], None]
 
 #: Fraction of the indexing progress for reading the corpus; the rest is merging and writing.
 _SHARE_OF_READING = 0.9
@@ -94,7 +94,7 @@ _SHARE_OF_READING = 0.9
 class RetrievalTask(EncodingTask):
     """A run to produce.
 
-    With a `part`, only some shards are encoded and searched, or some queries if the engine cannot divide shards.
+    With a `part`, only some shards are encoded and searched, or only some queries if the engine cannot divide shards.
     `merge` joins the runs of all parts to a file that is identical to that of a single run.
 
     Attributes:
@@ -104,7 +104,7 @@ class RetrievalTask(EncodingTask):
         drop_self_matches: Whether to omit a document with the query's own id.
         excluded: File of documents to omit from the rankings of single queries (`evaluation.judgements.qrels`).
         tag: Last column of the run, by default the engine's name.
-        rankings: Folder for this task alone, which stores each searched group of queries, so that an interrupted
+        rankings: Folder for this task alone, which stores each finished group of queries, so that an interrupted
             search can continue.
         work_folder: Parent of the temporary folder with the index.
     """
@@ -121,7 +121,7 @@ class RetrievalTask(EncodingTask):
 
 
 def retrieve(
-    task: RetrievalTask, progress: StageProgress | None = None, afterwards: Afterwards | None = None
+    task: RetrievalTask, progress: StageProgress | None = None, before_cleanup: BeforeCleanup | None = None
 ) -> Retrieval:
     """Index the corpus, search all queries, and write the run, which appears only when it is complete.
 
@@ -130,8 +130,8 @@ def retrieve(
 
     Args:
         task: The run to produce.
-        progress: Progress callback. May raise to abort; then no files remain.
-        afterwards: Callback that is called before the index is deleted.
+        progress: Progress callback. It may raise to abort, after which no files remain.
+        before_cleanup: Callback that is called before the index is deleted.
 
     Raises:
         InvalidParameter: A parameter is invalid.
@@ -142,15 +142,15 @@ def retrieve(
     with tempfile.TemporaryDirectory(prefix="index-", dir=task.work_folder) as name:
         folder = Path(name)
         start = perf_counter()
-        encoded = work.build(folder)
+        corpus = work.build(folder)
         build_seconds = perf_counter() - start
         main, search_seconds = work.search()
-        retrieval = replace(work.outcome(main, encoded), build_seconds=build_seconds, search_seconds=search_seconds)
+        retrieval = replace(work.outcome(main, corpus), build_seconds=build_seconds, search_seconds=search_seconds)
         compute_dtype = work.record_compute_dtype(retrieval) if task.part is None else ""
-        if afterwards is not None:
-            afterwards(work.engine, work.queries, retrieval)
+        if before_cleanup is not None:
+            before_cleanup(work.engine, work.queries, retrieval)
         if compute_dtype not in ("", "float32") and not work.description.writes_texts:
-            work.record_precision_loss(retrieval, main.first, folder / "precision")
+            work.record_precision_loss(retrieval, main.first_rankings, folder / "precision")
         return retrieval
 
 
@@ -180,21 +180,21 @@ class _RetrievalJob:
     def build(self, folder: Path) -> EncodedCorpus | None:
         """Build the engine's index in `folder`. Returns the encoded corpus if the engine has shards."""
         task, engine, indexing = self.task, self.engine, partial(self._report, "indexing")
-        encoded = None
+        corpus = None
         if isinstance(engine, ShardedEngine):
             shards, index = task.shards or folder / "shards", folder / "index"
-            encoded = encode_corpus(engine, replace(task, part=self._part_of_shards), shards, self._report)
+            corpus = encode_corpus(engine, replace(task, part=self._part_of_shards), shards, self._report)
             index.mkdir()
             if isinstance(engine, DividedEngine) and self._part_of_shards:
-                learned = get_learned_folder(engine, shards, encoded.shards, self._parameters, folder / "learned")
-                engine.build_part(encoded.folders, learned, index, indexing)
+                learned = get_learned_folder(engine, shards, corpus.shards, self._parameters, folder / "learned")
+                engine.build_part(corpus.folders, learned, index, indexing)
             else:
-                engine.build_from_shards(encoded.folders, index, indexing)
+                engine.build_from_shards(corpus.folders, index, indexing)
         else:
             documents = read_corpus(task.corpus, lambda share: indexing(share * _SHARE_OF_READING))
             engine.build(documents if self.description.reads_corpus else (), folder)
         indexing(1.0)
-        return encoded
+        return corpus
 
     def search(self) -> tuple[RunWriter, float]:
         """Search the queries and write the runs. Returns the writer of the main run, and the seconds.
@@ -250,10 +250,10 @@ class _RetrievalJob:
         """Checksum of the inputs that affect rankings and must be the same for all parts of a run."""
         task, resources = self.task, self.task.resources
         model = CheckpointDescription.read(resources.model).sha256 if resources.checkpoint else ""
-        checksums = [sha256_of(path) for path in (task.queries, *resources.runs)]
+        checksums = [file_sha256(path) for path in (task.queries, *resources.runs)]
         checksums += [corpus_fingerprint(task.corpus)] if self.description.reads_corpus else []
         options: list[object] = [task.drop_self_matches, task.shard_size]
-        options += [sha256_of(task.excluded)] if task.excluded else []
+        options += [file_sha256(task.excluded)] if task.excluded else []
         device = resources.device.partition(":")[0]
         values = [
             self.description.name,
@@ -266,7 +266,7 @@ class _RetrievalJob:
         ]
         return sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
-    def outcome(self, main: RunWriter, encoded: EncodedCorpus | None) -> Retrieval:
+    def outcome(self, main: RunWriter, corpus: EncodedCorpus | None) -> Retrieval:
         """Return the statistics of the retrieval without its times."""
         engine = self.engine
         return Retrieval(
@@ -284,12 +284,12 @@ class _RetrievalJob:
             variants=variant_paths(engine.variants, self.task.out),
             variant_facts={label: dict(engine.variant_facts(label)) for label in engine.variants},
             variant_index_bytes={label: engine.variant(label).size() for label in engine.variants},
-            encoded_documents=encoded.documents if encoded else None,
-            encoding_seconds=encoded.seconds if encoded else 0.0,
+            encoded_documents=corpus.documents if corpus else None,
+            encoding_seconds=corpus.seconds if corpus else 0.0,
         )
 
     def record_compute_dtype(self, retrieval: Retrieval) -> str:
-        """Add the data type of the computations to the facts, also those of variants with a model, and return it."""
+        """Add the data type of the computations to the facts, also of variants with a model, and return it."""
         if compute_dtype := get_compute_dtype(retrieval.parameters, self.task.resources.device):
             # Variants of another engine class have no model.
             variants, kind = self.engine.variants, type(self.engine)
@@ -299,7 +299,7 @@ class _RetrievalJob:
         return compute_dtype
 
     def record_precision_loss(self, retrieval: Retrieval, rankings: Sequence[SearchResult], folder: Path) -> None:
-        """Add the loss from lower precision to the facts, including those of the main variant."""
+        """Add the loss from lower precision to the facts, including the facts of the main variant."""
         folder.mkdir()
         loss = precision_loss(self.engine, self.task, self.queries, rankings, folder)
         if loss is not None:

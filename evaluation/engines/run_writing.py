@@ -22,16 +22,16 @@ import orjson
 from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import read_queries
 from evaluation.core.problems import InvalidContent, Problem
-from evaluation.core.writing import appearing, complete_or_absent
+from evaluation.core.writing import complete_or_absent, replace_on_success
 from evaluation.engines.base import SearchResult
 
 #: Label of the only ranking of an engine without variants.
 MAIN = ""
-#: Numbers of queries, and of documents per query, for measuring the loss from lower precision.
+#: Maximum numbers of queries and of documents per query for measuring the loss from lower precision.
 SAMPLED_QUERIES, SAMPLED_DOCUMENTS = 100, 20
 _HEADER = "# part: "
 #: Maximum number of digits of the number of lines.
-_PLACES = 15
+_COUNT_DIGITS = 15
 
 
 def variant_paths(labels: Sequence[str], out: Path) -> dict[str, Path]:
@@ -77,9 +77,9 @@ class PartOfRun:
     lines: int = 0
 
     def to_line(self) -> str:
-        """Format the header as a comment, whose length does not depend on the number of lines."""
+        """Format the header as a comment. Its length does not depend on the number of lines."""
         shortest = json.dumps(asdict(replace(self, lines=0)))
-        return f"{_HEADER}{json.dumps(asdict(self)).ljust(len(shortest) + _PLACES)}\n"
+        return f"{_HEADER}{json.dumps(asdict(self)).ljust(len(shortest) + _COUNT_DIGITS)}\n"
 
     @classmethod
     def read(cls, path: Path) -> PartOfRun:
@@ -127,11 +127,11 @@ class RunWriter:
         self.lines = 0
         self.empty_rankings = 0
         #: Top documents of the first queries, for measuring the loss from lower precision.
-        self.first: list[SearchResult] = []
+        self.first_rankings: list[SearchResult] = []
 
     @contextmanager
     def open_file(self, path: Path) -> Iterator[RunWriter]:
-        """Open a file for writing, which appears when the block ends successfully."""
+        """Open a file for writing. It appears when the block ends successfully."""
         with complete_or_absent(path, self._heading) as self._file:
             yield self
 
@@ -151,9 +151,9 @@ class RunWriter:
         self._file.write(run_lines(output, self._tag))
         self.lines += len(output.document_ids)
         self.empty_rankings += not output.document_ids
-        if len(self.first) < SAMPLED_QUERIES:
+        if len(self.first_rankings) < SAMPLED_QUERIES:
             best = slice(SAMPLED_DOCUMENTS)
-            self.first.append(SearchResult(output.query_id, output.document_ids[best], output.scores[best]))
+            self.first_rankings.append(SearchResult(output.query_id, output.document_ids[best], output.scores[best]))
 
 
 Rankings = list[Mapping[str, SearchResult]]
@@ -162,7 +162,7 @@ Rankings = list[Mapping[str, SearchResult]]
 class RankingStore:
     """Rankings of groups of queries that are stored in a folder, so that an interrupted search can continue.
 
-    Without a folder nothing is stored. Scores are restored exactly.
+    Without a folder, the rankings are not stored. Scores are restored exactly.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -173,13 +173,13 @@ class RankingStore:
     def get(self, number: int, search: Callable[[], Rankings]) -> tuple[Rankings, float]:
         """Return the stored rankings of a group with the seconds that they took, or search and store them.
 
-        Unreadable files, such as those that a crash left empty, are replaced.
+        Unreadable files, such as empty files after a crash, are replaced.
         """
         path = self._folder and self._folder / f"{number:06d}.json"
         if path and path.exists():
             try:
-                stored = orjson.loads(path.read_bytes())
-                return [_read_rankings(row) for row in stored["rankings"]], stored["seconds"]
+                stored_row = orjson.loads(path.read_bytes())
+                return [_read_rankings(row) for row in stored_row["rankings"]], stored_row["seconds"]
             except (ValueError, KeyError, TypeError, AttributeError):
                 path.unlink()
         start = perf_counter()
@@ -193,7 +193,7 @@ class RankingStore:
                 }
                 for row in rankings
             ]
-            with appearing(path) as unfinished:
+            with replace_on_success(path) as unfinished:
                 unfinished.write_bytes(orjson.dumps({"seconds": seconds, "rankings": rows}))
         return rankings, seconds
 
@@ -253,7 +253,7 @@ def merge_runs(
 def read_parts(paths: Sequence[Path]) -> PartOfRun:
     """Return the header that all parts share.
 
-    Raises InvalidContent if parts are missing, repeated, or of different runs.
+    Raises InvalidContent if parts are missing, repeated, or from different runs.
     """
     headers: list[PartOfRun] = []
     problems: list[Problem] = []
@@ -265,10 +265,10 @@ def read_parts(paths: Sequence[Path]) -> PartOfRun:
                 replace(problem, message=f"{path.name}: {problem.message}") for problem in error.report.problems
             ]
     if problems:
-        raise InvalidContent.of(*problems)
+        raise InvalidContent.build(*problems)
     first = headers[0]
     numbers = sorted(header.part for header in headers)
-    if any((one.parts, one.depth, one.whole) != (first.parts, first.depth, first.whole) for one in headers):
+    if len({(header.parts, header.depth, header.whole) for header in headers}) > 1:
         raise unusable(
             "other_run",
             "the files are parts of different runs",
@@ -299,4 +299,4 @@ def _read_rows(path: Path) -> Iterator[tuple[str, str, float]]:
 
 
 def unusable(code: str, message: str, hint: str) -> InvalidContent:
-    return InvalidContent.of(Problem("error", code, 1, message, hint))
+    return InvalidContent.build(Problem("error", code, 1, message, hint))

@@ -1,4 +1,4 @@
-"""Compilation of kernels before the first run arrives, so that no submitter waits for the compiler."""
+"""Compilation of kernels before the first run arrives, so that submitters do not wait for the compiler."""
 
 import tempfile
 from pathlib import Path
@@ -15,7 +15,7 @@ def warm_up_engines() -> None:
 
 
 def warm_up() -> None:
-    """Score a two-line run with the default measures, which takes milliseconds if the kernels are cached."""
+    """Score a two-line run with the default measures. This needs milliseconds if the kernels are cached."""
     with tempfile.TemporaryDirectory() as folder:
         qrels, run = Path(folder) / "qrels.txt", Path(folder) / "run.txt"
         qrels.write_text("1 0 a 1\n1 0 b 0\n")

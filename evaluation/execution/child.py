@@ -19,7 +19,7 @@ from typing import Any
 
 from evaluation.collections.beir import Query, read_corpus
 from evaluation.core.problems import ModelFailure, is_out_of_memory
-from evaluation.core.writing import DISK_FULL, appearing, make_folder
+from evaluation.core.writing import DISK_FULL, make_folder, replace_on_success
 from evaluation.efficiency.measurements import TooSlow, measuring_seconds, plan_efforts
 from evaluation.efficiency.meters import peak_memory
 from evaluation.efficiency.protocol import System, flops_per_document, measure
@@ -67,10 +67,10 @@ class Channel:
 
     def report(self, stage: str, share: float) -> None:
         """Send the progress of a stage: always when it starts or ends, otherwise a few times per second."""
-        now = monotonic()
-        if stage == self._stage and share < 1 and now - self._last_report_time < _PAUSE:
+        seconds = monotonic()
+        if stage == self._stage and share < 1 and seconds - self._last_report_time < _PAUSE:
             return
-        self._stage, self._last_report_time = stage, now
+        self._stage, self._last_report_time = stage, seconds
         self._send(Progress(stage, share).to_json())
 
     def ask_to_measure(self) -> bool:
@@ -159,10 +159,10 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     work.mkdir()
     figures: dict[str, Any] = {"figures": None, "variants": {}}
 
-    def afterwards(engine: Engine, queries: Sequence[Query], result: Retrieval) -> None:
+    def before_cleanup(engine: Engine, queries: Sequence[Query], result: Retrieval) -> None:
         if not (job.measure and queries):
             return
-        # The run is valid even if the child is killed from here on, and so are the figures after they are written.
+        # If the child is killed later, the run is still valid, and so are the figures after they are written.
         _write(job.out / RESULT_NAME, {"retrieval": result.as_data(), **figures})
         assert job.corpus is not None
         flops = flops_per_document(engine, job.corpus, work)
@@ -189,7 +189,7 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
             excluded=job.excluded,
         ),
         progress=channel.report,
-        afterwards=afterwards,
+        before_cleanup=before_cleanup,
     )
     shutil.rmtree(work)
     return {"retrieval": retrieval.as_data(), **figures}
@@ -205,7 +205,7 @@ def _measure(
 ) -> dict[str, Any]:
     """Return the figures of the engine and of each variant, or none if searches are too slow.
 
-    The main variant is the last one. The machine is reserved meanwhile, so this function only measures.
+    The main variant is the last one. The machine is reserved for this function, so it only measures.
     """
     engines = {label: engine.variant(label) for label in engine.variants} or {"": engine}
     figures_by_label, deadline = {}, perf_counter() + measuring_seconds(retrieval)
@@ -240,8 +240,8 @@ def _encode_shards(job: ExecutionJob, channel: Channel) -> None:
 
 def _encode_shard(engine: ShardedEngine, job: ExecutionJob, number: int, channel: Channel) -> dict[str, Any]:
     assert job.corpus is not None
-    first = number * job.shard_size
-    documents = list(islice(read_corpus(job.corpus, first=first), job.shard_size))
+    first_document = number * job.shard_size
+    documents = list(islice(read_corpus(job.corpus, first=first_document), job.shard_size))
     channel.report("encoding", 0.0)
     report = partial(channel.report, "encoding")
     start = perf_counter()
@@ -259,13 +259,13 @@ def _resources(job: ExecutionJob) -> Resources:
 
 
 def _fail(job: ExecutionJob, failure: ModelFailure) -> int:
-    print(f"{failure.code}: {failure.message}", file=sys.stderr)  # the message is only for the operator's log
+    print(f"{failure.code}: {failure.message}", file=sys.stderr)  # The message is only for the operator's log.
     _write(job.out / FAILURE_NAME, {"code": failure.code, "message": failure.message[:_LONGEST_MESSAGE]})
     return EXIT_OUT_OF_MEMORY if failure.code == "out_of_memory" else EXIT_MODEL_FAILED
 
 
 def _write(path: Path, content: Mapping[str, Any]) -> None:
-    with appearing(path) as unfinished:
+    with replace_on_success(path) as unfinished:
         unfinished.write_text(json.dumps(content), encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
 """Codes of model failures, with their meaning and remedy.
 
-The codes are stable, since pages, the API, and scripts use them. Engines raise the first group as `ModelFailure`; the
+The codes are stable, because pages, the API, and scripts use them. Engines raise the first group as `ModelFailure`; the
 sandbox detects the others.
 """
 

@@ -25,7 +25,7 @@ RESULT_NAME = "result.json"
 FAILURE_NAME = "failure.json"
 SHARD_FOLDER = "shard"
 INDEX_FOLDER = "index"
-#: Folder for the child's temporary files, such as an index. Part of the output folder, and deleted after success.
+#: Folder for the child's temporary files, such as an index. It is in the output folder, and deleted after success.
 WORK_FOLDER = "work"
 #: Request to measure, and the answers to start or to skip measuring. The child is stopped while it waits.
 ASK_TO_MEASURE = '{"ask": "measure"}'
@@ -66,7 +66,7 @@ class ExecutionJob:
 
     Tasks:
         retrieve: Write a run, and measure the engine if `measure` is set.
-        encode_shards: Encode shards of the corpus, whose numbers are read from standard input until its end.
+        encode_shards: Encode the shards of the corpus with the numbers on standard input, until its end.
         measure: Build the engine and measure it without a run, for BM25 in a model's job.
         check: Check that the library accepts the checkpoint, without corpus and queries.
         index: Write BM25's index of the corpus.
@@ -76,8 +76,8 @@ class ExecutionJob:
         excluded: File of documents to omit from the rankings of single queries.
         shards: Folder with encoded shards, to which "retrieve" adds missing ones.
         rankings: Folder in which "retrieve" stores rankings, so that an interrupted search can continue.
-        resumes: Whether `rankings` has content, so that its search time is not part of this child's time.
-        shard: Number of the shard whose result is read.
+        resumes: Whether `rankings` has content. The search time of this content is not part of this child's time.
+        shard: Number of the shard to read the result of.
         index: Prebuilt BM25 index, which the engine opens instead of building its own.
         index_seconds: Seconds for building that index, which the parent adds to the child's build time.
         index_memory: Peak memory in bytes for building that index.

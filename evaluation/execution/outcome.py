@@ -1,7 +1,7 @@
 """Validation of a child's files and output, without trust in any size, type, name, or link.
 
-Reported times of a child cannot be verified, but they are bounded: it cannot have worked longer than it ran, searched
-faster than a function call, or counted differently than the protocol.
+Reported times of a child cannot be verified, but they are bounded: it cannot have worked longer than its run time,
+searched faster than a function call, or used other counts than the protocol.
 """
 
 import re
@@ -56,12 +56,12 @@ _SECONDS = ("build_seconds", "search_seconds", "encoding_seconds")
 _ENERGY_SOURCES = ("", "CPU", "GPU", "CPU and GPU")
 #: Minimum milliseconds of a search, the time of a function call.
 _FASTEST_MS = 0.0005
-#: Maximum speedup of batches. A batch takes at least as long as one search, up to variations of clocks and caches.
+#: Maximum speedup of batches. A batch is at least as slow as one search, up to variations of clocks and caches.
 _MAX_GAIN = 10 * BATCH
 #: Maximum watts of a machine, and maximum error of its counters in joules.
 _MAX_WATTS, _COUNTER_STEP = 20_000.0, 1.0
 _ROUNDING = 1.01
-#: Minimum share of the budget that searches must take if fewer are timed than required.
+#: Minimum share of the budget that searches must use if fewer are timed than required.
 _LEAST_USED = 0.1
 #: Maximum plausible memory in bytes.
 _TOO_MUCH_MEMORY = 2**46
@@ -130,8 +130,7 @@ def read_result(folder: Path, job: ExecutionJob, seconds: float) -> dict[str, An
 
     - "retrieve" and "measure": `retrieval` (as `engines.Retrieval`, where `variants` maps labels to names of files in
       `folder`), `figures` and `variants` (figures by label) or null, and `hardware`;
-    - "encode_shards": `shard` with `number`, `documents`, and `seconds`, and `hardware` of this process, which runs
-    on
+    - "encode_shards": `shard` with `number`, `documents`, and `seconds`, and `hardware` of this process, which runs on
       the same machine;
     - "check": `problems`, a list of Problem;
     - "index": `index` with `seconds` and `memory` in bytes.
@@ -203,7 +202,7 @@ def _validate_retrieval(values: dict[str, Any], folder: Path, job_facts: JobFact
         "more documents were encoded than the corpus has",
     )
     _require(values["queries"] == job_facts.queries, "the number of queries is wrong")
-    # Values of the request are taken from the parent, not from the child.
+    # Values of the request come from the parent, not from the child.
     job, description = job_facts.job, describe(job_facts.job.engine)
     is_complete = job.documents in (None, values["documents"]) or not description.reads_corpus
     _require(is_complete, "the number of documents is wrong")
@@ -239,15 +238,15 @@ def _validate_facts(values: Mapping[str, Any], parameters: Mapping[str, Any]) ->
     except ValueError as error:
         raise InvalidOutcome(str(error)) from error
     for name, value in facts.items():
-        requested = parameters.get(name)
-        _require(requested not in FACTS[name].words or value == requested, f"{name} differs from the parameter")
+        setting = parameters.get(name)
+        _require(setting not in FACTS[name].words or value == setting, f"{name} differs from the parameter")
     return facts
 
 
 def _validate_measurements(
     result: Mapping[str, Any], facts: JobFacts, retrieval: Retrieval
 ) -> tuple[dict[str, Any] | None, dict[str, dict[str, Any]]]:
-    """Return the main figures and those by variant, or none if too few searches were timed. Raises ValueError."""
+    """Return the main figures and the figures by variant, or none if too few searches were timed. Raises ValueError."""
     labels, variants = tuple(retrieval.variants), _get_object(result, "variants")
     if result.get("figures") is None:
         _require(not variants, "variants were measured without the main result")
@@ -264,9 +263,9 @@ def _validate_measurements(
     seconds = measuring_seconds(replace(retrieval, build_seconds=retrieval.build_seconds - facts.job.index_seconds))
     for item, effort in zip(figures, efforts, strict=True):
         # A fast system has no reason to time fewer searches, and could select favorable queries.
-        complete = item.queries == min(facts.queries, effort.queries) and item.searches >= effort.searches
+        is_complete = item.queries == min(facts.queries, effort.queries) and item.searches >= effort.searches
         seconds_spent = item.searches * item.latency_ms.mean / 1000
-        if not complete and seconds_spent < _LEAST_USED * seconds / len(data_by_result):
+        if not is_complete and seconds_spent < _LEAST_USED * seconds / len(data_by_result):
             return None, {}
     rounded_data = [_round_values(item.as_data()) for item in figures]
     return rounded_data[-1], dict(zip(labels, rounded_data, strict=False))
@@ -287,18 +286,18 @@ def _round_values(value: Any) -> Any:
 def _validate_figures(
     figures: EfficiencyFigures, facts: JobFacts, retrieval: Retrieval, effort: Effort
 ) -> EfficiencyFigures:
-    """Return the validated figures, completed by those that follow from the retrieval."""
+    """Return the validated figures, completed from the retrieval."""
     _check_counts(figures, facts.queries, effort)
-    declared = {
+    declared_values = {
         "protocol": PROTOCOL,
         "depth": DEPTH,
         "threads": THREADS,
         "device": facts.job.device,
         "documents": retrieval.documents,
     }
-    for name, value in declared.items():
-        reported = getattr(figures, name)
-        _require(reported == value, f"{name} is {reported!r:.40} instead of {value!r}")
+    for name, value in declared_values.items():
+        reported_value = getattr(figures, name)
+        _require(reported_value == value, f"{name} is {reported_value!r:.40} instead of {value!r}")
     _check_times(figures)
     _check_resources(figures)
     return replace(
@@ -316,7 +315,7 @@ def _validate_figures(
 def _check_clock(figures: Sequence[EfficiencyFigures], facts: JobFacts, retrieval: Retrieval) -> None:
     """Reject times for building, searching, and timed searches that exceed the child's run time.
 
-    The last figures are those of the main result. Searches of an earlier child do not count.
+    The last figures belong to the main result. Searches of an earlier child do not count.
     """
     total = retrieval.build_seconds - facts.job.index_seconds
     total += 0.0 if facts.job.resumes else retrieval.search_seconds
@@ -350,10 +349,10 @@ def _check_times(figures: EfficiencyFigures) -> None:
     is_ordered = _FASTEST_MS <= latency.p50 <= latency.p95 <= latency.p99
     _require(is_ordered, "the latencies are not valid percentiles")
     # Half of all searches took at least p50, and one in a hundred at least p99.
-    largest = _ROUNDING * latency.mean
-    is_plausible = latency.p50 <= 2 * largest and latency.p99 <= 100 * largest
+    largest_error = _ROUNDING * latency.mean
+    is_plausible = latency.p50 <= 2 * largest_error and latency.p99 <= 100 * largest_error
     _require(is_plausible, "the mean latency is below what its percentiles allow")
-    are_parts_valid = all(part <= largest for part in figures.parts_ms.values())
+    are_parts_valid = all(part <= largest_error for part in figures.parts_ms.values())
     _require(are_parts_valid, "a part of a search takes longer than the search")
     rate, highest_rate = figures.queries_per_second, _MAX_GAIN * 1000 / latency.p50
     _require(
@@ -395,8 +394,8 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _depth(value: Any) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, inner), default=0)
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, children), default=0)
 
 
 def _get_object(parent: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -25,9 +25,9 @@ from evaluation.core.problems import EndlessPattern, InvalidContent, LineProblem
 from evaluation.judgements import pattern_check
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
-#: Processor seconds that one search of a text may take, that all slow searches of a run may take together,
-#: and above which a search is slow.
-IN_ONE_TEXT, ALTOGETHER, SLOW = 2.0, 30.0, 0.02
+#: Maximum processor seconds of one search of a text, maximum for all slow searches of a run together, and minimum
+#: for a slow search.
+TEXT_SECONDS, RUN_SECONDS, SLOW_SECONDS = 2.0, 30.0, 0.02
 _PROBLEMS = {
     "malformed_answers": ("{lines} not an object with `_id` and a list of strings, `answers` or `patterns`",
         'Write lines such as {"_id": "q1", "answers": ["Paris"]}.'),
@@ -35,22 +35,22 @@ _PROBLEMS = {
     "empty_answer": ("{lines} without an answer, or with an empty one, which would match every text",
         "Leave out empty strings. A query without an answer is not judged."),
     "unusable_pattern": ("{lines} with a pattern that is not a regular expression, calls its groups, has the flag "
-        f"x, or is longer than {pattern_check.LONGEST:,} characters",
+        f"x, or is longer than {pattern_check.MAX_CHARACTERS:,} characters",
         "Correct the pattern, or write plain strings as `answers`."),
-    "endless_pattern": (f"{{lines}} with a pattern that takes more than {pattern_check.TRIED} s on a text of "
-        f"{pattern_check.TRIAL:,} characters, or too much time or memory to compile",
+    "endless_pattern": (f"{{lines}} with a pattern that takes more than {pattern_check.PATTERN_SECONDS} s on a text of "
+        f"{pattern_check.TEXT_LENGTH:,} characters, or too much time or memory to compile",
         EndlessPattern.HINT),
-    "too_many_patterns": (f"{{lines}} beyond the limit of {pattern_check.MOST:,} patterns, or of "
-        f"{pattern_check.ALTOGETHER:g} s for checks",
+    "too_many_patterns": (f"{{lines}} beyond the limit of {pattern_check.MAX_PATTERNS:,} patterns, or of "
+        f"{pattern_check.FILE_SECONDS:g} s for checks",
         "Write plain strings as `answers` where possible, and simplify or remove patterns."),
 }  # fmt: skip
 
 
 class PatternSearch:
-    """Pattern searches with a common time limit; create one for each run that is scored."""
+    """Pattern searches with a common time limit. Create an instance for each run to score."""
 
     def __init__(self) -> None:
-        self._remaining_seconds = ALTOGETHER
+        self._remaining_seconds = RUN_SECONDS
 
     def search(self, pattern: Any, text: str, line: int) -> Any:
         """Return the first match of a pattern (of the package regex), or None.
@@ -59,14 +59,14 @@ class PatternSearch:
         """
         start = time.process_time()
         try:
-            match = pattern.search(text, timeout=IN_ONE_TEXT)
+            match = pattern.search(text, timeout=TEXT_SECONDS)
         except TimeoutError as error:
-            raise EndlessPattern(line, f"takes more than {IN_ONE_TEXT:g} s in one text") from error
+            raise EndlessPattern(line, f"takes more than {TEXT_SECONDS:g} s in one text") from error
         seconds = time.process_time() - start
-        if seconds > SLOW:
+        if seconds > SLOW_SECONDS:
             self._remaining_seconds -= seconds
         if self._remaining_seconds < 0:
-            raise EndlessPattern(line, f"and others take more than {ALTOGETHER:g} s altogether")
+            raise EndlessPattern(line, f"and others take more than {RUN_SECONDS:g} s altogether")
         return match
 
 
@@ -77,23 +77,23 @@ def tokenize(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers of one query, each as its tokens between blanks or as a pattern, and their line in the file."""
+    """Answers of one query, as tokens between blanks or as patterns, and their line in the file."""
 
     strings: tuple[str, ...] = ()
     patterns: tuple[Any, ...] = ()
     line: int = 0
 
-    def tokens_until(self, text: str, tokens: str, searching: PatternSearch) -> int:
+    def count_tokens_until(self, text: str, tokens: str, search: PatternSearch) -> int:
         """Return the number of tokens up to the end of the first answer in a text, or 0 without an answer.
 
         `tokens` are the text's tokens in the form of `strings`. Raises EndlessPattern.
         """
-        ends = [start + len(each) for each in self.strings if (start := tokens.find(each)) >= 0]
+        ends = [start + len(string) for string in self.strings if (start := tokens.find(string)) >= 0]
         token_counts = [tokens.count(" ", 0, end) - 1 for end in ends]
         if self.patterns:
             normalized = unicodedata.normalize("NFD", text)
-            matches = [searching.search(pattern, normalized, self.line) for pattern in self.patterns]
-            token_counts += [max(len(tokenize(normalized[: each.end()])), 1) for each in matches if each]
+            matches = [search.search(pattern, normalized, self.line) for pattern in self.patterns]
+            token_counts += [max(len(tokenize(normalized[: match.end()])), 1) for match in matches if match]
         return min(token_counts, default=0)
 
 
@@ -104,7 +104,8 @@ def _join_tokens(tokens: Sequence[str]) -> str:
 def read_answers(path: Path, *, try_patterns: bool = True) -> dict[str, Answers]:
     """Return the answers by query id. Raises InvalidContent with every problem of the file.
 
-    `try_patterns` refuses patterns that take too much time or memory. Skip this for files that were read before.
+    `try_patterns` refuses patterns that take too much time or memory. Set it to False for files that were checked
+    before.
     """
     problems, answers, patterns = LineProblems(), dict[str, Answers](), dict[int, list[str]]()
     line_numbers: dict[str, int] = {}
@@ -133,7 +134,7 @@ def read_answers(path: Path, *, try_patterns: bool = True) -> dict[str, Answers]
     for number, code in (pattern_check.check_patterns(patterns) if try_patterns else {}).items():
         problems.note(code, number)
     if problems:
-        raise InvalidContent.of(*problems.report(_PROBLEMS))
+        raise InvalidContent.build(*problems.report(_PROBLEMS))
     for query, number in line_numbers.items():
         if number in patterns:
             compiled = tuple(regex.compile(text, pattern_check.FLAGS) for text in patterns[number])
@@ -162,7 +163,7 @@ def find_answers(
 
     Raises evaluation.core.problems.EndlessPattern.
     """
-    searching = PatternSearch()
+    search = PatternSearch()
     queries_by_document: dict[str, list[str]] = {}
     for query in query_ids:
         for document in rankings.get(query, ()):
@@ -173,7 +174,7 @@ def find_answers(
             tokens = tokenize(each.text)
             lengths[each.id], joined_tokens = len(tokens), _join_tokens(tokens)
             for query in queries_by_document[each.id]:
-                if end := answers.get(query, Answers()).tokens_until(each.text, joined_tokens, searching):
+                if end := answers.get(query, Answers()).count_tokens_until(each.text, joined_tokens, search):
                     ends[query, each.id] = end
     ranks, token_counts = np.full((2, len(query_ids)), np.inf)
     for row, query in enumerate(query_ids):

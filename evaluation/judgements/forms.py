@@ -12,7 +12,7 @@ from evaluation.core.problems import LineProblems
 
 _GRADE = re.compile(r"([+-]?[0-9]{1,9})(?:\.0*)?")
 _COLUMNS = ("query-id", "corpus-id", "score")
-#: Name of a column. It has no digits, so that no line of judgments is mistaken for a header.
+#: Pattern of column names. They have no digits, so that no line of judgments is mistaken for a header.
 _NAME = re.compile(r"[^\W\d][^\d]*|#.*")
 
 
@@ -59,8 +59,8 @@ class JudgementLine(NamedTuple):
 class _Form(NamedTuple):
     """Columns of query, document, and grade in a table; the separator is empty for white space.
 
-    `width` is the exact number of fields, or 0 below a header, where further columns are ignored. `quoted` tells
-    whether double quotes enclose fields; in tables separated by commas or semicolons, they always may.
+    `width` is the exact number of fields, or 0 below a header, where further columns are ignored. `quoted` is true
+    if double quotes enclose fields. In tables separated by commas or semicolons, they are always allowed.
     """
 
     separator: str
@@ -96,7 +96,7 @@ def judgement_lines(
             clean = clean if form is None else str
         if form is not None:
             cells = _split_cells(text, form.separator)
-            quoted = form.quoted or _is_quoted([cells[place] for place in form.places if place < len(cells)])
+            quoted = form.quoted or _is_quoted([cells[index] for index in form.places if index < len(cells)])
             form = form._replace(quoted=quoted)
             for row, cells in _read_rows(chain([(number, text)], texts), form, problems):
                 if len(cells) <= max(form.places) or (form.width and len(cells) != form.width):
@@ -132,16 +132,16 @@ def _split_cells(text: str, separator: str) -> list[str]:
 
 def _is_quoted(cells: Sequence[str]) -> bool:
     """Return whether at least two cells are in double quotes, because a single one may be an id with quotes."""
-    stripped = [cell.strip() for cell in cells]
-    return sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in stripped) > 1
+    stripped_cells = [cell.strip() for cell in cells]
+    return sum(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in stripped_cells) > 1
 
 
 def _find_header_form(text: str) -> _Form | None:
     for separator in ("\t", ",", ";", ""):
         cells = _split_cells(text if separator else text.removeprefix("#"), separator)
-        places = column_places(cells, _COLUMNS)
-        if places is not None:
-            return _Form(separator, places, 0 if separator else len(cells), _is_quoted(cells))
+        indices = column_places(cells, _COLUMNS)
+        if indices is not None:
+            return _Form(separator, indices, 0 if separator else len(cells), _is_quoted(cells))
     names = text.lower().split("\t")
     if len(names) == 3 and "-id" in names[0] and whole_grade(names[2].strip()) is None:
         return _Form("\t", (0, 1, 2), 3, _is_quoted(names))  # BEIR's layout, other names
@@ -149,7 +149,7 @@ def _find_header_form(text: str) -> _Form | None:
 
 
 def _find_headless_form(text: str) -> _Form | None:
-    """Return the format of a table whose first line is a judgment, or None if it is unclear."""
+    """Return the format of a table with a judgment in its first line, or None if it is unclear."""
     fields = _split_fields(text)
     for separator in (",", ";"):
         cells = [cell.strip() for cell in text.split(separator)]
@@ -181,29 +181,29 @@ def _line_problem(text: str) -> str:
 def _read_rows(
     texts: Iterator[tuple[int, str]], form: _Form, problems: LineProblems
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of each row that is not blank; a row of several lines has the number of its first line."""
+    """Yield (line, cells) of each row that is not blank. For a row of several lines, `line` is the first."""
     if form.separator in ("", "\t") and not form.quoted:
         for number, text in texts:
             if text.strip():
                 yield number, _split_cells(text, form.separator)
         return
-    first = last = 0
+    first_number = last_number = 0
 
     def feed() -> Iterator[str]:
-        nonlocal first, last
+        nonlocal first_number, last_number
         for number, text in texts:
-            first, last = first or number, number
+            first_number, last_number = first_number or number, number
             yield text + "\n"
 
     rows = csv.reader(feed(), delimiter=form.separator or " ", strict=True, skipinitialspace=True)
     while True:
-        first = 0
+        first_number = 0
         try:
             cells = next(rows)
         except StopIteration:
             return
         except csv.Error:
-            problems.note("fields", first or last)
+            problems.note("fields", first_number or last_number)
             continue
         if any(cell.strip() for cell in cells):
-            yield first, cells
+            yield first_number, cells

@@ -1,8 +1,8 @@
 """Import of judgments from TREC qrels, a table such as BEIR's, or the completed CSV of a pool.
 
-A line without a grade, or with a negative one, is not judged yet: it is counted and changes nothing. Grades are whole
+A pair without a grade, or with a negative one, is not judged yet: it is only counted. Grades are whole
 numbers from -2 (TREC's mark of spam) to 10, or to the highest grade in the dataset. If the dataset has grades, a higher
-one is assumed to be a typing error unless the curator confirms that the scale grew.
+one is treated as a typing error unless the curator confirms that the scale grew.
 """
 
 from collections.abc import Collection, Iterator
@@ -16,14 +16,13 @@ from evaluation.core.problems import InvalidContent, LineProblems
 from evaluation.judgements.forms import PROBLEMS, JudgementLine, is_id, judgement_lines, whole_grade
 
 LOWEST_GRADE, HIGHEST_GRADE = -2, 10
-#: First characters that spreadsheets take for the start of a formula, and the prefix that prevents this.
+#: First characters that spreadsheets interpret as the start of a formula, and the prefix that prevents this.
 FORMULA_STARTS, GUARD = ("=", "+", "-", "@", "\t", "\r"), "'"
 
-#: Judgment files are small compared to runs: MS MARCO's half a million take 10 MB, and with texts a hundred
-#: times that. They are read during a page request, so the ratio of expanded to stored bytes is checked early.
+#: Judgment files are small compared to runs: MS MARCO's half a million need 10 MB, and a hundred times more with
+#: texts. They are read during a page request, so the ratio of expanded to stored bytes is checked early.
 LIMITS = FileLimits(max_stored_bytes=128 * 2**20, max_expanded_bytes=512 * 2**20, ratio_floor_bytes=2 * 2**20)
-#: Maximum number of judgments in a file, twice the maximum of pairs in a pool. Each takes about 200 bytes of
-#: memory.
+#: Maximum number of judgments in a file, twice the maximum of pairs in a pool. Each needs about 200 bytes of memory.
 MAX_JUDGEMENTS = 1_000_000
 #: Maximum number of lines, which is higher because texts in cells may span several lines.
 MAX_LINES = 5_000_000
@@ -61,8 +60,8 @@ _PROBLEMS = {
 class NewJudgements:
     """Judgments of a file: `{query id: {document id: grade}}`, with all grades ≥ 0.
 
-    `unjudged` is the number of pairs without a grade, `missing` that of lines with a document that is not in the
-    corpus.
+    `unjudged` is the number of pairs without a grade, and `missing` the number of lines with a document that is not in
+    the corpus.
     """
 
     grades: dict[bytes, dict[bytes, int]]
@@ -78,7 +77,7 @@ class NewJudgements:
 
 @dataclass
 class _JudgementCollector:
-    """Grades of the lines so far, with which later lines are compared; `_NONE_YET` for pairs without a grade."""
+    """Grades of the lines so far, for comparison with later lines; `_NONE_YET` for pairs without a grade."""
 
     findings: LineProblems
     highest: int
@@ -90,7 +89,7 @@ class _JudgementCollector:
         """Grade more lines. Raises InvalidContent if there are too many."""
         self.lines += len(lines)
         if self.lines > MAX_JUDGEMENTS:
-            raise InvalidContent.of_text(_PROBLEMS, "too_many", most=MAX_JUDGEMENTS)
+            raise InvalidContent.from_text(_PROBLEMS, "too_many", most=MAX_JUDGEMENTS)
         for line in lines:
             self._grade(line)
 
@@ -110,7 +109,7 @@ class _JudgementCollector:
             self.findings.note("duplicate" if earlier_grade == grade else "contradictory", line.number)
 
     def get_judgements(self) -> NewJudgements:
-        """Return the judged pairs, without those that have no grade yet."""
+        """Return the judged pairs, without pairs that have no grade yet."""
         pairs = sum(map(len, self.grades.values()))
         judged_pairs = {
             query: grades
@@ -141,8 +140,8 @@ def read_judgements(
             has no others.
 
     Raises:
-        InvalidContent: With every class of problem in the file and its first five lines; immediately for more than
-            MAX_JUDGEMENTS judgments, a line over LONGEST_LINE bytes, or other limits.
+        InvalidContent: The file has problems; the error lists every class of problem and its first five lines. It is
+            raised immediately for more than MAX_JUDGEMENTS judgments, a line over LONGEST_LINE bytes, or other limits.
     """
     findings = LineProblems()
     collector = _JudgementCollector(findings, max(highest, HIGHEST_GRADE), scale)
@@ -167,22 +166,22 @@ def read_judgements(
         del findings.counts["unknown_document"]
     if findings:
         values = {"lowest": LOWEST_GRADE, "highest": collector.highest, "scale": scale}
-        raise InvalidContent.of(*findings.report(_PROBLEMS, **values))
+        raise InvalidContent.build(*findings.report(_PROBLEMS, **values))
     if not collector.lines:
-        raise InvalidContent.of_text(_PROBLEMS, "empty")
+        raise InvalidContent.from_text(_PROBLEMS, "empty")
     judgements = collector.get_judgements()
     if not judgements.grades:
-        raise InvalidContent.of_text(_PROBLEMS, "nothing_judged")
+        raise InvalidContent.from_text(_PROBLEMS, "nothing_judged")
     return replace(judgements, missing=missing_count)
 
 
 def guard_cell(cell: str) -> str:
-    """Prefix a cell with `'` if a spreadsheet might take it for a formula, or if it begins with `'`."""
+    """Prefix a cell with `'` if a spreadsheet might interpret it as a formula, or if it begins with `'`."""
     return GUARD + cell if cell.startswith((*FORMULA_STARTS, GUARD)) else cell
 
 
 def unguard_cell(cell: str) -> str:
-    """Undo `guard_cell`. A cell whose prefix was removed by a spreadsheet is unchanged."""
+    """Undo `guard_cell`. A cell is unchanged if a spreadsheet has removed its prefix."""
     return cell.removeprefix(GUARD)
 
 
@@ -190,5 +189,5 @@ def _limit_lines(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the lines. Raises InvalidContent if there are too many."""
     for number, line in enumerate(lines, 1):
         if number > MAX_LINES:
-            raise InvalidContent.of_text(_PROBLEMS, "too_many", most=MAX_LINES)
+            raise InvalidContent.from_text(_PROBLEMS, "too_many", most=MAX_LINES)
         yield line

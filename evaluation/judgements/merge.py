@@ -54,7 +54,7 @@ class JudgementComparison:
 
     def changes(self, policy: MergePolicy) -> int:
         """Return the number of judgments that a merge would add or change."""
-        return self.new + sum(policy.choose(each.old, each.new) != each.old for each in self.conflicts)
+        return self.new + sum(policy.choose(conflict.old, conflict.new) != conflict.old for conflict in self.conflicts)
 
     def counts(self) -> dict[str, int]:
         """Return the numbers, with conflicts counted by direction."""
@@ -62,15 +62,15 @@ class JudgementComparison:
             "new": self.new,
             "same": self.same,
             "conflicts": len(self.conflicts),
-            "raised": sum(each.new > each.old for each in self.conflicts),
-            "lowered": sum(each.new < each.old for each in self.conflicts),
+            "raised": sum(conflict.new > conflict.old for conflict in self.conflicts),
+            "lowered": sum(conflict.new < conflict.old for conflict in self.conflicts),
             "queries": self.queries,
             "new_queries": self.new_queries,
         }
 
 
 def compare(old: Grades, new: Grades) -> JudgementComparison:
-    """Compare `new` grades, all ≥ 0, with `old` ones, of which negative ones mean unjudged."""
+    """Compare `new` grades, all ≥ 0, with `old` ones. Negative old grades mean unjudged."""
     new_pairs = same = 0
     conflicts = []
     for query in sorted(new):
@@ -95,8 +95,8 @@ def compare(old: Grades, new: Grades) -> JudgementComparison:
 def merge(old: Grades, new: Grades, policy: MergePolicy) -> dict[bytes, dict[bytes, int]]:
     """Return all judgments of both; `policy` decides pairs that both judge. Neither argument is changed.
 
-    Negative grades of `old` stay unless `new` judges the pair, because a query with no other grades still counts in
-    every mean.
+    Negative grades of `old` remain unless `new` judges the pair, because a query with only negative grades is included
+    in every mean.
     """
     merged = {query: dict(graded) for query, graded in old.items()}
     for query, graded in new.items():
@@ -108,7 +108,7 @@ def merge(old: Grades, new: Grades, policy: MergePolicy) -> dict[bytes, dict[byt
 
 
 def write_judgements(grades: Grades, target: Path) -> None:
-    """Write judgments in BEIR's format, sorted by the ids' bytes, so that equal judgments give equal files."""
+    """Write judgments in BEIR's format, sorted by the ids' bytes, so that equal judgments produce equal files."""
     with target.open("wb") as output:
         output.write(_HEADER)
         for query in sorted(grades):
@@ -122,7 +122,7 @@ _PROMPT_DIGITS = 8
 
 
 class Judge(NamedTuple):
-    """People by name, or a model by name, version, and the SHA-256 of its prompt."""
+    """The name of a group of people, or a model's name, version, and the SHA-256 of its prompt."""
 
     kind: str
     name: str
@@ -135,7 +135,7 @@ class Judge(NamedTuple):
         return f"{self.name} {self.version} (model, prompt {self.prompt[:_PROMPT_DIGITS]})"
 
 
-#: Judge of the grades that came with the collection.
+#: Judge of the grades that were distributed with the collection.
 UNNAMED_JUDGES = Judge("", "judges not named")
 
 Judged = Sequence[tuple[Judge, Grades]]
@@ -154,8 +154,8 @@ def agreement_sentence(agreement: Mapping[str, Any]) -> str:
     )
 
 
-def by_judge(judge_grades: Judged) -> dict[Judge, dict[bytes, dict[bytes, int]]]:
-    """Return the grades of each judge in order of the files; the first grade of a pair counts."""
+def group_by_judge(judge_grades: Judged) -> dict[Judge, dict[bytes, dict[bytes, int]]]:
+    """Return the grades of each judge in order of the files. The first grade of a pair is used."""
     grades_by_judge: dict[Judge, dict[bytes, dict[bytes, int]]] = {}
     for judge, grades in judge_grades:
         grades_of_judge = grades_by_judge.setdefault(judge, {})
@@ -166,7 +166,7 @@ def by_judge(judge_grades: Judged) -> dict[Judge, dict[bytes, dict[bytes, int]]]
 
 def count_merged_by_judge(judge_grades: Judged, merged: Grades) -> dict[Judge, int]:
     """Count the merged judgments by judge. A pair counts for the first judge who gave its current grade."""
-    judges = by_judge(judge_grades)
+    judges = group_by_judge(judge_grades)
     counts = dict.fromkeys(judges, 0)
     for query, graded in merged.items():
         for document, grade in graded.items():
@@ -184,7 +184,7 @@ def agreements(judge_grades: Judged, level: int) -> list[dict[str, Any]]:
     or not. A κ is None if it is not defined.
     """
     pairwise_agreements = []
-    for (first_judge, first), (second_judge, second) in combinations(by_judge(judge_grades).items(), 2):
+    for (first_judge, first), (second_judge, second) in combinations(group_by_judge(judge_grades).items(), 2):
         pairs = [
             (grade, second[query][document])
             for query, graded in first.items() if query in second

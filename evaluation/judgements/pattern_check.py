@@ -1,8 +1,8 @@
 """Checks of the patterns in `answers.jsonl`, in a process with limits on time and memory.
 
 The package regex can interrupt a search but not a compilation, and does not limit the memory of either:
-`(?:a{1000}){1000}` is compiled to a million copies. This file is also the program of that process, so it imports
-nothing from Runboard.
+`(?:a{1000}){1000}` is compiled to a million copies. This file is also the program of that process, so it does not
+import other modules of Runboard.
 """
 
 import json
@@ -18,18 +18,16 @@ import regex
 
 FLAGS = regex.IGNORECASE | regex.MULTILINE
 #: Maximum number of characters of a pattern in NFD, and of patterns in a file.
-LONGEST, MOST = 1_000, 10_000
+MAX_CHARACTERS, MAX_PATTERNS = 1_000, 10_000
 #: Seconds that a pattern may take on each test text, and the length of these texts in characters.
-TRIED, TRIAL = 0.2, 1_000
-#: Processor seconds for one pattern (rounded up) and for a whole file, and bytes of memory for all patterns
-#: together.
-PATTERN_SECONDS, ALTOGETHER, MEMORY = 2.0, 30.0, 1 << 29
-#: Strings to repeat in test texts, in addition to those of the pattern, and the maximum number of texts.
-_REPEATED, _MAX_TRIALS = ("a", "1", " ", "ab ", "1,"), 60
+PATTERN_SECONDS, TEXT_LENGTH = 0.2, 1_000
+#: Maximum processor seconds for one pattern (rounded up) and for a file, and bytes of memory for all its patterns.
+PATTERN_SECONDS, FILE_SECONDS, MEMORY = 2.0, 30.0, 1 << 29
+#: Strings to repeat in test texts, in addition to strings of the pattern, and the maximum number of texts.
+_REPEATED_STRINGS, _MAX_TRIALS = ("a", "1", " ", "ab ", "1,"), 60
 #: Calls of groups, which can recurse endlessly, and the flag that permits spaces and comments inside them.
 _CALL = regex.compile(r"\(\?(?:R|[+-]?\d|&|P>|[a-wyzA-Z]*x)")
-#: Recursion limit, lower than the depth left in other processes, so that these can compile every accepted
-#: pattern.
+#: Recursion limit, lower than the remaining depth in other processes, so that they can compile every accepted pattern.
 _RECURSION = 500
 
 
@@ -38,13 +36,13 @@ def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
     problems = {
         line: "unusable_pattern"
         for line, texts in patterns.items()
-        if any(len(text) > LONGEST or _CALL.search(text) for text in texts)
+        if any(len(text) > MAX_CHARACTERS or _CALL.search(text) for text in texts)
     }
     candidates: dict[int, Sequence[str]] = {}
     number = 0
     for line, texts in patterns.items():
         number += len(texts)
-        if number > MOST:
+        if number > MAX_PATTERNS:
             problems[line] = "too_many_patterns"
             break
         if line not in problems:
@@ -65,9 +63,9 @@ def _main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(_RECURSION)
-    compiled: list[object] = []  # Kept, because the memory limit is for all patterns together.
+    compiled: list[object] = []  # Stored, because the memory limit is for all patterns together.
     for line, texts in json.load(sys.stdin):
-        if time.process_time() > ALTOGETHER:
+        if time.process_time() > FILE_SECONDS:
             print(line, "too_many_patterns")
             return
         print(line, "endless_pattern", flush=True)
@@ -77,18 +75,18 @@ def _main() -> None:
 def _find_problem(texts: Sequence[str], compiled: list[object]) -> str:
     try:
         for text in texts:
-            # A process that takes longer is killed, because nothing else ends a loop in the package's C code.
+            # A slower process is killed, because this is the only way to end a loop in the package's C code.
             limit = math.ceil(time.process_time() + PATTERN_SECONDS)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
             pattern = regex.compile(text, FLAGS)
             compiled.append(pattern)
-            if pattern.search("", timeout=TRIED):
+            if pattern.search("", timeout=PATTERN_SECONDS):
                 return "empty_answer"
             # Excessive backtracking shows on texts that repeat a character or a word of the pattern.
             words = regex.findall(r"\w+", regex.sub(r"\\.", " ", text))
-            repeated = dict.fromkeys([*_REPEATED, *words, *(f"{word} " for word in words), *text])
-            for each in islice(repeated, _MAX_TRIALS):
-                pattern.search(f"{each * (TRIAL // len(each))}! {' '.join(words)}", timeout=TRIED)
+            repeated = dict.fromkeys([*_REPEATED_STRINGS, *words, *(f"{word} " for word in words), *text])
+            for string in islice(repeated, _MAX_TRIALS):
+                pattern.search(f"{string * (TEXT_LENGTH // len(string))}! {' '.join(words)}", timeout=PATTERN_SECONDS)
     except (regex.error, RecursionError, OverflowError):
         return "unusable_pattern"
     except (TimeoutError, MemoryError):

@@ -1,6 +1,6 @@
 """Relevance judgments: TREC qrels and BEIR's tab-separated files, read into flat arrays.
 
-`excluded.tsv` has documents to drop from the rankings of single queries before scoring, as BRIGHT's `excluded_ids`.
+`excluded.tsv` lists documents to drop from the rankings of single queries before scoring, like BRIGHT's `excluded_ids`.
 Each line has a query id, a tab, and a document id, usually under the header `query-id<TAB>corpus-id`. A document
 excluded for a query counts as not retrieved, and the documents below it move up.
 """
@@ -55,7 +55,7 @@ class Qrels:
         documents: Concatenated document ids in UTF-8, sorted within a query.
         document_offsets: Judgment i is of the document `documents[document_offsets[i]:document_offsets[i + 1]]`.
         grades: Grade of each judgment, ≥ 0.
-        negative_count: Number of negative grades, which mean unjudged and are left out.
+        negative_count: Number of negative grades, which mean unjudged and are omitted.
     """
 
     query_ids: tuple[str, ...]
@@ -65,7 +65,7 @@ class Qrels:
     grades: NDArray[np.int32]
     negative_count: int = 0
     _tables: dict[int, JudgedTable] = field(default_factory=dict, repr=False, compare=False)
-    #: Values by query that measures derive from the judgments alone, by name; computed with the first run.
+    #: Values by query that measures derive only from the judgments, by name. They are computed with the first run.
     computed: dict[str, NDArray[np.float64]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -117,8 +117,8 @@ class Qrels:
         for number, (row, grade) in enumerate(zip(self.rows.tolist(), self.grades.tolist(), strict=True)):
             yield self.query_ids[row], text[edges[number] : edges[number + 1]].decode(), grade
 
-    def graded(self, row: int) -> dict[str, int]:
-        """Return `{document id: grade}` of a query, given by its number, with ids in order of their bytes."""
+    def get_grades(self, row: int) -> dict[str, int]:
+        """Return `{document id: grade}` for the query with this number, with ids in order of their bytes."""
         first, last = int(self.offsets[row]), int(self.offsets[row + 1])
         edges = self.document_offsets[first : last + 1].tolist()
         text = self.documents[edges[0] : edges[-1]].tobytes()
@@ -139,16 +139,18 @@ class Qrels:
 
     def without_pairs(self, pairs: Mapping[bytes, Collection[bytes]]) -> Qrels:
         """Return these judgments without the given `{query id: document ids}`, but with the same queries."""
-        remaining: dict[bytes, dict[bytes, int]] = {query.encode(): {} for query in self.query_ids}
+        remaining_grades: dict[bytes, dict[bytes, int]] = {query.encode(): {} for query in self.query_ids}
         for query, document, grade in self.judgements():
             if document.encode() not in pairs.get(query.encode(), ()):
-                remaining[query.encode()][document.encode()] = grade
-        return self._from_bytes(remaining)
+                remaining_grades[query.encode()][document.encode()] = grade
+        return self._from_bytes(remaining_grades)
 
     def table(self, seed: int) -> JudgedTable:
         """Return the lookup keys of the scoring kernel, built once per hash seed."""
         if seed not in self._tables:
-            self._tables[seed] = JudgedTable.of(self.documents, self.document_offsets, self.offsets, self.grades, seed)
+            self._tables[seed] = JudgedTable.build(
+                self.documents, self.document_offsets, self.offsets, self.grades, seed
+            )
         return self._tables[seed]
 
 
@@ -199,7 +201,7 @@ def read_excluded(path: Path) -> Qrels:
 def _add_judgement(
     judgements: dict[bytes, dict[bytes, int]], query: bytes, document: bytes, grade: int | None
 ) -> str | None:
-    """Add a judgment; return the code of its problem, or None."""
+    """Add a judgment. Return the code of its problem, or None."""
     if not (is_id(query) and is_id(document)):
         return "identifier"
     if grade is None:
@@ -216,7 +218,7 @@ def _check_complete(
 ) -> dict[bytes, dict[bytes, int]]:
     """Return the judgments. Raises InvalidContent for problems and for a file without judgments."""
     if problems:
-        raise InvalidContent.of(*problems.report(texts))
+        raise InvalidContent.build(*problems.report(texts))
     if not judgements:
-        raise InvalidContent.of_text(texts, "empty")
+        raise InvalidContent.from_text(texts, "empty")
     return judgements

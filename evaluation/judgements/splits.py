@@ -1,12 +1,13 @@
-"""Split of a hidden collection's judged queries into a public part, whose scores boards show, and a private one.
+"""Split of a hidden collection's judged queries into a public part, with scores on boards, and a private part.
 
 The split is fixed, secret, and stratified. Strata are defined by the number of relevant documents (0, 1, 2–3, 4–7,
-8–15, …), because it affects measures most; the public part has the same share of each stratum. Strata are filled in
-ascending order and rounding errors are carried over. So the public part of all n queries has n · share of them,
-rounded, and that of each stratum differs from its share by less than one.
+8–15, …), because it affects measures most. The public part has the same share of each stratum. Strata are processed in
+ascending order and rounding errors are carried over. The public part of all n queries therefore has n · share queries,
+rounded, and its size in each stratum differs from the share by less than one.
 
-Queries of a stratum are ordered by HMAC-SHA256(secret, query id), which reveals nothing without the secret and does not
-depend on the order of queries. When judgments are added, existing queries keep their part; only new ones are drawn.
+Queries of a stratum are ordered by HMAC-SHA256(secret, query id), which cannot be computed without the secret and does
+not depend on the order of queries. If judgments are added, existing queries remain in their part, and only new ones are
+drawn.
 """
 
 import hashlib
@@ -30,9 +31,9 @@ _FIFTHS = 5
 
 @dataclass(frozen=True, slots=True)
 class QueryParts:
-    """Public and private queries: `public` by query id, and the `secret` that draws them and later ones.
+    """Public and private queries. `public` is true for public query ids, and `secret` determines the draw.
 
-    Its repr reveals neither, so that log lines and tracebacks cannot.
+    The repr reveals neither, so that they do not appear in logs and tracebacks.
     """
 
     secret: bytes
@@ -42,7 +43,7 @@ class QueryParts:
         return f"Parts({len(self.public)} queries)"
 
     def mask(self, query_ids: Sequence[str]) -> NDArray[np.bool_]:
-        """Return a mask of the public queries, shape (queries,). Raises KeyError for one that was never drawn."""
+        """Return a mask of the public queries, shape (queries,). Raises KeyError for a query that was never drawn."""
         return np.fromiter((self.public[query] for query in query_ids), np.bool_, len(query_ids))
 
 
@@ -58,10 +59,11 @@ def stratum(relevant: int) -> int:
 
 
 def draw_parts(relevant: Mapping[str, int], share: float, earlier: QueryParts | None = None) -> QueryParts:
-    """Draw the part of each query that has none yet; `relevant` has the number of relevant documents by query id.
+    """Draw the part of each new query. `relevant` is the number of relevant documents by query id.
 
-    `share` is that of the public part, above 0 and below 1. Queries drawn `earlier` keep their part, even if they are
-    no longer judged, because they may return. Raises ValueError for an invalid share or if a part would be empty.
+    `share` is the share of the public part, above 0 and below 1. Queries drawn `earlier` remain in their part, even if
+    they are no longer judged, because they may be judged again. Raises ValueError for an invalid share or if a part
+    would be empty.
     """
     if not 0 < share < 1:
         raise ValueError(f"the public share must be between 0 and 1, not {share}")
@@ -72,12 +74,12 @@ def draw_parts(relevant: Mapping[str, int], share: float, earlier: QueryParts | 
 
 
 def draw_halves(relevant: Mapping[str, int], scores: Mapping[str, float], share: float, key: bytes) -> set[str]:
-    """Return the open half of a collection's judged queries, with this share of them; the others are the hidden half.
+    """Return the open half of a collection's judged queries, which has this share. The others are the hidden half.
 
     Strata are defined by the number of relevant documents of a query and, within these, by fifths of BM25's score (0 to
-    1). The same `key` gives the same halves. Derive it from the judgments, so that
-    only those who have them can repeat the
-    draw to find a query's stratum. Raises ValueError as `draw_parts` does.
+    1). The same `key` produces the same halves. Derive it from the judgments, so
+    that only users with access to the judgments can repeat the draw to find a query's stratum. Raises ValueError like
+    `draw_parts`.
     """
     strata = {query: (stratum(count), ceil(scores[query] * _FIFTHS)) for query, count in relevant.items()}
     return {query for query, public in _assign_parts(strata, share, key, {}).items() if public}
@@ -102,9 +104,9 @@ def _assign_parts(
             (query for query in members if query not in known_parts),
             key=lambda query: hmac.digest(secret, query.encode(), hashlib.sha256),
         )
-        rounded = int(share * queries + 0.5)  # Halves are rounded up, unlike with `round`.
+        rounded = int(share * queries + 0.5)  # Unlike `round`, this rounds halves up.
         new_public = min(max(rounded - public, 0), len(new_queries))
-        parts.update({query: place < new_public for place, query in enumerate(new_queries)})
+        parts.update({query: position < new_public for position, query in enumerate(new_queries)})
         public += new_public
     if not 0 < public < queries:
         raise ValueError(f"{queries} judged queries cannot be split: each part needs at least one")
@@ -114,7 +116,7 @@ def _assign_parts(
 def write_parts(parts: QueryParts, path: Path) -> None:
     """Write the parts to a file: a header with the secret, then `query <tab> part` per line.
 
-    Thanks to the secret, the file's checksum, which is public, reveals nothing about its content.
+    The file's checksum is public. Because of the secret, it does not reveal the content.
     """
     lines = [f"{_HEADER}\t{parts.secret.hex()}"]
     lines += [f"{query}\t{_PUBLIC if public else _PRIVATE}" for query, public in sorted(parts.public.items())]
@@ -146,5 +148,5 @@ def part_means(
     if not 0 < np.count_nonzero(public) < len(public):
         raise ValueError("each part needs at least one query")
     parts = (per_query[public], per_query[~public])
-    first, second = (dict(zip(measures, part.mean(axis=0).tolist(), strict=True)) for part in parts)
-    return first, second
+    public_means, private_means = (dict(zip(measures, part.mean(axis=0).tolist(), strict=True)) for part in parts)
+    return public_means, private_means

@@ -132,7 +132,7 @@ def _make_private(folder: Path) -> Path:
 
 
 def _is_trusted(path: Path, is_kind: Callable[[int], bool], owners: Collection[int] = ()) -> bool:
-    """Return whether a path is of this kind, owned by the user or `owners`, not a link, and not writable by others."""
+    """Check that a path is of this kind, owned by the user or `owners`, and neither a link nor writable by others."""
     try:
         status = path.lstat()
     except FileNotFoundError:
@@ -175,7 +175,7 @@ def _compile(compiler: list[str], library: str) -> None:
 
 
 def _write_atomically(library: Path, write: Callable[[str], object]) -> None:
-    """Write to a temporary file next to the library and rename it, since other processes may do the same."""
+    """Write to a temporary file next to the library and rename it, because other processes may do the same."""
     descriptor, unfinished = tempfile.mkstemp(dir=library.parent, prefix="unfinished-", suffix=".so")
     os.close(descriptor)
     try:

@@ -54,7 +54,7 @@ class IdsFields(Structure):
     ]
 
     @classmethod
-    def of(cls, ids: Ids) -> IdsFields:
+    def from_ids(cls, ids: Ids) -> IdsFields:
         """Return the structure for a set, which must outlive it. Raises ValueError for a damaged set."""
         slots = len(ids.slots) // 2
         if slots < 1 or slots & (slots - 1):

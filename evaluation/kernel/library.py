@@ -1,7 +1,7 @@
 """Python interface of the compiled functions, which release the GIL.
 
-`Reading` is one pass over a run, with its arrays. `Judged` are relevance judgments in the form that the kernel needs
-for looking them up among the lines of a query.
+`Reading` is one pass over a run, with its arrays. `Judged` contains relevance judgments in the form that the kernel
+needs to look up the documents of a query.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def library() -> ctypes.CDLL:
     return kernel
 
 
-def keys_of(text: Bytes, offsets: Integers, seed: int) -> Words:
+def compute_keys(text: Bytes, offsets: Integers, seed: int) -> Words:
     """Return the keys (ids × first word, second word, hash) of ids in a padded text.
 
     Id i is `text[offsets[i]:offsets[i + 1]]`.
@@ -69,7 +69,7 @@ def insert_ids(ids: Ids, keys: Words) -> int:
 
     Ids that are longer than a key must already be in `long_ids`, with their position in the second word of the key.
     """
-    table = layout.IdsFields.of(ids)
+    table = layout.IdsFields.from_ids(ids)
     if not ids.slots.flags.writeable:
         raise ValueError("the set of ids is read-only")
     new_count = int(library().insert_ids(table, address(ids.slots), address(keys), len(keys)))
@@ -81,7 +81,7 @@ def insert_ids(ids: Ids, keys: Words) -> int:
 def are_in_ids(ids: Ids, text: Bytes, offsets: Integers, seed: int) -> NDArray[np.bool_]:
     """Return whether each id `text[offsets[i]:offsets[i + 1]]` of a padded text is in a set."""
     is_present = np.zeros(len(offsets) - 1, np.uint8)
-    table = layout.IdsFields.of(ids)
+    table = layout.IdsFields.from_ids(ids)
     if not library().find_ids(
         table, address(text), len(text), address(offsets), len(is_present), seed, address(is_present)
     ):  # fmt: skip
@@ -100,12 +100,12 @@ class JudgedTable:
     grades: Numbers
 
     @classmethod
-    def of(
+    def build(
         cls, documents: Bytes, document_offsets: Integers, offsets: Integers, grades: Numbers, seed: int
     ) -> JudgedTable:
         """Hash all judged documents of a Qrels."""
         text = padded(documents.tobytes())
-        keys = keys_of(text, document_offsets, seed)
+        keys = compute_keys(text, document_offsets, seed)
         return cls(offsets, keys, document_offsets, text, grades)
 
 
@@ -139,7 +139,7 @@ _INITIAL_CAPACITY = 4096
 
 
 class NotGroupedError(Exception):
-    """Lines of a query are not contiguous. The file has to be read again in the order of queries."""
+    """Lines of a query are not contiguous. The file must be read again in the order of queries."""
 
 
 class TooManyQueriesError(Exception):
@@ -175,7 +175,7 @@ class Reading:
         self._references["queries"] = (slots, keys, start, text, current)
 
     def use_text(self, text: Bytes, first_documents: int = 0) -> None:
-        """Read from an array whose content is followed by PADDING bytes.
+        """Read from an array that ends with PADDING bytes after its content.
 
         The first `first_documents` documents of each query are collected.
         """
@@ -194,8 +194,8 @@ class Reading:
         """Look up documents in these judgments and sets, with room for `room` retrieved judged documents."""
         self._references["judged"] = (judged, excluded, documents, elsewhere)
         self.fields.judged, self.fields.excluded = judged.fields(), excluded.fields()
-        self.fields.documents = layout.IdsFields.of(documents)
-        self.fields.elsewhere = layout.IdsFields.of(elsewhere)
+        self.fields.documents = layout.IdsFields.from_ids(documents)
+        self.fields.elsewhere = layout.IdsFields.from_ids(elsewhere)
         self.query, self.rank, self.grade = (np.empty(room, np.int32) for _ in range(3))
         self.fields.output = layout.OutputFields(*map(address, (self.query, self.rank, self.grade)), room, 0)
 
@@ -268,7 +268,7 @@ class Reading:
         self.first_documents += self._first[: first.filled].data
         first.filled = 0
 
-    def noted(self, name: str) -> tuple[int, tuple[int, ...]]:
+    def get_occurrences(self, name: str) -> tuple[int, tuple[int, ...]]:
         """Return the number of occurrences of a problem, and its first line numbers."""
         count, *lines = self.fields.noted[layout.NOTED.index(name)]
         return count, tuple(lines[:count])

@@ -11,7 +11,7 @@ judgments is the lower end of a range, and all unjudged documents are relevant a
 divided by an ideal value (nDCG, R, R_cap), a further relevant document increases both numerator and denominator, so
 the maximum may be elsewhere: if a run ranks all three relevant documents first, its nDCG is 1, and another relevant
 document at rank 10 can only reduce it. The bound is therefore the maximum over all assignments of grades in use. It
-holds for every completion of the judgments, since documents below rank k can only reduce the score.
+is valid for every completion of the judgments, because documents below rank k can only reduce the score.
 """
 
 from collections.abc import Callable
@@ -194,7 +194,7 @@ def r_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 
 
 def bpref(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    """Return bpref of trec_eval, by the share of judged non-relevant documents ranked above each relevant one.
+    """Return bpref as in trec_eval, from the share of judged non-relevant documents ranked above each relevant one.
 
     Buckley & Voorhees, SIGIR 2004: (1 / R) Σ (1 − min(N above r, R) / min(N, R)) over retrieved relevant documents r.
     """
@@ -236,8 +236,8 @@ def hole(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 def hole_anywhere(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return Hole@k of BEIR, where documents judged for any query count as judged."""
     size = _count_displayed(ranking, k)
-    elsewhere = np.ones(len(ranking.elsewhere_rank), np.bool_) if k is None else ranking.elsewhere_rank <= k
-    judged_count = ranking.per_query(_is_within(ranking, k)) + ranking.per_query(elsewhere, ranking.elsewhere_query)
+    is_within = np.ones(len(ranking.elsewhere_rank), np.bool_) if k is None else ranking.elsewhere_rank <= k
+    judged_count = ranking.per_query(_is_within(ranking, k)) + ranking.per_query(is_within, ranking.elsewhere_query)
     return divide(size - judged_count, size)
 
 
@@ -245,12 +245,12 @@ Bound = Callable[[JudgedRankings, int | None, int], Values]
 #: Values in a grid of grades for unjudged documents and for ranks after the end of a ranking.
 _UNJUDGED, _NOTHING = -1, -2
 #: Cutoff of measures without one, greater than the length of any ranking.
-_DEEPEST = 2**31
+_MAX_CUTOFF = 2**31
 
 
 def _grades_by_rank(ranking: JudgedRankings, k: int | None) -> NDArray[np.int64]:
     """Return the grades at the first k ranks, shape (queries, k), with `_UNJUDGED` and `_NOTHING` for missing ones."""
-    depth = max(1, min(int(ranking.retrieved.max(initial=0)), k or _DEEPEST))
+    depth = max(1, min(int(ranking.retrieved.max(initial=0)), k or _MAX_CUTOFF))
     grid = np.where(np.arange(depth) < ranking.retrieved[:, None], _UNJUDGED, _NOTHING)
     is_in_grid = ranking.rank <= depth
     grid[ranking.query[is_in_grid], ranking.rank[is_in_grid] - 1] = ranking.grade[is_in_grid]
@@ -288,8 +288,8 @@ def upper_ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     where a step of one grade counts 1. The first unjudged documents should have the highest grades, so an assignment
     consists of the number j_t of unjudged documents with grade t or higher, for each t. The maximum of gain / ideal
     gain is computed by Dinkelbach's method (Management Science 13(7), 1967): if it is v, the maximum of gain − v ·
-    ideal gain is 0. That is a sum over t, whose terms can be maximized separately. The resulting j_t decrease with t,
-    as required, because r_t does.
+    ideal gain is 0. This is a sum over t with terms that can be maximized separately. The resulting j_t decrease with
+    t, as required, because r_t does.
     """
     grid = _grades_by_rank(ranking, k)
     levels = np.unique(np.maximum(ranking.qrels.grades, 0))
@@ -306,10 +306,10 @@ def upper_ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     while True:
         gain, ideal = np.zeros_like(best), np.zeros_like(best)
         for step, judged_gain, relevant_count in zip(steps, judged_gains, relevant_counts, strict=True):
-            possible = np.minimum(relevant_count[:, None] + np.arange(max_unjudged + 1), len(cumulated_discounts) - 1)
-            choice = np.argmax(added_gains - best[:, None] * cumulated_discounts[possible], axis=1)[:, None]
+            counts = np.minimum(relevant_count[:, None] + np.arange(max_unjudged + 1), len(cumulated_discounts) - 1)
+            choice = np.argmax(added_gains - best[:, None] * cumulated_discounts[counts], axis=1)[:, None]
             gain += step * (judged_gain + np.take_along_axis(added_gains, choice, 1)[:, 0])
-            ideal += step * cumulated_discounts[np.take_along_axis(possible, choice, 1)[:, 0]]
+            ideal += step * cumulated_discounts[np.take_along_axis(counts, choice, 1)[:, 0]]
         candidate = divide(gain, ideal)
         if not np.any(candidate > best + 1e-15):
             return best

@@ -1,4 +1,4 @@
-"""Registry of measures. To add one, add an entry to `_ALL`.
+"""Registry of measures. To add one, add an entry to `_ALL_FAMILIES`.
 
 The canonical name of a measure is that of ir_measures. Names of trec_eval, ranx, BEIR, and MTEB are accepted.
 
@@ -32,8 +32,8 @@ class Family:
 
     `name` is that of ir_measures or, if it has none, of the source, and `parameter` follows it in parentheses.
     `verifier` computes each score a second time. `aliases` are names in trec_eval, ranx, BEIR, and MTEB, where `{k}`
-    is the cutoff; those without `{k}` have no cutoff. Their names are also accepted with other notations of the
-    cutoff (`_NAME`).
+    is the cutoff; aliases without `{k}` have no cutoff. Other notations of the cutoff are accepted too
+    (`_NAME`).
     """
 
     name: str
@@ -57,10 +57,10 @@ class Family:
     depth: int = 0
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a measure without verifier, because none of its scores could be published."""
+        """Raise ValueError for a measure without verifier, because its scores cannot be published."""
         names = (self.verifier.whole, self.verifier.at_cutoff) if isinstance(self.verifier, PytrecEval) else ()
-        lacking = {"required": names[1:] == ("",), "none": names[:1] == ("",), "optional": "" in names}
-        if lacking[self.cutoff] or not (names or callable(self.verifier)):
+        is_lacking = {"required": names[1:] == ("",), "none": names[:1] == ("",), "optional": "" in names}
+        if is_lacking[self.cutoff] or not (names or callable(self.verifier)):
             raise ValueError(
                 f"the measure {self.key} has no verifier: specify a reference that computes its scores again, or "
                 f"pytrec_eval's name for each of its forms (cutoff: {self.cutoff})"
@@ -85,7 +85,7 @@ def rank_biased_precision(persistence: float) -> Family:
     """Return the family of RBP with a persistence, which is part of its name as in ir_measures: `RBP(p=0.8)`."""
     return Family(
         "RBP", formulas.RankBiasedPrecision(persistence), references.RankBiasedPrecision(persistence),
-        "Rate at which a user finds relevant documents who continues from each document to the next with probability "
+        "Rate at which a user finds relevant documents, if the user continues to the next document with probability "
         "p. Write other values as RBP(p=0.95); 0.8 is the default of ir_measures.",
         "(1 − p) Σ_{i≤k} rel_i · p^{i−1}",
         "Moffat & Zobel, TOIS 27(1), 2008", "optional", parameter=f"p={persistence:g}",
@@ -106,7 +106,7 @@ BOUNDS: dict[str, tuple[Formula, Reference]] = {
 
 
 def upper_bound(measure: str) -> Family:
-    """Return the family of the upper bound of a measure, whose name is part of its own: `Upper(nDCG)`."""
+    """Return the family of a measure's upper bound. Its name contains the measure's name: `Upper(nDCG)`."""
     return Family(
         "Upper", *BOUNDS[measure],
         f"Highest possible {measure}@k over all grades of the unjudged documents among the first k. The measure itself "
@@ -116,7 +116,7 @@ def upper_bound(measure: str) -> Family:
     )  # fmt: skip
 
 
-_ALL = (
+_ALL_FAMILIES = (
     Family(
         "nDCG", formulas.ndcg, PytrecEval("ndcg", "ndcg_cut_{k}"),
         "Share of the best possible discounted gain; depends on grades, and higher ranks count more.",
@@ -229,7 +229,7 @@ _ALL = (
 )  # fmt: skip
 
 #: Measure families, keyed by `Family.key`.
-FAMILIES: dict[str, Family] = {family.key: family for family in _ALL}
+FAMILIES: dict[str, Family] = {family.key: family for family in _ALL_FAMILIES}
 
 
 #: Version of all stored values. Change it with any formula, the order of ties, or the score of missing queries.
@@ -322,7 +322,7 @@ def parse_measure(text: str) -> Measure:
     """Return the measure with this name in any supported notation. Raises UnknownMeasureError with suggestions."""
     measure = _parse_alias(text.strip()) or _parse_any(_RANX_RBP.sub(r"RBP(p=.\1)", text))
     if measure is None:
-        raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_POSSIBLE}")
+        raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_KNOWN_NAMES}")
     if measure.cutoff is None and measure.family.cutoff == "required":
         raise UnknownMeasureError(f"{text!r} needs a cutoff, for example {measure.family.name}@10")
     if measure.cutoff is not None and not 0 < measure.cutoff <= _HIGHEST_CUTOFF:
@@ -331,7 +331,7 @@ def parse_measure(text: str) -> Measure:
 
 
 @lru_cache(maxsize=256)
-def upper_bound_of(name: str) -> str | None:
+def upper_bound_name(name: str) -> str | None:
     """Return the name of the upper bound of a measure with a cutoff, such as `Upper(nDCG)@10`; None without a bound."""
     try:
         measure = parse_measure(name)
@@ -406,23 +406,23 @@ _NOT_SUPPORTED = (
 
 def _refusal(text: str) -> str:
     """Return the reason why a name is not supported, with similar measures."""
-    lower = text.strip().lower()
-    cutoff = next(iter(re.findall(rf"(?<![0-9]){_CUTOFF}([1-9][0-9]{{0,5}})(?![0-9.])", lower)), "10")
+    lowercase_text = text.strip().lower()
+    cutoff = next(iter(re.findall(rf"(?<![0-9]){_CUTOFF}([1-9][0-9]{{0,5}})(?![0-9.])", lowercase_text)), "10")
     for pattern, reason, similar in _NOT_SUPPORTED:
-        if re.match(rf"({pattern})(?![a-z])", lower.replace("-", "_")):
+        if re.match(rf"({pattern})(?![a-z])", lowercase_text.replace("-", "_")):
             return f"is not supported ({reason}). Close: {', '.join(similar).format(k=cutoff)}."
-    name = _bare(re.split(rf"{_CUTOFF}[0-9]|[(@]", lower)[0].strip())
+    name = _bare(re.split(rf"{_CUTOFF}[0-9]|[(@]", lowercase_text)[0].strip())
     families = {_bare(family.name): family for family in reversed(FAMILIES.values())} | _BY_NAME
-    names_by_key = {key: each.name + ("" if each.cutoff == "none" else f"@{cutoff}") for key, each in families.items()}
+    names_by_key = {key: item.name + ("" if item.cutoff == "none" else f"@{cutoff}") for key, item in families.items()}
     if name in families and name != "upper":
         cutoff_rules = {"none": "no cutoff", "required": "a cutoff", "optional": "a cutoff or none"}
         level = "rel=2 for a lowest grade" if families[name].binary else "no rel"
-        rule = f"{families[name].name} takes {cutoff_rules[families[name].cutoff]}, and {level}"
+        rule = f"{families[name].name} accepts {cutoff_rules[families[name].cutoff]}, and {level}"
         return f"is not supported: {rule}. Close: {names_by_key[name]}."
-    likely = dict.fromkeys(names_by_key[each] for each in get_close_matches(name[:100], families, 2, 0.75))
-    return "is not a known measure." + (f" Did you mean {' or '.join(likely)}?" if likely else "")
+    suggestions = dict.fromkeys(names_by_key[key] for key in get_close_matches(name[:100], families, 2, 0.75))
+    return "is not a known measure." + (f" Did you mean {' or '.join(suggestions)}?" if suggestions else "")
 
 
-_POSSIBLE = "Known: " + ", ".join(
+_KNOWN_NAMES = "Known: " + ", ".join(
     Measure(family).name + ("" if family.cutoff == "none" else f"@k{family.unit[1:]}") for family in FAMILIES.values()
 )

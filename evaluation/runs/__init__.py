@@ -1,1 +1,1 @@
-"""Runs: read in every form, checked, scored, pooled and compared."""
+"""Reading, checks, scoring, pooling, and comparison of runs."""

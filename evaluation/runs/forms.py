@@ -24,14 +24,13 @@ from evaluation.runs.header import BYTE_ORDER_MARK, RunHeader, is_result, is_tre
 from evaluation.runs.json_runs import DOCUMENT, QUERY, RANK, SCORE_NAMES, TAG, find_column, json_as_lines
 from evaluation.runs.problems import ENCODING
 
-#: Number of rows that decide the format of a table, and the share that must fit. Damaged rows are reported
-#: later.
+#: Number of rows that determine the format of a table, and the share that must fit. Damaged rows are reported later.
 _SAMPLED_ROWS, _SHARE_OF_ROWS = 5_000, 0.9
-#: The last of three columns has ranks if it counts up to this for a query, which grades hardly ever do.
+#: The last of three columns contains ranks if they reach this number for a query. Grades rarely do.
 MIN_DEPTH = 4
 _LONGEST_RANK, _MAX_COLUMNS = 10, 64
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-#: A TREC line; JSON never has two adjacent numbers, such as a rank and a score.
+#: Pattern of a TREC line. JSON never has two adjacent numbers, such as a rank and a score.
 _TREC_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+\d+(\.0)?\s+[-+.\d]\S*\s+\S+\s*")
 _NUMBER = re.compile(rb"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _FRACTION = re.compile(rb"[-+]?\d*\.0*[1-9]\d*([eE][-+]?\d+)?")
@@ -40,7 +39,7 @@ _GRADE = re.compile(rb"(-[12]|\d|10)(\.0*)?")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with a row for each retrieved document; columns are numbered from 0.
+    """A table with a row for each retrieved document. Columns are numbered from 0.
 
     `separator` is None for white space. Without a column of scores, scores are reciprocal ranks, with ranks starting at
     `first_rank`.
@@ -76,7 +75,7 @@ class Table:
         return b" ".join(fields) + b"\n" if all(len(field.split()) == 1 for field in fields) else None
 
     def has_query_id(self, line: bytes) -> bool:
-        """Return whether a line has the table's number of cells, and a query id that is not only `#`."""
+        """Return whether a line has the table's number of cells, and a query id other than `#`."""
         cells = _split_cells(line, self.separator)
         query = cells[self.query] if len(cells) == self.columns else b""
         return len(query.split()) == 1 and query.strip(b"#") != b""
@@ -106,7 +105,7 @@ class Table:
             if not all(map(_NUMBER.fullmatch, numbers)):
                 return None
             if self.rank is None:
-                fractions = sum(_FRACTION.fullmatch(each) is not None for each in numbers)
+                fractions = sum(_FRACTION.fullmatch(score) is not None for score in numbers)
                 # Scores may recur in other queries, as 1 / (60 + rank) does.
                 falling = _count_falling_scores(cells)
                 has_varied_scores = 2 * max(len(set(numbers)), falling) > len(numbers)
@@ -143,7 +142,7 @@ def recognize(start: bytes) -> Form:
     """
     if start.startswith(_UTF_16):
         hint = "Save the file as UTF-8, for example with `iconv -f UTF-16 -t UTF-8 run.txt > run-utf8.txt`."
-        raise InvalidRun.of(ENCODING.problem("the file is in UTF-16", hint))
+        raise InvalidRun.build(ENCODING.problem("the file is in UTF-16", hint))
     text = start.removeprefix(BYTE_ORDER_MARK)
     if text.lstrip()[:1] in (b"{", b"["):
         first, _, other_lines = text.lstrip().partition(b"\n")
@@ -185,7 +184,7 @@ def write_as_trec(form: Form, source: Path | str | bytes, limits: FileLimits, ou
         line = line if number else line.removeprefix(BYTE_ORDER_MARK)
         row = b"# " + line + b"\n" if line == form.names else form.as_trec(line)
         if row is None and below_names and _begins_as_comment(line) and form.has_query_id(line):
-            row = b" " + line + b"\n"  # A leading blank, because a damaged row is not a comment.
+            row = b" " + line + b"\n"  # The leading blank prevents that a damaged row is read as a comment.
         below_names |= line == form.names
         output.write(row or line + b"\n")
     return {}
@@ -260,7 +259,7 @@ def _is_trec(line: bytes) -> bool:
 
 
 def _whole_rank(cell: bytes) -> bytes:
-    """Return a rank without the `.0` that pandas writes if another row of the column is empty."""
+    """Return a rank without `.0`, which pandas adds if another row of the column is empty."""
     return cell.removesuffix(b".0")
 
 
@@ -278,7 +277,7 @@ def _split_cells(line: bytes, separator: bytes | None) -> list[bytes]:
 
 
 def _find_table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
-    """Return the table that the rows form with this separator, or None if they may be something else."""
+    """Return the table that the rows form with this separator, or None if another format is possible."""
     first = _split_cells(rows[0], separator)
     if len(first) > _MAX_COLUMNS:
         return None

@@ -1,4 +1,4 @@
-"""Header of a run file, and quotations for messages about files that are not runs.
+"""Header of a run file, and quotations for error messages about files that are not runs.
 
 Comments at the top are `ir_metadata` (PRIMAD), which is YAML:
 
@@ -28,7 +28,7 @@ import orjson
 import yaml
 
 from evaluation.archives.compression import FileLimits, open_blocks
-from evaluation.core.problems import LINES_NAMED, PROBLEM_CODES, ProblemCode, number_of
+from evaluation.core.problems import LINES_NAMED, PROBLEM_CODES, ProblemCode, format_count
 
 #: Size of the region at the top of the file that is searched for comments.
 MAX_HEADER_BYTES = 256 * 1024
@@ -38,7 +38,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _START, _END = "ir_metadata.start", "ir_metadata.end"
 _START_LINE = re.compile(rb"^#[ \t]*ir_metadata\.start[ \t\r]*$", re.MULTILINE)
 _END_LINE = re.compile(rb"^#[ \t]*ir_metadata\.end[ \t\r]*$", re.MULTILINE)
-_DEEPEST = 12
+_MAX_YAML_DEPTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,9 @@ class RunHeader:
 def is_result(line: bytes, *, in_metadata: bool = False) -> bool:
     """Return whether a line is a result, even if it begins with `#`: six fields with a numeric score.
 
-    A line with `Q0` and a rank counts with any number of fields, so that it is reported as damaged rather than dropped
-    as a comment. Within metadata, which is free text, no other line counts. `# six words of 2.5 prose` is a comment.
+    A line with `Q0` and a rank is a result with any number of fields, so that it is reported as damaged and not dropped
+    as a comment. Within metadata, which is free text, other lines are not results: `# six words of 2.5 prose` is a
+    comment.
     """
     fields = line.split()
     if len(fields) >= 5 and fields[1] in (b"Q0", b"q0") and fields[3].isdigit():
@@ -76,7 +77,7 @@ def is_result(line: bytes, *, in_metadata: bool = False) -> bool:
 def read_header(start: bytes) -> RunHeader:
     """Return the header of a file that begins with `start`.
 
-    Comments that cannot be parsed are left out; they are never an error.
+    Comments that cannot be parsed are omitted without an error.
     """
     size = len(BYTE_ORDER_MARK) if start.startswith(BYTE_ORDER_MARK) else 0
     start_match = _START_LINE.search(start, 0, MAX_HEADER_BYTES)
@@ -99,13 +100,13 @@ def _metadata(comments: list[str]) -> dict[str, Any]:
     names = [comment.strip() for comment in comments]
     if _START not in names:
         return {}
-    first = names.index(_START) + 1
+    first_line = names.index(_START) + 1
     last = names.index(_END) if _END in names else len(names)
-    text, depth = "\n".join(comments[first:last]), 0
+    text, depth = "\n".join(comments[first_line:last]), 0
     try:
         for event in yaml.parse(text, Loader=yaml.CBaseLoader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):  # Aliases can expand to GBs.
+            if depth > _MAX_YAML_DEPTH or isinstance(event, yaml.AliasEvent):  # Aliases can expand to GBs.
                 return {}
         metadata = yaml.load(text, Loader=yaml.CBaseLoader)  # noqa: S506 (creates strings, lists, and dicts only)
     except yaml.YAMLError:
@@ -115,11 +116,11 @@ def _metadata(comments: list[str]) -> dict[str, Any]:
 
 #: Maximum number of entries of one object or list.
 MAX_ENTRIES = 64
-#: Limits in characters. Entries with a longer name are dropped, longer texts are cut.
+#: Limits in characters. Entries with a longer name are dropped, and longer texts are truncated.
 LONGEST_NAME = 200
 LONGEST_TEXT = 2000
 #: Maximum nesting of objects and lists.
-DEEPEST = 16
+MAX_DEPTH = 16
 #: Maximum size of all metadata as JSON.
 MAX_BYTES = 64 * 1024
 
@@ -132,7 +133,7 @@ def select_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     NUL becomes U+FFFD because databases may reject it. The result as compact JSON has at most `MAX_BYTES` bytes.
     The function is idempotent.
     """
-    return _MetadataBudget(MAX_BYTES).object(metadata, DEEPEST)
+    return _MetadataBudget(MAX_BYTES).object(metadata, MAX_DEPTH)
 
 
 class _MetadataBudget:
@@ -142,7 +143,7 @@ class _MetadataBudget:
         self.remaining = remaining
 
     def take(self, count: int) -> bool:
-        """Take `count` bytes if they are available; return whether they were."""
+        """Reserve `count` bytes and return True, or return False if fewer are left."""
         if count > self.remaining:
             return False
         self.remaining -= count
@@ -187,7 +188,7 @@ class _MetadataBudget:
 QUOTED_CHARACTERS, QUOTED_FIELD_CHARACTERS = 80, 40
 #: Maximum bytes of a line that are read for a quotation.
 _QUOTED_BYTES = 4096
-#: Words that only occur in the heading of a table.
+#: Words that occur only in the header of a table.
 _HEADINGS = re.compile(
     rb"(query|q|topic|doc|document|corpus|passage|p|run)[-_ ]?(id|no|num|number)|query|topic|qid|docno|doc|document|"
     rb"iter|iteration|rank|score|sim|similarity|tag|run|system|relevance|grade|label",
@@ -196,36 +197,36 @@ _HEADINGS = re.compile(
 _GRADE = re.compile(rb"-?[0-9]{1,3}(\.0*)?")
 
 
-def lines_at(path: Path | str | bytes, numbers: Collection[int], limits: FileLimits) -> dict[int, bytes]:
-    """Return the lines with these 1-based numbers, without line ends, each cut to 4,096 bytes."""
-    requested = set(numbers)
+def read_lines(path: Path | str | bytes, numbers: Collection[int], limits: FileLimits) -> dict[int, bytes]:
+    """Return the lines with these 1-based numbers, without line ends, each truncated to 4,096 bytes."""
+    requested_numbers = set(numbers)
     lines: dict[int, bytes] = {}
     number, rest = 1, b""  # `rest` is the start of line `number`.
-    for block in open_blocks(path, limits) if requested else ():
+    for block in open_blocks(path, limits) if requested_numbers else ():
         last = number + block.count(b"\n")
-        if any(number <= line_number <= last for line_number in requested):
+        if any(number <= line_number <= last for line_number in requested_numbers):
             *complete_lines, rest = (rest + block).split(b"\n")
             lines |= {
                 position: line[:_QUOTED_BYTES]
                 for position, line in enumerate(complete_lines, number)
-                if position in requested
+                if position in requested_numbers
             }
             rest = rest[:_QUOTED_BYTES]
         else:
             rest = b""
         number = last
-        if number > max(requested):
+        if number > max(requested_numbers):
             break
-    if rest and number in requested:
+    if rest and number in requested_numbers:
         lines.setdefault(number, rest)
     return {position: line.removeprefix(BYTE_ORDER_MARK).removesuffix(b"\r") for position, line in lines.items()}
 
 
-def quote(text: bytes, longest: int = QUOTED_CHARACTERS) -> str:
+def quote(text: bytes, max_characters: int = QUOTED_CHARACTERS) -> str:
     """Return one line of at most `longest` characters for a message, with unprintable characters escaped."""
-    decoded = text[: 4 * longest + 4].decode("utf-8", "backslashreplace")
+    decoded = text[: 4 * max_characters + 4].decode("utf-8", "backslashreplace")
     escaped = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in decoded)
-    return escaped if len(escaped) <= longest else escaped[: longest - 1] + "…"
+    return escaped if len(escaped) <= max_characters else escaped[: max_characters - 1] + "…"
 
 
 def quotation(code: ProblemCode, lines: tuple[int, ...], texts: Mapping[int, bytes]) -> str:
@@ -235,7 +236,7 @@ def quotation(code: ProblemCode, lines: tuple[int, ...], texts: Mapping[int, byt
     text, description = texts[lines[0]], ""
     fields = text.split()
     if code == "fields":
-        description = code.quote.format(fields=number_of(len(fields), "field")) if fields else "is blank"
+        description = code.quote.format(fields=format_count(len(fields), "field")) if fields else "is blank"
     elif len(fields) >= 5:
         query, document, score = (f"'{quote(fields[place], QUOTED_FIELD_CHARACTERS)}'" for place in (0, 2, 4))
         sizes = {"query_bytes": len(fields[0]), "document_bytes": len(fields[2])}
@@ -282,7 +283,7 @@ def is_trec_eval_result(cells: Sequence[bytes]) -> bool:
 def lines_to_quote(problem_lines: Mapping[str, tuple[int, ...]]) -> set[int]:
     """Return the numbers of the lines that messages quote.
 
-    Each problem quotes its first line; `fields` keeps five, to tell whether they are judgments.
+    Messages quote the first line of a problem. For `fields`, five lines are used to recognize judgments.
     """
     return {
         line

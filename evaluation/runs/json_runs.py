@@ -1,7 +1,7 @@
 """Runs in JSON, recognized by their nesting.
 
-Formats are `{query: {document: score}}`, as in mteb 1, ranx, and pytrec_eval; the same below MTEB's subset and split;
-and objects for each query or each hit, in a list or in JSON Lines.
+The formats are `{query: {document: score}}`, as in mteb 1, ranx, and pytrec_eval, the same format below MTEB's subset
+and split, and objects for each query or each hit, in a list or in JSON Lines.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import IO, Any
 import orjson
 
 from evaluation.archives.compression import MIB, SIZE, FileLimits, describe_bytes, open_blocks, open_lines
-from evaluation.core.problems import InvalidContent, ProblemCode, number_of
+from evaluation.core.problems import InvalidContent, ProblemCode, format_count
 from evaluation.runs.header import BYTE_ORDER_MARK, quote, select_metadata
 from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE
 
@@ -52,26 +52,26 @@ def find_column(names: Iterable[str], column_names: tuple[str, ...]) -> int | No
 
 #: Maximum number of objects and lists in a file. Runs have one for each query and a few around them.
 MAX_OBJECTS = 100_000
-#: Maximum number of entries of all objects and lists. One takes up to 200 bytes once parsed.
+#: Maximum number of entries of all objects and lists. A parsed entry needs up to 200 bytes.
 MAX_ENTRIES = 1_000_000
-#: Size from which the compression ratio is checked, because parsing multiplies memory once more.
+#: Minimum size for a check of the compression ratio, because parsing multiplies memory again.
 _RATIO_FLOOR = MIB
 _LONGEST_TAG = 64
 #: Maximum number of repeated names in a message.
 _QUOTED_NAMES = 5
 #: Levels of objects: `{query: {document: score}}` has two.
 _FLAT, _SPLITS, _SUBSETS = 2, 3, 4
-#: Range of grades. A file whose scores are all whole numbers in this range is taken for judgments.
+#: Range of grades. If all scores of a file are whole numbers in this range, it is treated as judgments.
 _GRADES = range(-2, 5)
 #: Largest number of keys in an object that describes one query or one hit.
 _MAX_KEYS = 32
-#: First characters of numbers. A score in quotes that begins otherwise is not a score.
+#: First characters of numbers. Other texts in quotes are not scores.
 _NUMERIC = "+-.0123456789"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def json_as_lines(
-    path: Path | str | bytes, limits: FileLimits, out: IO[bytes], *, by_line: bool = False
+    path: Path | str | bytes, limits: FileLimits, output: IO[bytes], *, by_line: bool = False
 ) -> dict[str, Any]:
     """Write the run in a (compressed) JSON file to `out` as TREC lines; return the model's metadata.
 
@@ -79,7 +79,7 @@ def json_as_lines(
     Lines. Raises InvalidContent if the file is too large, not JSON, or not a run. Brackets and commas are counted
     before parsing to bound the parser's memory to about 200 MiB.
     """
-    lines = _TrecLines(limits, out)
+    lines = _TrecLines(limits, output)
     if by_line:
         for number, line in enumerate(open_lines(path, limits, limits.max_json_bytes), 1):
             if line.strip():
@@ -87,8 +87,8 @@ def json_as_lines(
         metadata = {}
     else:
         content = bytearray()
-        strict = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))
-        for block in open_blocks(path, strict):
+        strict_limits = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))
+        for block in open_blocks(path, strict_limits):
             content += block
             if len(content) > limits.max_json_bytes:
                 message = f"the JSON file is over {describe_bytes(limits.max_json_bytes)} expanded"
@@ -126,40 +126,40 @@ def _parse(content: bytearray, line: int | None) -> Any:
 
 
 def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
-    """Raise InvalidContent if an object repeats a key, of which the parser stored only one.
+    """Raise InvalidContent if an object repeats a key, because the parser stores only one of the values.
 
     A colon follows every key, so if `content` has as many colons as `document` has keys, no key is repeated. Otherwise
     the text is parsed again without storing objects.
     """
-    key_count, pending = 0, [document]
-    while pending:
-        value = pending.pop()
+    key_count, pending_values = 0, [document]
+    while pending_values:
+        value = pending_values.pop()
         if isinstance(value, dict):
             key_count += len(value)
-            pending += [each for each in value.values() if isinstance(each, dict | list)]
+            pending_values += [child for child in value.values() if isinstance(child, dict | list)]
         elif isinstance(value, list):
-            pending += [each for each in value if isinstance(each, dict | list)]
+            pending_values += [child for child in value if isinstance(child, dict | list)]
     if content.count(b":") == key_count:
         return
-    repeated: Counter[str] = Counter()
+    repeated_keys: Counter[str] = Counter()
 
     def count_repeated(pairs: list[tuple[str, Any]]) -> None:
         if len(dict(pairs)) < len(pairs):
             counts = Counter(name for name, _ in pairs)
-            repeated.update({name: times - 1 for name, times in counts.items() if times > 1})
+            repeated_keys.update({name: times - 1 for name, times in counts.items() if times > 1})
 
     try:
         json.loads(content, object_pairs_hook=count_repeated)
     except RecursionError as error:
         raise JSON.refusal("lists and objects are nested too deeply", _HINT) from error
-    if repeated:
-        names = ", ".join(quote(name.encode("utf-8", "replace"), 80) for name in list(repeated)[:_QUOTED_NAMES])
+    if repeated_keys:
+        names = ", ".join(quote(name.encode("utf-8", "replace"), 80) for name in list(repeated_keys)[:_QUOTED_NAMES])
         message = (
-            f"{number_of(repeated.total(), 'repeated name')} of a query or document within one object: "
-            f"{names}{' …' if len(repeated) > _QUOTED_NAMES else ''}"
+            f"{format_count(repeated_keys.total(), 'repeated name')} of a query or document within one object: "
+            f"{names}{' …' if len(repeated_keys) > _QUOTED_NAMES else ''}"
         )
         hint = "Name each query once, and each document once per query."
-        raise InvalidContent.of(DUPLICATE.problem(message, hint, count=repeated.total()))
+        raise InvalidContent.build(DUPLICATE.problem(message, hint, count=repeated_keys.total()))
 
 
 @dataclass
@@ -171,15 +171,14 @@ class _TrecLines:
     tag: str = "run"
     not_finite: int = 0
     #: Query, document, and score of the first score that is not finite.
-    first: tuple[str, str, float] | None = None
+    first_not_finite: tuple[str, str, float] | None = None
     #: Whether all scores are small whole numbers without ranks, as in judgments. None before the first score.
     only_grades: bool | None = None
-    #: Whether queries are below a split, as in MTEB's predictions. Files of settings are hardly ever nested
-    #: so deeply.
+    #: Whether queries are below a split, as in MTEB's predictions. Files of settings are rarely nested so deeply.
     has_splits: bool = False
 
     def name_model(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Remove MTEB's model metadata from the document and return it; its name becomes the tag of the lines."""
+        """Remove MTEB's model metadata from the document and return it. The model's name becomes the tag."""
         metadata = document.pop(_META, None) or {}
         metadata = select_metadata(metadata) if isinstance(metadata, dict) else {}
         tag = "_".join(str(metadata.get("model_name") or "").split())[:_LONGEST_TAG]
@@ -190,10 +189,10 @@ class _TrecLines:
         """Write the results of a JSON value, which is the run or a part of it. Raises InvalidContent."""
         key = _find_key(document, QUERY) if isinstance(document, dict) else None
         if isinstance(document, list):
-            for each in document:
-                if not isinstance(each, dict) or _find_key(each, QUERY) is None:
+            for record in document:
+                if not isinstance(record, dict) or _find_key(record, QUERY) is None:
                     raise JSON.refusal("an item of the list has no query id", _HINT)
-                self._add_object(each)
+                self._add_object(record)
         elif key is not None and len(document) > 1 and not _is_ranking(document[key]):
             self._add_object(document)  # One query or one hit: its keys are column names, not ids.
         elif isinstance(document, dict):
@@ -266,7 +265,7 @@ class _TrecLines:
             self.only_grades = type(score) is int and score in _GRADES
         if not math.isfinite(score):
             self.not_finite += 1
-            self.first = self.first or (query, document, score)
+            self.first_not_finite = self.first_not_finite or (query, document, score)
 
     def _check_id(self, name: str) -> None:
         """Raise InvalidContent for an unusable id, before a long one is written for every document."""
@@ -285,14 +284,14 @@ class _TrecLines:
             message = "the file looks like relevance judgments (qrels), not like a run: all scores are small integers"
             hint = "Send a system's ranking. If this is one, write its scores with a decimal point, such as 2.0."
             raise JSON.refusal(message, hint)
-        if self.first is None:
+        if self.first_not_finite is None:
             return
-        query, document, score = self.first
+        query, document, score = self.first_not_finite
         score_text = "NaN" if math.isnan(score) else "Infinity" if score > 0 else "-Infinity"
         message = f"query {query[:64]!r} has the score {score_text} for document {document[:64]!r}"
         if self.not_finite > 1:
             message = f"{self.not_finite:,} scores are not finite numbers; {message}"
-        raise InvalidContent.of(SCORE.problem(message, _HINT_SCORE, count=self.not_finite))
+        raise InvalidContent.build(SCORE.problem(message, _HINT_SCORE, count=self.not_finite))
 
 
 def _check_hits(query: str, hits: Any) -> None:
@@ -319,7 +318,7 @@ def _is_list_of_hits(value: Any) -> bool:
 
 
 def _identifier(value: Any) -> str:
-    """Return an id (a string or a whole number) as text, or an empty string, which is refused later."""
+    """Return an id (a string or a whole number) as text, or an empty string, which is rejected later."""
     return str(value) if isinstance(value, str) or type(value) is int else ""
 
 

@@ -15,7 +15,7 @@ from evaluation.judgements.qrels import Qrels
 from evaluation.runs.score import ScoringTarget
 from evaluation.runs.top_documents import first_documents
 
-#: Maximum number of pairs. Larger pools are never judged completely, and their texts would fill disks.
+#: Maximum number of pairs. Larger pools are never judged completely, and their texts would fill the disk.
 MAX_PAIRS = 500_000
 
 Pairs = dict[bytes, set[bytes]]
@@ -31,8 +31,8 @@ class DrawnPool:
 
     Attributes:
         by_run: Number of the pairs among each run's first documents, in the order of the runs.
-        found_by: Number of pairs by the number of runs that retrieved them.
-        judged: Number of pairs within the depth that were left out because they are judged.
+        found_by: Number of pairs, keyed by the number of runs that retrieved them.
+        judged: Number of pairs within the depth that were omitted because they are judged.
         other_queries: Number of queries in the runs that are not in the target.
     """
 
@@ -48,7 +48,7 @@ class DrawnPool:
         return len({query for query, _ in self.pairs})
 
     def statistics(self) -> dict[str, object]:
-        """Return counts that reveal nothing about single runs: counts by run are sorted."""
+        """Return counts that do not reveal single runs: counts by run are sorted."""
         return {
             "pairs": len(self.pairs),
             "queries": self.queries,
@@ -71,7 +71,7 @@ def draw_pool(
 
     Only queries and documents of the target are pooled. Documents that are not in the dataset still occupy a rank, as
     in scoring. Documents that the target excludes are dropped before the cut. `progress` is called with the share of
-    the runs read and may raise to stop. Memory is that of the pool and of one run's first documents.
+    the runs read and may raise to stop. The pool and the first documents of one run are in memory.
 
     Raises:
         PoolTooLarge: The pool has more than `MAX_PAIRS` pairs.
@@ -92,9 +92,9 @@ def draw_pool(
                 other_queries.add(query)
                 continue
             judged_for_query = judged_documents.get(query, frozenset())
-            unjudged = [each for each in first_documents_of_query if each not in judged_for_query]
-            by_run[-1] += len(unjudged)
-            run_counts.setdefault(query, Counter()).update(unjudged)
+            unjudged_documents = [document for document in first_documents_of_query if document not in judged_for_query]
+            by_run[-1] += len(unjudged_documents)
+            run_counts.setdefault(query, Counter()).update(unjudged_documents)
             judged_pairs.setdefault(query, set()).update(judged_for_query.intersection(first_documents_of_query))
         if sum(map(len, run_counts.values())) > MAX_PAIRS:
             raise PoolTooLarge(
@@ -114,13 +114,13 @@ def draw_pool(
 
 
 def sole_finds(
-    runs: Iterable[tuple[Hashable, Path, int]], target: ScoringTarget, before: Qrels | None = None
+    runs: Iterable[tuple[Hashable, Path, int]], target: ScoringTarget, earlier_qrels: Qrels | None = None
 ) -> dict[Hashable, Pairs]:
     """Return the pairs judged because of a single team, by team.
 
-    These are judged pairs among the first documents of the team's runs and of no other team's. Zobel (How reliable are
-    the results of large-scale information retrieval experiments?, SIGIR 1998) leaves such pairs out to test whether a
-    pool is fair to systems that did not contribute to it.
+    These are judged pairs among the first documents of the team's runs, and of no other team's runs. Zobel (How
+    reliable are the results of large-scale information retrieval experiments?, SIGIR 1998) omits such pairs to test
+    whether a pool is fair to systems that did not contribute to it.
 
     `runs` lists the runs that fed pools as (team, run, depth). Pairs that were already judged `before` the first pool
     belong to no team. Raises FileNotFoundError if the file of a run no longer exists.
@@ -128,7 +128,7 @@ def sole_finds(
     finders: dict[tuple[bytes, bytes], set[Hashable]] = {}
     judged, judged_before = (
         _get_judged_documents(target.qrels),
-        _get_judged_documents(before),
+        _get_judged_documents(earlier_qrels),
     )
     for team, run, depth in runs:
         for query, documents in _read_first_documents(run, depth, replace(target, document_ids=None)).items():
@@ -143,15 +143,15 @@ def sole_finds(
 
 
 def _read_first_documents(run: Path, depth: int, target: ScoringTarget) -> dict[bytes, list[bytes]]:
-    """Return the first `depth` documents of each query of a run, without those that are not in the corpus."""
+    """Return the first `depth` documents of each query of a run, without documents that are not in the corpus."""
     documents_by_query = first_documents(run, depth, target.excluded, drop_self_matches=target.drop_self_matches)
     if target.document_ids is None:
         return documents_by_query
     names = list({document for documents in documents_by_query.values() for document in documents})
     is_in_corpus = target.document_ids.contain([document.decode() for document in names])
-    unknown = {document for document, is_known in zip(names, is_in_corpus.tolist(), strict=True) if not is_known}
+    unknown_names = {name for name, is_known in zip(names, is_in_corpus.tolist(), strict=True) if not is_known}
     return {
-        query: [document for document in ranking if document not in unknown]
+        query: [document for document in ranking if document not in unknown_names]
         for query, ranking in documents_by_query.items()
     }
 
@@ -160,13 +160,13 @@ def _get_judged_documents(qrels: Qrels | None) -> dict[bytes, frozenset[bytes]]:
     if qrels is None:
         return {}
     return {
-        query.encode(): frozenset(document.encode() for document in qrels.graded(row))
+        query.encode(): frozenset(document.encode() for document in qrels.get_grades(row))
         for row, query in enumerate(qrels.query_ids)
     }
 
 
 def _shuffle_pairs(run_counts: dict[bytes, Counter[bytes]], seed: int) -> tuple[tuple[str, str], ...]:
-    """Return all pairs in random order, sorted before shuffling so that the order of the runs has no influence."""
+    """Return all pairs in random order. They are sorted first, so that the order of the runs does not matter."""
     generator = random.Random(seed)  # noqa: S311 - an order, not a secret
     queries = sorted(query for query, documents in run_counts.items() if documents)
     generator.shuffle(queries)

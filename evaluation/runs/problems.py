@@ -1,7 +1,7 @@
 """Problems of a run and the texts that report them, errors first.
 
-The kernel records only line numbers. A message quotes the first line of its problem, so a file with problems is read a
-second time, up to the last quoted line.
+The kernel records only line numbers. Messages quote the first line of a problem, so a file with problems is read again,
+up to the last quoted line.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.archives.compression import LINE_LENGTH, FileLimits
-from evaluation.core.problems import InvalidRun, Problem, ProblemCode, number_of
+from evaluation.core.problems import InvalidRun, Problem, ProblemCode, format_count
 from evaluation.kernel.layout import BLANK, MAX_TAGS, NOTED
 from evaluation.runs.header import is_header, quotation, recognize_other, select_metadata
 
@@ -53,7 +53,7 @@ DUPLICATE = _FileProblem(
 #: Errors of the file as a whole.
 QUERY_SIZE = _FileProblem(
     "query_size", "The lines of one query do not fit in memory.",
-    "Only the best 1,000 documents of a query are scored: leave out the rest.",
+    "Only the best 1,000 documents of a query are scored: omit the rest.",
     message="the lines of one query take more than {limit}", hint="Keep at most {depth:,} documents per query.",
 )  # fmt: skip
 UNGROUPED = _FileProblem(
@@ -80,9 +80,9 @@ NO_KNOWN_QUERY = _FileProblem(
 )  # fmt: skip
 UNKNOWN_QUERIES = _FileProblem(
     "unknown_queries", "Queries that are not among the dataset's queries. They are ignored.",
-    "Nothing to do if the run covers a larger query set.",
+    "No action is needed if the run covers a larger query set.",
     message="{queries} ({lines}) not among the dataset's queries, ignored{quoted}",
-    hint="Nothing to do if the run covers a larger query set.", quote="has the query {query}",
+    hint="No action is needed if the run covers a larger query set.", quote="has the query {query}",
     severity="warning",
 )  # fmt: skip
 JUDGED_QUERIES_MISSING = _FileProblem(
@@ -106,7 +106,7 @@ UNKNOWN_DOCUMENTS = _FileProblem(
 )  # fmt: skip
 #: Depth and order of rankings.
 DEPTH = _FileProblem(
-    "depth", "More than 1,000 documents for a query. The best 1,000 by score are scored.", "Nothing to do.",
+    "depth", "More than 1,000 documents for a query. Only the best 1,000 are scored.", "No action is needed.",
     message="{queries} with more than {depth:,} documents; {lines} cut",
     hint="The best {depth:,} by score are scored, wherever they are in the file.", severity="warning",
 )  # fmt: skip
@@ -139,7 +139,7 @@ SEVERAL_TAGS = _FileProblem(
 
 _LINE_ERRORS = (LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, DUPLICATE)
 #: Lines with one of these problems do not count as lines of a known query.
-UNREAD = (BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, UNKNOWN_QUERIES)
+UNREAD_CODES = (BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, UNKNOWN_QUERIES)
 _WARNINGS = (UNKNOWN_DOCUMENTS, UNKNOWN_QUERIES, DEPTH, RANK_ORDER, TIES, SEVERAL_TAGS)
 
 
@@ -156,13 +156,13 @@ def check_registered(line_count: Iterable[str], reported: Iterable[ProblemCode])
 
 check_registered(NOTED, (*_LINE_ERRORS, *_WARNINGS))
 
-#: Largest share of unknown documents, among the lines of known queries, that a run may have. A run with more was made
-#: with another version of the corpus or with other ids. Up to it, unknown documents count as not relevant.
+#: Maximum share of unknown documents among the lines of known queries. A run with more was created with another version
+#: of the corpus or with other ids. Up to this share, unknown documents count as not relevant.
 UNKNOWN_DOCUMENTS_SHARE = 0.05
 
 #: Share of lines tied with an earlier line of their query above which a warning explains how ties are broken.
 TIES_SHARE = 0.1
-#: Measures that divide by the number of retrieved documents, so that more documents can raise or lower them.
+#: Measures that divide by the number of retrieved documents. More documents can increase or decrease them.
 _SHARES = ("Hole", "Judged")
 
 
@@ -205,7 +205,7 @@ class RunContents:
     ties_differ: bool = False
 
     def __post_init__(self) -> None:
-        # Every format ends in this class, so no reader can skip the limits on metadata.
+        # Readers of all formats create this class, so none of them can skip the limits on metadata.
         if self.metadata:
             object.__setattr__(self, "metadata", select_metadata(self.metadata))
 
@@ -248,7 +248,7 @@ class RunFacts:
         return self.contents.queries - self.contents.known_queries
 
     def line_count(self, code: str) -> LineCount:
-        """Return the count and first lines of a problem, which are empty if it did not occur."""
+        """Return the count and first lines of a problem. They are empty if it did not occur."""
         return self.contents.line_counts.get(code, LineCount())
 
     def problems(self, limits: FileLimits, hidden: bool) -> tuple[Problem, ...]:
@@ -266,7 +266,7 @@ class RunFacts:
     def _problem(self, code: ProblemCode, count: int | None = None, **values: object) -> Problem:
         """Return the problem with its registered texts, formatted with `values` and `quoted`, its first line."""
         line_count = self.line_count(code)
-        values = {"lines": number_of(line_count.count, "line"), "quoted": self._quotation(code), **values}
+        values = {"lines": format_count(line_count.count, "line"), "quoted": self._quotation(code), **values}
         message, hint = code.message.format(**values), code.hint.format(**values)
         return code.problem(message, hint, line_count.count if count is None else count, line_count.lines)
 
@@ -274,7 +274,7 @@ class RunFacts:
         return quotation(code, self.line_count(code).lines, self.contents.texts)
 
     def _line_errors(self, limits: FileLimits) -> Iterator[Problem]:
-        """Yield errors of lines with the first line quoted, and a guess at the kind of file if it is not a run."""
+        """Yield errors of lines with the first line quoted, and the likely kind of file if it is not a run."""
         texts, first = self.contents.texts, self.contents.first_line
         for code in _LINE_ERRORS:
             count, lines = self.line_count(code).count, self.line_count(code).lines
@@ -282,8 +282,8 @@ class RunFacts:
                 continue
             problem = self._problem(code, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes)
             message, hint = problem.message + self._quotation(code), problem.hint
-            quoted = [texts[line] for line in lines if line in texts]
-            if code == FIELDS and count >= self.contents.lines and (other_kind := recognize_other(quoted)):
+            quoted_lines = [texts[line] for line in lines if line in texts]
+            if code == FIELDS and count >= self.contents.lines and (other_kind := recognize_other(quoted_lines)):
                 message += f"; the file looks like {other_kind[0]}, not like a run"
                 hint = f"{other_kind[1]} {hint}"
             elif lines[:1] == (first,) and is_header(texts.get(first, b"")):
@@ -294,15 +294,15 @@ class RunFacts:
     def _query_problems(self, hidden: bool) -> Iterator[Problem]:
         unknown_lines = self.line_count(UNKNOWN_QUERIES)
         if self.expected_queries and not self.contents.known_queries:
-            if unknown_lines.count:  # Otherwise no line could be read, and the errors of lines report why.
-                unread = any(self.line_count(code).count for code in _LINE_ERRORS)
-                queries = "queries in the readable lines" if unread else "run's queries"
+            if unknown_lines.count:  # Otherwise, no line could be read, and the errors of lines explain this.
+                has_unread_lines = any(self.line_count(code).count for code in _LINE_ERRORS)
+                queries = "queries in the readable lines" if has_unread_lines else "run's queries"
                 quoted, count = self._quotation(UNKNOWN_QUERIES), max(1, self.unknown_queries)
                 problem = self._problem(NO_KNOWN_QUERY, count, queries=queries, quoted=quoted)
                 yield replace(problem, lines=unknown_lines.lines)
             return
         if unknown_lines.count:
-            queries = number_of(self.unknown_queries, "query", "queries")
+            queries = format_count(self.unknown_queries, "query", "queries")
             yield self._problem(UNKNOWN_QUERIES, self.unknown_queries, queries=queries)
         if self.missing_queries:
             queries = f"{self.missing_queries:,} of the {self.expected_queries:,}"
@@ -331,17 +331,17 @@ class RunFacts:
         """Yield warnings about depth, ranks, ties, and tags."""
         contents, depth = self.contents, self.maximum_depth
         if count := self.line_count(DEPTH).count:
-            cut_lines = number_of(contents.cut_lines, "line")
-            yield self._problem(DEPTH, queries=number_of(count, "query", "queries"), depth=depth, lines=cut_lines)
+            cut_lines = format_count(contents.cut_lines, "line")
+            yield self._problem(DEPTH, queries=format_count(count, "query", "queries"), depth=depth, lines=cut_lines)
         if self.capped:
             shares = [name for name in self.capped if name.startswith(_SHARES)]
-            lower = [name for name in self.capped if name not in shares]
+            decreasing = [name for name in self.capped if name not in shares]
             changes = " and ".join(
                 f"{', '.join(names)} may be {change}"
-                for names, change in ((lower, "lower"), (shares, "higher or lower"))
+                for names, change in ((decreasing, "lower"), (shares, "higher or lower"))
                 if names
             )
-            longest = number_of(contents.depth, "document")
+            longest = format_count(contents.depth, "document")
             yield self._problem(SHALLOW, len(self.capped), longest=longest, changes=changes, depth=depth)
         if self.line_count(RANK_ORDER).count:
             yield self._problem(RANK_ORDER)
@@ -362,8 +362,8 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def refusal(code: ProblemCode, **values: object) -> InvalidRun:
-    """Return the error that ends the reading of a run, with the registered texts of a problem."""
-    return InvalidRun.of(code.problem(code.message.format(**values), code.hint.format(**values)))
+    """Return an error that stops reading, with the registered texts of a problem."""
+    return InvalidRun.build(code.problem(code.message.format(**values), code.hint.format(**values)))
 
 
 def refuse_binary(beginning: bytes) -> None:

@@ -32,17 +32,17 @@ class ScoringTarget:
     Reuse a target (or its qrels) for several runs, because its lookup tables are built once.
 
     Attributes:
-        query_ids: All queries of the dataset, judged or not. If empty, any query is accepted, in addition to those of
-            the qrels.
+        query_ids: All queries of the dataset, judged or not. If empty, any query is accepted, in addition to the
+            queries of the qrels.
         document_ids: Ids of the corpus, or None to accept any document.
         hidden: Whether reports conceal which queries and documents are judged.
-        names_queries: Whether reports may name queries that a run misses, because everyone may see the queries.
+        names_queries: Whether reports may name missing queries, because the dataset's queries are public.
         relevance_level: Lowest grade that counts as relevant in binary measures.
-        drop_self_matches: Whether to drop a document whose id is its query's id, before the cut to `maximum_depth`.
+        drop_self_matches: Whether to drop a document with the query's own id, before the cut to `maximum_depth`.
         maximum_depth: Number of documents per query that are scored.
         candidates_only: Whether to skip documents that are not judged for the query.
         excluded: Documents to drop from a query's ranking before the cut, in the form of qrels.
-        measures: Measures whose cutoffs a report compares with the depth of a run.
+        measures: Measures with cutoffs that a report compares with the depth of a run.
         answers: Answers by query, for measures of answers.
         corpus: Corpus file, for measures that read texts.
     """
@@ -76,9 +76,9 @@ class ScoringTarget:
     @cached_property
     def judged_rows(self) -> NDArray[np.int32]:
         """Row in the qrels of every known query, or -1."""
-        return self._rows_in(self.qrels)
+        return self._get_rows(self.qrels)
 
-    def _rows_in(self, qrels: Qrels | None) -> NDArray[np.int32]:
+    def _get_rows(self, qrels: Qrels | None) -> NDArray[np.int32]:
         if not qrels:
             return np.full(len(self.known_queries), -1, np.int32)
         rows = {query.encode(): row for row, query in enumerate(qrels.query_ids)}
@@ -88,7 +88,7 @@ class ScoringTarget:
     def _excluded(self) -> Judged:
         if self.excluded is None:
             return NO_JUDGEMENTS
-        return Judged(self._rows_in(self.excluded), self.excluded.table(self.seed))
+        return Judged(self._get_rows(self.excluded), self.excluded.table(self.seed))
 
     @cached_property
     def _query_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -118,7 +118,7 @@ class ScoringTarget:
         )
 
     def capped_measures(self, depth: int) -> tuple[str, ...]:
-        """Return the measures that read more documents than the longest ranking has, although the corpus has more."""
+        """Return the measures that read more documents than the longest ranking contains, if the corpus has more."""
         if self.candidates_only or not depth:
             return ()
         available = self.maximum_depth if self.document_ids is None else len(self.document_ids)
@@ -140,14 +140,14 @@ class ScoringTarget:
         depth = self.maximum_depth if measure.family.unit else min(measure.cutoff, self.maximum_depth)
         return depth + self.drop_self_matches
 
-    def find_answers(self, first: bytes, qrels: Qrels, depth: int) -> FoundAnswers:
+    def find_answers(self, first_lines: bytes, qrels: Qrels, depth: int) -> FoundAnswers:
         """Return the first answers in the rankings, given the first `depth` documents of each query in `first`."""
         assert self.answers is not None
         assert self.corpus is not None
         drop_self = self.drop_self_matches
         rankings = {
             query: displayed_documents(documents, query, depth=depth - drop_self, drop_self_matches=drop_self)
-            for query, documents in ranked_documents(first)
+            for query, documents in ranked_documents(first_lines)
         }
         return find_answers(qrels.query_ids, rankings, self.answers, read_corpus(self.corpus))
 
@@ -186,8 +186,8 @@ class ScoringTarget:
         judged_only = self.qrels is not None and not self.hidden
         is_expected = self.judged_rows >= 0 if judged_only else np.ones(len(self.known_queries), np.bool_)
         missing_places = np.flatnonzero(is_expected & ~contents.seen)
-        # A hidden target's qrels may have queries that its query file lacks. They are never named.
-        missing_ids = (self.known_queries[place].decode() for place in missing_places)
+        # The qrels of a hidden target may contain queries that its query file lacks. Their ids are never shown.
+        missing_ids = (self.known_queries[index].decode() for index in missing_places)
         nameable_ids = (query for query in missing_ids if not self.hidden or query in self.query_ids)
         facts = RunFacts(
             contents,
@@ -278,7 +278,7 @@ def score_run(
 
     Raises:
         InvalidRun: `check_run` would report an error.
-        EndlessPattern: A measure searches texts for patterns, and one takes too long.
+        EndlessPattern: The search for an answer pattern takes too long.
     """
     if target.qrels is None:
         raise ValueError("scoring needs a target with qrels")
@@ -296,20 +296,18 @@ def score_run(
     except InvalidContent as error:
         raise InvalidRun(error.report) from error
     report = target.report(contents, limits)
-    if may_be_empty and {problem.code for problem in report.errors} == {
-        EMPTY
-    }:  # Damaged lines are errors of their own.
+    if may_be_empty and {problem.code for problem in report.errors} == {EMPTY}:  # Damaged lines are separate errors.
         report = replace(report, problems=())
     if not report.valid:
         raise InvalidRun(report)
-    ranking, first = target.rankings(contents, target.qrels), contents.first_documents
+    rankings, first = target.rankings(contents, target.qrels), contents.first_documents
     if answer_depth:
         answers = target.find_answers(first, target.qrels, answer_depth)
-        ranking = replace(ranking, answers=answers)
+        rankings = replace(rankings, answers=answers)
         first = cut_lines(first, first_documents)
     values = np.column_stack(
-        [measure.values(ranking) for measure in parsed_measures] or [np.zeros((ranking.queries, 0))]
+        [measure.values(rankings) for measure in parsed_measures] or [np.zeros((rankings.queries, 0))]
     )
     means = {measure.name: float(column.mean()) for measure, column in zip(parsed_measures, values.T, strict=True)}
-    missing_queries = int(np.count_nonzero(ranking.retrieved == 0))
+    missing_queries = int(np.count_nonzero(rankings.retrieved == 0))
     return ScoredRun(report, parsed_measures, target.qrels.query_ids, values, means, missing_queries, first)

@@ -1,12 +1,12 @@
 """Similarity of two runs by query, which separates probes of hidden judgments from new runs.
 
-To read hidden judgments off scores, an attacker submits the same run again and again with small changes. So two
-fingerprints of each run are stored for every topic: of its first ten documents in their order, and of the same
-documents as a set. Padding, permuting, or cutting below the tenth document does not change them, nor do queries that
-are not in the dataset. Topics that only one of two runs answers are not compared.
+To read hidden judgments off scores, an attacker submits the same run again and again with small changes. Therefore,
+two fingerprints of each run are stored for every topic: of its first ten documents in their order, and of the same
+documents as a set. Changes below the tenth document, and queries that are not in the dataset, do not affect them.
+Topics that only one of two runs answers are not compared.
 
 Fingerprints are 64 bits of BLAKE2b: the probability that two of 10⁶ different lists agree by chance is 3·10⁻⁸
-(n² / 2⁶⁵). They reveal nothing about documents or judgments.
+(n² / 2⁶⁵). They do not reveal documents or judgments.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from evaluation.runs.top_documents import first_documents
 
 #: Number of each query's first documents that are compared.
 DEPTH = 10
-#: Two runs are nearly the same if at most this share of the queries (or one query) has different first
-#: documents.
+#: Two runs are nearly the same if at most this share of the queries (or one query) has different first documents.
 NEARLY_SAME_SHARE = 0.05
 #: Two runs are linked if at least this share of the queries has the same first documents.
 LINKED_SHARE = 0.8
-#: Runs are not compared by fewer common queries than this, or than this share of the topics.
+#: Minimum number of common queries, and minimum share of the topics, for a comparison of runs.
 MIN_QUERIES, MIN_SHARE = 5, 0.1
 
 Fingerprints = NDArray[np.uint64]
@@ -75,14 +74,14 @@ class RunFingerprints:
     @property
     def median_documents(self) -> float:
         """Median of `documents` over the topics with documents; 0 if there are none."""
-        present = self.documents[self.documents > 0]
-        return float(np.median(present)) if len(present) else 0.0
+        nonempty = self.documents[self.documents > 0]
+        return float(np.median(nonempty)) if len(nonempty) else 0.0
 
 
 def fingerprint_run(path: Path, target: ScoringTarget) -> RunFingerprints:
-    """Return the signature of an accepted run (any format, any compression); its topics are the target's queries.
+    """Return the signature of an accepted run in any format and compression. Its topics are the target's queries.
 
-    Documents that the target drops from rankings do not count. Takes about a microsecond per line.
+    Documents that the target drops from rankings are ignored. This needs about a microsecond per line.
     """
     first = first_documents(path, DEPTH, target.excluded, drop_self_matches=target.drop_self_matches)
     names = sorted({topic.encode() for topic in target.query_ids})
@@ -104,9 +103,9 @@ def _fingerprint(documents: Sequence[bytes]) -> int:
 
 @dataclass(frozen=True)
 class RunSimilarity:
-    """Number of compared queries, and of those with the same first documents, in any order and in the same order.
+    """Number of compared queries, and of queries with the same first documents, in any order and in the same order.
 
-    `enough` tells whether enough queries were compared for a verdict.
+    `enough` is true if enough queries were compared for a verdict.
     """
 
     compared: int
@@ -120,13 +119,13 @@ class RunSimilarity:
         return self.same_documents / self.compared if self.compared else 0.0
 
     @property
-    def nearly_the_same(self) -> bool:
+    def is_nearly_same(self) -> bool:
         """Whether so few queries differ that an independent run is implausible."""
         tolerance = max(1, int(NEARLY_SAME_SHARE * self.compared))
         return self.is_comparable and self.compared - self.same_documents <= tolerance
 
     @property
-    def linked(self) -> bool:
+    def is_linked(self) -> bool:
         """Whether the runs may be consecutive steps of one chain of small changes."""
         return self.is_comparable and self.share >= LINKED_SHARE
 
@@ -148,9 +147,9 @@ def compare(first: Signature, second: Signature) -> RunSimilarity:
 def linked_submissions(newest: Sequence[Signature], earlier_submissions: Sequence[Sequence[Signature]]) -> list[int]:
     """Return the indices of the earlier submissions that are linked with the newest, directly or through others.
 
-    A submission is given by the signatures of its runs, several for a set of seeds. Two submissions are linked if any
-    two of their runs are. So a sequence of small changes is one chain even if its ends differ a lot, and so is each of
-    several interleaved sequences.
+    Each submission is a sequence of its runs' signatures, several for a set of seeds. Two submissions are linked if any
+    two of their runs are. A sequence of small changes is therefore one chain even if its ends differ a lot, and each of
+    several interleaved sequences is one too.
     """
     linked_places: list[int] = []
     pending, unlinked = [newest], list(range(len(earlier_submissions)))
@@ -159,7 +158,7 @@ def linked_submissions(newest: Sequence[Signature], earlier_submissions: Sequenc
         linked = [
             place
             for place in unlinked
-            if any(compare(one, other).linked for one in signatures for other in earlier_submissions[place])
+            if any(compare(left, right).is_linked for left in signatures for right in earlier_submissions[place])
         ]
         unlinked = [place for place in unlinked if place not in linked]
         linked_places += linked

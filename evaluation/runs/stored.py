@@ -1,7 +1,7 @@
 """A run stored on disk with an index by query, so that single queries can be read.
 
-Its folder has `lines.txt`, the run's lines in their original order; `stretches.json`, the start and end of each stretch
-of consecutive lines by query; and `documents.npy`, a hash of each different document, to count them.
+The folder contains `lines.txt`, the run's lines in their original order, `stretches.json`, the start and end of each
+stretch of consecutive lines by query, and `documents.npy`, a hash of each distinct document, to count documents.
 """
 
 import json
@@ -20,7 +20,7 @@ from evaluation.runs.problems import FIELDS
 
 #: Query, Q0, document, rank, score, tag.
 _FIELDS = 6
-#: Number of document hashes that are gathered before repeated ones are dropped.
+#: Number of document hashes that are collected before duplicates are dropped.
 _HASHES_AT_ONCE = 2**20
 
 
@@ -37,7 +37,7 @@ class IndexedRun:
     def write(cls, path: Path, folder: Path) -> None:
         """Store a run (in any format, plain or compressed) in a new folder.
 
-        The run must have been accepted before. Raises InvalidRun for a line that is not a run's.
+        The run must have been accepted before. Raises InvalidRun for an invalid line.
         """
         folder.mkdir()
         stretches: dict[str, list[int]] = {}
@@ -56,7 +56,7 @@ class IndexedRun:
                 if len(fields) != _FIELDS or not np.isfinite(np.float32(score)):
                     message = f"{path.name}: line {number:,} is not a line of a run"
                     hint = "Write each line as `query Q0 document rank score tag`."
-                    raise InvalidRun.of(FIELDS.problem(message, hint, lines=(number,)))
+                    raise InvalidRun.build(FIELDS.problem(message, hint, lines=(number,)))
                 if fields[0] != query:
                     query = fields[0]
                     bounds = stretches.setdefault(str(query, "utf-8"), [])
@@ -85,7 +85,7 @@ class IndexedRun:
         return list(scores), np.array(list(scores.values()), np.float64)
 
     def document_hashes(self) -> NDArray[np.int64]:
-        """Return a number for each different document, the same in all runs stored by one process."""
+        """Return a hash for each distinct document, the same in all runs stored by one process."""
         hashes: NDArray[np.int64] = np.load(self.folder / "documents.npy")
         return hashes
 
@@ -105,10 +105,10 @@ def first_tag(path: Path) -> str:
     """Return the sixth field of the run's first line, or an empty string if it is missing or unreadable."""
     try:
         with lines_of_run(path) as lines:
-            first = next((line for _, line in lines if line.strip()), b"")
+            first_line = next((line for _, line in lines if line.strip()), b"")
     except InvalidContent:
         return ""
-    fields = first.split()
+    fields = first_line.split()
     return fields[5].decode("utf-8", "replace") if len(fields) == 6 else ""
 
 

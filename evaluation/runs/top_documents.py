@@ -1,9 +1,9 @@
 """First documents of every query of a run, in a small memory-mapped file for pages.
 
 A run has up to 1,000 documents for each query and is compressed as a whole, but a page shows ten documents of one query
-and a comparison needs ten of each. So they are extracted once. The file has one line for each query, sorted by the
-queries' bytes: its id, a tab, and its documents in rank order, separated by single spaces (ids have no white space).
-Queries are found by bisection.
+and a comparison needs ten of each. The first documents are therefore extracted once. The file has one line for each
+query, sorted by the queries' bytes: its id, a tab, and its documents in rank order, separated by single spaces (ids
+have no white space). Queries are found by bisection.
 """
 
 import mmap
@@ -19,19 +19,19 @@ from evaluation.kernel.layout import padded
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.runs.trec_run import ReadingTask, read_run
 
-#: One more than pages show, because another document moves up if the query itself is dropped.
+#: One more document than pages show, because the next one moves up if the query itself is dropped.
 KEPT = 11
 
 
 def write_top_documents(run: Path, target: Path, excluded: Qrels | None = None) -> None:
     """Write the first `KEPT` documents of every query of an accepted run (any format, any compression) to `target`.
 
-    Takes as much time and memory as `first_documents`.
+    It needs as much time and memory as `first_documents`.
     """
-    target.write_bytes(by_query(_read_first(run, KEPT, excluded)))
+    target.write_bytes(sort_by_query(_read_first(run, KEPT, excluded)))
 
 
-def by_query(first: bytes) -> bytes:
+def sort_by_query(first: bytes) -> bytes:
     """Sort the lines of first documents, which the reader returns in the run's order, by the queries' bytes."""
     lines = sorted(line.partition(b"\t") for line in first.split(b"\n")[:-1])
     return b"".join(b"%b\t%b\n" % (query, documents) for query, _, documents in lines)
@@ -42,12 +42,12 @@ def first_documents(
 ) -> dict[bytes, list[bytes]]:
     """Return the first `depth` documents of every query of an accepted run, best first, without excluded ones.
 
-    With `drop_self_matches`, a document that has its query's id is left out. The order is trec_eval's: scores as
+    With `drop_self_matches`, a document with the query's own id is omitted. The order is trec_eval's: scores as
     float32, descending, then document ids, descending by their bytes.
     """
-    first = _read_first(run, depth + drop_self_matches, excluded)
+    lines = _read_first(run, depth + drop_self_matches, excluded)
     documents = {}
-    for line in first.split(b"\n")[:-1]:
+    for line in lines.split(b"\n")[:-1]:
         query, _, names = line.partition(b"\t")
         documents[query] = [name for name in names.split(b" ") if not (drop_self_matches and name == query)][:depth]
     return documents
@@ -73,10 +73,10 @@ class TopDocuments:
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
-            empty = not path.stat().st_size
-            self._text = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            is_empty = not path.stat().st_size
+            self._text = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
-    def of(self, query_id: str) -> list[str]:
+    def get_documents(self, query_id: str) -> list[str]:
         """Return the first documents of a query, or an empty list if the run has none."""
         encoded_id, text = query_id.encode(), self._text
         low, high = 0, len(text)
@@ -97,9 +97,9 @@ class TopDocuments:
         return ranked_documents(bytes(self._text))
 
 
-def ranked_documents(first: bytes) -> Iterator[tuple[str, list[str]]]:
+def ranked_documents(lines: bytes) -> Iterator[tuple[str, list[str]]]:
     """Yield (query id, its first documents) of each line that the reader of runs returned, in its order."""
-    for line in first.split(b"\n")[:-1]:
+    for line in lines.split(b"\n")[:-1]:
         query, _, documents = line.decode().partition("\t")
         yield query, documents.split(" ")
 
@@ -112,5 +112,5 @@ def cut_lines(first: bytes, depth: int) -> bytes:
 
 def displayed_documents(documents: list[str], query_id: str, *, depth: int, drop_self_matches: bool) -> list[str]:
     """Return the first `depth` documents, without the query's own id if self-matches are dropped."""
-    remaining = [name for name in documents if name != query_id] if drop_self_matches else documents
-    return remaining[:depth]
+    other_documents = [name for name in documents if name != query_id] if drop_self_matches else documents
+    return other_documents[:depth]

@@ -1,6 +1,6 @@
-"""One-pass reader of TREC runs, which checks every line and keeps the ranks of judged documents.
+"""One-pass reader of TREC runs, which checks every line and records the ranks of judged documents.
 
-Lines come from a stream, or from a text in memory whose lines were sorted by query.
+It reads lines from a stream, or from a text in memory that was sorted by query.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,15 +31,15 @@ from evaluation.kernel.library import (
 )
 from evaluation.runs import problems
 from evaluation.runs.forms import Form, StreamedLines, read_start, recognize, rewritten
-from evaluation.runs.header import RunHeader, lines_at, lines_to_quote, read_header
+from evaluation.runs.header import RunHeader, lines_to_quote, read_header, read_lines
 from evaluation.runs.problems import LineCount, RunContents
 
 Progress = Callable[[float], None]
-#: Number of bytes that are kept of a line that is too long, to report its error.
+#: Number of stored bytes of a line that is too long, to report its error.
 LONG_LINE_BYTES = 4096
 #: Six fields of one byte, five separators, and a newline.
 _SHORTEST_LINE = 12
-#: Number of lines before and after the first tie in which to look for other lines of its query.
+#: Number of lines before and after the first tie that are searched for other lines of its query.
 _NEAR_TIES = 1000
 
 
@@ -85,7 +85,7 @@ class ReadingTask:
     Attributes:
         query_text: The ids of all queries; `query_text[query_offsets[i]:query_offsets[i + 1]]` is the id of query i.
         documents: Ids of the corpus, or None to accept any document.
-        elsewhere_depth: Depth down to which documents judged for other queries are recorded, or 0 for none.
+        elsewhere_depth: Maximum rank at which documents judged for other queries are recorded, or 0 for none.
         first_documents: Number of each query's first documents to return.
         excluded: Documents to drop from a query's ranking before ranks are counted.
         any_query: Whether to read queries that are not in `query_text`.
@@ -124,7 +124,7 @@ def read_run(
     except TooManyQueriesError as error:
         message = f"the run has more than {limits.max_queries:,} different queries"
         hint = "Check that the first column has the dataset's query ids."
-        raise InvalidRun.of(SIZE.problem(message, hint)) from error
+        raise InvalidRun.build(SIZE.problem(message, hint)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,9 @@ class _RunFile:
                 problems.refuse_binary(text)
             if b"\n" not in text and b"\r" in text.rstrip(b"\r"):
                 message = "lines end with a carriage return alone, so the file is a single line"
-                raise InvalidRun.of(problems.ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,)))
+                raise InvalidRun.build(
+                    problems.ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,))
+                )
             most_bytes = file.stored_bytes if file.kind == "plain" else self.limits.max_expanded_bytes
             try:
                 contents = self._pass(StreamedLines(file, text), header, most_bytes)
@@ -169,7 +171,7 @@ class _RunFile:
         with rewritten(form, self.path, self.limits) as (lines, wider_limits, metadata):
             contents = _RunFile(lines, self.task, wider_limits, self.progress).read(is_trec=True)
         if not isinstance(form, str):
-            return contents  # A table keeps its line numbers, and messages quote the rewritten lines.
+            return contents  # Line numbers of a table are unchanged, and messages quote the rewritten lines.
         counts = {code: LineCount(lines.count) for code, lines in contents.line_counts.items()}
         return replace(contents, line_counts=counts, metadata=metadata, texts={})
 
@@ -195,7 +197,7 @@ class _RunFile:
         first_tie = next(iter(contents.line_counts[problems.TIES].lines), 0)
         lines_near_ties = range(max(1, first_tie - _NEAR_TIES), first_tie + _NEAR_TIES)
         lines_near_ties = lines_near_ties if contents.has_many_ties else range(0)
-        texts = lines_at(self.path, {*quoted_lines, *lines_near_ties}, self.limits)
+        texts = read_lines(self.path, {*quoted_lines, *lines_near_ties}, self.limits)
         return replace(
             contents,
             expanded_bytes=int(expanded_bytes),
@@ -223,11 +225,11 @@ def _ties_differ(lines: Iterable[bytes]) -> bool:
 
 
 class _RunPass:
-    """State of one pass: a buffer that always holds the complete current query, and the kernel's view of it."""
+    """State of one pass: a buffer that always contains the complete current query, and the kernel's view of it."""
 
     def __init__(self, task: ReadingTask, limits: FileLimits, header_lines: int, most_bytes: int) -> None:
         self.task, self.limits, self.header_lines = task, limits, header_lines
-        # Allocating a large, mostly empty table takes longer than reading a small run.
+        # The allocation of a large, mostly empty table is slower than reading a small run.
         most_queries = min(limits.max_queries, most_bytes // _SHORTEST_LINE + 1)
         longest = max(limits.max_id_bytes, int(np.diff(task.query_offsets).max(initial=0)))
         self.reading = Reading(task.seed, most_queries + task.queries, longest)
@@ -236,7 +238,7 @@ class _RunPass:
         documents = NO_IDS if task.documents is None else task.documents
         self.reading.use_judgements(task.judged, task.excluded, documents, task.elsewhere, room)
         self.reading.make_room_for_lines(LONG_LINE_BYTES)
-        self.filled = 0
+        self.filled_bytes = 0
         self._use_buffer(bytearray(2 * BLOCK + PADDING))
         fields = self.reading.fields
         fields.longest_line = limits.max_line_bytes
@@ -258,26 +260,26 @@ class _RunPass:
         if source.order is not None:
             self.reading.use_order(source.order, 1 + self.header_lines)
         first_line = fields.line = 0 if source.order is not None else self.header_lines
-        skipping = False  # Whether the input is within a line that is too long to keep.
+        skipping = False  # Whether the input is within a line that is too long for the buffer.
         while True:
             self._make_room()
-            count = source.readinto(self.view[self.filled : self.filled + BLOCK])
+            count = source.readinto(self.view[self.filled_bytes : self.filled_bytes + BLOCK])
             if not count:
                 break
             if skipping:
                 count = self._drop_to_newline(count)
                 skipping = count == 0
-            self.filled += count
+            self.filled_bytes += count
             self._read_whole_lines()
-            unread = self.filled - fields.position
+            unread = self.filled_bytes - fields.position
             if unread > LONG_LINE_BYTES:
-                self.filled -= unread - LONG_LINE_BYTES
+                self.filled_bytes -= unread - LONG_LINE_BYTES
                 skipping = True
             if progress:
                 progress(source.share_read)
-        if self.filled > fields.position:
-            self.buffer[self.filled] = 10
-            self.filled += 1
+        if self.filled_bytes > fields.position:
+            self.buffer[self.filled_bytes] = 10
+            self.filled_bytes += 1
             self._read_whole_lines()
         reading, query_count = self.reading, self.task.queries
         reading.finish()
@@ -286,7 +288,7 @@ class _RunPass:
             line_counts=self._count_lines(lines_read),
             lines=max(0, fields.last_text_line - self.header_lines),  # without blank lines at the end
             cut_lines=fields.cut_lines,
-            known_lines=lines_read - sum(reading.noted(name)[0] for name in problems.UNREAD),
+            known_lines=lines_read - sum(reading.get_occurrences(name)[0] for name in problems.UNREAD_CODES),
             queries=int(np.count_nonzero(reading.seen[: fields.queries.count])),
             seen=reading.seen[:query_count].astype(np.bool_),
             retrieved=reading.retrieved[:query_count].copy(),
@@ -300,39 +302,39 @@ class _RunPass:
     def _make_room(self) -> None:
         """Move the current query to the start of the buffer, so that another block fits."""
         start = self.reading.fields.group_start
-        group_bytes = self.filled - start
+        group_bytes = self.filled_bytes - start
         if group_bytes > self.limits.max_query_bytes:
             limit = describe_bytes(self.limits.max_query_bytes)
             raise problems.refusal(problems.QUERY_SIZE, limit=limit, depth=self.task.maximum_depth)
-        text = self.view[start : self.filled]
+        text = self.view[start : self.filled_bytes]
         if group_bytes + BLOCK + PADDING > len(self.buffer):
             self._use_buffer(bytearray(2 * (group_bytes + BLOCK) + PADDING))
         self.view[:group_bytes] = text
-        self.filled = group_bytes
+        self.filled_bytes = group_bytes
         self.reading.move(start)
 
     def _drop_to_newline(self, count: int) -> int:
-        """Drop the rest of a line that is too long; return the number of bytes left, from its newline on."""
-        end = self.buffer.find(b"\n", self.filled, self.filled + count)
+        """Drop the rest of a line that is too long. Return the number of remaining bytes, starting with its newline."""
+        end = self.buffer.find(b"\n", self.filled_bytes, self.filled_bytes + count)
         if end < 0:
             return 0
-        remaining = self.filled + count - end
-        self.view[self.filled : self.filled + remaining] = self.view[end : end + remaining]
-        return remaining
+        remaining_bytes = self.filled_bytes + count - end
+        self.view[self.filled_bytes : self.filled_bytes + remaining_bytes] = self.view[end : end + remaining_bytes]
+        return remaining_bytes
 
     def _read_whole_lines(self) -> None:
-        stop = self.buffer.rfind(b"\n", self.reading.fields.position, self.filled) + 1
+        stop = self.buffer.rfind(b"\n", self.reading.fields.position, self.filled_bytes) + 1
         if stop:
             self.reading.read(self.buffer, stop)
 
     def _count_lines(self, lines_read: int) -> dict[str, LineCount]:
-        line_counts = {code: LineCount(*self.reading.noted(code)) for code in NOTED if code != BLANK}
-        # Blank lines at the end of the file are fine; others are lines without six fields.
-        blank, blank_lines = self.reading.noted(BLANK)
-        last = self.reading.fields.last_text_line
-        inner = blank - (self.header_lines + lines_read - last)
-        if inner > 0 and last:
+        line_counts = {code: LineCount(*self.reading.get_occurrences(code)) for code in NOTED if code != BLANK}
+        # Blank lines are valid only at the end of the file. Elsewhere they are lines without six fields.
+        blank, blank_lines = self.reading.get_occurrences(BLANK)
+        last_line = self.reading.fields.last_text_line
+        blank_count = blank - (self.header_lines + lines_read - last_line)
+        if blank_count > 0 and last_line:
             fields = line_counts[problems.FIELDS]
-            lines = fields.lines + tuple(number for number in blank_lines if number < last)
-            line_counts[problems.FIELDS] = LineCount(fields.count + inner, tuple(sorted(lines)[:NAMED_LINES]))
+            lines = fields.lines + tuple(number for number in blank_lines if number < last_line)
+            line_counts[problems.FIELDS] = LineCount(fields.count + blank_count, tuple(sorted(lines)[:NAMED_LINES]))
         return line_counts

@@ -2,8 +2,8 @@
 
 Queries are resampled with replacement, and all systems use the same samples: a resample is a row of counts, so that the
 means of all resamples are one matrix product. Samples depend only on the number of queries, and sums are exact (see
-`randomisation`), so intervals do not depend on other systems of the board. The interval of a difference is that of the
-mean of differences by query.
+`randomisation`), so intervals do not depend on other systems of the board. The interval of a difference is the
+interval of the mean of differences by query.
 
 Intervals are percentile intervals (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13; for
 retrieval: Sakai, SIGIR 2006). BCa would correct them for skewness, which matters if most queries score 0: on the 30
@@ -29,7 +29,7 @@ INTERVAL = "percentile bootstrap"
 RESAMPLES = 10_000
 #: Maximum number of values in a block of counts (16 MB).
 _BLOCK = 2_000_000
-#: Maximum number of systems whose resampled means are in memory (80 MB for 10,000 resamples).
+#: Maximum number of systems with resampled means in memory (80 MB for 10,000 resamples).
 _SYSTEMS = 1_000
 
 
@@ -57,14 +57,14 @@ def intervals(
         raise ValueError(f"the level must be between 0 and 1, not {level}")
     tail = (1 - level) / 2
     ends = np.empty((2, by_query.shape[1]))
-    for first in range(0, by_query.shape[1], _SYSTEMS):
-        part = by_query[:, first : first + _SYSTEMS]
+    for first_system in range(0, by_query.shape[1], _SYSTEMS):
+        part = by_query[:, first_system : first_system + _SYSTEMS]
         means, start = np.empty((resamples, part.shape[1])), 0
         for counts in _counts(len(part), resamples, seed):
             np.matmul(counts, part, out=means[start : start + len(counts)])
             start += len(counts)
         means /= len(part)
-        ends[:, first : first + _SYSTEMS] = np.quantile(means, [tail, 1 - tail], axis=0)
+        ends[:, first_system : first_system + _SYSTEMS] = np.quantile(means, [tail, 1 - tail], axis=0)
     return ends[0], ends[1]
 
 
@@ -106,7 +106,7 @@ def cohen_kappa(pairs: Sequence[tuple[int, int]]) -> float | None:
         pairs: Grades of each document by both assessors.
 
     Returns:
-        κ, or None if there are no pairs or both assessors give the same grade to all documents.
+        κ, or None if there are no pairs or both assessors assigned the same grade to all documents.
     """
     if not pairs:
         return None
@@ -136,10 +136,10 @@ def count_wins(values: ArrayLike, baseline: int, *, lower_is_better: bool = Fals
     """
     by_query = np.asarray(values, dtype=np.float64)
     differences = by_query - by_query[:, [baseline]]
-    higher = np.count_nonzero(differences > TOLERANCE, axis=0)
-    lower = np.count_nonzero(differences < -TOLERANCE, axis=0)
-    wins, losses = (lower, higher) if lower_is_better else (higher, lower)
-    return Counts(wins, len(by_query) - higher - lower, losses)
+    higher_counts = np.count_nonzero(differences > TOLERANCE, axis=0)
+    lower_counts = np.count_nonzero(differences < -TOLERANCE, axis=0)
+    wins, losses = (lower_counts, higher_counts) if lower_is_better else (higher_counts, lower_counts)
+    return Counts(wins, len(by_query) - higher_counts - lower_counts, losses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def compare_paired(
         lower_is_better: Whether lower values are better.
 
     Returns:
-        The comparison. The difference is a − b, and wins are those of `a`. The p-value is uncorrected; use `holm` for
+        The comparison. The difference is a − b, and wins are wins of `a`. The p-value is uncorrected; use `holm` for
         several comparisons on a page.
 
     Raises:

@@ -3,7 +3,7 @@
     gap = Δ(open) − Δ(hidden),   Δ = mean over topics of the system's value minus BM25's.
 
 The halves have no topics in common and are resampled independently, so the interval of the difference follows from
-those of the two means. With Δ in [l, u] for each half, it is
+the intervals of the two means. With Δ in [l, u] for each half, it is
 
     gap − √((Δo − lo)² + (uh − Δh)²)   to   gap + √((uo − Δo)² + (Δh − lh)²).
 
@@ -11,15 +11,15 @@ This is MOVER, the method of variance estimates recovery: G. Y. Zou and A. Donne
 about effect measures: a general approach, Statistics in Medicine 27(10), 2008. For percentile bootstrap intervals,
 the result is close to bootstrapping the difference itself (scipy.stats.bootstrap of two samples): for simulated
 halves of at least 100 topics the bounds differ by up to 4% of the interval's width, and mostly by less than 2%. For
-fewer topics they may differ more. MOVER does not need values by topic: if those of one half are confidential, a bound
-on their spread is sufficient.
+fewer topics they may differ more. MOVER does not need values by topic: if the values of one half are confidential, a
+bound on their spread is sufficient.
 
 Intervals are two-sided at 95%, like all on the site. A gap is shown if its interval is above 0, so that at most one in
 40 systems without a gap is suspected: a false suspicion is worse than a missed gap.
 
 The least significant difference of two means can be estimated from the values of one system. If the values of two
 systems on n queries have its standard deviation s, the difference of their means has a standard error of at most
-√2 · s / √n, that of unpaired values. The standard error of paired values is smaller, because systems perform well and
+√2 · s / √n, as for unpaired values. The standard error of paired values is smaller, because systems perform well and
 badly on the same queries. T. Sakai (Topic set size design for paired and unpaired data, ICTIR 2018) recommends the
 unpaired one if the variance of differences is unknown, since it is sufficient for paired data too. A difference is
 therefore significant at level α if it is at least
@@ -45,8 +45,8 @@ class Interval(NamedTuple):
     high: float
 
 
-def gap_between(public: Interval, hidden: Interval) -> Interval:
-    """Return the gap between the gains over BM25 on both halves, with its interval. Higher values must be better."""
+def compute_gap(public: Interval, hidden: Interval) -> Interval:
+    """Return the gap between the gains over BM25 on both halves, with its interval. Higher values are better."""
     gap = public.value - hidden.value
     return Interval(
         gap,
@@ -77,11 +77,11 @@ def least_difference(values: ArrayLike, *, alpha: float, step: float = STEP) -> 
     by_query = np.asarray(values, dtype=np.float64)
     if by_query.ndim != 1 or len(by_query) < 2:
         return inf
-    exact = _quantile(alpha, 2) * sqrt(2 / len(by_query)) * float(by_query.std(ddof=1))
-    return max(1, ceil(exact / step - 1e-9)) * step
+    unrounded = _quantile(alpha, 2) * sqrt(2 / len(by_query)) * float(by_query.std(ddof=1))
+    return max(1, ceil(unrounded / step - 1e-9)) * step
 
 
-def among(least_significant: float, systems: int, *, alpha: float) -> float:
+def for_all_pairs(least_significant: float, systems: int, *, alpha: float) -> float:
     """Convert a least significant difference of two systems to one for all pairs of `systems` systems."""
     return least_significant * _quantile(alpha, max(systems, 2)) / _quantile(alpha, 2)
 

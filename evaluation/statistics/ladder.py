@@ -1,18 +1,18 @@
 """The Ladder mechanism for updates of a competition's board, adapted to retrieval measures.
 
 A. Blum and M. Hardt, The Ladder: a reliable leaderboard for machine learning competitions, ICML 2015
-(arXiv:1502.04585). Their mechanism reveals a new score only if it exceeds the best one revealed so far by a step η, and
-otherwise repeats that one. In their parameter-free variant the step is the standard error of the difference, paired by
-example. Here both must be exceeded: with the difference d_q on query q of n between the new result and the best
-revealed one,
+(arXiv:1502.04585). Their mechanism reveals a new score only if it exceeds the best one revealed so far by a step η.
+Otherwise it shows the best one again. In their parameter-free variant the step is the standard error of the difference,
+paired by example. Here both must be exceeded: with the difference d_q on query q of n between the new result and the
+best revealed one,
 
     revealed  ⇔  mean(d) > max(η, c·SE),   SE = sd(d) / √n,   sd with n − 1,   η = 0.01,   c = max(1, √(2 ln k)),
 
 for the k-th result of a participant. The best of k results that differ only by noise is on average less than √(2 ln k)
 standard errors above the mean (the expected maximum of k Gaussians), so repeated attempts do not help.
 
-One query changes a mean over n queries by at most 1 / n, so probing a single one of a hundred queries reveals
-nothing. The bound of the paper is weak for the sizes of test collections (about 0.33 for 323 queries and 365
+One query changes a mean over n queries by at most 1 / n, so probes of a single query out of a hundred are
+useless. The bound of the paper is weak for the sizes of test collections (about 0.33 for 323 queries and 365
 results). Quotas and the private part are the main protection, and the Ladder slows down climbing by noise.
 """
 

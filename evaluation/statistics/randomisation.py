@@ -10,7 +10,7 @@ With m patterns, p-values are at least 1 / (m + 1), which a correction over a th
 However, sums S of differences d with random signs satisfy P(|S| ≥ |T|) ≤ 2 exp(−T² / (2 Σ d²)) (Hoeffding, JASA 58,
 1963, theorem 2). This bound, which is never smaller than the exact p-value, is used if it is below 1 / (m + 1).
 
-Sums with random signs are linear in the values. They are computed once for each system by a matrix product, and the sum
+Sums with random signs are linear in the values. A matrix product computes them once for each system, and the sum
 of a pair's differences is the difference of two of them, so further anchors of a board need no other product. Signs
 depend only on the number of queries, and sums are exact, so p-values do not depend on other systems of the board.
 
@@ -18,14 +18,14 @@ Sums are exact on a grid. In general, sums of floating-point numbers depend on t
 number of columns in a matrix product. Multiples of a power of two with sums below 2^53 have exact sums in any order
 (IEEE 754).
 
-For several tests, Holm's step-down correction (Scandinavian Journal of Statistics 6(2), 1979) keeps the probability of
-any false positive in a family of tests below the level, whatever their dependence.
+For several tests, Holm's step-down correction (Scandinavian Journal of Statistics 6(2), 1979) limits the probability of
+any false positive in a family of tests to the level, for any dependence between the tests.
 
 `corrected_pairs` limits that probability for all pairs of a board by Westfall & Young's free step-down procedure
 (Resampling-Based Multiple Testing, 1993, algorithm 4.1): the statistic of a pair is compared with the maximum over all
 pairs with smaller statistics, under the same random signs. The statistic is |Σ d| / √(Σ d²) with the pair's differences
-d by query. Signs do not change the root, so pairs with different spread are treated equally. Randomized Tukey HSD
-(Carterette, ACM TOIS 30(1), 2012) uses one critical difference for all pairs instead, which requires that all pairs
+d by query. Signs do not change the denominator, so pairs with different spread are treated equally. Randomized Tukey
+HSD (Carterette, ACM TOIS 30(1), 2012) uses one critical difference for all pairs instead, which requires that all pairs
 have the same spread: pairs with more would be significant too often.
 
 For pairs that do not differ, both signs are equally likely for each pair. Jointly, this holds for symmetric
@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Values = NDArray[np.float64]
 
-#: Default seed. Boards, comparisons, and the command line all use it, so that they show the same p-values and
+#: Default seed. Boards, comparisons, and the command line use the same seed, so that they show the same p-values and
 #: intervals.
 SEED = 1
 #: Name of the test on pages and in captions.
@@ -50,7 +50,7 @@ PERMUTATIONS = 10_000
 #: Maximum number of values in a block of signs (32 MB).
 _BLOCK = 4_000_000
 #: Maximum number of sums that are compared at a time (16 MB).
-_COMPARED = 2_000_000
+_MAX_COMPARED_SUMS = 2_000_000
 
 
 class PermutedSums:
@@ -80,9 +80,9 @@ class PermutedSums:
             start += len(signs)
 
     def p_values(self, anchor: int) -> Values:
-        """Return the two-sided p-value of each system's difference to the system `anchor`, whose own is 1."""
+        """Return the two-sided p-value of each system's difference to the system `anchor`, 1 for the anchor itself."""
         threshold = np.abs(self.totals - self.totals[anchor]) - self._slack
-        rows = max(1, _COMPARED // max(1, self.permutations))
+        rows = max(1, _MAX_COMPARED_SUMS // max(1, self.permutations))
         extreme = np.concatenate(
             [
                 self._count_extreme(slice(start, start + rows), anchor, threshold)
@@ -156,7 +156,7 @@ def spacing(queries: int) -> float:
 def round_to_grid(values: ArrayLike) -> Values:
     """Return values of shape (queries, systems), rounded to the grid.
 
-    For values between −8 and 8, sums over queries are exact, also with integer weights whose absolute values sum to
+    For values between −8 and 8, sums over queries are exact, also with integer weights if their absolute values sum to
     the number of queries. Raises ValueError for another shape and without queries.
     """
     array = np.asarray(values, dtype=np.float64)
@@ -178,8 +178,8 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     """
     raw = np.asarray(p_values, dtype=np.float64)
     adjusted = np.full(raw.shape, np.nan)
-    valid = np.flatnonzero(~np.isnan(raw))
-    order = valid[np.argsort(raw[valid], kind="stable")]
+    valid_indices = np.flatnonzero(~np.isnan(raw))
+    order = valid_indices[np.argsort(raw[valid_indices], kind="stable")]
     factors = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(factors * raw[order]))
     return adjusted
@@ -199,7 +199,7 @@ _STEPS = 200
 def corrected_pairs(sums: PermutedSums, *, patterns: int = PATTERNS) -> Values:
     """Return the corrected p-value of each pair's difference, shape (systems, systems), symmetric, 1 on the diagonal.
 
-    Uses the first `patterns` sign patterns of `sums`. Values are at least 1 / (patterns + 1).
+    Uses the first `patterns` sign patterns of `sums`. The p-values are at least 1 / (patterns + 1).
     """
     permuted = np.ascontiguousarray(sums.permuted[:, :patterns])
     patterns = permuted.shape[1]
@@ -245,7 +245,7 @@ def rank_intervals(scores: ArrayLike, p_values: ArrayLike, *, level: float = 0.0
 
     Pairs have different spread, so a system could otherwise have worse ranks than one with a lower score. To follow
     the scores, the best rank is the minimum over all systems that score no higher, and the worst rank the maximum
-    over those that score no lower. This only widens the intervals, so the confidence is preserved.
+    over all systems that score no lower. This only widens the intervals, so the confidence is preserved.
 
     Args:
         scores: Scores of shape (systems,), higher being better.
@@ -254,13 +254,13 @@ def rank_intervals(scores: ArrayLike, p_values: ArrayLike, *, level: float = 0.0
     """
     oriented = np.asarray(scores, dtype=np.float64)
     is_significant = np.asarray(p_values, dtype=np.float64) < level
-    higher = oriented[None, :] > oriented[:, None]
-    first = 1 + np.count_nonzero(is_significant & higher, axis=1)
-    last = len(oriented) - np.count_nonzero(is_significant & higher.T, axis=1)
+    is_higher = oriented[None, :] > oriented[:, None]
+    best_ranks = 1 + np.count_nonzero(is_significant & is_higher, axis=1)
+    worst_ranks = len(oriented) - np.count_nonzero(is_significant & is_higher.T, axis=1)
     order = np.argsort(-oriented, kind="stable")
-    first[order] = np.minimum.accumulate(first[order][::-1])[::-1]
-    last[order] = np.maximum.accumulate(last[order])
+    best_ranks[order] = np.minimum.accumulate(best_ranks[order][::-1])[::-1]
+    worst_ranks[order] = np.maximum.accumulate(worst_ranks[order])
     for score in np.unique(oriented):
         is_tied = oriented == score
-        first[is_tied], last[is_tied] = first[is_tied].min(), last[is_tied].max()
-    return first, last
+        best_ranks[is_tied], worst_ranks[is_tied] = best_ranks[is_tied].min(), worst_ranks[is_tied].max()
+    return best_ranks, worst_ranks

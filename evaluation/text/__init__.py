@@ -1,10 +1,10 @@
 """Conversion of text to index terms: words, lower case, stop words, stems.
 
-English is analyzed like in Lucene's EnglishAnalyzer (and Anserini, whose BM25 is the reference of the field):
+English is analyzed like in Lucene's EnglishAnalyzer (and in Anserini, the reference for BM25):
 StandardTokenizer, possessive 's, lower case, 33 stop words, Porter. Other languages follow the steps of their Lucene
-analyzers, as far as they exist: words or character bigrams, lower case, stop words, normalized Arabic letters and
-decimal digits, and Snowball's stemmer. Stop words are Snowball's lists, which Lucene uses as well; languages without
-a list keep all words (docs/decisions/0012).
+analyzers, if available: words or character bigrams, lower case, stop words, normalized Arabic letters and
+decimal digits, and Snowball's stemmer. Stop words are Snowball's lists, which Lucene uses as well. For languages
+without a list, all words are indexed (docs/decisions/0012).
 """
 
 import re
@@ -52,7 +52,7 @@ def cjk_bigrams(text: str) -> list[str]:
 
 
 def dictionary_words(language: str, text: str) -> list[str]:
-    """Return the words of the text, with those of `language`, which has no spaces, divided by ICU's dictionary."""
+    """Return the words of the text, dividing words of `language`, which has no spaces, by ICU's dictionary."""
     from icu4py.breakers import WordBreaker  # loads 32 MiB of data that few collections need
 
     result = []
@@ -95,7 +95,7 @@ class Analyser:
         description: Description of all steps.
         remark: Sentence about limitations, for curators; usually empty.
         stem: Stemmer.
-        stop_words: Words without a term.
+        stop_words: Words that are not indexed.
         possessives: Suffixes of two characters to remove.
         cut: Function that divides text into words.
         normalise: Function that normalizes terms before stemming.
@@ -155,7 +155,7 @@ def _arabic_letters(term: str) -> str:
 def analyser_for(language: str = "en", stemming: bool = True) -> Analyser:
     """Return the analyzer of a language, given by its code (see `language_code`).
 
-    For a language without an analyzer, known or not, it returns lower-case words and explains this in the remark.
+    For a language without an analyzer, known or not, terms are lower-case words, and the remark explains this.
     """
     language = known_language_code(language)
     if language == "en":

@@ -8,13 +8,13 @@ from pathlib import Path
 
 #: A tag of BCP 47, with hyphens or underscores, or a POSIX locale: the first part is the language.
 _TAG = re.compile(r"([a-z]{2,3})(?:[-_]([a-z]{3}))?(?:[-_][a-z0-9]{1,8})*(?:[.@][\w.@=-]+)?")
-#: Languages whose tags may continue with a member language, such as `zh-yue` and `ar-arz`.
+#: Languages with tags that may continue with a member language, such as `zh-yue` and `ar-arz`.
 _EXTENDED = ("ar", "ms", "zh")
 _SUGGESTIONS = 3
 
 
 class UnknownLanguage(ValueError):
-    """A text that is neither the code nor the name of a language; the message suggests similar ones."""
+    """Error for a text that is neither the code nor the name of a language. The message suggests similar ones."""
 
 
 def language_code(text: str) -> str:
@@ -22,7 +22,7 @@ def language_code(text: str) -> str:
 
     Args:
         text: An ISO 639-1, 639-2, or 639-3 code; a tag such as `en-US`, `zh-Hans`, `pt_BR`, or `eng-Latn`; or an
-            English name, in any case. Scripts and regions are left out.
+            English name, in any case. Scripts and regions are ignored.
 
     Raises:
         UnknownLanguage: There is no such language.
@@ -34,13 +34,13 @@ def language_code(text: str) -> str:
         return codes.get(tag[2], code) if code in _EXTENDED else code
     if normalized in names:
         return names[normalized]
-    first = re.split("[-_]", normalized)[0]
-    similar = [names[name] for name in get_close_matches(first, names, _SUGGESTIONS, 0.75)]
-    similar += [code for name, code in names.items() if len(first) > 2 and name.startswith(first)]
-    if len(first) == 2:
-        codes_alike = [code for code in primary_names if len(code) == 2 and code[0] == first[0]]
-        similar += get_close_matches(first, codes_alike, _SUGGESTIONS, 0.5)
-    suggested = list(dict.fromkeys(similar))[:_SUGGESTIONS]
+    subtag = re.split("[-_]", normalized)[0]
+    similar_codes = [names[name] for name in get_close_matches(subtag, names, _SUGGESTIONS, 0.75)]
+    similar_codes += [code for name, code in names.items() if len(subtag) > 2 and name.startswith(subtag)]
+    if len(subtag) == 2:
+        codes_alike = [code for code in primary_names if len(code) == 2 and code[0] == subtag[0]]
+        similar_codes += get_close_matches(subtag, codes_alike, _SUGGESTIONS, 0.5)
+    suggested = list(dict.fromkeys(similar_codes))[:_SUGGESTIONS]
     suggestions = " or ".join(f"{code} ({language_name(code)})" for code in suggested)
     suggestion = f" Did you mean {suggestions}?" if suggestions else ""
     raise UnknownLanguage(

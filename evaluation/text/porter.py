@@ -4,15 +4,15 @@ M. F. Porter, "An algorithm for suffix stripping", Program 14(3), 1980, with the
 program, which Lucene adopted: `bli → ble` instead of `abli → able`, and the additional `logi → log`. Words of one or
 two characters are not changed. Characters other than a, e, i, o, u, y are consonants.
 
-PyStemmer's `porter` has neither change, and keeps double consonants that the paper removes (`trekk` from trekking).
-It returns other stems for 94 of the 38,045 words of Vaswani, NFCorpus, and Cranfield, such as `technologi`, so BM25
-would differ from Anserini's (docs/decisions/0002).
+PyStemmer's `porter` has neither change, and does not remove double consonants, unlike the paper (`trekk` from
+trekking). It returns other stems for 94 of the 38,045 words of Vaswani, NFCorpus, and Cranfield, such as `technologi`,
+so BM25 would differ from Anserini's (docs/decisions/0002).
 """
 
 _VOWELS = frozenset("aeiou")
 
-#: Step 2: suffixes and replacements for stems with a measure above 0. Longer suffixes precede those that they end with;
-#: the first match decides.
+#: Step 2: suffixes and replacements for stems with a measure above 0. Longer suffixes precede shorter ones that they
+#: end with, and the first match applies.
 _STEP_2 = (
     ("ational", "ate"), ("tional", "tion"), ("enci", "ence"), ("anci", "ance"), ("izer", "ize"), ("bli", "ble"),
     ("alli", "al"), ("entli", "ent"), ("eli", "e"), ("ousli", "ous"), ("ization", "ize"), ("ation", "ate"),

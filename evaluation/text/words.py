@@ -5,7 +5,7 @@ and each hiragana is a word. A sequence of Thai, Lao, Khmer, or Burmese, which w
 Pictographs are words as well: © ® ™, arrows, and emoji with their modifiers, selectors, joined sequences, keycaps,
 and flags.
 
-Most texts are ASCII or have few other letters, and are divided by one regular expression. In general, the class of
+One regular expression divides most texts, which are ASCII or have few other letters. In the general case, the class of
 each character is written as one letter, and a regular expression divides the resulting string.
 """
 
@@ -85,7 +85,7 @@ class WordClasses(dict[int, str]):
 MAX_WORD_LENGTH = 255
 
 #: Sequences of letters, digits, and underscores, joined by punctuation between two letters or two digits.
-_JOINED = r"""\w+(?:[{marks}](?:(?<={letter}[{in_words}])(?={letter})|(?<={digit}[{in_numbers}])(?={digit}))\w+)*"""
+_WORD_FORM = r"""\w+(?:[{marks}](?:(?<={letter}[{in_words}])(?={letter})|(?<={digit}[{in_numbers}])(?={digit}))\w+)*"""
 
 _MID_LETTER = ":\u00b7\u0387\u05f4\u2027\ufe13\ufe55\uff1a"
 _MID_NUMBER = ",;\u037e\u0589\u060c\u060d\u066c\u07f8\u2044\ufe10\ufe14\ufe50\ufe54\uff0c\uff1b"
@@ -93,11 +93,11 @@ _MID_BOTH = ".\u2018\u2019\u2024\ufe52\uff07\uff0e"
 _MARKS = _MID_LETTER + _MID_NUMBER + _MID_BOTH + "'"
 
 _ASCII_WORD = re.compile(
-    _JOINED.format(marks=".:',;", in_words=".:'", in_numbers=".,;'", letter="[a-z]", digit="[0-9]"), re.ASCII
+    _WORD_FORM.format(marks=".:',;", in_words=".:'", in_numbers=".,;'", letter="[a-z]", digit="[0-9]"), re.ASCII
 )
-#: Pattern for text without characters of other classes (see `words`), whose other non-ASCII characters are pictographs.
+#: Pattern for text without characters of other classes (see `words`). Its other non-ASCII characters are pictographs.
 _LETTERS_WORD = re.compile(
-    _JOINED.format(
+    _WORD_FORM.format(
         marks=_MARKS,
         in_words=_MID_LETTER + _MID_BOTH + "'",
         in_numbers=_MID_NUMBER + _MID_BOTH + "'",
@@ -108,14 +108,14 @@ _LETTERS_WORD = re.compile(
 )
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
-#: Classes that extend a character, and those that do within an emoji before its presentation selector.
+#: Classes that extend a character, and classes that do so within an emoji before its presentation selector.
 _EXTENDED, _IN_EMOJI = "[xSMzvVctT]*+", "[xSMzctT]*+"
 #: One or more pictographs joined by ZWJ.
 _SEQUENCE = f"[pA]{_IN_EMOJI}(?:(?<=z)[pA]{_IN_EMOJI})*+"
 _AFTER_MODIFIER = f"M{_IN_EMOJI}(?<=z)(?=[pA])"
 #: Lucene's grammar over classes (see `_RUNS`). Longer forms come first, since Lucene uses the longest match. Long
 #: runs in which no word starts are matched as `none`, so that they are not scanned repeatedly. For the same reason
-#: the number of leading underscores of a word is limited to those that fit into a piece.
+#: the number of leading underscores of a word is limited to the length of a piece.
 _CLASSES_WORD = re.compile(
     r"""(?P<none> _+(?=_{255}) | z++(?![pA]) )
       | (?:z++[pA]|p){Y}Vt++T
@@ -181,7 +181,7 @@ def words_by_classes(text: str) -> list[str]:
             if match.lastgroup is not None:
                 continue
             start, end = match.span()
-            if 2 * (end - start) > MAX_WORD_LENGTH:  # with two code units per character it may not fit
+            if 2 * (end - start) > MAX_WORD_LENGTH:  # It may be too long if characters have two code units.
                 position = _append_pieces(text, classes, match, pieces)
                 break
             pieces.append(text[start:end])

@@ -1,4 +1,4 @@
-"""Comparison of scores with those that pytrec_eval and the references compute from the same run and judgments."""
+"""Comparison of scores with the results of pytrec_eval and the references for the same run and judgments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Judgements:
     """Judgments of one file. Reuse an instance, because pytrec_eval's form of them is built once.
 
     `graded` is `{query id: {document id: grade}}`, with queries sorted by their bytes. Negative grades mean unjudged
-    and are left out; a query without other grades still counts as judged.
+    and are omitted, but a query with only negative grades is still judged.
     """
 
     def __init__(self, text: bytes) -> None:
@@ -89,8 +89,8 @@ class Judgements:
         non_empty = {query: ranked for query, ranked in rankings.items() if ranked}
         rows = [row for row, ranked in enumerate(rankings.values()) if ranked]
         places: defaultdict[int | None, list[int]] = defaultdict(list)
-        for place, each in enumerate(measures):
-            places[each.level if each.trec_eval else None].append(place)
+        for place, measure in enumerate(measures):
+            places[measure.level if measure.trec_eval else None].append(place)
         references = places.pop(None, [])
         for level, columns in places.items():
             names = [measures[place].trec_eval for place in columns]
@@ -115,12 +115,12 @@ class Judgements:
         read_texts: Callable[[Mapping[str, Sequence[str]]], dict[str, ReadTokens]],
     ) -> NDArray[np.float64]:
         """Return the values, queries × measures, that the references compute."""
-        depths = {each.depth for each in measures}
+        depths = {measure.depth for measure in measures}
         deepest = max((len(ranked) if k is None else k for ranked in rankings.values() for k in depths), default=0)
         heads = {query: best_first(ranked, deepest) for query, ranked in rankings.items()}
         # Built only if a measure needs it, because the set is large.
-        documents = self.documents if any(each.looks_elsewhere for each in measures) else None
-        read = read_texts(heads) if any(each.reads_texts for each in measures) else {}
+        documents = self.documents if any(measure.looks_elsewhere for measure in measures) else None
+        read_tokens = read_texts(heads) if any(measure.reads_texts for measure in measures) else {}
         values = np.zeros((len(heads), len(measures)))
         for row, (query, head) in enumerate(heads.items()):
             graded = self.graded[query]
@@ -128,23 +128,23 @@ class Judgements:
                 np.array([graded.get(name, -1) for name in head], np.int64),
                 np.array([] if documents is None else [name in documents for name in head], np.bool_),
                 self.grades[query],
-                read.get(query, NO_TEXTS),
+                read_tokens.get(query, NO_TEXTS),
                 self.grades_in_use,
             )
-            values[row] = [each.reference_value(ranked_query) for each in measures]
+            values[row] = [measure.reference_value(ranked_query) for measure in measures]
         return values
 
 
-#: Runs of at most this many lines are verified completely, others for a tenth of the judged queries, at most
+#: Runs of at most this many lines are verified completely, and others for a tenth of the judged queries, at most
 #: `MAX_QUERIES`.
 WHOLE_LINES = 200_000
 MAX_QUERIES = 200
 
 
 class ScoresDiffer(Exception):
-    """Error for scores that differ from those of pytrec_eval or a reference. They must not be published.
+    """Error for scores that differ from pytrec_eval or a reference. They must not be published.
 
-    The message has values of single queries: show it to the operators of the site only.
+    The message contains values of single queries: show it only to the operators of the site.
     """
 
 
@@ -155,7 +155,7 @@ class ScoringRules:
     Attributes:
         relevance_level: Lowest relevant grade.
         drop_self_matches: Whether to drop a document with its query's id.
-        maximum_depth: Number of documents per query that count.
+        maximum_depth: Maximum number of documents per query that are scored.
         candidates_only: Whether only documents judged for the query are candidates.
         excluded: Documents to drop from the ranking of each query.
     """
@@ -250,7 +250,7 @@ def verify(
                 judged_documents = judgements.graded[query]
                 rankings[query] = {name: score for name, score in ranked.items() if name in judged_documents}
         measures = [
-            replace(each, level=rules.relevance_level) if each.level is None else each for each in claimed.measures
+            replace(item, level=rules.relevance_level) if item.level is None else item for item in claimed.measures
         ]
         expected = judgements.recompute(rankings, measures, read_texts)
     except ValueError as error:
@@ -262,16 +262,16 @@ def verify(
 
 
 def _draw(queries: list[str], sha256: str) -> list[str]:
-    """Return a tenth of the queries, at most `MAX_QUERIES`: those with the lowest hashes of run and query id."""
+    """Return the tenth of the queries with the lowest hashes of run and query id, at most `MAX_QUERIES`."""
     count = min(MAX_QUERIES, -(-len(queries) // 10))
-    lowest = sorted(queries, key=lambda query: hashlib.sha256(f"{sha256} {query}".encode()).digest())[:count]
-    return sorted(lowest)
+    lowest_queries = sorted(queries, key=lambda query: hashlib.sha256(f"{sha256} {query}".encode()).digest())[:count]
+    return sorted(lowest_queries)
 
 
 #: `{query id: {document id: score}}`.
 Rankings = dict[str, dict[str, float]]
 
-#: Number of bytes to read at a time: small blocks stay in the processor's cache, large ones amortize array
+#: Number of bytes to read at a time: small blocks fit into the processor's cache, and large ones amortize array
 #: operations.
 _BLOCK, _FILTERED_BLOCK = 1 << 14, 1 << 20
 #: While reading, rankings are cut to their best documents when they exceed this multiple of the depth, to
@@ -288,13 +288,13 @@ def best_first(ranked: dict[str, float], count: int) -> list[str]:
         scores = np.fromiter(ranked.values(), np.float64, len(ranked)).astype(np.float32)
     if not np.isfinite(scores).all():
         raise ValueError("a score is not finite")
-    places = np.arange(len(scores))
+    positions = np.arange(len(scores))
     if 0 < count < len(scores):
         last = np.partition(scores, len(scores) - count)[len(scores) - count]
-        places = np.flatnonzero(scores >= last)
+        positions = np.flatnonzero(scores >= last)
     names = list(ranked)
     pairs = sorted(
-        [(score, names[place]) for score, place in zip(scores[places].tolist(), places.tolist(), strict=True)]
+        [(score, names[place]) for score, place in zip(scores[positions].tolist(), positions.tolist(), strict=True)]
     )
     return [name for _, name in pairs[::-1][:count]]
 
@@ -379,8 +379,8 @@ class _LineFilter:
 
     def __init__(self, queries: Iterable[str]) -> None:
         names = [query.encode() for query in queries]
-        longest = max(map(len, names), default=0)
-        self.words = min(self._MAX_WORDS, longest // 8 + 1)
+        max_bytes = max(map(len, names), default=0)
+        self.words = min(self._MAX_WORDS, max_bytes // 8 + 1)
         text = b"\n".join([*names, bytes(8 * self.words)])
         starts = _line_starts(text, len(text) - 8 * self.words)
         self.keys = {
@@ -401,7 +401,7 @@ class _LineFilter:
                 yield block[edges[number] : edges[number + 1]]
 
     def _compute_keys(self, text: bytes, starts: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return a number for the first field of each line, computed from its bytes up to the first one below `!`."""
+        """Return a number for the first field of each line, from its bytes before the first byte below `!`."""
         words = np.ndarray(len(text) - 7, "<u8", text, strides=(1,))  # The eight bytes from each position on.
         keys = np.zeros(len(starts), np.uint64)
         active_bits = np.full(len(starts), _ALL)  # All bits until the field ends, then none.
@@ -409,17 +409,17 @@ class _LineFilter:
             bytes_of_word = words[starts + 8 * word]
             # The lowest bit set marks the first byte below `!`, because subtracting borrows from later bytes
             # only.
-            low = (bytes_of_word - _EACH * _LOWEST) & ~bytes_of_word & (_EACH * _UPPER_BIT)
-            mark = low & (~low + _ONE)
+            low_bits = (bytes_of_word - _EACH_BYTE * _LOWEST) & ~bytes_of_word & (_EACH_BYTE * _UPPER_BIT)
+            mark = low_bits & (~low_bits + _ONE)
             preceding_bits = (mark >> _SEVEN) - _ONE  # Bits of the bytes before the mark, or all bits.
             keys = keys * _MULTIPLIER + (bytes_of_word & preceding_bits & active_bits)
-            active_bits[low != 0] = 0
+            active_bits[low_bits != 0] = 0
         return keys
 
 
 _ALL, _ONE, _SEVEN = ~np.uint64(0), np.uint64(1), np.uint64(7)
 _LOWEST, _UPPER_BIT = np.uint64(0x21), np.uint64(0x80)
-_EACH = np.uint64(0x0101010101010101)
+_EACH_BYTE = np.uint64(0x0101010101010101)
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 

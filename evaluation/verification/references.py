@@ -1,6 +1,6 @@
 """References for measures that pytrec_eval lacks, each written as in its source, one query at a time.
 
-Answers are found by the simple loops of DPR's `has_answer`, in every text of every ranking.
+Answers are found by simple loops like DPR's `has_answer`, in every text of every ranking.
 """
 
 import gzip
@@ -19,19 +19,18 @@ import regex
 from numpy import array, int64
 from numpy.typing import NDArray
 
-#: Processor seconds that a pattern may take in one text, that all slow searches may take together, and above
-#: which a search is slow.
-IN_ONE_TEXT, ALTOGETHER, SLOW = 2.0, 30.0, 0.02
+#: Maximum processor seconds of a pattern in one text, maximum for all slow searches together, and minimum for a slow
+#: search.
+TEXT_SECONDS, RUN_SECONDS, SLOW_SECONDS = 2.0, 30.0, 0.02
 _GZIP_MAGIC = b"\x1f\x8b"
 
-#: For each document of a ranking, the number of tokens up to the end of an answer (0 without one), and of all
-#: tokens.
+#: Numbers of tokens for each document of a ranking: up to the end of an answer (0 without one), and in all.
 ReadTokens = tuple[NDArray[int64], NDArray[int64]]
 NO_TEXTS: ReadTokens = (array([], int64), array([], int64))
 
 
 class SlowAnswers(Exception):
-    """Error for a pattern, on this line of the answers, that takes too long."""
+    """Error for a pattern that is too slow, on this line of the answers."""
 
     def __init__(self, line: int) -> None:
         self.line = line
@@ -42,16 +41,16 @@ class _Clock:
     """Pattern searches with a common time limit."""
 
     def __init__(self) -> None:
-        self.remaining_seconds = ALTOGETHER
+        self.remaining_seconds = RUN_SECONDS
 
     def search(self, pattern: Any, text: str, line: int) -> Any:
         start = time.process_time()
         try:
-            match = pattern.search(text, timeout=IN_ONE_TEXT)
+            match = pattern.search(text, timeout=TEXT_SECONDS)
         except TimeoutError as error:
             raise SlowAnswers(line) from error
         seconds = time.process_time() - start
-        self.remaining_seconds -= seconds if seconds > SLOW else 0
+        self.remaining_seconds -= seconds if seconds > SLOW_SECONDS else 0
         if self.remaining_seconds < 0:
             raise SlowAnswers(line)
         return match
@@ -127,8 +126,8 @@ class AnswerTexts:
         answers, clock = dict[str, _Answers](), _Clock()
         for number, line in enumerate(self.answers.open("rb"), 1):
             if line.strip():
-                each = _parse_line(line)
-                answers[str(each["_id"])] = _Answers.parse(each, number)
+                record = _parse_line(line)
+                answers[str(record["_id"])] = _Answers.parse(record, number)
         queries_by_document: defaultdict[str, list[str]] = defaultdict(list)
         for query, names in rankings.items():
             for name in names:

@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from evaluation.core.problems import number_of
+from evaluation.core.problems import format_count
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.forms import EMPTY_VALUE, display_value
 from leaderboard.models import AuditRecord
@@ -51,7 +51,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
             sentence = f"{name} removed, was {before}"
         else:
             sentence = f"{name} changed from {before} to {after}"
-        return f"{sentence}, and {number_of(len(rows) - 1, 'more value')}" if len(rows) > 1 else sentence
+        return f"{sentence}, and {format_count(len(rows) - 1, 'more value')}" if len(rows) > 1 else sentence
 
     @admin.display(description="before → after")
     def changes(self, record: AuditRecord) -> SafeString:

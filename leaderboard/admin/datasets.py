@@ -19,7 +19,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
-from evaluation.core.problems import InvalidContent, number_of
+from evaluation.core.problems import InvalidContent, format_count
 from evaluation.measures.registry import DEFAULT_MEASURES
 from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.forms import CurationForm, optional_share, text_line, tick_box
@@ -114,8 +114,8 @@ def _protect(dataset: Dataset, values: Mapping[str, Any]) -> str:
 def _reveal(dataset: Dataset, values: Mapping[str, Any]) -> str:
     revealed = reveal_private(dataset, values["round"], show_held=values["show_held"])
     return (
-        f"{dataset}: revealed the private part of {number_of(revealed.results, 'result')}, and released "
-        f"{number_of(revealed.held, 'withheld result')}."
+        f"{dataset}: revealed the private part of {format_count(revealed.results, 'result')}, and released "
+        f"{format_count(revealed.held, 'withheld result')}."
     )
 
 
@@ -242,7 +242,7 @@ class DatasetAdmin(ExchangeAdmin):
     def make_baseline(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> None:
         """Request the baselines of datasets that have documents and judgments."""
         requested = sum(request_baseline_again(dataset) for dataset in datasets)
-        self.message_user(request, f"Requested {number_of(requested, 'baseline')}.")
+        self.message_user(request, f"Requested {format_count(requested, 'baseline')}.")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> Any:
         """Make the visibility of hidden queries read-only for users who may not read judgments."""
@@ -368,7 +368,7 @@ def _limit_time() -> Progress:
         if monotonic() > end:
             message = f"the import took more than {MAX_SECONDS} s and was stopped at “{stage}”"
             hint = "The dataset was not stored. Import large ones on the server: manage.py import_dataset --by EMAIL."
-            raise InvalidContent.of(problem("import_too_slow", message, hint))
+            raise InvalidContent.build(problem("import_too_slow", message, hint))
 
     return progress
 

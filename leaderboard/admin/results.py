@@ -21,7 +21,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from evaluation.core.problems import InvalidContent, Problem, number_of
+from evaluation.core.problems import InvalidContent, Problem, format_count
 from evaluation.measures.registry import UnknownMeasureError, parse_measure
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.forms import TextFileField, WhyField, optional_choice, optional_text, tick_box
@@ -183,7 +183,7 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
             rows = read_figures(values["csv"], values["publication"])
             results = MtebResults([CuratedFigure(**row) for row in rows])
         enter_figures(source, results.figures, results.described)
-        message = f"Published: {number_of(len(results.figures), 'reported figure')} of {source}."
+        message = f"Published: {format_count(len(results.figures), 'reported figure')} of {source}."
         page.message_user(request, " ".join([message, *results.left_out()]))
         return reverse("admin:leaderboard_entry_changelist") + "?provenance__exact=reported"
 
@@ -223,7 +223,7 @@ def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
             Problem("error", "reported", len(line_numbers), text, "", tuple(line_numbers[:5]))
             for text, line_numbers in lines_by_message.items()
         ]
-        raise InvalidContent.of(*problems)
+        raise InvalidContent.build(*problems)
     return figures
 
 

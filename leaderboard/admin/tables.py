@@ -21,7 +21,7 @@ from import_export.fields import Field
 from import_export.resources import ModelResource
 from import_export.widgets import ForeignKeyWidget, JSONWidget
 
-from evaluation.core.problems import number_of
+from evaluation.core.problems import format_count
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, curator
 from leaderboard.admin.forms import FORM_FIELDS, TextFileField, WhyField, display_value
 from leaderboard.admin.pages import curation_page
@@ -379,7 +379,7 @@ def store_table(resource: type[CurationResource], table: tablib.Dataset) -> str:
     lock_boards(Dataset.objects.values_list("pk", flat=True))
     result = resource().import_data(table, dry_run=False, raise_errors=True)
     changed_count = result.totals["new"] + result.totals["update"]
-    return f"{number_of(changed_count, 'row')} changed, {result.totals['skip']} unchanged."
+    return f"{format_count(changed_count, 'row')} changed, {result.totals['skip']} unchanged."
 
 
 def read_table(text: str) -> tablib.Dataset | None:

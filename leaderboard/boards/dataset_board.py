@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from django.utils.translation import gettext_noop as _
 
-from evaluation.measures.registry import upper_bound_of
+from evaluation.measures.registry import upper_bound_name
 from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, SIZE, TRAINING
@@ -343,7 +343,7 @@ def _other_columns(facts: DatasetFacts, measures: Sequence[str], measure: str) -
         facts.qrels_id is not None and not facts.hidden,
     )
     if has_open_judgements:
-        names_expected.update([*JUDGED_MEASURES, upper_bound_of(facts.primary_measure) or ""])
+        names_expected.update([*JUDGED_MEASURES, upper_bound_name(facts.primary_measure) or ""])
     names = _measures(facts, [names_expected])
     return [other_column(name) for name in names if name != measure] + [LEFT_OUT_COLUMN] * has_open_judgements
 

@@ -14,7 +14,7 @@ from operator import itemgetter
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from evaluation.measures.registry import upper_bound_of
+from evaluation.measures.registry import upper_bound_name
 from leaderboard.boards.model import DELTA, SEPARATED, Board, Part, Row, Summary
 from leaderboard.boards.wording import p_text, p_values_text, pairs_text
 from leaderboard.core.measures import better
@@ -124,7 +124,7 @@ class _Leader:
 
         Returns None if there are none, if the bound is unknown, or if the leader is not better than the baseline.
         """
-        bound = upper_bound_of(self.key)
+        bound = upper_bound_name(self.key)
         baseline = next((row for row in self.rows if row.entry.is_baseline), None)
         if not self.statement.better or baseline is None or not bound:
             return None

@@ -14,7 +14,7 @@ from pathlib import Path
 from evaluation.collections.excerpts import DocumentTexts, write_document_texts
 from evaluation.core.problems import InvalidContent
 from evaluation.judgements.qrels import read_excluded
-from evaluation.runs.top_documents import TopDocuments, by_query, write_top_documents
+from evaluation.runs.top_documents import TopDocuments, sort_by_query, write_top_documents
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, atomic_write, local_path, path_of
 from leaderboard.models import Dataset, Run, Visibility
@@ -85,7 +85,7 @@ def keep_first_documents(documents_by_run: Mapping[str, bytes], excluded: str = 
             continue
         try:
             with atomic_write(target) as file:
-                file.write_bytes(by_query(documents))
+                file.write_bytes(sort_by_query(documents))
         except OSError as error:
             logger.warning("could not create derived files: %s", error)
 

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from evaluation.collections.document_ids import DocumentIds
-from evaluation.core.files import sha256_of
+from evaluation.core.files import file_sha256
 from evaluation.judgements.merge import (
     UNNAMED_JUDGES,
     Conflict,
@@ -129,7 +129,7 @@ def merge_import(import_: JudgementImport, folder: Path) -> MergedJudgements:
     missing_documents = (
         documents_not_in_corpus(qrels, DocumentIds.open(local_path(Area.INDEXES, table))) if table else []
     )
-    judgements = JudgementFile(qrels, path, sha256_of(path), frozenset(missing_documents))
+    judgements = JudgementFile(qrels, path, file_sha256(path), frozenset(missing_documents))
     put(Area.QRELS, path, judgements.sha256)
     row = Qrels(version=import_.version, split=import_split(import_), sha256=judgements.sha256)
     # Record the judges, their numbers of judgments, and their agreement on pairs with several judgments.

@@ -60,7 +60,7 @@ def load_compared(subject: object, row: Qrels, refusal: Problem) -> judged.Qrels
     """
     dataset = row.version.dataset
     if not may_see_counts(dataset, actor().person):
-        raise InvalidContent.of(refusal)
+        raise InvalidContent.build(refusal)
     record_compared(subject, dataset, row)
     return load_qrels(row)
 

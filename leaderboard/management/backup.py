@@ -25,7 +25,7 @@ from django.db import connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
-from evaluation.core.files import sha256_of
+from evaluation.core.files import file_sha256
 from leaderboard.core.schema_version import EARLIER_LAST, describe_earlier_history, recorded_migrations
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.deletion_lock import pause_deletions
@@ -98,7 +98,7 @@ def make_backup(destination: Path, recipients: Sequence[str], judgements_recipie
             _write_folders(folder, "store", STORE, keys)
             _write_folders(folder, "private", PRIVATE, private_keys or keys)
         files = {
-            path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in sorted(folder.iterdir())
+            path.name: {"bytes": path.stat().st_size, "sha256": file_sha256(path)} for path in sorted(folder.iterdir())
         }
         manifest = Manifest(moment.isoformat(), connection.vendor, bool(keys), rows, migrations, files)
         (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=1, sort_keys=True) + "\n")
@@ -296,7 +296,7 @@ def restore_backup(
             mismatches = [
                 f"{path}: {'different content' if (root / path).is_file() else 'missing'}"
                 for path, sha256 in expected.items()
-                if not (root / path).is_file() or sha256_of(root / path) != sha256
+                if not (root / path).is_file() or file_sha256(root / path) != sha256
             ]
             files[name] = len(expected) - len(mismatches)
             differences += mismatches
@@ -308,7 +308,7 @@ def _check_restorable(folder: Path, manifest: Manifest) -> None:
     for name, expected in manifest.files.items():
         if not (folder / name).is_file():
             raise CommandError(f"The backup is damaged: {name} is missing.")
-        if sha256_of(folder / name) != expected["sha256"]:
+        if file_sha256(folder / name) != expected["sha256"]:
             raise CommandError(f"The backup is damaged: {name} does not match its hash.")
     migrations = {(app, name) for app, names in manifest.migrations.items() for name in names}
     problem = describe_earlier_history(migrations, manifest.rows)

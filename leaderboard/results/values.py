@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Q
 
-from evaluation.measures.registry import upper_bound_of
+from evaluation.measures.registry import upper_bound_name
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
 from leaderboard.results.protection import HIDDEN_DECIMALS, evaluate_parts, get_policy, part_means
 
@@ -21,7 +21,7 @@ REVEALING = ("Hole", "Judged", "Upper")
 
 def upper_bound_measures(dataset: Dataset) -> tuple[str, ...]:
     """Return the upper bound of the dataset's primary measure, or an empty tuple if it has none."""
-    bound = upper_bound_of(dataset.primary_measure)
+    bound = upper_bound_name(dataset.primary_measure)
     return (bound,) if bound else ()
 
 

@@ -100,7 +100,7 @@ def efficiency(request: HttpRequest) -> HttpResponse:
             "share": 100 * measurements.SHARE_OF_JOB,
             "least_seconds": measurements.MIN_SECONDS,
             "groups": protocol.GROUPS,
-            "settled": 100 * protocol.SETTLED,
+            "settled": 100 * protocol.SETTLED_DIFFERENCE,
             "off": 100 * MAX_DEVIATION,
             "between_jobs": 100 * BETWEEN_JOBS,
             "narrow": 100 * protocol.NARROW,

@@ -97,4 +97,4 @@ def fetch(model: HubModel, folder: Path) -> list[str]:
     if "bytes" in answer:
         return list(answer["heads"])
     code = str(answer["code"])
-    raise InvalidContent.of(Problem("error", code, 1, f"{model.name}: {answer['message']}", CODES[code]))
+    raise InvalidContent.build(Problem("error", code, 1, f"{model.name}: {answer['message']}", CODES[code]))

@@ -21,9 +21,9 @@ from django.utils.translation import gettext_lazy as _
 
 from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import Validation, rebuild, validate_archive
-from evaluation.core.files import sha256_of
+from evaluation.core.files import file_sha256
 from evaluation.core.problems import Problem, ProblemCode
-from evaluation.engines.prompts import prompt_remarks, template_of
+from evaluation.engines.prompts import find_template, prompt_remarks
 from leaderboard.core.storage import deletion_lock, shared
 from leaderboard.core.storage.store import Area, sync
 from leaderboard.models import Team, User
@@ -114,7 +114,7 @@ def remarks_on_prompts(model: Mapping[str, Any], name: str) -> list[Problem]:
 
 def prompt_template(model: Mapping[str, Any], name: str) -> str:
     """Return the label of the model family whose prompts apply, or an empty string."""
-    template = template_of(model.get("prompts", {}), model.get("model_type", ""), name)
+    template = find_template(model.get("prompts", {}), model.get("model_type", ""), name)
     return template.label if template else ""
 
 
@@ -197,7 +197,7 @@ def record(files: StoredFiles, team: Team | None, person: User | None, hub: HubM
 
 
 def describe(checkpoint: Checkpoint) -> CheckpointDescription:
-    return CheckpointDescription.of(checkpoint.description)
+    return CheckpointDescription.from_dict(checkpoint.description)
 
 
 def _find_stored(team: Team | None, sha256: str, accepted_kinds: Kinds) -> StoredFiles | None:
@@ -214,7 +214,7 @@ def _find_stored(team: Team | None, sha256: str, accepted_kinds: Kinds) -> Store
 
 def _identity(source: CheckpointArchive) -> str:
     """Return the archive's sha256, or a hash that includes the requested pooling, which makes it a different model."""
-    sha256 = source.sha256 or sha256_of(source.path)
+    sha256 = source.sha256 or file_sha256(source.path)
     return hashlib.sha256(f"{sha256} {source.pooling}".encode()).hexdigest() if source.pooling else sha256
 
 

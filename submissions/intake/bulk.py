@@ -10,7 +10,7 @@ from pathlib import Path
 from django.db import transaction
 
 from evaluation.archives.zip import is_clutter, without_companions
-from evaluation.core.problems import Problem, ProblemCode, Report, number_of
+from evaluation.core.problems import Problem, ProblemCode, Report, format_count
 from evaluation.runs.stored import first_tag, run_name, without_endings
 from leaderboard.judgements.disclosure import record_compared
 from leaderboard.models import Dataset, System, Team, User, architecture_choices
@@ -41,7 +41,7 @@ class BulkRefused(Exception):
 
     def __init__(self, reports: Sequence[FileReport]) -> None:
         self.reports = reports
-        super().__init__(f"{number_of(len(reports), 'file')} with problems")
+        super().__init__(f"{format_count(len(reports), 'file')} with problems")
 
 
 def import_runs(
@@ -147,7 +147,7 @@ def _attributions(table: Path | None, tags: Mapping[Path, str]) -> tuple[Mapping
     missing_names = [path.name for path in tags if path not in attributions]
     if missing_names and not problems:
         text = (
-            f"no row for {number_of(len(missing_names), 'run')}: {', '.join(missing_names[:5])}"
+            f"no row for {format_count(len(missing_names), 'run')}: {', '.join(missing_names[:5])}"
             f"{' …' if len(missing_names) > 5 else ''}"
         )
         problems.append(PAIRING.problem(text, _HINT, count=len(missing_names)))

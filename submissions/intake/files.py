@@ -23,7 +23,7 @@ from evaluation.archives.zip import (
     open_archive,
     without_companions,
 )
-from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report, number_of
+from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report, format_count
 from evaluation.runs.forms import recognize, trec_text, write_as_trec
 from evaluation.runs.header import MAX_HEADER_BYTES, quote, read_header
 from evaluation.runs.json_runs import JSON
@@ -189,7 +189,7 @@ def pair_with_datasets(files: Sequence[IncomingFile], datasets: Sequence[str]) -
     if len(datasets) != len(files_to_pair):
         raise Refused.for_problem(
             PAIRING,
-            f"Received: {number_of(len(files), 'file')} and {number_of(len(datasets), 'dataset')}.",
+            f"Received: {format_count(len(files), 'file')} and {format_count(len(datasets), 'dataset')}.",
             "Send one dataset per file, in the same order, or one dataset for several seeds; only files in "
             "a zip may be named after datasets.",
         )
@@ -261,7 +261,7 @@ def _count_runs(zips: Sequence[IncomingFile]) -> int:
                 raise unsupported_format("an Excel file")
             if not names:
                 hint = "Pack one run per dataset: <dataset>.txt."
-                raise InvalidContent.of(EMPTY.problem("the zip contains no files", hint))
+                raise InvalidContent.build(EMPTY.problem("the zip contains no files", hint))
             count += len(names)
         except InvalidContent as error:
             reports.append(file.build_refusal_report(error))
@@ -422,7 +422,7 @@ def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
 def _beginning(path: Path) -> bytes:
     content = _read_start(path, settings.VALIDATE_AT_ONCE_BYTES)
     if not content.strip():
-        raise InvalidContent.of(EMPTY.problem())
+        raise InvalidContent.build(EMPTY.problem())
     form = recognize(content[:BLOCK])
     if form is None:
         refuse_binary(content[:4096])

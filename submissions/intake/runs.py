@@ -13,8 +13,8 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from evaluation.core.files import sha256_of
-from evaluation.core.problems import Problem, ProblemCode, number_of
+from evaluation.core.files import file_sha256
+from evaluation.core.problems import Problem, ProblemCode, format_count
 from leaderboard.core.storage.runs import store_run
 from leaderboard.core.storage.store import Area, put_by_link
 from leaderboard.core.text.names import validate_name
@@ -174,8 +174,8 @@ def _job(submission: Submission, file: CheckedFile, run_tag: str) -> Job:
     else:
         statistics, warnings = report.statistics, len(report.warnings)
         payload |= waiting_payload(stored_run, statistics)
-        findings = f"with {number_of(warnings, 'warning')}" if warnings else "no problems"
-        lines = f"{number_of(statistics.lines, 'line')}, {number_of(statistics.queries, 'query', 'queries')}"
+        findings = f"with {format_count(warnings, 'warning')}" if warnings else "no problems"
+        lines = f"{format_count(statistics.lines, 'line')}, {format_count(statistics.queries, 'query', 'queries')}"
         log.append(f"Validated: {lines}, {findings}. Queued.")
     return Job(
         kind=Job.Kind.SCORE,
@@ -243,7 +243,7 @@ def label_seeds(runs: Sequence[RunFile], labels: Sequence[str]) -> tuple[list[Ru
     elif all(len(members) == len(labels) for members in sets):
         file_labels = list(labels) * len(sets)
     else:
-        message = f"Received: {number_of(len(labels), 'label')} for {len(ordered_paths)} files that are seeds."
+        message = f"Received: {format_count(len(labels), 'label')} for {len(ordered_paths)} files that are seeds."
         hint = "Send one label per file, in file order, or none to use the file names."
         file_labels, problems = [], [*problems, SEED_LABELS.problem(message, hint)]
     by_path = dict(zip(ordered_paths, file_labels, strict=bool(file_labels)))
@@ -263,7 +263,7 @@ def _set_problems(members: Sequence[RunFile]) -> list[Problem]:
     by_content: dict[tuple[int, str], RunFile] = {}
     sizes = [run.path.stat().st_size for run in members]
     for run, size in zip(members, sizes, strict=True):
-        key = (size, sha256_of(run.path) if sizes.count(size) > 1 else "")
+        key = (size, file_sha256(run.path) if sizes.count(size) > 1 else "")
         if (first := by_content.setdefault(key, run)) is not run:
             problems.append(duplicate_seed_problem(first, run))
     return problems

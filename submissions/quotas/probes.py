@@ -107,7 +107,7 @@ def _nearest_earlier(
     keys = list(comparable_signatures)
     positions = linked_submissions([signature], [comparable_signatures[key] for key in keys])
     chain = [keys[position] for position in positions]
-    if not similarity.nearly_the_same and len(chain) + 1 < CHAIN:
+    if not similarity.is_nearly_same and len(chain) + 1 < CHAIN:
         return {}
     return {
         "submission": nearest_submission,

@@ -21,7 +21,7 @@ from django.db.models.functions import Least
 from django.utils import timezone
 
 from evaluation.archives.compression import describe_bytes
-from evaluation.core.files import sha256_of
+from evaluation.core.files import file_sha256
 from evaluation.core.problems import ProblemCode
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.disk import DiskFull, require_free_space
@@ -204,7 +204,7 @@ def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum
                     raise ChecksumMismatch(UPLOAD_CHECKSUM, message, [problem])
                 _record_offset(upload, end)
             if end == upload.length and upload.completed_at is None:
-                _mark_complete(upload, file_hash.hexdigest() if file_hash else sha256_of(storage.path_of(upload.pk)))
+                _mark_complete(upload, file_hash.hexdigest() if file_hash else file_sha256(storage.path_of(upload.pk)))
     except storage.UploadTooLong as error:
         raise too_long(upload) from error
     except FileNotFoundError as error:
@@ -248,7 +248,7 @@ def finish_upload(upload: Upload) -> Upload:
         with storage.lock_file(upload.pk):
             upload.refresh_from_db()
             if upload.completed_at is None:
-                _mark_complete(upload, sha256_of(storage.path_of(upload.pk)))
+                _mark_complete(upload, file_sha256(storage.path_of(upload.pk)))
     except FileNotFoundError as error:
         raise Upload.DoesNotExist from error
     except UploadInUse:

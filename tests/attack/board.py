@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from evaluation.judgements.splits import QueryParts, draw_parts
 from evaluation.statistics.gap import STEP as MIN_STEP
-from evaluation.statistics.gap import Interval, gap_between, least_difference, published_interval
+from evaluation.statistics.gap import Interval, compute_gap, least_difference, published_interval
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP, needed_gain, paired_standard_error
 from leaderboard.results.significance.types import ALPHA
 from tests.attack.prober import QUERIES, Collection
@@ -168,7 +168,7 @@ class Board:
         """Whether a told result's gap is shown, which gains so much on the open half."""
         gain = result.score - self.rules.published(float(self.baseline[self.public].mean()))
         hidden = published_interval(gain, self.least_difference, self.rules.step)
-        return gap_between(public, hidden).low > 0
+        return compute_gap(public, hidden).low > 0
 
     def _decide(self, result: Result) -> None:
         result.needed = self.needed(result.team, result.shown)

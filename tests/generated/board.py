@@ -260,7 +260,7 @@ def _publish(dataset: Dataset, systems: Sequence[System], values: Matrix, rankin
 
 
 def _hardware() -> Hardware:
-    return Hardware.of({"cpu": "Generated", "cores": 2, "gpu": None, "python": "", "libraries": {}})
+    return Hardware.from_details({"cpu": "Generated", "cores": 2, "gpu": None, "python": "", "libraries": {}})
 
 
 def _measure(entries: Sequence[Entry], random: np.random.Generator) -> None:

@@ -181,7 +181,7 @@ def figures(mean: float, **changes: Any) -> dict[str, Any]:
 def machine(cpu: str = "AMD EPYC", cores: int = 2, gpu: str | None = None) -> dict[str, Any]:
     """A hardware class as a worker describes it."""
     details = {"cpu": cpu, "cores": cores, "gpu": gpu, "python": "3.11.7", "libraries": {"numpy": "2.4.6"}}
-    return Hardware.of(details).as_data()
+    return Hardware.from_details(details).as_data()
 
 
 def cost(entry: Entry, mean: float, *, bm25: float = 1.0, **options: Any) -> Measurement:

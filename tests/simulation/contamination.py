@@ -33,7 +33,7 @@ from evaluation.judgements.qrels import Qrels, read_qrels
 from evaluation.judgements.splits import draw_halves, relevant_counts
 from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.statistics.comparison import intervals
-from evaluation.statistics.gap import Interval, gap_between, least_difference, published_interval
+from evaluation.statistics.gap import Interval, compute_gap, least_difference, published_interval
 from leaderboard.results.significance.types import ALPHA
 from tests.evaluation.real_collections import SHARED
 from tests.figures import SKIPPED, Figures, add_option
@@ -163,7 +163,7 @@ def site_gap(public: Values, hidden: Values, bm25: Values) -> Interval:
     means = round(float(hidden.mean()), DECIMALS), round(float(bm25.mean()), DECIMALS)
     least = least_difference(bm25, alpha=ALPHA)
     told = published_interval(means[0] - means[1], least, 10.0**-DECIMALS)
-    return gap_between(Interval(float(public.mean()), float(low[0]), float(high[0])), told)
+    return compute_gap(Interval(float(public.mean()), float(low[0]), float(high[0])), told)
 
 
 def bootstrap_gap(public: Values, hidden: Values) -> Interval:
@@ -172,7 +172,7 @@ def bootstrap_gap(public: Values, hidden: Values) -> Interval:
     for half in (public, hidden):
         low, high = intervals(half[:, None], seed=1, resamples=RESAMPLES)
         halves.append(Interval(float(half.mean()), float(low[0]), float(high[0])))
-    return gap_between(*halves)
+    return compute_gap(*halves)
 
 
 def _of_models(figures: Figures, given: World) -> dict[str, list[Values]]:

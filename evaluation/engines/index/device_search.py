@@ -1,4 +1,4 @@
-"""Candidates for exact search from a GPU, which computes matrix products and selects the best documents."""
+"""Selection of candidates for exact search on a GPU, by matrix products."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,8 +23,8 @@ class DeviceSearch:
         self._device = torch.device(device)
         self._shards: Sequence[NDArray[Any] | torch.Tensor] = shards
         # Only CUDA devices need a copy of the vectors.
-        free = torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else 0
-        if sum(shard.nbytes for shard in shards) < _SHARE_OF_MEMORY * free:
+        free_bytes = torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else 0
+        if sum(shard.nbytes for shard in shards) < _SHARE_OF_MEMORY * free_bytes:
             self._shards = [as_tensor(shard).to(self._device) for shard in shards]
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
@@ -34,11 +34,11 @@ class DeviceSearch:
         width = max(_SCORES_HELD // len(queries), count)
         scores = torch.empty((len(queries), 0), device=self._device)
         documents = torch.empty((len(queries), 0), dtype=torch.int64, device=self._device)
-        for first, vectors in self._blocks(width):
+        for first_document, vectors in self._blocks(width):
             products = query_tensor @ vectors.float().T
-            best = products.topk(min(count, products.shape[1]), dim=1)
-            scores = torch.cat([scores, best.values], dim=1)
-            documents = torch.cat([documents, best.indices + first], dim=1)
+            top_products = products.topk(min(count, products.shape[1]), dim=1)
+            scores = torch.cat([scores, top_products.values], dim=1)
+            documents = torch.cat([documents, top_products.indices + first_document], dim=1)
             if scores.shape[1] > count:
                 scores, indices = scores.topk(count, dim=1)
                 documents = documents.gather(1, indices)
@@ -47,13 +47,13 @@ class DeviceSearch:
 
     def _blocks(self, width: int) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield the first document number and the vectors on the device, for blocks of at most `width` documents."""
-        first = 0
+        first_document = 0
         for shard in self._shards:
             for start in range(0, len(shard), width):
                 block = shard[start : start + width]
                 tensor = block if isinstance(block, torch.Tensor) else as_tensor(block).to(self._device)
-                yield first + start, tensor
-            first += len(shard)
+                yield first_document + start, tensor
+            first_document += len(shard)
 
 
 def as_tensor(array: NDArray[Any]) -> torch.Tensor:

@@ -7,9 +7,10 @@ Algorithms", 2002, §3.1). Every document of the best k therefore scores at most
 the last candidate scores lower than that, the result is proved. Otherwise (many equal scores) all documents within 2γ
 are scored exactly. The result does not depend on the size of blocks, the number of threads, the library, or the device.
 
-Large batches of queries are scored by faiss: 1,000 queries over 1,000,000 × 384 take 1.00 of the CPU time of its
-IndexFlatIP. Small ones are scored by a matrix product, followed by a comparison with the worst candidate: 64 queries
-over 250,000 × 384 take 0.41 of IndexFlatIP's CPU time, and one takes 0.50. Measured with two threads on a busy machine.
+faiss scores large batches of queries: 1,000 queries over 1,000,000 × 384 need 1.00 of the CPU time of its IndexFlatIP.
+A matrix product scores small batches, followed by a comparison with the worst candidate: 64 queries over
+250,000 × 384 need 0.41 of IndexFlatIP's CPU time, and one query needs 0.50. These times were measured with two threads
+on a busy machine.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 Vectors = NDArray[Any]
 #: Numbers of a query's best documents in trec_eval's order, and their scores.
-Found = tuple[Numbers, Floats]
+Ranking = tuple[Numbers, Floats]
 
 #: Maximum documents in a block, and maximum values in its vectors (128 MiB for float16).
 _BLOCK, _NUMBERS = 65_536, 2**25
@@ -41,7 +42,7 @@ MANY_QUERIES = 256
 #: Maximum number of queries in one pass over the documents.
 QUERIES_AT_ONCE = 1_024
 #: Additional candidates, so that rounding errors rarely require a second pass.
-SPARE = 64
+SPARE_CANDIDATES = 64
 #: Maximum number of vectors that are gathered at a time for exact scores.
 _ROWS_AT_ONCE = 8_192
 _UNIT_ROUNDOFF = 2.0**-24
@@ -97,7 +98,7 @@ class ExactSearch:
     def documents(self) -> int:
         return int(self._starts[-1])
 
-    def search(self, queries: Floats, depth: int) -> Iterator[Found]:
+    def search(self, queries: Floats, depth: int) -> Iterator[Ranking]:
         """Yield the best `depth` documents of each query, in the order of the queries.
 
         Args:
@@ -115,10 +116,10 @@ class ExactSearch:
             else:
                 yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(batch)
 
-    def _search(self, queries: Floats, count: int) -> Iterator[Found]:
-        """Yield the best documents of each query, from the candidates or, if these are inconclusive, from all."""
+    def _search(self, queries: Floats, count: int) -> Iterator[Ranking]:
+        """Yield the best documents of each query, from its candidates or, if they are inconclusive, from all."""
         margins = self._get_margins(queries)
-        candidate_count = min(count + SPARE, self.documents)
+        candidate_count = min(count + SPARE_CANDIDATES, self.documents)
         scores, documents = self._find_candidates(queries, candidate_count)
         thresholds = scores[:, count - 1] - margins
         undecided = np.flatnonzero((scores[:, -1] >= thresholds) & (candidate_count < self.documents))
@@ -134,7 +135,7 @@ class ExactSearch:
             yield best or self._rank_exactly(vector, documents[query, scores[query] >= thresholds[query]], count)
 
     def _get_margins(self, queries: Floats) -> Floats:
-        """Return how far below the k-th best float32 score of each query a document of the best k may be."""
+        """Return the maximum distance of a top-k document below the k-th best float32 score, for each query."""
         norms = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64)) * self._greatest_norm
         if not norms.max() < float(np.finfo(np.float32).max) / 2:
             raise ModelFailure("not_finite_output", "inner products of the vectors exceed the range of float32")
@@ -187,9 +188,9 @@ class ExactSearch:
             np.stack([row[order] for row, order in zip(documents, orders, strict=True)]),
         )
 
-    def _search_all(self, queries: Floats, thresholds: Floats, count: int) -> list[Found]:
+    def _search_all(self, queries: Floats, thresholds: Floats, count: int) -> list[Ranking]:
         """Return the best documents of each query among all that score at least `thresholds` in float32."""
-        best: list[Found] = [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
+        best: list[Ranking] = [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
         for first, vectors in self._blocks(self._get_block_size(len(queries))) if len(queries) else ():
             for query, row in enumerate(_products(queries, vectors)):
                 documents = first + np.flatnonzero(row >= thresholds[query])
@@ -199,7 +200,7 @@ class ExactSearch:
         return best
 
     def _get_block_size(self, queries: int) -> int:
-        """Return the number of documents whose scores for all queries fit into memory."""
+        """Return the number of documents per block, such that scores for all queries fit into memory."""
         return min(max(_SCORES_HELD // queries, 1), _BLOCK)
 
     def _blocks(self, width: int) -> Iterator[tuple[int, Vectors]]:
@@ -209,7 +210,7 @@ class ExactSearch:
             for start in range(0, len(vectors), width):
                 yield first + start, vectors[start : start + width]
 
-    def _rank_exactly(self, query: Floats, documents: Numbers, count: int) -> Found:
+    def _rank_exactly(self, query: Floats, documents: Numbers, count: int) -> Ranking:
         """Return the best of the given documents by exact scores, in trec_eval's order."""
         documents = np.sort(documents)
         scores = np.empty(len(documents), np.float32)

@@ -281,15 +281,15 @@ def _as_array(values: array[int], kind: type[Number]) -> NDArray[Number]:
 
 
 #: Lengths below this value are their own codes.
-_EXACT = 24
+_EXACT_LENGTHS = 24
 
 
 def _decode(code: int) -> int:
     """Decode a length as Lucene's SmallFloat.byte4ToInt."""
-    if code < _EXACT:
+    if code < _EXACT_LENGTHS:
         return code
-    bits, shift = (code - _EXACT) & 7, ((code - _EXACT) >> 3) - 1
-    return _EXACT + (bits if shift < 0 else (bits | 8) << shift)
+    bits, shift = (code - _EXACT_LENGTHS) & 7, ((code - _EXACT_LENGTHS) >> 3) - 1
+    return _EXACT_LENGTHS + (bits if shift < 0 else (bits | 8) << shift)
 
 
 #: Lengths of the 256 codes, ascending.
@@ -301,7 +301,7 @@ def encode_lengths(lengths: NDArray[np.integer]) -> NDArray[np.uint8]:
     return (np.searchsorted(DECODED_LENGTHS, lengths, side="right") - 1).astype(np.uint8)
 
 
-#: Maximum number of cached term numbers. A lookup takes a few microseconds, a tenth of that if it is cached.
+#: Maximum number of cached term numbers. An uncached lookup needs a few microseconds, ten times more.
 _MAX_CACHED_TERMS = 100_000
 
 
@@ -328,7 +328,7 @@ class _MappedPostings:
     def identifiers(self, ranks: Ranks) -> list[str]:
         return self._ids.get_ids_at(ranks)
 
-    def best(
+    def find_best(
         self,
         terms: NDArray[np.integer],
         weights: Floats,
@@ -461,5 +461,5 @@ class WeightedIndex(_MappedPostings):
 
     def search(self, query: str, terms: NDArray[np.int32], weights: Floats, depth: int) -> SearchResult:
         """Return the best `depth` documents with a positive score for a query."""
-        ranks, scores = self.best(terms, weights, depth)
+        ranks, scores = self.find_best(terms, weights, depth)
         return SearchResult(query, self.identifiers(ranks), scores)

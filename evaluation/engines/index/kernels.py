@@ -129,7 +129,7 @@ def append_postings(
     all_documents: Ranks,
     all_frequencies: NDArray[Frequency],
 ) -> None:
-    """Append a shard's postings to those of earlier shards and advance the cursors.
+    """Append a shard's postings to the postings of earlier shards and advance the cursors.
 
     `numbers[t]` is the number of the shard's term t in the whole index. Weights can take the place of frequencies.
     """
@@ -260,14 +260,14 @@ def search(
     keys: NDArray[np.uint64],
     mask: np.uint64,
 ) -> int:
-    """Score all documents for one query, and leave the keys of the best `result_size` in `keys`, unordered.
+    """Score all documents for one query, and write the keys of the best `result_size` to `keys`, unordered.
 
     Row r of the query is a term (in a field) with the postings `documents` and `values` [starts[r]:ends[r]] and the
     weight `weights[r]`. Without `norms`, values are weights, and scores are dot products in float64, of which only
     positive ones are returned. With `norms`, values are frequencies and weights are boost × idf: a term contributes
     weight − weight / (1 + frequency × inverse norm) in float32, and terms are added in float64, as in Lucene.
 
-    `sums` must contain BLOCK_SIZE zeros and does so afterwards. Returns the number of keys.
+    `sums` must contain BLOCK_SIZE zeros, and contains zeros again afterwards. Returns the number of keys.
     """
     cursors = starts.copy()
     key_count, threshold = 0, np.uint64(0)
@@ -346,9 +346,9 @@ def collect_most_frequent(
 
 def read_keys(keys: NDArray[np.uint64], mask: np.uint64) -> tuple[Ranks, Floats]:
     """Return the ranks and scores of the keys of a search, best first."""
-    best = np.sort(keys)[::-1]
-    scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
-    return best.astype(np.uint32) ^ np.uint32(mask), scores
+    sorted_keys = np.sort(keys)[::-1]
+    scores = (sorted_keys >> np.uint64(32)).astype(np.uint32).view(np.float32)
+    return sorted_keys.astype(np.uint32) ^ np.uint32(mask), scores
 
 
 @compiled
@@ -359,15 +359,15 @@ def write_order_into_scores(scores: Floats) -> None:
     score of the tie. Anserini's runs have six decimals. Above 16, float32 is not precise enough, and a few ties
     remain.
     """
-    tied = 0
+    tie_count = 0
     previous = np.float32(np.inf)
     for index in range(len(scores)):
         score = np.float32(np.floor(np.float64(scores[index]) * 1e4 + 0.5) / 1e4)
         if previous - score > np.float32(1e-4):
-            tied = 0
+            tie_count = 0
         else:
-            tied += 1
-            score -= np.float32(1e-6) * np.float32(tied)
+            tie_count += 1
+            score -= np.float32(1e-6) * np.float32(tie_count)
         previous = score
         scores[index] = np.float32(np.floor(np.float64(score) * 1e6 + 0.5) / 1e6)
 

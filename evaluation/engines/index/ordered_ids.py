@@ -17,7 +17,7 @@ from evaluation.core.strings import Strings, StringsWriter, map_array
 from evaluation.core.writing import new_map
 from evaluation.engines.base import Ranks
 
-#: Maximum number of documents whose ids are cached in memory after first use (about 70 bytes each).
+#: Maximum number of documents for caching ids in memory after first use (about 70 bytes each).
 _MAX_CACHED = 1_000_000
 #: Name of the temporary files of ids in corpus order, and number of ids per batch.
 _UNSORTED, _BATCH_SIZE = "given", 65_536
@@ -48,19 +48,19 @@ class OrderedIdsWriter:
         ranks = np.empty(len(order), dtype=np.uint32)
         ranks[order] = np.arange(len(order), dtype=np.uint32)
         np.save(self._folder / "ranks.npy", ranks)
-        count, last = 0, None
+        count, last_id = 0, None
         with StringsWriter(self._folder, "ids") as writer:
             for start in range(0, len(order), _BATCH_SIZE):
                 batch = rows[order[start : start + _BATCH_SIZE]].tolist()
-                count += (batch[0] == last) + sum(map(eq, batch, batch[1:]))
-                last = batch[-1]
+                count += (batch[0] == last_id) + sum(map(eq, batch, batch[1:]))
+                last_id = batch[-1]
                 for identifier in batch:
                     writer.write_encoded(identifier)
         del rows
         for path in self._folder.glob(f"{_UNSORTED}*"):
             path.unlink()
         if count:  # documents in runs would be ambiguous
-            raise InvalidContent.of(
+            raise InvalidContent.build(
                 Problem(
                     severity="error",
                     code="duplicate_id",
@@ -75,7 +75,7 @@ class OrderedIdsWriter:
         ids = Strings(self._folder, _UNSORTED)
         if not len(ids):
             return np.zeros(0, "S1")
-        width = f"S{max(ids.longest, 1)}"
+        width = f"S{max(ids.max_length, 1)}"
         rows = new_map(self._folder / f"{_UNSORTED}_rows.npy", width, (len(ids),))
         for start in range(0, len(ids), _BATCH_SIZE):
             batch = [ids[index] for index in range(start, min(start + _BATCH_SIZE, len(ids)))]

@@ -21,7 +21,7 @@ from evaluation.engines.base import (
     Ranks,
     Resources,
     SearchResult,
-    size_of,
+    total_size,
 )
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import DECODED_LENGTHS, FIELD_MARK, InvertedIndex
@@ -63,7 +63,7 @@ class TermSearch:
             ]
         )
 
-    def ranking(self, query_id: str, terms: Mapping[str, float], depth: int) -> SearchResult:
+    def rank(self, query_id: str, terms: Mapping[str, float], depth: int) -> SearchResult:
         """Return the best `depth` documents for weighted terms, which are searched in every field."""
         rows = [
             (number, field, weight)
@@ -104,7 +104,7 @@ class TermSearch:
             fields = np.zeros(len(terms), np.int64)
         totals = np.array(index.documents_with_field, np.int64)[fields]
         frequencies = index.offsets[terms + 1] - index.offsets[terms]
-        return index.best(
+        return index.find_best(
             terms,
             weights * inverse_document_frequency(totals, frequencies),
             depth,
@@ -132,11 +132,11 @@ class TermEngine(Engine):
         self.searcher = TermSearch(folder, self.k1, self.b, self.anserini_ties)
 
     def size(self) -> int:
-        return size_of(self.searcher.index.folder)
+        return total_size(self.searcher.index.folder)
 
 
 class WordEngine(TermEngine):
-    """A TermEngine whose terms are words of a language. Ties are broken as in Anserini."""
+    """A TermEngine for words of a language. Ties are broken as in Anserini."""
 
     anserini_ties = True
 

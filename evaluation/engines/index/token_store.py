@@ -37,14 +37,14 @@ from evaluation.core.problems import ModelFailure
 from evaluation.core.strings import map_array
 from evaluation.core.writing import new_map
 from evaluation.engines import operations
-from evaluation.engines.base import Floats, Numbers, Ranks, size_of
-from evaluation.engines.index.exact_search import Found
+from evaluation.engines.base import Floats, Numbers, Ranks, total_size
+from evaluation.engines.index.exact_search import Ranking
 from evaluation.engines.index.kernels import compiled
 from evaluation.engines.index.vector_index import (
-    CODES_LEARNED_FROM,
+    CODE_TRAINING_VECTORS,
     VECTORS_PER_LIST,
+    count_lists,
     counted_search,
-    lists_for,
     sample_rows,
 )
 
@@ -79,19 +79,19 @@ class TokenWriter:
             ModelFailure: A value exceeds the range of the dtype ("not_finite_output").
         """
         with np.errstate(over="ignore"):
-            stored = np.ascontiguousarray(vectors, self._dtype)
-        if not np.isfinite(stored).all():
+            stored_vectors = np.ascontiguousarray(vectors, self._dtype)
+        if not np.isfinite(stored_vectors).all():
             raise ModelFailure(
                 "not_finite_output", f"a vector's values exceed the range of {self._dtype}, as requested"
             )
-        self._file.write(stored.data)
+        self._file.write(stored_vectors.data)
         self._documents.append(documents)
         self._counts.append(counts)
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-        none = np.empty(0, np.int64)
-        np.save(self._folder / _FILES[1], np.concatenate([none, *self._documents]).astype(np.uint32))
+        no_documents = np.empty(0, np.int64)
+        np.save(self._folder / _FILES[1], np.concatenate([no_documents, *self._documents]).astype(np.uint32))
         np.save(self._folder / _FILES[2], np.cumsum(np.concatenate([[0], *self._counts]), dtype=np.int64))
         state = {"dimension": self._dimension, "dtype": self._dtype.name}
         (self._folder / "vectors.json").write_text(json.dumps(state), encoding="utf-8")
@@ -109,9 +109,9 @@ class Block:
 class _Shard:
     """One shard, with documents numbered over the whole corpus."""
 
-    def __init__(self, folder: Path, first: int) -> None:
+    def __init__(self, folder: Path, first_document: int) -> None:
         state = json.loads((folder / "vectors.json").read_text("utf-8"))
-        self.first = first
+        self.first_document = first_document
         self.documents = map_array(folder / _FILES[1])
         self.offsets = map_array(folder / _FILES[2])
         shape = (int(self.offsets[-1]), state["dimension"])
@@ -121,7 +121,7 @@ class _Shard:
         self._positions = np.argsort(self.documents)
 
     def get_vectors(self, document: int) -> Vectors:
-        position = self._positions[document - self.first]
+        position = self._positions[document - self.first_document]
         vectors: Vectors = self.vectors[self.offsets[position] : self.offsets[position + 1]]
         return vectors
 
@@ -133,7 +133,7 @@ class _Shard:
             end = min(max(end, start + 1), len(self.documents))
             bounds = self.offsets[start : end + 1]
             yield Block(
-                self.documents[start:end].astype(np.int64) + self.first,
+                self.documents[start:end].astype(np.int64) + self.first_document,
                 np.diff(bounds),
                 self.vectors[bounds[0] : bounds[-1]],
             )
@@ -157,7 +157,7 @@ class TokenStore:
         self.vectors = sum(len(shard.vectors) for shard in self._shards)
 
     def size(self) -> int:
-        return size_of(*(folder / name for folder in self._folders for name in _FILES))
+        return total_size(*(folder / name for folder in self._folders for name in _FILES))
 
     def sample(self, count: int) -> Floats:
         return sample_rows([shard.vectors for shard in self._shards], count)
@@ -169,16 +169,16 @@ class TokenStore:
 
     def read(self, documents: Numbers, block_size: int) -> Iterator[Block]:
         """Yield the given documents in blocks of about `block_size` vectors."""
-        pending: list[Vectors] = []
-        start = gathered = 0
+        pending_vectors: list[Vectors] = []
+        start = gathered_count = 0
         shards = np.searchsorted(self._firsts, documents, "right") - 1
         for end, (document, shard) in enumerate(zip(documents.tolist(), shards.tolist(), strict=True), 1):
-            pending.append(self._shards[shard].get_vectors(document))
-            gathered += len(pending[-1])
-            if end == len(documents) or gathered >= block_size:
-                counts = np.array([len(vectors) for vectors in pending], np.int64)
-                yield Block(documents[start:end], counts, np.concatenate(pending))
-                pending, start, gathered = [], end, 0
+            pending_vectors.append(self._shards[shard].get_vectors(document))
+            gathered_count += len(pending_vectors[-1])
+            if end == len(documents) or gathered_count >= block_size:
+                counts = np.array([len(vectors) for vectors in pending_vectors], np.int64)
+                yield Block(documents[start:end], counts, np.concatenate(pending_vectors))
+                pending_vectors, start, gathered_count = [], end, 0
 
     def write_owners(self, path: Path) -> None:
         """Write an array (uint32) with the document number of each vector, in stored order."""
@@ -186,12 +186,12 @@ class TokenStore:
         start = 0
         for shard in self._shards:
             end = start + len(shard.vectors)
-            owners[start:end] = np.repeat(shard.documents + np.uint32(shard.first), np.diff(shard.offsets))
+            owners[start:end] = np.repeat(shard.documents + np.uint32(shard.first_document), np.diff(shard.offsets))
             start = end
         owners.flush()
 
 
-_INDEX, _OWNERS = "nearest.faiss", "owners.npy"
+_INDEX_FILE, _OWNERS = "nearest.faiss", "owners.npy"
 #: Number of vectors that are indexed at a time.
 _AT_ONCE = 65_536
 #: Maximum number of lists.
@@ -199,7 +199,7 @@ _MAX_LISTS = 16_384
 
 
 class NearestTokens:
-    """A faiss index of all vectors, which finds the nearest ones in a number of lists."""
+    """A faiss index of all vectors, which searches a number of lists for the nearest ones."""
 
     def __init__(self, nearest: int, probes: int, threads: int) -> None:
         self._nearest, self._probes, self._threads = nearest, probes, threads
@@ -209,14 +209,14 @@ class NearestTokens:
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
-        lists = lists_for(store.vectors, store.dimension, maximum=_MAX_LISTS)
+        lists = count_lists(store.vectors, store.dimension, maximum=_MAX_LISTS)
         index: Any = faiss.index_factory(store.dimension, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
-        index.cp.min_points_per_centroid = 1  # lists_for decides how many are enough
+        index.cp.min_points_per_centroid = 1  # `count_lists` determines a sufficient number
         if store.vectors:
             index.train(store.sample(lists * VECTORS_PER_LIST))
             for block in store.blocks(_AT_ONCE):
                 index.add(np.ascontiguousarray(block.vectors, np.float32))
-        faiss.write_index(index, str(folder / _INDEX))
+        faiss.write_index(index, str(folder / _INDEX_FILE))
         store.write_owners(folder / _OWNERS)
 
     def open(self, folder: Path) -> None:
@@ -225,13 +225,13 @@ class NearestTokens:
 
         faiss.omp_set_num_threads(self._threads)
         self._folder = folder
-        index: Any = faiss.read_index(str(folder / _INDEX), faiss.IO_FLAG_MMAP)
+        index: Any = faiss.read_index(str(folder / _INDEX_FILE), faiss.IO_FLAG_MMAP)
         index.nprobe = min(self._probes, index.nlist)
         self._index = index
         self._owners = map_array(folder / _OWNERS)
 
     def size(self) -> int:
-        return size_of(self._folder)
+        return total_size(self._folder)
 
     def documents(self, query: Floats) -> Numbers:
         """Return the sorted documents of the vectors nearest to each query vector (vectors × dimension)."""
@@ -242,12 +242,12 @@ class NearestTokens:
         return np.unique(self._owners[numbers[numbers >= 0]]).astype(np.int64)
 
 
-_LEARNED, _CODES = "learned.faiss", "codes.bin"
+_LEARNED_FILE, _CODES_FILE = "learned.faiss", "codes.bin"
 _CODE_FILES = ("starts.npy", "counts.npy", "lists.npy", "list_offsets.npy")
 #: Maximum number of centroids. Their numbers fit into two bytes, and their training data into 2 GiB (128 dimensions).
 _MAX_CENTROIDS = 65_536
 #: Minimum number of centroids at which a graph finds the nearest one, in a seventh of the time.
-_GRAPH_FROM = 16_384
+_MIN_GRAPH_CENTROIDS = 16_384
 _VALUES = 256
 #: Number of documents that are scored by their residuals: per requested document, and at least.
 _SCORED_PER_WANTED, _MIN_SCORED = 4, 4_096
@@ -265,28 +265,28 @@ class CompressedTokens:
 
         faiss.omp_set_num_threads(self._threads)
         dimension = store.dimension
-        lists = lists_for(store.vectors, dimension, maximum=_MAX_CENTROIDS)
+        lists = count_lists(store.vectors, dimension, maximum=_MAX_CENTROIDS)
         group_size = max(n for n in range(1, 8 // self._bits + 1) if dimension % n == 0)
-        quantiser = f"IVF{lists}_HNSW32" if lists >= _GRAPH_FROM else f"IVF{lists}"
+        quantiser = f"IVF{lists}_HNSW32" if lists >= _MIN_GRAPH_CENTROIDS else f"IVF{lists}"
         index: Any = faiss.index_factory(dimension, f"{quantiser},PQ{dimension // group_size}x8")
         index.do_polysemous_training = False  # orders codes for an unused filter
         index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1
-        sample = store.sample(max(lists * VECTORS_PER_LIST, CODES_LEARNED_FROM))
-        if len(sample) < _VALUES:  # faiss requires as many vectors as codes; np.resize repeats them, or adds zeros
+        sample = store.sample(max(lists * VECTORS_PER_LIST, CODE_TRAINING_VECTORS))
+        if len(sample) < _VALUES:  # faiss requires as many vectors as codes; np.resize repeats vectors, or adds zeros
             sample = np.resize(sample, (_VALUES, dimension))
         index.train(sample)
-        faiss.write_index(index, str(folder / _LEARNED))
+        faiss.write_index(index, str(folder / _LEARNED_FILE))
 
     def build(self, store: TokenStore, learned: Path, folder: Path) -> None:
         """Write the codes of the vectors and the lists of documents to the folder, using data from `learn`."""
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
-        index: Any = faiss.read_index(str(learned / _LEARNED))
-        faiss.write_index(index, str(folder / _LEARNED))
+        index: Any = faiss.read_index(str(learned / _LEARNED_FILE))
+        faiss.write_index(index, str(folder / _LEARNED_FILE))
         starts, counts = np.zeros(store.documents, np.int64), np.zeros(store.documents, np.uint32)
         end, lengths = 0, np.zeros(index.nlist, np.int64)
-        with (folder / _CODES).open("wb") as file:
+        with (folder / _CODES_FILE).open("wb") as file:
             for block in store.blocks(_AT_ONCE):
                 codes = index.sa_encode(np.ascontiguousarray(block.vectors, np.float32))
                 file.write(codes.data)
@@ -317,7 +317,7 @@ class CompressedTokens:
 
     @staticmethod
     def _map_codes(index: Any, folder: Path) -> NDArray[np.uint8]:
-        path, width = folder / _CODES, index.sa_code_size()
+        path, width = folder / _CODES_FILE, index.sa_code_size()
         if not path.stat().st_size:
             return np.zeros((0, width), np.uint8)
         return np.asarray(np.memmap(path, np.uint8, "c")).reshape(-1, width)
@@ -326,7 +326,7 @@ class CompressedTokens:
         """Load the centroids and map the compressed token vectors of a folder into memory."""
         import faiss
 
-        index: Any = faiss.read_index(str(folder / _LEARNED))
+        index: Any = faiss.read_index(str(folder / _LEARNED_FILE))
         self._lists_bytes = index.coarse_code_size()
         self._centroids = index.quantizer.reconstruct_n(0, index.nlist)
         pq = index.pq
@@ -336,9 +336,9 @@ class CompressedTokens:
         self._folder = folder
 
     def size(self) -> int:
-        return size_of(self._folder)
+        return total_size(self._folder)
 
-    def search(self, query: Floats, depth: int) -> Found:
+    def search(self, query: Floats, depth: int) -> Ranking:
         """Return the scored documents in ascending order, and their scores, for a query (vectors × dimension)."""
         products = np.ascontiguousarray(self._centroids @ query.T)
         operations.add(lambda: (len(self._centroids) + _VALUES) * query.size)
@@ -390,7 +390,7 @@ def _score_codes(
     tables: Floats,
     scores: Floats,
 ) -> None:
-    """Fill `scores` with the MaxSim of documents, -inf for those without vectors.
+    """Fill `scores` with the MaxSim of documents, -inf for documents without vectors.
 
     `products` (centroids × query vectors) and `tables` (pieces × values × query vectors) are inner products of the
     query vectors with centroids and codes. The products of a document vector are a row of `products` plus rows of

@@ -2,14 +2,14 @@
 
 The folder of an index contains `index.json` (paths of the shards, maximum norm), the ids (see `ordered_ids`), and a
 copy of each shard for float16, `00000.npy` and so on, or `index.faiss` for other codes and approximate search. The
-float32 shards are not moved: exact search reads them, and other results are compared with theirs.
+float32 shards are not moved: exact search reads them, and results of other indexes are compared with exact search.
 
-Approximate search uses HNSW, inverted lists (IVF), or product quantization (PQ): Y. Malkov and D. Yashunin,
-"Efficient and robust approximate nearest neighbor search using Hierarchical Navigable Small World graphs", 2016; H.
-Jégou et al., "Product Quantization for Nearest Neighbor Search", 2011 (IVF and PQ). Inverted lists are read from disk;
-other faiss indexes are in memory. So are vectors with eight bits per dimension (int8) and with one bit (binary), which
-are retrieved by Hamming distance and scored by their inner product with the query: I. Yamada et al., "Efficient Passage
-Retrieval with Hashing for Open-domain Question Answering", 2021.
+Approximate search uses HNSW, inverted lists (IVF), or product quantization (PQ): Y. Malkov and D. Yashunin, "Efficient
+and robust approximate nearest neighbor search using Hierarchical Navigable Small World graphs", 2016; H. Jégou et al.,
+"Product Quantization for Nearest Neighbor Search", 2011 (IVF and PQ). Inverted lists are read from disk; other faiss
+indexes are in memory. Vectors with eight bits per dimension (int8) and with one bit (binary) are in memory too. Binary
+vectors are retrieved by Hamming distance and scored by their inner product with the query: I. Yamada et al., "Efficient
+Passage Retrieval with Hashing for Open-domain Question Answering", 2021.
 
 The learned data of a faiss index (centroids, codes, ranges) is separate from its vectors, so that the indexes of parts
 of a collection can share it: `learn` writes an index without vectors, and `fill` adds the vectors of some shards.
@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 from evaluation.core.problems import ModelFailure
 from evaluation.core.writing import new_map
 from evaluation.engines import operations
-from evaluation.engines.base import Floats, Numbers, Parameter, Ranks, Resources, shard_name, size_of
+from evaluation.engines.base import Floats, Numbers, Parameter, Ranks, Resources, shard_name, total_size
 from evaluation.engines.index.exact_search import (
-    SPARE,
+    SPARE_CANDIDATES,
     ExactSearch,
-    Found,
+    Ranking,
     Vectors,
     gather_rows,
     max_norm,
@@ -45,12 +45,12 @@ Truncation = Callable[[Vectors], Vectors]
 #: Training vectors per centroid. faiss requires 39 and uses at most 256.
 VECTORS_PER_LIST = 64
 #: Training vectors for codes; faiss uses at most 256 for each of 256 values.
-CODES_LEARNED_FROM = 65_536
+CODE_TRAINING_VECTORS = 65_536
 #: Maximum number of values in the training vectors of centroids (2 GiB of float32). Limits the lists of large
 #: collections (10,922 for 768 dimensions). 138 million vectors would otherwise have 46,990 lists, which take 9 GiB and
 #: twenty times longer to train.
 _LEARNED_NUMBERS = 2**29
-_LEARNED, _INDEX, _LISTS = "learned.faiss", "index.faiss", "index.ivfdata"
+_LEARNED_FILE, _INDEX_FILE, _LISTS_FILE = "learned.faiss", "index.faiss", "index.ivfdata"
 _INDEXED_AT_ONCE = 65_536
 #: Maximum number of values in a group of lists that is filled in memory (1 GiB of float32).
 _GROUP = 2**28
@@ -79,13 +79,13 @@ INDEX_PARAMETERS = (
 )
 
 
-def lists_for(count: int, dimension: int, requested: int = 0, maximum: int = 2**31) -> int:
+def count_lists(count: int, dimension: int, requested_lists: int = 0, maximum: int = 2**31) -> int:
     """Return the number of lists for `count` vectors: `requested`, or 4 √count.
 
     The number is limited by the available training vectors and by `maximum`.
     """
     trainable = min(count, _LEARNED_NUMBERS // dimension) // VECTORS_PER_LIST
-    return max(min(requested or 4 * math.isqrt(count), trainable, maximum), 1)
+    return max(min(requested_lists or 4 * math.isqrt(count), trainable, maximum), 1)
 
 
 def sample_rows(arrays: Sequence[NDArray[Any]], size: int) -> Floats:
@@ -130,9 +130,9 @@ def learn(
     index = _create_index(parameters, count, dimension)
     if not index.is_trained:
         lists = parameters["search"] == "ivf"
-        sample = sample_rows(shards, index.nlist * VECTORS_PER_LIST if lists else CODES_LEARNED_FROM)
+        sample = sample_rows(shards, index.nlist * VECTORS_PER_LIST if lists else CODE_TRAINING_VECTORS)
         index.train(np.ascontiguousarray(truncate(sample)))
-    faiss.write_index(index, str(folder / _LEARNED))
+    faiss.write_index(index, str(folder / _LEARNED_FILE))
 
 
 def fill(shards: Sequence[Vectors], learned: Path, folder: Path, threads: int) -> None:
@@ -141,7 +141,7 @@ def fill(shards: Sequence[Vectors], learned: Path, folder: Path, threads: int) -
     from faiss.contrib.ondisk import merge_ondisk
 
     faiss.omp_set_num_threads(threads)
-    index: Any = faiss.read_index(str(learned / _LEARNED))
+    index: Any = faiss.read_index(str(learned / _LEARNED_FILE))
     in_lists = faiss.try_extract_index_ivf(index) is not None
     groups: list[Path] = []
     first = 0
@@ -159,8 +159,8 @@ def fill(shards: Sequence[Vectors], learned: Path, folder: Path, threads: int) -
         groups.append(folder / "group-last.faiss")
         faiss.write_index(index, str(groups[-1]))
         index.reset()
-        merge_ondisk(index, list(map(str, groups)), str(folder / _LISTS))
-    faiss.write_index(index, str(folder / _INDEX))
+        merge_ondisk(index, list(map(str, groups)), str(folder / _LISTS_FILE))
+    faiss.write_index(index, str(folder / _INDEX_FILE))
     for path in groups:
         path.unlink()
 
@@ -187,9 +187,9 @@ def _create_index(parameters: Mapping[str, Any], count: int, dimension: int) -> 
         index.hnsw.efConstruction = parameters["hnsw_build_width"]
         return index
     if kind == "ivf":
-        lists = lists_for(count, dimension, parameters["ivf_lists"])
+        lists = count_lists(count, dimension, parameters["ivf_lists"])
         index = faiss.index_factory(dimension, f"IVF{lists},Flat", product)
-        index.cp.min_points_per_centroid = 1  # lists_for decides how many are enough
+        index.cp.min_points_per_centroid = 1  # `count_lists` determines a sufficient number
         return index
     code_bytes = parameters["pq_bytes"] or max(dimension // 4, 1)
     pieces = max(size for size in range(1, min(code_bytes, dimension) + 1) if dimension % size == 0)
@@ -205,8 +205,8 @@ class Approximate:
         import faiss
 
         faiss.omp_set_num_threads(threads)
-        flags = faiss.IO_FLAG_ONDISK_SAME_DIR if (folder / _LISTS).exists() else faiss.IO_FLAG_MMAP
-        index: Any = faiss.read_index(str(folder / _INDEX), flags)
+        flags = faiss.IO_FLAG_ONDISK_SAME_DIR if (folder / _LISTS_FILE).exists() else faiss.IO_FLAG_MMAP
+        index: Any = faiss.read_index(str(folder / _INDEX_FILE), flags)
         if parameters["search"] == "hnsw" and hasattr(index, "hnsw"):
             index.hnsw.efSearch = parameters["hnsw_search_width"]
         if parameters["search"] == "ivf" and hasattr(index, "nprobe"):
@@ -215,7 +215,7 @@ class Approximate:
         self._is_graph = parameters["search"] == "hnsw"
         self._ranks = ranks
 
-    def search(self, queries: Floats, depth: int) -> Iterator[Found]:
+    def search(self, queries: Floats, depth: int) -> Iterator[Ranking]:
         """Yield the approximate best `depth` documents of each query, possibly fewer."""
         count = min(depth, len(self._ranks))
         all_scores, all_documents = self._search(np.ascontiguousarray(queries), count)
@@ -226,12 +226,12 @@ class Approximate:
             yield documents[order], scores[order]
 
     def _search(self, queries: Floats, count: int) -> tuple[Floats, Numbers]:
-        """Return scores and numbers of the best documents, including all that score equal to the last one.
+        """Return scores and numbers of the best documents, including all ties with the last one.
 
         Ids break such ties. Graphs are searched only for the requested number, since a deeper search would visit more
         nodes.
         """
-        search_depth = count if self._is_graph else min(count + SPARE, len(self._ranks))
+        search_depth = count if self._is_graph else min(count + SPARE_CANDIDATES, len(self._ranks))
         while True:
             scores, documents = counted_search(self._index, queries, search_depth)
             undecided = (scores[:, -1] == scores[:, count - 1]) & (documents[:, -1] >= 0)
@@ -247,7 +247,7 @@ def build_binary(shards: Sequence[Vectors], folder: Path) -> None:
     index: Any = faiss.IndexBinaryFlat(-(-shards[0].shape[1] // 8) * 8)
     for vectors in _blocks(shards):
         index.add(_signs(vectors))
-    faiss.write_index_binary(index, str(folder / _INDEX))
+    faiss.write_index_binary(index, str(folder / _INDEX_FILE))
 
 
 def _signs(vectors: Vectors) -> NDArray[np.uint8]:
@@ -265,12 +265,12 @@ class Binary:
         import faiss
 
         faiss.omp_set_num_threads(threads)
-        index: Any = faiss.read_index_binary(str(folder / _INDEX))
+        index: Any = faiss.read_index_binary(str(folder / _INDEX_FILE))
         self._index = index
         self._codes = faiss.vector_to_array(index.xb).reshape(len(ranks), index.code_size)
         self._ranks = ranks
 
-    def search(self, queries: Floats, depth: int) -> Iterator[Found]:
+    def search(self, queries: Floats, depth: int) -> Iterator[Ranking]:
         """Yield the best `depth` of four times as many candidates for each query."""
         candidate_count = min(_RESCORED * depth, len(self._ranks))
         _, candidates = self._index.search(_signs(queries), candidate_count)
@@ -283,7 +283,7 @@ class Binary:
 
 
 #: Data types of stored vectors.
-STORED = ("float32", "float16", "int8", "binary")
+STORED_DTYPES = ("float32", "float16", "int8", "binary")
 _STATE = "index.json"
 #: Depth at which approximate rankings are compared with exact ones.
 _COMPARED_DEPTH = 100
@@ -352,22 +352,22 @@ class VectorIndex:
         elif is_learned(parameters):
             self._searcher = Approximate(folder, self._ids.ranks, parameters, resources.threads)
         else:
-            self._searcher = self._create_exact_search(self._copies) if self._copies else self.exact
+            self._searcher = self._create_exact_search(self._copies) if self._copies else self.exact_search
 
     @property
     def documents(self) -> int:
         return len(self._ids)
 
     @cached_property
-    def exact(self) -> ExactSearch:
+    def exact_search(self) -> ExactSearch:
         """Exact search of the original float32 vectors."""
         return self._create_exact_search(self._files)
 
-    def search(self, queries: Floats, depth: int) -> Iterator[Found]:
+    def search(self, queries: Floats, depth: int) -> Iterator[Ranking]:
         """Yield the best documents and their scores for each query (queries × dimension)."""
         if not self.documents or not depth or not len(queries):
             return iter([(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries))
-        results: Iterator[Found] = self._searcher.search(queries, depth)
+        results: Iterator[Ranking] = self._searcher.search(queries, depth)
         return results
 
     def identifiers(self, documents: Numbers) -> list[str]:
@@ -376,12 +376,12 @@ class VectorIndex:
     def size(self) -> int:
         """Return the size in bytes of the searched vectors or their index, and of the ids."""
         files = [path for path in self._folder.iterdir() if path.is_file() and path.suffix != ".json"]
-        return size_of(*files, *(self._files if self._searcher is self.__dict__.get("exact") else ()))
+        return total_size(*files, *(self._files if self._searcher is self.__dict__.get("exact") else ()))
 
     def overlap_with_exact(self, queries: Floats) -> float:
         """Return the mean share of the exact float32 top 100 that this index finds for the queries."""
         depth = min(_COMPARED_DEPTH, self.documents)
-        pairs = zip(self.search(queries, depth), self.exact.search(queries, depth), strict=True)
+        pairs = zip(self.search(queries, depth), self.exact_search.search(queries, depth), strict=True)
         return float(np.mean([len(np.intersect1d(actual[0], exact[0])) / depth for actual, exact in pairs]))
 
     def _create_exact_search(self, files: Sequence[Path]) -> ExactSearch:
@@ -405,11 +405,11 @@ def bytes_of_vector(dimension: int, stored_dtype: str) -> int:
 
 def truncate_vectors(vectors: Vectors, dimension: int, unit_length: bool) -> Vectors:
     """Return the first dimensions of vectors (Matryoshka), normalized again if they had unit length."""
-    truncated = vectors[:, :dimension]
-    if not unit_length or truncated.shape == vectors.shape:
-        return truncated
-    lengths = np.linalg.norm(truncated, axis=1, keepdims=True)
-    return np.asarray(truncated / np.maximum(lengths, _MIN_NORM), np.float32)
+    truncated_vectors = vectors[:, :dimension]
+    if not unit_length or truncated_vectors.shape == vectors.shape:
+        return truncated_vectors
+    lengths = np.linalg.norm(truncated_vectors, axis=1, keepdims=True)
+    return np.asarray(truncated_vectors / np.maximum(lengths, _MIN_NORM), np.float32)
 
 
 def copy_vectors(path: Path, copy: Path, truncate: Truncation, dtype: type[np.floating[Any]] = np.float32) -> None:

@@ -101,11 +101,11 @@ class WordPieces:
     def pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text without special tokens or truncation."""
         parts = [list(slices(text)) for text in texts]
-        encoded = iter(
+        encodings = iter(
             self._tokenizer.encode_batch([part for slots in parts for part in slots], add_special_tokens=False)
         )
         special = self.special
-        return [[number for _ in slots for number in next(encoded).ids if number not in special] for slots in parts]
+        return [[number for _ in slots for number in next(encodings).ids if number not in special] for slots in parts]
 
     def inputs(self, texts: Sequence[str], maximum_length: int) -> list[list[int]]:
         """Return the token ids of each text as model input: with special tokens, truncated to `maximum_length`."""

@@ -66,7 +66,7 @@ _AWKWARD = ("", "a", " \n\t" * 400, "ab" * 2000, "漢字かな " * 300, "\u0301"
 def check_checkpoint(folder: Path) -> Report:
     """Report everything that prevents the library from loading the rebuilt checkpoint, and weights that it ignores.
 
-    Raises MemoryError. Callers have to limit the time.
+    Raises MemoryError. Callers must limit the time.
     """
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -131,8 +131,8 @@ def _check_transformer(folder: Path, auto_class: Any, path_prefix: str, findings
 def _load_configuration(folder: Path, file: FileFindings) -> Any:
     """Return the configuration object, or None if its class rejects the values.
 
-    Undeclared keys are allowed, since they may be older names that the class handles, unless they would overwrite a
-    method or property.
+    Undeclared keys may be older names that the class handles. They are allowed unless they would overwrite a method
+    or property.
     """
     values = _read_json(folder / _CONFIG)
     model_type = values.get("model_type")
@@ -141,8 +141,8 @@ def _load_configuration(folder: Path, file: FileFindings) -> Any:
         file.refuse("model_type", message, "model_type")
         return None
     config_class = transformers.CONFIG_MAPPING[model_type]
-    declared = {field.name for field in fields(config_class)} | config_class.attribute_map.keys() | _LEGACY_KEYS
-    for key in values.keys() - declared - {"model_type"}:
+    declared_keys = {field.name for field in fields(config_class)} | config_class.attribute_map.keys() | _LEGACY_KEYS
+    for key in values.keys() - declared_keys - {"model_type"}:
         attribute = getattr(config_class, key, None)
         if attribute is not None and not isinstance(attribute, bool | int | float | str):
             file.refuse("configuration", "this key would overwrite an attribute of the configuration class", key)
@@ -239,18 +239,18 @@ def _check_tokenizer(folder: Path, rows: int | None, file: FileFindings) -> int 
     The library's class may derive a different tokenizer from the file, which must not use other ids either.
     """
     try:
-        stored = Tokenizer.from_file(str(folder / _TOKENIZER))
-        ids = stored.get_vocab(with_added_tokens=True).values()
+        stored_tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+        ids = stored_tokenizer.get_vocab(with_added_tokens=True).values()
         texts = [*_AWKWARD, *((text, text) for text in _AWKWARD)]
-        encodings = [*stored.encode_batch(texts), *load_tokenizer(folder).encode_batch(texts)]
+        encodings = [*stored_tokenizer.encode_batch(texts), *load_tokenizer(folder).encode_batch(texts)]
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # a Rust panic is not an Exception
         file.refuse("tokenizer_value", _library_message(error))
         return None
-    highest = max([*ids, *(max(encoding.ids, default=0) for encoding in encodings)], default=0)
-    if rows is not None and highest >= rows:
-        message = f"a token has the id {highest:,}, but the model has only {rows:,} embeddings"
+    highest_id = max([*ids, *(max(encoding.ids, default=0) for encoding in encodings)], default=0)
+    if rows is not None and highest_id >= rows:
+        message = f"a token has the id {highest_id:,}, but the model has only {rows:,} embeddings"
         file.refuse("tokenizer_vocabulary", message)
     return len(ids)
 

@@ -1,4 +1,4 @@
-"""Conversion of pickled weights to safetensors, and of adapters to whole models, on a machine that trusts the files."""
+"""Conversion of pickled weights to safetensors, and of adapters to whole models, for users who trust the files."""
 
 import json
 import re
@@ -20,9 +20,9 @@ _TASKS = {
     "SEQ_CLS": "AutoModelForSequenceClassification",
     "TOKEN_CLS": "AutoModelForTokenClassification",
 }
-#: Names of complete classifiers in adapters, whose rows are labels.
+#: Names of complete classifiers in adapters. Their rows are labels.
 _HEAD = re.compile(r"\.(score|classifier|out_proj)(\.modules_to_save(\.default)?)?\.weight$")
-_LOCAL = {"trust_remote_code": False, "local_files_only": True, "use_safetensors": True}
+_LOAD_OPTIONS = {"trust_remote_code": False, "local_files_only": True, "use_safetensors": True}
 
 
 def convert_weights(source: Path, target: Path) -> bool:
@@ -38,7 +38,7 @@ def convert_weights(source: Path, target: Path) -> bool:
         files = [source / name for name in sorted(set(weight_map.values()))]
     tensors: dict[str, torch.Tensor] = {}
     for file in files:
-        tensors |= _read(file)
+        tensors |= _read_tensors(file)
     save_file(tensors, target / _TARGET, metadata={"format": "pt"})
     return True
 
@@ -48,7 +48,7 @@ def convert_heads(source: Path, target: Path) -> list[str]:
     pickles = {name: (source / name).with_suffix(".pt") for name in HEADS.values()}
     names = [name for name, file in pickles.items() if file.is_file() and not (target / name).exists()]
     for name in names:
-        save_file(_read(pickles[name]), target / name, metadata={"format": "pt"})
+        save_file(_read_tensors(pickles[name]), target / name, metadata={"format": "pt"})
     return names
 
 
@@ -84,7 +84,7 @@ def merge_adapter(source: Path, base: Path, target: Path) -> None:
         weights = peft.load_peft_weights(str(source), device="cpu")
         labels = [len(value) for name, value in weights.items() if _HEAD.search(name)]
         model = getattr(transformers, _TASKS.get(config.task_type, "AutoModel")).from_pretrained(
-            base, **({"num_labels": labels[-1]} if labels else {}), **_LOCAL
+            base, **({"num_labels": labels[-1]} if labels else {}), **_LOAD_OPTIONS
         )
         adapted_model = peft.get_peft_model(model, config)
         loading_info = peft.set_peft_model_state_dict(adapted_model, weights)
@@ -100,7 +100,7 @@ def merge_adapter(source: Path, base: Path, target: Path) -> None:
     merged_model.save_pretrained(target)
 
 
-def _read(file: Path) -> dict[str, torch.Tensor]:
+def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
     """Return the tensors of a file, each with its own storage, because safetensors does not support views."""
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)

@@ -14,10 +14,10 @@ from evaluation.engines.base import AUTO, Floats, Progress, ignore
 from evaluation.engines.neural import loading
 from evaluation.engines.neural.loading import Indices, Tokenised
 
-#: Tokens per batch for static embeddings, whose lookups do not benefit from small batches.
+#: Tokens per batch for static embeddings. Their lookups do not benefit from small batches.
 _STATIC_TOKENS = 524_288
 
-#: Texts that every usable model distinguishes, whatever its language.
+#: Texts that every usable model distinguishes, regardless of its language.
 PROBE = (
     "",
     "a",
@@ -47,8 +47,8 @@ class Encoder:
         self._device, self._parameters, self._unit_length = device, parameters, unit_length
         self._model: SentenceTransformer = loading.load_encoder(SentenceTransformer, folder, device)
         loading.use_dtype(self._model, parameters["compute_dtype"], device)
-        first = self._model[0]
-        self._static = first if isinstance(first, StaticEmbedding) else None
+        first_module = self._model[0]
+        self._static = first_module if isinstance(first_module, StaticEmbedding) else None
         self.maximum_length = self._set_maximum_length()
         self.pooling = self._choose_pooling()
         if parameters["truncate_dimension"] != AUTO:
@@ -100,34 +100,34 @@ class Encoder:
 
     def _set_maximum_length(self) -> int | None:
         """Return the maximum number of tokens per text; None for static embeddings, which have no limit."""
-        requested = self._parameters["maximum_length"]
+        requested_length = self._parameters["maximum_length"]
         if self._static is not None:
-            return requested or None
-        length = loading.longest_text(self._model, self._model.max_seq_length, requested)
+            return requested_length or None
+        length = loading.longest_text(self._model, self._model.max_seq_length, requested_length)
         self._model.max_seq_length = length
         return length
 
     def _choose_pooling(self) -> str:
         """Apply the requested pooling and return its name."""
-        requested = self._parameters["pooling"]
+        requested_pooling = self._parameters["pooling"]
         pooling = next((module for module in self._model if isinstance(module, Pooling)), None)
         if pooling is None:
-            if requested != AUTO:
+            if requested_pooling != AUTO:
                 raise ModelFailure("invalid_parameter", "the model has no configurable pooling; set pooling to auto")
             return "mean" if self._static is not None else ""
-        if requested != AUTO:
-            pooling.pooling_mode = requested
+        if requested_pooling != AUTO:
+            pooling.pooling_mode = requested_pooling
             pooling.pooling_output_dimension = pooling.embedding_dimension
         return pooling.pooling_mode if isinstance(pooling.pooling_mode, str) else "+".join(pooling.pooling_mode)
 
     def _probe(self) -> None:
         """Raise ModelFailure if the model returns the same vector for different texts."""
         tokens = self._tokenise(list(PROBE))
-        distinct = loading.index_distinct(tokens, len(PROBE))
-        vectors = np.zeros((len(distinct), self.dimension), np.float32)
-        self.encode([PROBE[index] for index in distinct], "", vectors)
+        distinct_texts = loading.index_distinct(tokens, len(PROBE))
+        vectors = np.zeros((len(distinct_texts), self.dimension), np.float32)
+        self.encode([PROBE[index] for index in distinct_texts], "", vectors)
         spread = float(np.ptp(vectors, axis=0).max(initial=0.0))
-        if len(distinct) >= _MIN_PROBES and spread <= 1e-6 * float(np.abs(vectors).max(initial=0.0)):
+        if len(distinct_texts) >= _MIN_PROBES and spread <= 1e-6 * float(np.abs(vectors).max(initial=0.0)):
             raise ModelFailure(
-                "constant_output", f"the model returns the same vector for {len(distinct)} different texts"
+                "constant_output", f"the model returns the same vector for {len(distinct_texts)} different texts"
             )

@@ -8,8 +8,8 @@ Encoders have one model for queries and one for documents, which are often the s
 
 Texts are processed in batches with a maximum number of tokens, sorted by descending length to reduce padding. Batches
 depend only on the texts and that number: if memory is insufficient, only the affected batch is divided into halves. The
-same texts, batch size, and number of threads produce identical bytes. `OutputCheck` rejects models whose outputs are
-not finite or are the same for all texts.
+same texts, batch size, and number of threads produce identical bytes. `OutputCheck` rejects models with outputs that
+are not finite, or that are the same for all texts.
 """
 
 from __future__ import annotations
@@ -162,12 +162,12 @@ def part_folder(checkpoint: Path, role: Role) -> Path:
     return checkpoint / (role if role in parts else parts[0])
 
 
-def longest_text(model: Any, checkpoint_length: int | None, requested: int) -> int:
+def longest_text(model: Any, checkpoint_length: int | None, requested_tokens: int) -> int:
     """Return the maximum number of tokens per text: `requested`, or the checkpoint's `checkpoint_length` if that is 0.
 
     The result does not exceed the number of positions of the model.
     """
-    length = requested or min(checkpoint_length or USUAL_LENGTH, OWN_LENGTH_LIMIT)
+    length = requested_tokens or min(checkpoint_length or USUAL_LENGTH, OWN_LENGTH_LIMIT)
     transformer = model.transformers_model
     return length if transformer is None else positions(transformer, length)
 
@@ -175,8 +175,8 @@ def longest_text(model: Any, checkpoint_length: int | None, requested: int) -> i
 def use_dtype(model: Module, name: str, device: str) -> None:
     """Convert a model to the data type of the parameter `compute_dtype`, like transformers does.
 
-    Some weights remain float32, such as those of T5 that need the range. So do buffers: in bfloat16, the angles of
-    rotary positions are wrong by radians after some thousand tokens.
+    Some weights remain float32, such as the weights of T5 that need its range. Buffers remain float32 too: in bfloat16,
+    the angles of rotary positions are wrong by radians after some thousand tokens.
     """
     dtype = getattr(torch, get_compute_dtype({"compute_dtype": name}, device))
     plans = (m._get_dtype_plan(dtype) for m in model.modules() if isinstance(m, transformers.PreTrainedModel))
@@ -206,9 +206,9 @@ def positions(model: Any, requested_tokens: int) -> int:
     return int(min(requested_tokens, limit - next((index + 1 for index in padding_rows if index is not None), 0)))
 
 
-def maximum_length(model: Any, tokenizer: Any, requested: int) -> int:
+def maximum_length(model: Any, tokenizer: Any, requested_tokens: int) -> int:
     """Return `requested` tokens, reduced to the limits of the model and its tokenizer."""
-    return int(min(positions(model, requested), tokenizer.model_max_length or requested))
+    return int(min(positions(model, requested_tokens), tokenizer.model_max_length or requested_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Tokenised:
     pads_left: bool
 
     @classmethod
-    def of(cls, rows: Iterable[Sequence[int]], padding_id: int = 0) -> Tokenised:
+    def from_rows(cls, rows: Iterable[Sequence[int]], padding_id: int = 0) -> Tokenised:
         ids = [np.zeros(0, np.int32), *(np.array(row, np.int32) for row in rows)]
         return cls(np.concatenate(ids), np.cumsum([len(row) for row in ids]), None, padding_id, False)
 
@@ -281,21 +281,21 @@ def tokenise(
     ids: list[NDArray[np.int32]] = []
     types: list[NDArray[np.int8]] = []
     lengths = np.zeros(len(texts) + 1, np.int64)
-    typed = pairs is not None and "token_type_ids" in tokenizer.model_input_names
-    options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": typed}
+    has_types = pairs is not None and "token_type_ids" in tokenizer.model_input_names
+    options: dict[str, Any] = {"return_attention_mask": False, "return_token_type_ids": has_types}
     options["add_special_tokens"] = add_special_tokens
     if maximum_length is not None:
         options |= {"truncation": "longest_first", "max_length": maximum_length}
     for group in group_by_size(range(len(texts)), texts.__getitem__):
-        first = [texts[index][:MAX_CHARACTERS] for index in group]
-        second = None if pairs is None else [pairs[index][:MAX_CHARACTERS] for index in group]
-        encoded = tokenizer(first, second, **options)
-        for index, tokens in zip(group, encoded["input_ids"], strict=True):
+        first_texts = [texts[index][:MAX_CHARACTERS] for index in group]
+        second_texts = None if pairs is None else [pairs[index][:MAX_CHARACTERS] for index in group]
+        encodings = tokenizer(first_texts, second_texts, **options)
+        for index, tokens in zip(group, encodings["input_ids"], strict=True):
             if suffix and len(tokens) == maximum_length:
                 tokens[-len(suffix) :] = suffix[-len(tokens) :]
             lengths[index + 1] = len(tokens)
             ids.append(np.array(tokens, np.int32))
-        types += [np.array(row, np.int8) for row in encoded.get("token_type_ids", ()) if typed]
+        types += [np.array(row, np.int8) for row in encodings.get("token_type_ids", ()) if has_types]
     return Tokenised(
         np.concatenate([np.zeros(0, np.int32), *ids]),
         np.cumsum(lengths),
@@ -307,7 +307,7 @@ def tokenise(
 
 def tokenise_plainly(tokenizer: Any, texts: Sequence[str], maximum_length: int | None) -> Tokenised:
     """Tokenize texts for static embeddings, with a tokenizer of `tokenizers` and without special tokens."""
-    return Tokenised.of(
+    return Tokenised.from_rows(
         encoding.ids[:maximum_length]
         for group in group_by_size([text[:MAX_CHARACTERS] for text in texts], str)
         for encoding in tokenizer.encode_batch(group, add_special_tokens=False)
@@ -329,7 +329,7 @@ def run_in_batches(
     Args:
         lengths: Number of tokens of each text.
         run: Function that processes the texts with the given indices.
-        keep: Function that receives indices and results, while the device computes the next batch.
+        keep: Function that receives indices and results. The device computes the next batch at the same time.
         tokens: Maximum number of tokens per batch, including padding; 0 for CPU_TOKENS or CUDA_TOKENS. A batch has at
             least one text.
         most_texts: Maximum number of texts per batch; 0 for no limit.
@@ -341,18 +341,18 @@ def run_in_batches(
     """
     total, tokens_done = max(int(lengths.sum()), 1), 0
     budget = tokens or (CUDA_TOKENS if device.startswith("cuda") else CPU_TOKENS)
-    pending: tuple[Indices, Output] | None = None
+    pending_output: tuple[Indices, Output] | None = None
     for number, batch in enumerate(split_into_batches(lengths, budget, most_texts), 1):
         for part, result in _run_in_halves(run, batch):
-            if pending is not None:
-                keep(*pending)
-            pending = part, result
+            if pending_output is not None:
+                keep(*pending_output)
+            pending_output = part, result
         tokens_done += int(lengths[batch].sum())
         progress(tokens_done / total)
         if _TRIM is not None and number % _BATCHES_BETWEEN_TRIMS == 0:
             _TRIM(0)
-    if pending is not None:
-        keep(*pending)
+    if pending_output is not None:
+        keep(*pending_output)
 
 
 def collect_batches(lengths: Numbers, run: Callable[[Indices], Iterable[Item]], **options: Any) -> list[Item]:
@@ -378,7 +378,7 @@ def split_into_batches(lengths: Numbers, tokens: int, most_texts: int = 0) -> It
 
 
 def _run_in_halves(run: Callable[[Indices], Output], batch: Indices) -> Iterator[tuple[Indices, Output]]:
-    """Yield a batch and its result, or those of its halves if memory is insufficient."""
+    """Yield a batch and its result, or its halves and their results if memory is insufficient."""
     result = _try(run, batch)
     if result is not None:
         yield batch, result[0]
@@ -404,42 +404,42 @@ def _try(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | No
 
 def index_distinct(texts: Tokenised, count: int) -> list[int]:
     """Return the indices of the first `count` texts with distinct tokens, or fewer if there are not enough."""
-    distinct: dict[bytes, int] = {}
+    index_by_tokens: dict[bytes, int] = {}
     for index in range(len(texts)):
-        distinct.setdefault(texts[index].tobytes(), index)
-        if len(distinct) == count:
+        index_by_tokens.setdefault(texts[index].tobytes(), index)
+        if len(index_by_tokens) == count:
             break
-    return list(islice(distinct.values(), count))
+    return list(islice(index_by_tokens.values(), count))
 
 
 #: Number of distinct inputs with the same output after which a model is considered constant.
-_ENOUGH = 8
+_MIN_INPUTS = 8
 #: Relative tolerance for equal outputs, since padding alone causes such differences.
-_SAME = 1e-6
+_TOLERANCE = 1e-6
 
 
 class OutputCheck:
     """Checks the outputs of a model for values that are not finite, and for equal outputs for all inputs."""
 
     def __init__(self) -> None:
-        self._seen: dict[bytes, NDArray[np.float64]] = {}
+        self._outputs: dict[bytes, NDArray[np.float64]] = {}
 
     def see(self, inputs: list[bytes], outputs: torch.Tensor) -> None:
         """Check the outputs (inputs × any) of a batch. Raises ModelFailure "not_finite_output"."""
         if not bool(torch.isfinite(outputs).all()):
             raise ModelFailure("not_finite_output", "the model returns infinite or undefined values")
         for index, key in enumerate(inputs):
-            if len(self._seen) == _ENOUGH:
+            if len(self._outputs) == _MIN_INPUTS:
                 return
-            if key not in self._seen:
-                self._seen[key] = outputs[index].double().cpu().numpy().reshape(-1)
+            if key not in self._outputs:
+                self._outputs[key] = outputs[index].double().cpu().numpy().reshape(-1)
 
     def finish(self) -> None:
         """Raise ModelFailure "constant_output" if at least eight different inputs had the same output."""
-        if len(self._seen) < _ENOUGH:
+        if len(self._outputs) < _MIN_INPUTS:
             return
-        outputs = np.stack(list(self._seen.values()))
-        if np.ptp(outputs, axis=0).max(initial=0.0) <= _SAME * np.abs(outputs).max(initial=0.0):
+        outputs = np.stack(list(self._outputs.values()))
+        if np.ptp(outputs, axis=0).max(initial=0.0) <= _TOLERANCE * np.abs(outputs).max(initial=0.0):
             raise ModelFailure("constant_output", "the model returns the same output for every text")
 
 

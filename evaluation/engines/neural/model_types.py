@@ -26,7 +26,7 @@ _READS_IS_DECODER = re.compile(r"config\.is_decoder(?! = )")
 #: Types of AutoModelForCausalLM with bidirectional attention.
 _BOTH_DIRECTIONS = frozenset({"cpmant", "xlnet"})
 #: Declared keys without effect, because the mask is always causal.
-_IGNORED = {"gemma": {"use_bidirectional_attention"}, "gemma2": {"use_bidirectional_attention"}}
+_IGNORED_KEYS = {"gemma": {"use_bidirectional_attention"}, "gemma2": {"use_bidirectional_attention"}}
 
 
 def list_model_types() -> dict[str, Any]:
@@ -34,7 +34,7 @@ def list_model_types() -> dict[str, Any]:
     types = {use: _list_types(getattr(transformers, name)) for use, name in USES.items()}
     names = sorted(set().union(*types.values()))
     keys = {name: _find_keys(name) for name in names}
-    common = reduce(frozenset.intersection, keys.values())
+    common_keys = reduce(frozenset.intersection, keys.values())
     bidirectional = _BOTH_DIRECTIONS.union(types["masked"], types["writer"])
     causal = [name for name in names if name not in bidirectional and _is_causal(name, name in types["causal"])]
     return {
@@ -42,8 +42,8 @@ def list_model_types() -> dict[str, Any]:
         "types": types,
         "causal": causal,
         "keys": {
-            "": " ".join(sorted(common)),
-            **{name: " ".join(sorted(type_keys - common)) for name, type_keys in keys.items()},
+            "": " ".join(sorted(common_keys)),
+            **{name: " ".join(sorted(type_keys - common_keys)) for name, type_keys in keys.items()},
         },
     }
 
@@ -67,7 +67,7 @@ def _find_keys(model_type: str) -> frozenset[str]:
         keys |= {"rope_theta", "rope_scaling"}
     if '"partial_rotary_factor"' in configuration + model:
         keys.add("partial_rotary_factor")
-    keys -= {"is_causal", *_IGNORED.get(model_type, ())}
+    keys -= {"is_causal", *_IGNORED_KEYS.get(model_type, ())}
     follows = {match[1] for match in _CAUSAL_MASK.finditer(model)}
     if follows and "chunked_" not in follows and not _READS_IS_DECODER.search(model):
         keys.add("is_causal")

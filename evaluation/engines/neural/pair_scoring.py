@@ -30,7 +30,7 @@ from evaluation.engines.neural.loading import (
     tokenise,
     use_dtype,
 )
-from evaluation.engines.prompts import SIDES, prompt_of
+from evaluation.engines.prompts import SIDES, select_prompt
 
 
 class PairScorer:
@@ -72,7 +72,7 @@ class PairScorer:
             self._model[-1].true_token_id, self._model[-1].false_token_id = (*self._answers, None)[:2]
         own_length = "" if writes else self._model.prompts.get(self._model.default_prompt_name or "", "")
         prompts = {**description.prompts, "query": own_length, "document": ""}  # as in the library
-        self._prompts = {side: prompt_of(prompts, side, parameters[f"{side}_prompt"]) for side in SIDES}
+        self._prompts = {side: select_prompt(prompts, side, parameters[f"{side}_prompt"]) for side in SIDES}
         self._set_padding()
         self._check = OutputCheck()
 

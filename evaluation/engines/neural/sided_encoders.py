@@ -1,7 +1,7 @@
 """Learned sparse and multi-vector encoders with separate models for queries and documents, and MaxSim.
 
-Includes heads that are not saved as modules of a library: those of SPARTA, and the sparse and multi-vector heads of
-bge-m3.
+The module includes heads that are not saved as modules of a library: the head of SPARTA, and the sparse and
+multi-vector heads of bge-m3.
 """
 
 import json
@@ -46,7 +46,7 @@ from evaluation.engines.neural.loading import (
     run_in_batches,
     use_dtype,
 )
-from evaluation.engines.prompts import prompt_of
+from evaluation.engines.prompts import select_prompt
 
 Output = TypeVar("Output")
 #: Approximate number of UTF-8 bytes per token.
@@ -61,7 +61,7 @@ class SidedEncoder(ABC, Generic[Output]):
         for model in set(models.values()):
             use_dtype(model, parameters["compute_dtype"], device)
         self._prompts = {
-            role: prompt_of(model.prompts, role, parameters[f"{role}_prompt"]) for role, model in models.items()
+            role: select_prompt(model.prompts, role, parameters[f"{role}_prompt"]) for role, model in models.items()
         }
         self._batch_tokens = parameters["batch_tokens"]
 
@@ -107,7 +107,7 @@ Features = dict[str, Any]
 
 
 class SpartaPooling(torch.nn.Module):  # type: ignore[misc]
-    """log(1 + ReLU(max_t E · h_t)) over the input embeddings E, without those of special tokens.
+    """log(1 + ReLU(max_t E · h_t)) over the input embeddings E, without special tokens.
 
     T. Zhao et al., "SPARTA", 2021, equations 5 and 6, as computed by beir/retrieval/models/sparta.py of
     https://github.com/beir-cellar/beir for single texts (in batches, it includes padding).
@@ -146,8 +146,8 @@ class LexicalWeights(torch.nn.Module):  # type: ignore[misc]
         words = transformer.tokenizer
         self.linear = _load_linear(head)
         self.terms: int = transformer.config.vocab_size
-        unused = (words.cls_token_id, words.eos_token_id, words.pad_token_id, words.unk_token_id)
-        self.unused = torch.tensor([number for number in unused if number is not None])
+        unused_ids = (words.cls_token_id, words.eos_token_id, words.pad_token_id, words.unk_token_id)
+        self.unused = torch.tensor([number for number in unused_ids if number is not None])
 
     def forward(self, features: Features) -> Features:
         ids = features["input_ids"]
@@ -238,7 +238,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
             model.max_seq_length = longest_text(model, own_length, parameters["maximum_length"])
         self._most_terms = parameters["most_terms"]
         self.maximum_length: int = self._models["document"].max_seq_length
-        #: "cosine" for models that require it, whose vectors are normalized; otherwise "dot".
+        #: "cosine" for models that require it, with normalized vectors; otherwise "dot".
         self.similarity = "cosine" if self._models["query"].similarity_fn_name == "cosine" else "dot"
         #: Size of the vocabulary, which is determined from an output.
         self.dimension = 0
@@ -302,14 +302,14 @@ class TokenEncoder(SidedEncoder[_Batch]):
     def __init__(self, resources: Resources, parameters: Mapping[str, Any]) -> None:
         models = load_roles(resources, lambda folder: load_token_model(folder, resources.device))
         super().__init__(models, parameters, resources.device)
-        requested = {"query": 0, "document": parameters["maximum_length"]}  # 0 is the checkpoint's length
+        requested_lengths = {"query": 0, "document": parameters["maximum_length"]}  # 0 is the checkpoint's length
         lengths = {}
         for role, model in self._models.items():
-            first = model[0]
-            own_length = getattr(first, f"{role}_length", None) or model.max_seq_length
-            lengths[role] = longest_text(model, own_length, requested[role])
-            if getattr(first, "query_expansion", None) is None or role == "document":
-                setattr(first, f"{role}_length", lengths[role])
+            first_module = model[0]
+            own_length = getattr(first_module, f"{role}_length", None) or model.max_seq_length
+            lengths[role] = longest_text(model, own_length, requested_lengths[role])
+            if getattr(first_module, "query_expansion", None) is None or role == "document":
+                setattr(first_module, f"{role}_length", lengths[role])
         self.maximum_length = lengths["document"]
         self.mean = self._models["query"].similarity_fn_name == "meanmaxsim"
         self.dimension = 0

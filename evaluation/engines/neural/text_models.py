@@ -68,7 +68,7 @@ class TermWeigher(_TextModel):
 
     def _weigh(self, texts: list[str]) -> list[dict[str, float]]:
         with model_failures():
-            encoded = self._tokenizer(
+            encodings = self._tokenizer(
                 texts,
                 truncation=True,
                 max_length=self.maximum_length,
@@ -76,7 +76,7 @@ class TermWeigher(_TextModel):
                 return_attention_mask=False,
                 return_token_type_ids=False,
             )
-        tokens = Tokenised.of(encoded["input_ids"], self._tokenizer.pad_token_id or 0)
+        tokens = Tokenised.from_rows(encodings["input_ids"], self._tokenizer.pad_token_id or 0)
 
         def run(indices: Indices) -> Iterator[dict[str, float]]:
             features = tokens.padded(indices, self._device)
@@ -84,18 +84,18 @@ class TermWeigher(_TextModel):
             weights: torch.Tensor = self._model(**features).logits[:, :, 0].float() * mask
             self._check.see(input_keys(features), weights.sum(1, keepdim=True) / mask.sum(1, keepdim=True))
             return (
-                _word_weights(texts[index], encoded, index, row)
+                _word_weights(texts[index], encodings, index, row)
                 for index, row in zip(indices.tolist(), weights.cpu().numpy(), strict=True)
             )
 
         return collect_batches(tokens.lengths, run, device=self._device)
 
 
-def _word_weights(text: str, encoded: Any, index: int, weights: Floats) -> dict[str, float]:
-    """Return the weights of a text's words from those of its pieces."""
+def _word_weights(text: str, encodings: Any, index: int, weights: Floats) -> dict[str, float]:
+    """Return the weights of a text's words, from the weights of its pieces."""
     spans: dict[int, list[int]] = {}  # first piece, start, and end of each word
     for piece, (word, (start, end)) in enumerate(
-        zip(encoded.word_ids(index), encoded["offset_mapping"][index], strict=True)
+        zip(encodings.word_ids(index), encodings["offset_mapping"][index], strict=True)
     ):
         if word is not None:
             spans.setdefault(word, [piece, start, end])[2] = end
@@ -109,7 +109,7 @@ def _word_weights(text: str, encoded: Any, index: int, weights: Floats) -> dict[
 #: Number of texts that are generated together. Each requires memory for the attention over its whole input.
 CPU_ROWS, CUDA_ROWS = 40, 640
 #: Output for a text.
-Generated = TypeVar("Generated")
+TextOutput = TypeVar("TextOutput")
 #: Attention mask of a batch, and its encoder states.
 _Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -136,7 +136,7 @@ class TextWriter(_TextModel):
             )
 
     def sample(self, texts: Sequence[str], progress: Progress = ignore) -> list[list[str]]:
-        """Return texts generated for each text, with tokens sampled from the most likely ones by probability.
+        """Return the generated texts for each text, with tokens sampled from the most likely ones by probability.
 
         Samples depend only on the seed and the text, not on other texts in the batch.
         """
@@ -147,11 +147,11 @@ class TextWriter(_TextModel):
             noise = np.stack([self._generate_noise(texts[index], shape) for index in indices])
             draws = torch.from_numpy(noise.reshape(-1, *shape[1:])).to(self._device)
             rows = torch.arange(len(indices), device=self._device).repeat_interleave(count)
-            generated: list[str] = []
+            generated_texts: list[str] = []
             for start in range(0, len(rows), self._rows):
                 selection = slice(start, start + self._rows)
-                generated += self._write(batch, rows[selection], _Sampler(draws[selection]))
-            return [generated[first : first + count] for first in range(0, len(generated), count)]
+                generated_texts += self._write(batch, rows[selection], _Sampler(draws[selection]))
+            return [generated_texts[first : first + count] for first in range(0, len(generated_texts), count)]
 
         return self._process(texts, max(self._rows // count, 1), write, progress)
 
@@ -175,14 +175,14 @@ class TextWriter(_TextModel):
         self,
         texts: Sequence[str],
         batch_size: int,
-        write: Callable[[_Batch, Indices], list[Generated]],
+        write: Callable[[_Batch, Indices], list[TextOutput]],
         progress: Progress = ignore,
-    ) -> list[Generated]:
+    ) -> list[TextOutput]:
         """Return the outputs of `write` for each text, which is called with encoded batches."""
         with model_failures():
             tokens = tokenise(self._tokenizer, texts, positions(self._model, self._parameters["maximum_length"]))
 
-        def run(indices: Indices) -> list[Generated]:
+        def run(indices: Indices) -> list[TextOutput]:
             features = tokens.padded(indices, self._device)
             memory = self._model.get_encoder()(**features).last_hidden_state
             mask = features["attention_mask"].unsqueeze(-1)
@@ -234,9 +234,9 @@ class _Sampler(_FiniteCheck):
         step = input_ids.shape[1] - 1  # the decoder starts with one token
         noise = self._generate_noise[:, step, : scores.shape[1]]
         likeliest = scores.float().topk(noise.shape[1], dim=1)
-        drawn = (likeliest.values + noise).argmax(dim=1, keepdim=True)
+        choices = (likeliest.values + noise).argmax(dim=1, keepdim=True)
         selection = torch.full_like(scores, -torch.inf)
-        return selection.scatter_(1, likeliest.indices.gather(1, drawn), 0.0)
+        return selection.scatter_(1, likeliest.indices.gather(1, choices), 0.0)
 
 
 FILE_NAME = "augmentation.safetensors"
@@ -246,8 +246,8 @@ FILE_NAME = "augmentation.safetensors"
 class QueryWeights:
     """Output of the model for a query.
 
-    `added` are the piece ids of positive values of a(q), `values` these values, and `token_weights` is w(q) for each
-    token.
+    `added` contains the piece ids with a positive value in a(q), `values` their values, and `token_weights` w(q) for
+    each token.
     """
 
     added: Numbers
@@ -294,7 +294,7 @@ class AugmentationModel(_TextModel):
 
     def encode(self, inputs: Sequence[Sequence[int]]) -> list[QueryWeights]:
         """Return the weights of queries, given as token ids including special ones. Raises ModelFailure."""
-        texts = Tokenised.of(inputs, self.padding_id)
+        texts = Tokenised.from_rows(inputs, self.padding_id)
         lengths = texts.lengths
 
         def run(indices: Indices) -> Iterator[QueryWeights]:

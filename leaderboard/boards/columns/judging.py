@@ -6,7 +6,7 @@ from typing import Any
 from django.utils.translation import gettext_noop as _
 
 from evaluation.judgements.merge import agreement_sentence
-from evaluation.measures.registry import upper_bound_of
+from evaluation.measures.registry import upper_bound_name
 from evaluation.statistics.comparison import kendall_tau
 from leaderboard.boards.model import JUDGED_SHARE, Column, DatasetFacts, Row
 from leaderboard.core.measures import better
@@ -37,7 +37,7 @@ def judging_notes(rows: Sequence[Row], measure: str, certainty: MeasureCertainty
             column_key,
             [(row.value(measure), row.value(column_key)) for row in scored_rows if row.value(column_key) is not None],
         )
-        for column_key in (upper_bound_of(measure) or "", LEFT_OUT)
+        for column_key in (upper_bound_name(measure) or "", LEFT_OUT)
     ]
     for key, pairs in orders:
         tau = kendall_tau(*zip(*pairs, strict=True)) if len(pairs) > 1 else None

@@ -93,7 +93,7 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     entry_ids = [best_entries[slug].pk for slug in state.systems or list(best_entries)[:FIRST_SYSTEMS]]
     entries = entries_with_values(entry_ids)
     selected_entries = [entries[pk] for pk in entry_ids if pk in entries]
-    graded = collection.judgements.graded(row)
+    graded = collection.judgements.get_grades(row)
     documents_by_entry = _top_documents(collection, selected_entries, query_id)
     texts = excerpts(dataset)
     found_by = Counter(name for documents in documents_by_entry.values() for name in documents or ())
@@ -150,7 +150,7 @@ def _top_documents(
         run_documents = top_documents(first_run(entry), collection.excluded_sha256)
         documents_by_entry[entry.pk] = None
         if run_documents is not None:
-            ranking = run_documents.of(query_id)
+            ranking = run_documents.get_documents(query_id)
             documents_by_entry[entry.pk] = displayed_documents(ranking, query_id, depth=DEPTH, drop_self_matches=drop)
     return documents_by_entry
 

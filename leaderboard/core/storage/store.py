@@ -14,7 +14,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from evaluation.core.files import sha256_of
+from evaluation.core.files import file_sha256
 from leaderboard.core.storage import shared
 from leaderboard.core.storage.disk import disk_errors
 from leaderboard.core.storage.shared import PARTIAL
@@ -63,7 +63,7 @@ def local_path(area: Area, sha256: str) -> Path:
 
 def put(area: Area, source: Path, sha256: str | None = None) -> str:
     """Copy a file into the store and return its key: the SHA-256 of its bytes, or the given one."""
-    key = sha256 or sha256_of(source)
+    key = sha256 or file_sha256(source)
     target = path_of(area, key)
     if not touch_existing(target):
         with atomic_write(target) as temporary, source.open("rb") as reader, temporary.open("wb") as writer:
@@ -74,7 +74,7 @@ def put(area: Area, source: Path, sha256: str | None = None) -> str:
 
 def put_by_link(area: Area, source: Path, sha256: str | None = None) -> str:
     """Store a file that no longer changes by a hard link, or by a copy if the store is on another disk."""
-    key = sha256 or sha256_of(source)
+    key = sha256 or file_sha256(source)
     target = path_of(area, key)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     sync(source)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from django.db import transaction
 from django.db.models import Max
 
-from evaluation.core.problems import InvalidContent, number_of
+from evaluation.core.problems import InvalidContent, format_count
 from leaderboard.importing.benchmarks.catalogue import CataloguedDataset, benchmarks, catalogued_datasets
 from leaderboard.importing.collections.fetching import fetch_collection
 from leaderboard.importing.collections.importer import DiskSpaceError, import_dataset
@@ -81,7 +81,7 @@ def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
             imported = import_dataset(folder, described, progress)
     except InvalidContent as error:
         problems = error.report.problems
-        suffix = f" (and {number_of(len(problems) - 1, 'more problem')})" if len(problems) > 1 else ""
+        suffix = f" (and {format_count(len(problems) - 1, 'more problem')})" if len(problems) > 1 else ""
         return MemberOutcome(row, Outcome.FAILED, f"{problems[0].message}{suffix}. {problems[0].hint}")
     except DiskSpaceError as error:
         return MemberOutcome(row, Outcome.FAILED, str(error))

@@ -70,7 +70,7 @@ def fetch_collection(source: str, options: ImportOptions, progress: Progress) ->
 
 
 def _refusal(message: str, hint: str) -> InvalidContent:
-    return InvalidContent.of(problem("not_fetched", message, hint))
+    return InvalidContent.build(problem("not_fetched", message, hint))
 
 
 def _from_hub(reference: str, options: ImportOptions, target: Path, progress: Progress) -> ImportOptions:

@@ -49,14 +49,14 @@ def import_twin(
     as `import_dataset`; nothing is changed in that case.
     """
     if problems := list(_check(options, share)):
-        raise InvalidContent.of(*problems)
+        raise InvalidContent.build(*problems)
     name, slug = options.name or options.slug, options.slug + SUFFIX
     with work_folder("twin") as work, open_source(path, options, work, progress) as source:
         problems = list(source.problems)
         if source.answers is None:
             problems += check_reads_texts([options.primary or _PRIMARY, *options.measures])
         if problems:
-            raise InvalidContent.of(*problems)
+            raise InvalidContent.build(*problems)
         if source.topic_field:  # the halves contain queries instead of topics
             origin = f"{options.source or 'TREC topics'}, the {source.topic_field} of each topic"
             options = replace(options, topic_field=None, source=origin)
@@ -67,7 +67,7 @@ def import_twin(
         corpus = check_corpus(_require_path(source.corpus), lambda identifier: None).sha256
         open_topics = [query for query, half in halves.items() if half == 0]
         if problems := list(check_opened_topics(corpus, open_topics, options.slug, slug)):
-            raise InvalidContent.of(*problems)
+            raise InvalidContent.build(*problems)
         folders = [_write_half(source, options.split, half, work / f"half-{half}", halves) for half in (0, 1)]
         with transaction.atomic():
             return import_dataset(folders[0], open_options, progress), import_dataset(folders[1], hidden, progress)
@@ -100,7 +100,7 @@ def _draw(
     qrels = read_qrels(judgements)
     smaller_half = int(min(share, 1 - share) * len(qrels.query_ids))
     if smaller_half < MIN_TOPICS:
-        raise InvalidContent.of(too_few("smaller", smaller_half))
+        raise InvalidContent.build(too_few("smaller", smaller_half))
     topics, run = work / "judged.jsonl", work / "bm25.txt"
     _write_queries(_require_path(source.queries), topics, set(qrels.query_ids).__contains__)
     level, drop = options.relevance_level or 1, bool(options.drop_self_matches)

@@ -104,7 +104,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = lamb
     existing = Dataset.objects.filter(slug=options.slug).first()
     options = _complete_options(options, existing)
     if wrong_split := list(check_split(options.split)):
-        raise InvalidContent.of(*wrong_split)
+        raise InvalidContent.build(*wrong_split)
     refusals = list(_check_options(options, existing))
     with work_folder("import") as work:
         try:
@@ -116,12 +116,12 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = lamb
                 if source.queries is not None:
                     refusals += check_twin(inspected, source.queries, options, existing)
                 if refusals:
-                    raise InvalidContent.of(*refusals)
+                    raise InvalidContent.build(*refusals)
                 run = read_baseline_run(options.baseline, inspected) if options.baseline else None
                 stored = storing.store_content(source, inspected, options, work, progress)
                 return _record(options, inspected, stored, run)
         except InvalidContent as error:
-            raise InvalidContent.of(*dict.fromkeys([*refusals, *error.report.problems])) from error
+            raise InvalidContent.build(*dict.fromkeys([*refusals, *error.report.problems])) from error
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
@@ -291,7 +291,7 @@ def _choose_qrels(
             f"{dataset.slug} is being rescored on qrels v{pending_rescore.to_qrels.number}, which are other judgments"
         )
         hint = "Switch its board to them or discard that rescore, then import again."
-        raise InvalidContent.of(problem("rescore_under_way", message, hint))
+        raise InvalidContent.build(problem("rescore_under_way", message, hint))
     return current_qrels, True
 
 
@@ -304,11 +304,11 @@ def _take_run(dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *,
         return False, False
     if qrels is None:
         message = "a baseline run needs judgments, and there are none yet"
-        raise InvalidContent.of(problem("baseline", message, "Add the run when you import the judgments."))
+        raise InvalidContent.build(problem("baseline", message, "Add the run when you import the judgments."))
     # The score would reveal which topics the stored judgments judge.
     is_guess = not is_judged and dataset.hidden and not dataset.runs_only
     if is_guess and not may_see_counts(dataset, actor().person):
-        raise InvalidContent.of(NOT_COMPARED)
+        raise InvalidContent.build(NOT_COMPARED)
     if name_run_on_board(dataset, run):
         return True, False
     if not request_baseline_run(dataset, run):
@@ -350,7 +350,7 @@ def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
     lock_boards(Dataset.objects.filter(slug=options.slug).values_list("pk", flat=True))
     dataset = Dataset.objects.filter(slug=options.slug).first()
     if dataset is not None and (problems := list(_agreement_problems(dataset, options))):
-        raise InvalidContent.of(*problems)
+        raise InvalidContent.build(*problems)
     values: dict[str, Any] = options.columns()
     if options.twin_of:
         values["twin_of_id"] = Dataset.objects.values_list("pk", flat=True).get(slug=options.twin_of)
@@ -381,9 +381,9 @@ def read_baseline_run(path: Path, inspected: InspectedCollection) -> BaselineRun
     try:
         report = check_run(path, ScoringTarget(query_ids=inspected.topics.ids, document_ids=documents))
     except InvalidContent as error:
-        raise InvalidContent.of(*in_file(path.name, error.report.problems)) from error
+        raise InvalidContent.build(*in_file(path.name, error.report.problems)) from error
     if not report.valid:
-        raise InvalidRun.of(*in_file(path.name, report.errors))
+        raise InvalidRun.build(*in_file(path.name, report.errors))
     tags = report.statistics.tags
     return BaselineRun(run_name(path, tags), store_run(path), report.statistics.lines, tags[0] if tags else "")
 

@@ -23,7 +23,7 @@ from evaluation.collections.check import (
     copy_queries,
 )
 from evaluation.collections.document_ids import DocumentIds
-from evaluation.core.files import sha256_of
+from evaluation.core.files import file_sha256
 from evaluation.core.problems import InvalidContent, Problem
 from evaluation.judgements.answers import read_answers
 from evaluation.judgements.merge import write_judgements
@@ -71,7 +71,7 @@ class InspectedCollection:
     @property
     def content_sha256(self) -> str:
         """Return the SHA-256 that identifies documents, queries, and exclusions, independent of compression."""
-        documents = self.corpus.sha256 if self.corpus else sha256_of(self.id_list) if self.id_list else "none"
+        documents = self.corpus.sha256 if self.corpus else file_sha256(self.id_list) if self.id_list else "none"
         text = f"documents {documents}\nqueries {self.queries.sha256}\n"
         if self.excluded is not None:
             text += f"excluded {self.excluded.sha256}\n"
@@ -152,7 +152,7 @@ class Inspection:
             with self._reading(source.excluded.name):
                 excluded = self._read_excluded(source.excluded)
         if self.problems or queries is None or source.queries is None:
-            raise InvalidContent.of(*self.problems)
+            raise InvalidContent.build(*self.problems)
         origin = {"source": options.source, "topic_field": source.topic_field}
         return InspectedCollection(
             corpus=corpus if not options.runs_only else None,
@@ -213,7 +213,7 @@ class Inspection:
             is_read_alike = False
         if not is_read_alike:
             write_judgements(read_grades(path), file.path)
-            file = PlainFile(file.path, sha256_of(file.path))
+            file = PlainFile(file.path, file_sha256(file.path))
         missing_documents = self._check_ids(qrels, f"{split} qrels", strict=self.options.strict)
         self.judgements[split] = JudgementFile(qrels, *file, missing_documents)
 
@@ -227,7 +227,7 @@ class Inspection:
             queries = "query has" if len(unanswered) == 1 else "queries have"
             message = f"{len(unanswered):,} judged {queries} no answer: {name_some(unanswered)}"
             hint = "Every judged query needs an answer. Remove queries without one from the judgments."
-            raise InvalidContent.of(problem("unanswered_query", message, hint, count=len(unanswered)))
+            raise InvalidContent.build(problem("unanswered_query", message, hint, count=len(unanswered)))
         return _expand(path, self.work / "plain-answers.jsonl")
 
     def _read_excluded(self, path: Path) -> JudgementFile:
@@ -289,7 +289,7 @@ def _expand(path: Path, target: Path) -> PlainFile:
     with target.open("wb") as file:
         for block in open_blocks(path):
             file.write(block)
-    return PlainFile(target, sha256_of(target))
+    return PlainFile(target, file_sha256(target))
 
 
 def check_split(split: str) -> Iterator[Problem]:

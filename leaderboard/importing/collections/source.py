@@ -155,7 +155,7 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
             archive.extract(targets, lambda name, share: progress(f"expanding {part_by_name[name]}", share))
         yield _source({part: targets[name] for part, name in parts.items()}, problems, options, work)
     else:
-        raise InvalidContent.of(
+        raise InvalidContent.build(
             problem(
                 "no_collection",
                 f"{path.name} is neither a folder nor a zip{_other_archive(path)}"

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from evaluation.collections.beir import read_queries
-from evaluation.core.problems import InvalidContent, Problem, number_of
+from evaluation.core.problems import InvalidContent, Problem, format_count
 from evaluation.judgements import qrels as judged_qrels
 from leaderboard.core.audit import actor
 from leaderboard.core.storage.store import Area, path_of
@@ -40,7 +40,7 @@ def too_few(half: str, topics: int) -> Problem:
     """Return a problem about a half with too few topics to measure a gap."""
     return problem(
         "twin_too_small",
-        f"the {half} half has {number_of(topics, 'judged topic')}",
+        f"the {half} half has {format_count(topics, 'judged topic')}",
         f"Each half needs at least {MIN_TOPICS}, and about 300 to show a gap. See docs/contamination.md.",
         count=topics,
     )
@@ -156,7 +156,7 @@ def permit_comparison(splits: Collection[str], options: ImportOptions, dataset: 
     if options.split in splits:
         record_compared(f"an import onto {dataset}", dataset, stored_qrels)
     elif not may_see_counts(dataset, actor().person):
-        raise InvalidContent.of(NOT_COMPARED)
+        raise InvalidContent.build(NOT_COMPARED)
 
 
 def check_overlap(inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:

@@ -130,7 +130,7 @@ def read_mteb_results(
     if not results.figures and not problems:
         problems.append(f"{path.name} has no results for datasets on this site. {' '.join(results.left_out())}".strip())
     if problems:
-        raise InvalidContent.of(*(Problem("error", "mteb_result", 1, text, "") for text in _shorten(problems)))
+        raise InvalidContent.build(*(Problem("error", "mteb_result", 1, text, "") for text in _shorten(problems)))
     return results
 
 
@@ -145,7 +145,7 @@ def _files(path: Path, work: Path) -> dict[str, Path]:
     if path.is_dir():
         return {file.relative_to(path).as_posix(): file for file in path.rglob("*.json") if file.is_file()}
     if not path.is_file() or not is_zip(path):
-        raise InvalidContent.of(Problem("error", "mteb_result", 1, f"{path.name} is neither a folder nor a zip", ""))
+        raise InvalidContent.build(Problem("error", "mteb_result", 1, f"{path.name} is neither a folder nor a zip", ""))
     with open_archive(path, ZIP_POLICY) as archive:
         names = [name for name in archive.names if name.endswith(".json")]
         files = {name: work / f"{number}.json" for number, name in enumerate(names)}

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from evaluation.core.problems import number_of
+from evaluation.core.problems import format_count
 from evaluation.runs.pooling import PoolTooLarge
 from leaderboard.admin.judging import PoolForm
 from leaderboard.core.audit import actor
@@ -50,14 +50,14 @@ class Command(CurationCommand):
         counts = pool.statistics
         knows = may_see_counts(pool.dataset, actor().person)
         judged_note = f"; {counts['judged']:,} were already judged" if knows else ""
-        skipped_queries = number_of(counts["other_queries"], "query", "queries")
+        skipped_queries = format_count(counts["other_queries"], "query", "queries")
         skipped_note = f" Skipped {skipped_queries} of the runs that the dataset does not have." * bool(
             counts["other_queries"]
         )
         lines = [
-            f"Pool {pool.pk}: {number_of(counts['pairs'], 'pair')} of "
-            f"{number_of(counts['queries'], 'query', 'queries')} from "
-            f"{number_of(counts['runs'], 'run')}{judged_note}.{skipped_note}"
+            f"Pool {pool.pk}: {format_count(counts['pairs'], 'pair')} of "
+            f"{format_count(counts['queries'], 'query', 'queries')} from "
+            f"{format_count(counts['runs'], 'run')}{judged_note}.{skipped_note}"
         ]
         if "csv" not in forms:
             lines.append("The query texts are hidden, so only users who may read judgments get the CSV file.")

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from evaluation.core.problems import number_of
+from evaluation.core.problems import format_count
 from leaderboard.admin.tables import FORMATS, TABLES, table_text
 
 
@@ -31,4 +31,4 @@ class Command(BaseCommand):
             options["to"].write_text(text, encoding="utf-8", newline="")
         except OSError as error:
             raise CommandError(f"{options['to']} cannot be written: {error.strerror}.") from error
-        self.stdout.write(f"{number_of(rows.count(), 'row')} in {options['to']}.")
+        self.stdout.write(f"{format_count(rows.count(), 'row')} in {options['to']}.")

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from evaluation.core.problems import number_of
+from evaluation.core.problems import format_count
 from evaluation.judgements.merge import Judge, agreement_sentence
 from leaderboard.admin.judging import JudgementUploadForm
 from leaderboard.core.audit import actor
@@ -67,11 +67,11 @@ class Command(CurationCommand):
             dataset, file, judge, note=options["note"] or "", pool=pool, **checks
         )
         if missing_documents := judgement_import.counts.get("missing"):
-            self.stdout.write(f"{number_of(missing_documents, 'line')} with a document that is not in the corpus.")
+            self.stdout.write(f"{format_count(missing_documents, 'line')} with a document that is not in the corpus.")
         compare_now(judgement_import)
         if blind:
             self.stdout.write(
-                f"{number_of(judgement_import.counts['pairs'], 'judgment')}. {_NOT_TOLD[0].upper()}{_NOT_TOLD[1:]}"
+                f"{format_count(judgement_import.counts['pairs'], 'judgment')}. {_NOT_TOLD[0].upper()}{_NOT_TOLD[1:]}"
             )
         elif self._is_known(judgement_import):
             return "No changes: all judgments exist already."
@@ -100,7 +100,7 @@ def _try(dataset: Dataset, file: Path, blind: bool, checks: dict[str, bool]) -> 
     """Describe the part of a file's effect that the acting user may know."""
     if blind:
         result = imports.check_judgements(dataset, file, **checks)
-        pairs = number_of(result.pairs, "judgment")
+        pairs = format_count(result.pairs, "judgment")
         return f"The file can be imported: {pairs}, {result.unjudged:,} not judged yet."
     if dataset.hidden and dataset.current_qrels is not None:
         record_reading(f"{file.name} for {dataset}", dataset.pk, what="comparison")
@@ -109,8 +109,8 @@ def _try(dataset: Dataset, file: Path, blind: bool, checks: dict[str, bool]) -> 
 
 def _summary(counts: dict[str, Any]) -> str:
     return (
-        f"{counts['new']:,} new, {counts['same']:,} the same, {number_of(counts['conflicts'], 'conflict')} "
+        f"{counts['new']:,} new, {counts['same']:,} the same, {format_count(counts['conflicts'], 'conflict')} "
         f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "
-        f"{number_of(counts['queries'], 'query', 'queries')}, {counts['new_queries']:,} of them not judged before."
+        f"{format_count(counts['queries'], 'query', 'queries')}, {counts['new_queries']:,} of them not judged before."
         + "".join(f" {sentence}" for sentence in map(agreement_sentence, counts.get("agreement", ())))
     )

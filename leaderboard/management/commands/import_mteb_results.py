@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 from django.utils import timezone
 
-from evaluation.core.problems import InvalidContent, number_of
+from evaluation.core.problems import InvalidContent, format_count
 from leaderboard.core.storage.store import work_folder
 from leaderboard.importing.reported.loader import enter_figures
 from leaderboard.importing.reported.mteb import Place, read_mteb_results
@@ -63,8 +63,9 @@ class Command(CurationCommand):
             raise CommandError(text) from error
         datasets = {figure.dataset.pk for figure in results.figures}
         summary = (
-            f"Published: {number_of(len(results.figures), 'figure')} of {number_of(len(results.described), 'model')} "
-            f"on {number_of(len(datasets), 'dataset')}, as reported by {source}."
+            f"Published: {format_count(len(results.figures), 'figure')} of "
+            f"{format_count(len(results.described), 'model')} on {format_count(len(datasets), 'dataset')}, "
+            f"as reported by {source}."
         )
         return "\n".join([summary, *results.left_out()])
 

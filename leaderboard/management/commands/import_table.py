@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from evaluation.core.problems import at_lines, number_of
+from evaluation.core.problems import at_lines, format_count
 from leaderboard.admin.tables import TABLES, read_table, store_table, try_table
 from leaderboard.management.curating import CurationCommand
 
@@ -37,5 +37,5 @@ class Command(CurationCommand):
             for row in rows
         ]
         if options["dry_run"]:
-            return "\n".join([*lines, f"{number_of(len(rows), 'row')} would change."])
+            return "\n".join([*lines, f"{format_count(len(rows), 'row')} would change."])
         return "\n".join([*lines, store_table(resource, table)])

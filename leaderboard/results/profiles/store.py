@@ -107,7 +107,7 @@ def profile_collection(
     if qrels is not None:
         # Lengths count each relevant pair, so a document relevant to two queries counts twice.
         pairs, level = load_open_qrels(qrels).judgements(), dataset.relevance_level
-        relevant_lengths = LengthDistribution.of(
+        relevant_lengths = LengthDistribution.from_lengths(
             lengths.find(document_id for _, document_id, grade in pairs if grade >= level)
         )
         values["relevance_by_length"] = {"qrels": qrels.pk, "lengths": relevant_lengths.as_data()}
@@ -191,7 +191,7 @@ def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> 
             progress(number / len(pending_runs))
             excluded, drop = run.version.excluded_sha256, run.version.dataset.drop_self_matches
             prepare_run(run.sha256, excluded)
-            run_lengths = LengthDistribution.of(
+            run_lengths = LengthDistribution.from_lengths(
                 lengths.find(
                     document
                     for query, documents in TopDocuments(top_documents_path(run.sha256, excluded))

@@ -26,7 +26,7 @@ from django.db.models import IntegerField, JSONField, Q, TextField
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce
 
-from evaluation.statistics.gap import Interval, gap_between, published_interval
+from evaluation.statistics.gap import Interval, compute_gap, published_interval
 from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
@@ -293,7 +293,7 @@ def with_gaps(
             for entry, key in results[public].items():
                 if entry in gains and (hidden_entry := hidden_entries.get(key)) is not None:
                     pair = gains[entry], other_gains[hidden_entry]
-                    gap = Gap(*gap_between(*pair), *(gain.value for gain in pair))
+                    gap = Gap(*compute_gap(*pair), *(gain.value for gain in pair))
                     gaps[public][entry] = gaps[hidden][hidden_entry] = gap
         for half in (public, hidden):
             result[half] = replace(result[half], gaps=gaps[half], gap_measure=measure)

@@ -20,7 +20,7 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
-from evaluation.core.problems import ModelFailure, number_of
+from evaluation.core.problems import ModelFailure, format_count
 from evaluation.engines.base import AUTO
 from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from evaluation.engines.index.vector_index import bytes_of_vector
@@ -221,7 +221,7 @@ def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
     with transaction.atomic():
         encoding = _get_or_create_encoding(setting)
         columns: dict[str, Any] = {
-            "line": f"All available workers encode {number_of(encoding.shards_expected, 'shard')} of the corpus.",
+            "line": f"All available workers encode {format_count(encoding.shards_expected, 'shard')} of the corpus.",
             "stage": "encoding",
             "waits_for": encoding,
             "lease_expires_at": None,
@@ -242,7 +242,7 @@ def finish_shard(job: Job, shard: Shard, encoded_shard: EncodedShard, report: Re
     """
     with _transfer_shard(encoded_shard, shard.encoding.key, shard.number, report) as store, transaction.atomic():
         encoding = Encoding.objects.select_for_update().get(pk=shard.encoding_id)
-        finish(job, f"{number_of(encoded_shard.documents, 'document')} encoded in {encoded_shard.seconds:.1f} s.")
+        finish(job, f"{format_count(encoded_shard.documents, 'document')} encoded in {encoded_shard.seconds:.1f} s.")
         store(shard)
         # The dispatcher reports the overall progress, so that each shard makes as few queries as possible.
         if not encoding.shards.filter(done_at=None).exists():

@@ -23,10 +23,10 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from evaluation.core.problems import ModelFailure, RunStatistics, number_of
+from evaluation.core.problems import ModelFailure, RunStatistics, format_count
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import Resources, RetrievalTask, describe, retrieve
-from evaluation.engines.base import size_of
+from evaluation.engines.base import total_size
 from evaluation.engines.index.inverted_index import FORMAT, InvertedIndex
 from evaluation.engines.index.term_search import resolve_language
 from evaluation.execution.job import INDEX_FOLDER, ExecutionJob
@@ -105,7 +105,7 @@ def _is_whole(folder: Path, size: int, version: DatasetVersion) -> bool:
     """Return whether the index can be opened and is complete."""
     try:
         index = InvertedIndex(folder / INDEX_FOLDER)
-        return (size_of(index.folder), index.document_count) == (size, version.statistics["documents"])
+        return (total_size(index.folder), index.document_count) == (size, version.statistics["documents"])
     except _DAMAGED:
         return False
 
@@ -237,8 +237,8 @@ def _retrieve(job: Job, lease: Lease, configuration: EngineConfiguration, versio
     seconds = retrieval.build_seconds + work.index_seconds
     write_log(
         job.pk,
-        f"{number_of(retrieval.documents, 'document')} indexed in {seconds:.1f} s, "
-        f"{number_of(retrieval.queries, 'query', 'queries')} searched in {retrieval.search_seconds:.1f} s "
+        f"{format_count(retrieval.documents, 'document')} indexed in {seconds:.1f} s, "
+        f"{format_count(retrieval.queries, 'query', 'queries')} searched in {retrieval.search_seconds:.1f} s "
         f"({retrieval.index_bytes / 2**20:.1f} MiB, analyser {retrieval.analyser})",
     )
 

@@ -15,12 +15,12 @@ from typing import Any
 from django.conf import settings
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.core.problems import InvalidContent, InvalidRun, number_of
+from evaluation.core.problems import InvalidContent, InvalidRun, format_count
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import EngineDescription
 from evaluation.engines import describe as describe_engine
 from evaluation.engines.base import AUTO, shard_name
-from evaluation.engines.prompts import SIDES, prompt_of
+from evaluation.engines.prompts import SIDES, select_prompt
 from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.core.storage.runs import write_text
 from leaderboard.core.storage.store import Area, local_path
@@ -211,8 +211,8 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
     retrieval = result["retrieval"]
     write_log(
         plan.job.pk,
-        f"{number_of(retrieval['documents'], 'document')} indexed in {retrieval['build_seconds']:.1f} s, "
-        f"{number_of(retrieval['queries'], 'query', 'queries')} searched in {retrieval['search_seconds']:.1f} s "
+        f"{format_count(retrieval['documents'], 'document')} indexed in {retrieval['build_seconds']:.1f} s, "
+        f"{format_count(retrieval['queries'], 'query', 'queries')} searched in {retrieval['search_seconds']:.1f} s "
         f"({retrieval['index_bytes'] / 2**20:.1f} MiB)",
     )
     if plan.setting is not None and not plan.encoded and work.shards is not None:
@@ -314,7 +314,7 @@ def _store_runs(
             prompt = task.parameters.get(f"{side}_prompt")
             is_recorded = prompt != AUTO or side in prompts or task.checkpoint.kind not in _OWN_MARKS
             if prompt is not None and is_recorded:
-                extra_facts[f"{side}_prompt"] = prompt_of(prompts, side, prompt)
+                extra_facts[f"{side}_prompt"] = select_prompt(prompts, side, prompt)
     classes = (plan.encoded.hardware if plan.encoded else frozenset()) | {result["hardware"]["slug"]}
     if len(classes) > 1:
         extra_facts["hardware_mixture"] = " + ".join(sorted(classes))
@@ -356,10 +356,10 @@ def fetched_checkpoint(job: Job) -> Checkpoint | None:
                 person = User.objects.only("pk").get(pk=submission.submitter_id)
                 checkpoint = store_checkpoint(submission.team, source, person, kinds, hub)
             except InvalidContent as error:
-                raise InvalidRun.of(*error.report.problems) from error
+                raise InvalidRun.build(*error.report.problems) from error
             except Refused as refusal:
                 problems = [problem for file in refusal.files for problem in file.report.problems]
-                raise InvalidRun.of(*(problems or refusal.problems)) from refusal
+                raise InvalidRun.build(*(problems or refusal.problems)) from refusal
     Submission.objects.filter(pk=submission.pk).update(checkpoint=checkpoint)
     return checkpoint
 

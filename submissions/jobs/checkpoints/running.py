@@ -25,7 +25,7 @@ from evaluation.engines.corpus_encoding import SHARD_FORMAT
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
 from leaderboard.core.storage import shared
-from leaderboard.core.storage.store import Area, local_path, sha256_of
+from leaderboard.core.storage.store import Area, file_sha256, local_path
 from submissions import sandbox
 from submissions.checkpoints.service import checkpoint_folder
 from submissions.core.errors import CHECKPOINT_REFUSED
@@ -164,7 +164,7 @@ def get_result(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) ->
         raise ModelTimedOut
     if outcome.kind == "crashed":
         for path in filter(None, (work.corpus, work.queries, work.excluded)):
-            if not path.is_file() or sha256_of(path) != path.name:
+            if not path.is_file() or file_sha256(path) != path.name:
                 raise DamagedInput(f"{path} is missing or damaged")
     if outcome.kind in ("crashed", "model_failed"):
         _require_whole_checkpoint(work)

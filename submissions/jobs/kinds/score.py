@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import transaction
 
-from evaluation.core.problems import EndlessPattern, InvalidRun, number_of
+from evaluation.core.problems import EndlessPattern, InvalidRun, format_count
 from evaluation.measures.registry import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.runs.forms import trec_text
 from evaluation.runs.score import ScoredRun, check_run, score_run
@@ -118,7 +118,7 @@ def _check_and_store(job: Job, lease: Lease) -> None:
     with transaction.atomic():
         lock_boards([job.dataset_id])
         submission = Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
-        line = f"Validated: {number_of(statistics.lines, 'line')}. The run waits for the first judgments."
+        line = f"Validated: {format_count(statistics.lines, 'line')}. The run waits for the first judgments."
         columns = {"validated": True, "attempts": 0, "payload": payload, "report": report.as_dict()}
         advance_claimed(job, State.QUEUED, line=line, **columns)
         record_waiting_run(job, submission, stored, statistics, version)
@@ -333,7 +333,7 @@ def _publish_entries(
             # The same run with another compression, which the checksum of the upload did not show.
             message = f"The system already has the same run on {job.dataset}"
             hint = "Label it if it is another seed or configuration."
-            raise InvalidRun.of(ALREADY_SUBMITTED.problem(message, hint))
+            raise InvalidRun.build(ALREADY_SUBMITTED.problem(message, hint))
         write_log(job.pk, "The run is identical to an earlier one. Its entry remains and is measured again.")
     columns: dict[str, Any] = {"log": append_log_line(_log_line(main))}
     if has_entry:
@@ -384,7 +384,7 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
         if label != job.seed and other_evaluation.run.sha256 == evaluation.run.sha256:
             message = f"The run is identical to that of seed {label}"
             hint = "Seeds must differ. Check how the two runs were produced, and submit all seeds again."
-            raise InvalidRun.of(SAME_RUN_TWICE.problem(message, hint))
+            raise InvalidRun.build(SAME_RUN_TWICE.problem(message, hint))
     done_count = sum(job.state == State.DONE for job in jobs)
     if done_count < len(jobs):
         write_log(job.pk, f"Scored: {done_count} of {len(jobs)} seeds. The set is published when all are scored.")
@@ -395,7 +395,7 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
     if entry.submission_reference != submission.pk:
         message = f"The system already has the same seeds on {job.dataset}"
         hint = "Label them if they are another configuration."
-        raise InvalidRun.of(ALREADY_SUBMITTED.problem(message, hint))
+        raise InvalidRun.build(ALREADY_SUBMITTED.problem(message, hint))
     Job.objects.filter(pk__in=[job.pk for job in jobs]).update(entry=entry)
     write_log(job.pk, _log_line(entry))
     return entry

@@ -51,7 +51,7 @@ def by_definition(first: dict[str, int], second: dict[str, int]) -> float:
 
 @given(COUNTS, COUNTS)
 def test_overlap_is_the_definition_symmetric_and_one_for_itself(first: dict[str, int], second: dict[str, int]) -> None:
-    one, other = Unigrams.of(first), Unigrams.of(second)
+    one, other = Unigrams.from_counts(first), Unigrams.from_counts(second)
     assert weighted_jaccard(one, other) == pytest.approx(by_definition(first, second))
     assert weighted_jaccard(one, other) == weighted_jaccard(other, one)
     assert weighted_jaccard(one, one) == pytest.approx(1)
@@ -95,7 +95,7 @@ def test_a_stream_counts_what_memory_would(tmp_path: Path) -> None:
     )
     profile = profile_corpus(path, examples=["d3", "absent"])
     counted = Counter(word for n, text in enumerate(texts) for word in words(f"T {n}\n{text}"))
-    expected = Unigrams.of(counted)
+    expected = Unigrams.from_counts(counted)
     assert np.array_equal(profile.unigrams.keys, expected.keys)
     assert np.array_equal(profile.unigrams.counts, expected.counts)
     assert profile.unigrams.total == counted.total()
@@ -122,7 +122,7 @@ def test_what_was_written_is_read_again_and_the_same_profile_gives_the_same_byte
 
 @given(LENGTHS)
 def test_a_distribution_keeps_counts_mean_and_quantiles(lengths: list[int]) -> None:
-    found = LengthDistribution.of(lengths)
+    found = LengthDistribution.from_lengths(lengths)
     assert found.total == len(lengths)
     again = LengthDistribution.from_data(json.loads(json.dumps(found.as_data())))
     assert np.array_equal(again.counts, found.counts)
@@ -139,8 +139,8 @@ def test_a_distribution_keeps_counts_mean_and_quantiles(lengths: list[int]) -> N
 def test_merged_distributions_are_those_of_all_lengths_but_for_the_width_of_a_bin(
     parts: list[list[int]],
 ) -> None:
-    together = merge_distributions(LengthDistribution.of(part) for part in parts)
-    whole = LengthDistribution.of([length for part in parts for length in part])
+    together = merge_distributions(LengthDistribution.from_lengths(part) for part in parts)
+    whole = LengthDistribution.from_lengths([length for part in parts for length in part])
     assert np.array_equal(together.counts, whole.counts)
     assert together.mean == pytest.approx(whole.mean)
     assert len(together.quantiles) == len(whole.quantiles)

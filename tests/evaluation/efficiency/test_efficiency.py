@@ -390,7 +390,7 @@ def test_a_single_query_is_enough_and_none_is_refused() -> None:
 
 
 def test_percentiles_are_times_that_occurred() -> None:
-    latency = Latency.of([number / 1000 for number in range(1, 101)])
+    latency = Latency.from_seconds([number / 1000 for number in range(1, 101)])
     assert (latency.mean, latency.p50, latency.p95, latency.p99) == (50.5, 50, 95, 99)
 
 
@@ -432,7 +432,7 @@ def test_bm25_is_measured_where_it_was_built(tmp_path: Path) -> None:
     found: list[EfficiencyFigures] = []
     retrieve(
         RetrievalTask("bm25", corpus, queries, tmp_path / "run.txt"),
-        afterwards=lambda engine, asked, done: found.append(measure(System(engine, done), asked)),
+        before_cleanup=lambda engine, asked, done: found.append(measure(System(engine, done), asked)),
     )
     [figures] = found
     assert (figures.protocol, figures.depth, figures.queries) == (PROTOCOL, 100, 8)

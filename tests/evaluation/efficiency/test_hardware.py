@@ -22,7 +22,7 @@ def test_a_hardware_class_is_its_processor_cores_gpu_and_libraries() -> None:
     assert here.details["libraries"]["numpy"] == np.__version__
     assert Hardware.from_data(json.loads(json.dumps(here.as_data()))) == here
     other = {**here.details, "libraries": {"numpy": "1.0"}}
-    assert Hardware.of(other).slug != here.slug
+    assert Hardware.from_details(other).slug != here.slug
 
 
 def test_a_made_up_slug_is_not_believed() -> None:

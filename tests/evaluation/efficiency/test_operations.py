@@ -21,8 +21,8 @@ from evaluation.efficiency.meters import Moment
 from evaluation.efficiency.protocol import System, flops_per_document, measure
 from evaluation.engines import ENGINES, Engine, Resources, Retrieval
 from evaluation.engines.index import vector_index
-from evaluation.engines.index.exact_search import SPARE, ExactSearch, max_norm
-from evaluation.engines.operations import counting
+from evaluation.engines.index.exact_search import SPARE_CANDIDATES, ExactSearch, max_norm
+from evaluation.engines.operations import count_operations
 from evaluation.text import analyser_for
 from tests.evaluation.neural import DOCUMENTS, QUERIES, rebuilt
 from tests.evaluation.tiny_models import tiny_colbert, tiny_dense
@@ -32,7 +32,7 @@ DIMENSION, LAYERS, WIDE = 384, 6, 1536
 
 
 def counted(engine: Engine, queries: Sequence[Query]) -> int:
-    with counting() as found:
+    with count_operations() as found:
         for query in queries:
             list(engine.search([query], 100))
     return found.flops
@@ -90,10 +90,10 @@ def test_bm25_takes_one_multiply_add_for_each_posting_of_the_querys_words(tmp_pa
 def test_exact_search_multiplies_every_document_and_the_kept_ones_again(queries: int) -> None:
     vectors = np.random.default_rng(1).normal(size=(2_000, 16)).astype(np.float32)
     index = ExactSearch([vectors], max_norm(vectors), np.arange(2_000, dtype=np.uint32))
-    with counting() as found:
+    with count_operations() as found:
         list(index.search(vectors[:queries], 10))
     every = 2 * queries * vectors.size
-    assert every < found.flops <= every + 2 * queries * (10 + SPARE) * 16
+    assert every < found.flops <= every + 2 * queries * (10 + SPARE_CANDIDATES) * 16
 
 
 @pytest.mark.parametrize("search", ["ivf", "hnsw", "pq", "int8", "binary"])
@@ -112,7 +112,7 @@ def test_approximate_searches_tell_what_they_compare(search: str, tmp_path: Path
         vector_index.learn([vectors], tmp_path, parameters, 1, lambda each: each)
         vector_index.fill([vectors], tmp_path, tmp_path, 1)
         index = vector_index.Approximate(tmp_path, ranks, parameters, 1)
-    with counting() as found:
+    with count_operations() as found:
         list(index.search(queries, 10))
     inside, every = index._index, 2 * queries.size * len(vectors)
     if search == "ivf":
@@ -132,7 +132,7 @@ def test_maxsim_multiplies_each_token_of_the_query_with_each_of_the_documents(tm
     checkpoint = rebuilt(tmp_path / "model", tiny_colbert, CheckpointKind.MULTI_VECTOR)
     engine = built("late-interaction", tmp_path, Resources(checkpoint), mode="exhaustive")
     vectors = [len(each) for each in engine.encoder.encode_queries([query.text for query in QUERIES])]
-    with counting() as encoding:
+    with count_operations() as encoding:
         for query in QUERIES:
             engine.encoder.encode_queries([query.text])
     assert encoding.flops > 0
@@ -168,6 +168,6 @@ def test_attention_is_counted_on_the_cpu_also_where_query_heads_share_keys() -> 
     import torch
 
     query, key = torch.zeros(1, 12, 100, 32), torch.zeros(1, 4, 80, 32)
-    with torch.inference_mode(), counting() as found:
+    with torch.inference_mode(), count_operations() as found:
         torch.nn.functional.scaled_dot_product_attention(query, key, key, enable_gqa=True)
     assert found.flops == 2 * 2 * 12 * 100 * 80 * 32

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evaluation.engines.index import vector_index
-from evaluation.engines.index.vector_index import VECTORS_PER_LIST, lists_for, sample_rows
+from evaluation.engines.index.vector_index import VECTORS_PER_LIST, count_lists, sample_rows
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,10 @@ from evaluation.engines.index.vector_index import VECTORS_PER_LIST, lists_for, s
     ],
 )
 def test_every_list_is_learned_from_64_vectors_and_the_sample_fits(count: int, dimension: int, lists: int) -> None:
-    assert lists_for(count, dimension) == lists
+    assert count_lists(count, dimension) == lists
     assert lists == 1 or lists * VECTORS_PER_LIST <= count
     assert lists * VECTORS_PER_LIST * dimension * 4 <= 2**31
-    assert lists_for(count, dimension, requested=100_000) <= max(count // 64, 1)
+    assert count_lists(count, dimension, requested_lists=100_000) <= max(count // 64, 1)
 
 
 def test_a_sample_is_taken_at_equal_distances_through_all_shards() -> None:

@@ -213,7 +213,7 @@ def test_sparse_settings_give_what_the_library_encodes(name: str, tmp_path: Path
     )
 
 
-LATE: dict[str, Changes] = {
+LATE_SETTINGS: dict[str, Changes] = {
     "lengths": {TOP: {"query_length": 9, "document_length": 12}},
     "attended": {TOP: {"attend_to_expansion_tokens": True}},
     "attended, as Stanford calls it": {TOP: {"attend_to_expansion_tokens": ..., "attend_to_mask_tokens": True}},
@@ -228,11 +228,11 @@ LATE: dict[str, Changes] = {
 }
 
 
-@pytest.mark.parametrize("name", LATE)
+@pytest.mark.parametrize("name", LATE_SETTINGS)
 def test_late_interaction_gives_what_the_library_encodes(name: str, tmp_path: Path) -> None:
     from sentence_transformers import MultiVectorEncoder
 
-    raw, rebuilt = both(tiny_models.tiny_pylate, tmp_path, LATE[name])
+    raw, rebuilt = both(tiny_models.tiny_pylate, tmp_path, LATE_SETTINGS[name])
     theirs = MultiVectorEncoder(str(raw), device="cpu")
     ours = created("late-interaction", rebuilt, maximum_length=0).encoder
     expected = theirs.encode_query(QUERIES)

@@ -14,7 +14,7 @@ import pytest
 from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.engines import InvalidParameter, describe
-from evaluation.engines.prompts import SIDES, TEMPLATES, format_prompt, prompt_of, prompt_remarks, template_of
+from evaluation.engines.prompts import SIDES, TEMPLATES, find_template, format_prompt, prompt_remarks, select_prompt
 from tests.evaluation import tiny_models
 from tests.evaluation.neural import DOCUMENTS, QUERIES, created, rebuilt, searched
 
@@ -61,7 +61,7 @@ GEMMA = {
     ],
 )
 def test_families_are_recognised(prompts: dict[str, str], model_type: str, name: str, family: str) -> None:
-    found = template_of(prompts, model_type, name)
+    found = find_template(prompts, model_type, name)
     assert (found.label if found else "") == family
 
 
@@ -99,13 +99,13 @@ def test_a_family_reads_its_own_form(template: Any) -> None:
 
 
 def test_a_prompt_is_chosen_by_its_name() -> None:
-    assert prompt_of(E5_MISTRAL, "query", "auto") == ""
-    assert prompt_of(E5_MISTRAL, "query", "auto:sts_query") == E5_MISTRAL["sts_query"]
-    assert prompt_of(E5_MISTRAL, "document", "passage: ") == "passage: "
+    assert select_prompt(E5_MISTRAL, "query", "auto") == ""
+    assert select_prompt(E5_MISTRAL, "query", "auto:sts_query") == E5_MISTRAL["sts_query"]
+    assert select_prompt(E5_MISTRAL, "document", "passage: ") == "passage: "
     with pytest.raises(InvalidParameter, match="no prompt of this name; its prompts are sts_query, web_search_query"):
-        prompt_of(E5_MISTRAL, "query", "auto:query")
+        select_prompt(E5_MISTRAL, "query", "auto:query")
     with pytest.raises(InvalidParameter, match=r"document_prompt = 'auto:x' .* it has none"):
-        prompt_of({}, "document", "auto:x")
+        select_prompt({}, "document", "auto:x")
 
 
 @pytest.fixture(scope="module")

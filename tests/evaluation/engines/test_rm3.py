@@ -91,9 +91,9 @@ def test_what_is_asked_is_the_formula(
     engine.anserini_ties = False  # which round scores
     engine.open(folder)
     searcher = TermSearch(folder, 0.9, 0.4)
-    first = searcher.ranking("q", Counter(analyser_for("en")(query)), feedback_documents)
+    first = searcher.rank("q", Counter(analyser_for("en")(query)), feedback_documents)
     weights = expected_weights(documents, query, first, feedback_terms, own)
-    expected = searcher.ranking("q", {term: weight for term, weight in weights.items() if weight > 0}, 100)
+    expected = searcher.rank("q", {term: weight for term, weight in weights.items() if weight > 0}, 100)
     (found,) = engine.search([Query("q", query)], 100)
     if not first.document_ids:
         assert found.document_ids == []

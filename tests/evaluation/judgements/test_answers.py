@@ -216,7 +216,7 @@ def test_a_text_that_is_nan_has_no_words_to_verify(tmp_path: Path) -> None:
 
 
 def test_a_file_has_a_bounded_number_of_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pattern_check, "MOST", 3)
+    monkeypatch.setattr(pattern_check, "MAX_PATTERNS", 3)
     file = tmp_path / "answers.jsonl"
     lines = [{"_id": f"q{n}", "patterns": ["Paris", "Rome"]} for n in range(4)]
     file.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
@@ -237,14 +237,14 @@ def test_patterns_of_usual_kinds_are_taken(tmp_path: Path) -> None:
     assert len(read_answers(file)["q1"].patterns) == len(usual)
 
 
-@pytest.mark.parametrize("bound", ["IN_ONE_TEXT", "ALTOGETHER"])
+@pytest.mark.parametrize("bound", ["TEXT_SECONDS", "RUN_SECONDS"])
 def test_a_pattern_that_only_texts_show_to_be_endless_ends_the_scoring_with_its_line(
     bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the scorer and of the second reader alike."""
     monkeypatch.setattr(answers, bound, 0.05)
     monkeypatch.setattr(references, bound, 0.05)
-    monkeypatch.setitem(CORPUS, "d6", "common " * (130 if bound == "IN_ONE_TEXT" else 60) + "x #1 in 1889")
+    monkeypatch.setitem(CORPUS, "d6", "common " * (130 if bound == "TEXT_SECONDS" else 60) + "x #1 in 1889")
     folder = written(tmp_path, answers=[*ANSWERS[:3], {"_id": "q4", "patterns": ["18", PASSES]}, ANSWERS[4]])
     with pytest.raises(EndlessPattern, match=r"answers.jsonl, line 4: a pattern .* more than 0.05 s"):
         scored(folder)

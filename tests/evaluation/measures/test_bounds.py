@@ -10,7 +10,7 @@ import pytest
 import pytrec_eval
 
 from evaluation.judgements.qrels import Qrels
-from evaluation.measures.registry import BOUNDS, parse_measure, upper_bound_of
+from evaluation.measures.registry import BOUNDS, parse_measure, upper_bound_name
 from evaluation.runs.score import ScoringTarget, score_run
 
 DEPTH = 4
@@ -101,5 +101,5 @@ def test_a_query_without_a_result_has_no_bound_above_nothing() -> None:
     ],
 )
 def test_which_measures_have_a_bound(measure: str, name: str | None) -> None:
-    assert upper_bound_of(measure) == name
+    assert upper_bound_name(measure) == name
     assert name is None or parse_measure(name).name == name

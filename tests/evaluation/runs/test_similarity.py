@@ -76,25 +76,25 @@ def test_the_first_ten_in_another_order_are_the_same_documents(tmp_path: Path) -
     turned = {topic: [*reversed(documents[:10]), *documents[10:]] for topic, documents in run.items()}
     found = compare(sign(tmp_path, run).signature, sign(tmp_path, turned).signature)
     assert (found.compared, found.same_documents, found.same_order) == (60, 60, 0)
-    assert found.nearly_the_same
+    assert found.is_nearly_same
 
 
 def test_one_changed_query_is_seen_and_a_run_of_ones_own_is_not(tmp_path: Path) -> None:
     run = honest(1)
     base = sign(tmp_path, run).signature
     probe = compare(base, sign(tmp_path, changed(run, ["q7"], 1)).signature)
-    assert (probe.same_documents, probe.nearly_the_same) == (59, True)
+    assert (probe.same_documents, probe.is_nearly_same) == (59, True)
     other = compare(base, sign(tmp_path, honest(2)).signature)
-    assert (other.share, other.nearly_the_same, other.linked) == (0.0, False, False)
+    assert (other.share, other.is_nearly_same, other.is_linked) == (0.0, False, False)
 
 
 def test_queries_that_only_one_run_answers_are_not_compared(tmp_path: Path) -> None:
     run = honest(1)
     half = {topic: documents for topic, documents in run.items() if int(topic[1:]) % 2}
     found = compare(sign(tmp_path, run).signature, sign(tmp_path, changed(half, ["q1"], 1)).signature)
-    assert (found.compared, found.same_documents, found.nearly_the_same) == (30, 29, True)
+    assert (found.compared, found.same_documents, found.is_nearly_same) == (30, 29, True)
     few = {topic: run[topic] for topic in TOPICS[:4]}
-    assert not compare(sign(tmp_path, run).signature, sign(tmp_path, few).signature).nearly_the_same
+    assert not compare(sign(tmp_path, run).signature, sign(tmp_path, few).signature).is_nearly_same
 
 
 def test_how_much_a_run_has(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.runs.top_documents import (
     KEPT,
     TopDocuments,
-    by_query,
     displayed_documents,
+    sort_by_query,
     write_top_documents,
 )
 
@@ -42,8 +42,8 @@ def test_the_first_documents_are_those_of_trec_eval_whatever_the_order_of_lines(
     for query, scores in judged.items():
         ids = list(scores)
         wanted = [ids[place] for place in trec_order(ids, list(scores.values()))][:KEPT]
-        assert top.of(query) == wanted
-    assert top.of("nobody") == top.of("") == top.of("zzz") == []
+        assert top.get_documents(query) == wanted
+    assert top.get_documents("nobody") == top.get_documents("") == top.get_documents("zzz") == []
     assert {query for query, _ in top} == set(judged)
 
 
@@ -64,7 +64,7 @@ def test_scoring_a_run_finds_the_first_documents_of_the_dataset_s_queries(tmp_pa
         path = tmp_path / order
         path.write_text("\n".join(lines))
         scored = score_run(path, target, ["RR"], first_documents=KEPT)
-        (tmp_path / "top").write_bytes(by_query(scored.first_documents))
+        (tmp_path / "top").write_bytes(sort_by_query(scored.first_documents))
         found = dict(TopDocuments(tmp_path / "top"))
         assert found == {
             query: [names[place] for place in trec_order(names, [run[query][name] for name in names])][:KEPT]
@@ -74,10 +74,10 @@ def test_scoring_a_run_finds_the_first_documents_of_the_dataset_s_queries(tmp_pa
 
 
 def test_a_run_of_one_line_and_one_of_none(tmp_path: Path) -> None:
-    assert _top(tmp_path, "q Q0 d 1 2.5 tag\n").of("q") == ["d"]
+    assert _top(tmp_path, "q Q0 d 1 2.5 tag\n").get_documents("q") == ["d"]
     empty = tmp_path / "nothing"
     empty.touch()
-    assert TopDocuments(empty).of("q") == []
+    assert TopDocuments(empty).get_documents("q") == []
     assert list(TopDocuments(empty)) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import bootstrap
 
 from evaluation.statistics.comparison import intervals
-from evaluation.statistics.gap import Interval, gap_between, least_difference, published_interval
+from evaluation.statistics.gap import Interval, compute_gap, least_difference, published_interval
 
 
 def of_half(differences: np.ndarray) -> Interval:
@@ -25,7 +25,7 @@ def test_its_interval_is_that_of_scipys_bootstrap_of_two_samples(topics: tuple[i
     # As differences in nDCG@10 spread: many topics without one, few with a large one.
     public, hidden = (random.normal(0, 0.25, size) * (random.random(size) < 0.7) for size in topics)
     public += gain
-    found = gap_between(of_half(public), of_half(hidden))
+    found = compute_gap(of_half(public), of_half(hidden))
     expected = bootstrap(
         (public, hidden), lambda a, b, axis: a.mean(axis) - b.mean(axis), n_resamples=20_000,
         method="percentile", random_state=2,
@@ -38,12 +38,12 @@ def test_it_is_that_of_all_resamples_of_a_few_topics() -> None:
     public, hidden = np.array([0.3, 0.1, 0.0, 0.2, -0.1]), np.array([0.0, 0.1, -0.2, 0.05, 0.1])
     means = [np.array([np.mean(drawn) for drawn in product(half, repeat=len(half))]) for half in (public, hidden)]
     low, high = np.quantile((means[0][:, None] - means[1][None, :]).ravel(), [0.025, 0.975])
-    found = gap_between(of_half(public), of_half(hidden))
+    found = compute_gap(of_half(public), of_half(hidden))
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.01)
 
 
 def test_a_half_without_spread_leaves_the_other_halfs_interval() -> None:
-    found = gap_between(Interval(0.2, 0.15, 0.27), Interval(0.05, 0.05, 0.05))
+    found = compute_gap(Interval(0.2, 0.15, 0.27), Interval(0.05, 0.05, 0.05))
     assert found == pytest.approx((0.15, 0.10, 0.22))
 
 
@@ -73,5 +73,5 @@ def test_a_system_without_a_gap_is_suspected_once_in_forty_times_at_most() -> No
             Interval(half.mean(), half.mean() - 1.96 * error, half.mean() + 1.96 * error)
             for half, error in zip((public, hidden), errors, strict=True)
         )
-        shown += gap_between(*halves).low > 0
+        shown += compute_gap(*halves).low > 0
     assert shown <= 20, "5% of 400; 2.5% is expected"

@@ -181,7 +181,7 @@ def test_a_large_run_waits_for_the_command_and_the_page_says_so(
     call_command("prepare_query_pages", "tiny", stdout=StringIO())
     found = top_documents(run)
     assert found is not None
-    assert found.of("q1") == ["d4"]
+    assert found.get_documents("q1") == ["d4"]
     assert path_of(Area.TOP_DOCUMENTS, run.sha256).exists()
     with pytest.raises(CommandError, match="nowhere"):
         call_command("prepare_query_pages", "nowhere")

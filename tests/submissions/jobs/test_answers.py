@@ -82,8 +82,8 @@ def test_a_curator_cannot_choose_a_measure_whose_answers_are_not_there(tmp_path:
 @pytest.mark.parametrize(
     ("reader", "bound", "pattern"),
     [
-        (answers, ("IN_ONE_TEXT", 0.05), r"((?:[b-d]\w{5} )+)+#"),
-        (references, ("ALTOGETHER", -1.0), "common [b-d]"),
+        (answers, ("TEXT_SECONDS", 0.05), r"((?:[b-d]\w{5} )+)+#"),
+        (references, ("RUN_SECONDS", -1.0), "common [b-d]"),
     ],
     ids=["scorer", "verification"],
 )
@@ -117,7 +117,7 @@ def test_a_rescore_by_a_pattern_without_end_fails_and_loses_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_baseline(with_answers(tmp_path, "common"), primary="Answer@1000", measures=MEASURES, hidden=False)
-    monkeypatch.setattr(references, "ALTOGETHER", -1.0)
+    monkeypatch.setattr(references, "RUN_SECONDS", -1.0)
     (tmp_path / "answers.jsonl.gz").write_bytes(
         gzip.compress(json.dumps({"_id": "t1", "patterns": ["common [b-d]"]}).encode())
     )

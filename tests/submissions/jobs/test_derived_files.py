@@ -35,7 +35,7 @@ def test_a_scored_run_on_open_judgements_is_prepared_and_a_hidden_one_is_not(
     found = derived_files.top_documents(runs[demo.pk])
     assert prepared(runs[demo.pk]).exists()
     assert found is not None
-    assert found.of("q1")
+    assert found.get_documents("q1")
     assert not prepared(runs[secret.pk]).exists()
 
 

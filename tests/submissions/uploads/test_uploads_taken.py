@@ -107,7 +107,7 @@ def test_a_large_run_is_linked_into_the_store_and_not_read_for_its_checksum(
     demo: Dataset, alice: User, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     settings.VALIDATE_AT_ONCE_BYTES = 100
-    monkeypatch.setattr("leaderboard.core.storage.store.sha256_of", None)
+    monkeypatch.setattr("leaderboard.core.storage.store.file_sha256", None)
     content = run_text(tag="large").encode()
     row = arrived(alice, content)
     inode = storage.path_of(row.pk).stat().st_ino
