@@ -39,7 +39,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
 
     @admin.display(description="change")
     def change(self, record: AuditRecord) -> str:
-        """Describe the first change, and count the others."""
+        """Return a sentence about the record's first changed value and the number of others, or an empty string."""
         rows = list_changes(record)
         if not rows:
             return ""
@@ -55,6 +55,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
 
     @admin.display(description="before → after")
     def changes(self, record: AuditRecord) -> SafeString:
+        """Return an HTML table of the changed values, before and after."""
         rows = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td><td>{}</td></tr>', list_changes(record))
         return format_html(
             '<table><thead><tr><th scope="col">Field</th><th scope="col">Before</th><th scope="col">After</th></tr>'
@@ -64,7 +65,10 @@ class AuditRecordAdmin(ReadOnlyAdmin):
 
 
 def list_changes(record: AuditRecord) -> list[tuple[str, str, str]]:
-    """Return (name, old value, new value) of each difference, with one item per measure for scores."""
+    """Return (name, old value, new value) of each changed value as text.
+
+    Dictionaries, such as scores, have one item per key.
+    """
     before, after = _flatten(record.before), _flatten(record.after)
     return [
         (name, display_value(before.get(name)), display_value(after.get(name)))
@@ -74,6 +78,7 @@ def list_changes(record: AuditRecord) -> list[tuple[str, str, str]]:
 
 
 def _flatten(values: dict[str, object]) -> dict[str, object]:
+    """Return the values by readable name; each key of a dictionary becomes an item “name: key”."""
     flat: dict[str, object] = {}
     for name, value in values.items():
         if isinstance(value, dict):

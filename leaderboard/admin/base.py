@@ -62,11 +62,12 @@ class CurationAdmin(SimpleHistoryAdmin):
     pending: ClassVar[tuple[str, str, str] | None] = None
 
     def pending_rows(self) -> QuerySet[Any]:
-        """Return the rows that await a curator's decision, which the query of `pending` selects."""
+        """Return the rows that match the query string of `pending`, which await a curator's decision."""
         query = self.pending[2].removeprefix("?") if self.pending else ""
         return self.model._default_manager.filter(**dict(parse_qsl(query)))
 
     def get_urls(self) -> list[URLPattern]:
+        """Return the URLs of the additional `pages`, each handled by the method `NAME_view`, before Django's own."""
         prefix = f"{self.opts.app_label}_{self.opts.model_name}"
         views = [(name, route, getattr(self, f"{name}_view")) for name, route in self.pages.items()]
         extra_urls = [
@@ -91,7 +92,10 @@ class CurationAdmin(SimpleHistoryAdmin):
         return form
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """Return the initial values in the URL without invalid keys, which would raise an error in Django's fields."""
+        """Return the form's initial values from the URL, without foreign keys that are not numbers.
+
+        Such keys would raise an error in Django's fields.
+        """
         initial = super().get_changeform_initial_data(request)
         relations = {field.name for field in self.model._meta.get_fields() if field.is_relation}
         return {
@@ -101,7 +105,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         }
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Append the reason field for users who may save."""
+        """Return the fieldsets, with the reason and the version token in a last one if the user may save."""
         sets = [
             (title, {**options, "fields": [name for name in options["fields"] if name not in OWN_FIELDS]})
             for title, options in super().get_fieldsets(request, obj)
@@ -119,14 +123,17 @@ class CurationAdmin(SimpleHistoryAdmin):
         ]
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """Return the object, locked during a save, so that the second of two simultaneous saves sees the first."""
+        """Return the object. For POST requests, first lock its boards and its row.
+
+        The second of two simultaneous saves therefore sees the first. Raises Http404 for an invalid key.
+        """
         self.parse_key(object_id)
         if request.method == "POST":
             self.lock(request, object_id, from_field)
         return super().get_object(request, object_id, from_field)
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        """Allow only the filters that the list offers.
+        """Return whether the list may be filtered by a lookup, which only its own filters and its date hierarchy may.
 
         Django allows filtering by any column, which would disclose columns that no page shows.
         """
@@ -135,7 +142,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         return is_offered and super().lookup_allowed(lookup, value, request)
 
     def parse_key(self, object_id: str) -> Any:
-        """Return the key in a URL. Raises Http404 if the key is not valid."""
+        """Return the primary key in a URL. Raises Http404 if the text is not a valid key."""
         try:
             key = self.model._meta.pk.to_python(object_id)
         except ValidationError:
@@ -145,7 +152,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         return key
 
     def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
-        """Lock the boards that show the object, then its row, until the commit."""
+        """Lock the boards that show the object, then its row, until the transaction ends."""
         key = self.parse_key(object_id)
         lock_boards(self.get_board_ids(key))
         self.lock_row(key)
@@ -166,7 +173,10 @@ class CurationAdmin(SimpleHistoryAdmin):
         return ()
 
     def change_view(self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None) -> Any:
-        """Show the object's page with links to additional pages and the actions that the user may perform."""
+        """Show or save the object's page.
+
+        It has links to additional pages, and the object's actions that the user may perform.
+        """
         obj = self.get_queryset(request).filter(pk=self.parse_key(object_id)).first()
         context: dict[str, Any] = {"tools": [], "acts": []}
         if obj is not None and request.method == "GET":
@@ -192,7 +202,10 @@ class CurationAdmin(SimpleHistoryAdmin):
             return super().changelist_view(request, extra_context)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
-        """Delete the object with a reason."""
+        """Confirm and delete the object, and record the deletion with a reason.
+
+        If a required reason is missing, the user sees an error and the same page again. Raises PermissionDenied.
+        """
         if not self.has_delete_permission(request):
             raise PermissionDenied
         reason = get_reason(request)
@@ -203,7 +216,7 @@ class CurationAdmin(SimpleHistoryAdmin):
             return super().delete_view(request, object_id, extra_context)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Save the object, record the changes, and update everything that depends on it."""
+        """Save the object, warn about similar terms, record the changed fields, and update dependents."""
         super().save_model(request, obj, form, change)
         for warning in near_duplicates(obj, form.changed_data):
             messages.warning(request, warning)
@@ -219,7 +232,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         """Update boards and pages that depend on a saved object."""
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        """Save the inline rows and record each changed one."""
+        """Save the inline rows, and record each added, edited, or deleted one."""
         rows = [(row, row.instance._state.adding) for row in formset.forms if row.has_changed()]
         super().save_formset(request, form, formset, change)
         for row, new in rows:
@@ -253,17 +266,24 @@ class CurationAdmin(SimpleHistoryAdmin):
         return subject_name(obj) if isinstance(obj, User) else f"{self.model._meta.verbose_name} {obj}"
 
     def audit_value(self, name: str, value: Any) -> Any:
-        """Return a field's value for the audit record. Override it for values that must not be stored."""
+        """Return a field's value for the audit record: related rows by name, and long values as truncated text.
+
+        Override it for values that must not be stored.
+        """
         if value is None or isinstance(value, (bool, int, float)):
             return value
         stored_value = value if isinstance(value, (list, dict)) else subject_name(value)
         return stored_value if len(str(stored_value)) <= _MAX_LENGTH else f"{str(stored_value)[:_MAX_LENGTH]}…"
 
     def _changes(self, form: Any) -> Pair:
-        """Return the changed fields before and after; for multiple choices only the removed and added rows."""
+        """Return the values of the form's changed fields before and after the change; see `_pair`."""
         return self._pair(form, [name for name in form.changed_data if name in form.cleaned_data])
 
     def _pair(self, form: Any, names: Iterable[str]) -> Pair:
+        """Return the audit values of the named form fields before and after the change.
+
+        Multiple choices contain only removed rows before, and only added rows after.
+        """
         before: dict[str, Any] = {}
         after: dict[str, Any] = {}
         for name in names:
@@ -280,7 +300,10 @@ class CurationAdmin(SimpleHistoryAdmin):
         return before, after
 
     def get_actions(self, request: HttpRequest) -> Any:
-        """Return the actions that the user may see, without bulk deletion, because deleting requires a reason."""
+        """Return the actions, without bulk deletion and without unlisted ones that the user may not perform.
+
+        Bulk deletion cannot ask for the reason that deleting requires.
+        """
         actions: dict[str, Any] = super().get_actions(request)
         actions.pop("delete_selected", None)
         return {
@@ -301,7 +324,10 @@ class CurationAdmin(SimpleHistoryAdmin):
     def history_form_view(
         self, request: HttpRequest, object_id: str, version_id: str, extra_context: Any = None
     ) -> HttpResponse:
-        """Redirect to the list of changes. Old states are not restored, because boards would not be updated."""
+        """Redirect to the object's history, because old states cannot be restored without updating boards.
+
+        Raises PermissionDenied if the user may not view the object.
+        """
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         opts = self.model._meta
@@ -341,7 +367,7 @@ def _filter_name(item: Any) -> Any:
 
 
 def _initial_row(field: Any, value: Any) -> Any:
-    """Return the row for a form's initial key, or the value itself."""
+    """Return the object for a form's initial primary key, or the value itself if it is not a key."""
     queryset = getattr(field, "queryset", None)
     if queryset is None or value in (None, "") or isinstance(value, list):
         return value

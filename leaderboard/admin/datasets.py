@@ -101,6 +101,7 @@ class MeasuresForm(ReasonForm):
 
 
 def _protect(dataset: Dataset, values: Mapping[str, Any]) -> str:
+    """Request the protection policy of the form for the dataset, and return a message."""
     request_change(
         dataset,
         competition=values["protection"] == Protection.COMPETITION,
@@ -112,6 +113,7 @@ def _protect(dataset: Dataset, values: Mapping[str, Any]) -> str:
 
 
 def _reveal(dataset: Dataset, values: Mapping[str, Any]) -> str:
+    """Reveal the private part of the dataset's results, of a round or all, and return a message with their number."""
     revealed = reveal_private(dataset, values["round"], show_held=values["show_held"])
     return (
         f"{dataset}: revealed the private part of {format_count(revealed.results, 'result')}, and released "
@@ -126,7 +128,7 @@ _FRACTIONS = {round(number / of, 4): sign for sign, number, of in (
 
 
 def _yes_or_no(field: str, words: str) -> Callable[[Any, Dataset], str]:
-    """Return a list column that shows “yes” or “no” instead of Django's icons."""
+    """Return a list column that shows a Boolean field as “yes” or “no”, titled `words`."""
 
     @admin.display(description=words)
     def display(page: Any, dataset: Dataset) -> str:
@@ -240,12 +242,12 @@ class DatasetAdmin(ExchangeAdmin):
 
     @admin.action(description="Rebuild BM25 baseline", permissions=["change"])
     def make_baseline(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> None:
-        """Request the baselines of datasets that have documents and judgments."""
+        """Request another BM25 run for each dataset that has documents and judgments, and show their number."""
         requested = sum(request_baseline_again(dataset) for dataset in datasets)
         self.message_user(request, f"Requested {format_count(requested, 'baseline')}.")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> Any:
-        """Make the visibility of hidden queries read-only for users who may not read judgments."""
+        """Return the read-only fields, with the visibility of hidden queries if the user may not read judgments."""
         fixed = super().get_readonly_fields(request, obj)
         if obj is not None and seals_queries(obj) and not may_read_judgements(curator(request)):
             return (*fixed, "queries_visibility")
@@ -255,7 +257,10 @@ class DatasetAdmin(ExchangeAdmin):
         return [key]
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
-        """Save the dataset, and invalidate cached pages of the dataset and of those that it is or was a part of."""
+        """Save the dataset, and invalidate cached pages of it and of the datasets that it is or was a part of.
+
+        If its language changed, request a new BM25 baseline.
+        """
         wholes = {form.initial.get("part_of"), obj.part_of_id} if "part_of" in form.changed_data else set()
         changed_ids = {obj.pk, *wholes} - {None}
         lock_boards(changed_ids)
@@ -267,7 +272,7 @@ class DatasetAdmin(ExchangeAdmin):
     def formfield_for_foreignkey(
         self, db_field: ForeignKey[Any, Any], request: HttpRequest, **options: Any
     ) -> ModelChoiceField[Any] | None:
-        """Restrict the choices of `part_of` to datasets without content."""
+        """Return the form field; `part_of` offers only datasets that have no content and are not parts themselves."""
         if db_field.name == "part_of":
             options["queryset"] = Dataset.objects.filter(current_version=None, part_of=None)
         return super().formfield_for_foreignkey(db_field, request, **options)
@@ -292,7 +297,7 @@ class DatasetAdmin(ExchangeAdmin):
     )  # fmt: skip
 
     def measures_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show or change the measures of the board, and list all problems with new ones."""
+        """Show the form for the board's measures; set them on POST, or list all problems with them."""
         require(request, "leaderboard.change_dataset")
         dataset = get_object_or_404(Dataset, pk=pk)
         other_measures = [name for name in dataset.measures if name != dataset.primary_measure]
@@ -315,7 +320,10 @@ class DatasetAdmin(ExchangeAdmin):
         )  # fmt: skip
 
     def import_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the form of *Import dataset*, import the zip, or list its problems."""
+        """Show the form of *Import dataset*; on POST, import the zip and redirect to the dataset, or list its problems.
+
+        The status is 507 if the disk is full.
+        """
         require(request, "leaderboard.add_dataset")
         existing = Dataset.objects.filter(slug=request.GET.get("dataset", "").replace("\0", "")).first()
         form = ImportForm(request.POST or None, request.FILES or None, existing=existing)
@@ -346,6 +354,7 @@ class DatasetAdmin(ExchangeAdmin):
         )  # fmt: skip
 
     def _report_import(self, request: HttpRequest, results: Sequence[ImportResult]) -> HttpResponse:
+        """Log and show each imported dataset and warnings about similar terms; redirect to the first dataset."""
         for imported in results:
             if imported.changes:
                 baseline_note = " Its baseline has been requested." if imported.baseline_requested else ""
@@ -361,7 +370,7 @@ class DatasetAdmin(ExchangeAdmin):
 
 
 def _limit_time() -> Progress:
-    """Return a progress callback that aborts an import after `MAX_SECONDS`."""
+    """Return a progress callback that raises InvalidContent once `MAX_SECONDS` have passed."""
     end = monotonic() + MAX_SECONDS
 
     def progress(stage: str, share: float) -> None:
@@ -374,7 +383,7 @@ def _limit_time() -> Progress:
 
 
 def _may_do(request: HttpRequest, form: ImportForm) -> bool:
-    """Check the permission for the requested import, and add errors to the form.
+    """Return whether the user may do the requested import; if not, add errors to the form.
 
     Only users who may read hidden judgments may publish them, hidden queries, or the runs of a hidden dataset.
     """
@@ -403,7 +412,10 @@ class DatasetVersionAdmin(ReadOnlyAdmin):
     search_fields = ("dataset__name", "dataset__slug", "label")
 
     def get_fields(self, request: HttpRequest, obj: DatasetVersion | None = None) -> Any:
-        """Omit checksums of hidden queries, which could confirm guesses, for users who may not read them."""
+        """Return the fields, without statistics and checksums if the user may not read the version's hidden queries.
+
+        Checksums could confirm a guessed text.
+        """
         fields = super().get_fields(request, obj)
         if obj is None or not seals_queries(obj.dataset) or may_see_counts(obj.dataset, request.user):
             return fields
@@ -422,7 +434,7 @@ class QrelsAdmin(ReadOnlyAdmin):
     pages: ClassVar = {"read": "<int:pk>/read/"}
 
     def get_fields(self, request: HttpRequest, obj: Qrels | None = None) -> Any:
-        """Omit counts and checksums of hidden judgments for users who may not read them.
+        """Return the fields, without counts and checksum if the user may not read the hidden judgments.
 
         Counts by grade reveal what a merge changed, and checksums could confirm a guessed file.
         """
@@ -438,7 +450,7 @@ class QrelsAdmin(ReadOnlyAdmin):
         return [("Read the judgments (recorded)", reverse("admin:leaderboard_qrels_read", args=[obj.pk]))]
 
     def read_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
-        """Record the access, and send the judgments as a file."""
+        """Record the access, and send the judgments as a file. Raises PermissionDenied without the permission."""
         require(request, READS_JUDGEMENTS)
         qrels = get_object_or_404(Qrels.objects.select_related("version__dataset"), pk=pk)
         if request.method != "GET":

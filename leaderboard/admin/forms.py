@@ -61,6 +61,10 @@ class StrictJSONField(forms.JSONField):
     """Strict JSON that every database can store; an empty field has the model's default."""
 
     def to_python(self, value: Any) -> Any:
+        """Return the parsed JSON, or the field's default for an empty value.
+
+        Raises ValidationError for JSON that some database cannot store.
+        """
         if value in self.empty_values and callable(self.initial):
             return self.initial()
         if isinstance(value, str) and value not in self.empty_values:
@@ -79,13 +83,17 @@ class StrictJSONField(forms.JSONField):
 
 
 class TextFileField(forms.FileField):
-    """An uploaded text file of at most `largest` bytes; the value is the text."""
+    """An uploaded text file of at most `max_bytes`; the value is the text."""
 
     def __init__(self, *, largest: int, **options: Any) -> None:
         super().__init__(required=False, **options)
         self.largest = largest
 
     def clean(self, data: Any, initial: Any = None) -> str:
+        """Return the file's text, or an empty string if there is no file.
+
+        Raises ValidationError if the file is too large or not UTF-8.
+        """
         file = super().clean(data, initial)
         if file and file.size > self.largest:
             raise ValidationError(f"The file is larger than {self.largest:,} bytes. Split it into parts.")
@@ -110,7 +118,7 @@ class TermInput(forms.TextInput):
         self.model, self.term = model, field
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        """Render the field and its list of suggestions."""
+        """Return the HTML of the input with a list of suggestions."""
         list_id = f"known-{name}"
         values = ((text,) for text in terms_in_use(self.model, self.term))
         options = format_html_join("", '<option value="{}"></option>', values)
@@ -125,7 +133,11 @@ _MAX_LENGTH = 120
 def version_token(
     instance: models.Model, fields: Iterable[str], inlines: Iterable[tuple[type[models.Model], str]]
 ) -> str:
-    """Return `HISTORY.DIGEST` of an object's fields and inline rows; HISTORY is 0 for models without history."""
+    """Return `HISTORY.DIGEST` of an object.
+
+    HISTORY is the id of its newest history row (0 if there is none). DIGEST depends on the values of `fields` and on
+    the rows of `inlines`, which are models with the names of their foreign keys to the object.
+    """
     values: dict[str, Any] = {
         name: [getattr(item, "pk", item) for item in value] if isinstance(value, list) else value
         for name, value in model_to_dict(instance, fields=list(fields)).items()
@@ -150,7 +162,10 @@ def _history(instance: models.Model) -> Any:
 
 
 def changes_since(instance: models.Model, history: int) -> list[str]:
-    """Describe the changes after a history row, oldest first, with author, time, reason and fields."""
+    """Return a sentence for each change after the history row `history`, oldest first.
+
+    It contains author, time, reason, and fields. Models without history have none.
+    """
     if not has_history(type(instance)):
         return []
     sentences = []
@@ -166,7 +181,7 @@ def changes_since(instance: models.Model, history: int) -> list[str]:
 
 
 def describe_changes(record: Any) -> list[Mapping[str, str]]:
-    """Return the fields that a history row changed, with old and new values as short text."""
+    """Return the fields that a history row changed (`field`, `old`, `new`), as short text; none for the first row."""
     before = record.prev_record
     if before is None:
         return []
@@ -186,7 +201,7 @@ EMPTY_VALUE = "(empty)"
 
 
 def display_value(value: Any) -> str:
-    """Format a value as short text, or `EMPTY_VALUE` if it is absent."""
+    """Return a value as quoted text of limited length, a float without quotation marks, or `EMPTY_VALUE`."""
     absent_row = isinstance(value, DeletedObject) and value.pk is None
     if value is None or absent_row or value in ("", [], {}):
         return EMPTY_VALUE
@@ -207,6 +222,7 @@ class CurationForm(forms.ModelForm):
     request: HttpRequest
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Add suggestions to terms, require a reason if the page does, and add the token of the object's version."""
         super().__init__(*args, **kwargs)
         for name in TERMS.get(type(self.instance), ()):
             if name in self.fields:
@@ -227,7 +243,11 @@ class CurationForm(forms.ModelForm):
         return [name for name in super().changed_data if name not in OWN_FIELDS]
 
     def clean(self) -> dict[str, Any] | None:
-        """Reject the form if another curator has saved the object since the form was opened."""
+        """Return the cleaned values. Raises ValidationError if the object was saved since the form was opened.
+
+        It is also raised if the version token is missing. The form then has a new token, so that the user can save
+        again.
+        """
         cleaned = super().clean()
         history, dot, digest = str(self.data.get(self.add_prefix("rendered_from"), "")).partition(".")
         is_token = bool(dot) and history.isascii() and history.isdigit()

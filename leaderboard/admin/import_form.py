@@ -120,6 +120,7 @@ class ImportForm(forms.Form):
     version_label = optional_text(max_length=80, help_text="A name for this version of the content")
 
     def __init__(self, *args: Any, existing: Dataset | None = None, **kwargs: Any) -> None:
+        """Label empty choices with the default or the value of an existing dataset, whose slug becomes read-only."""
         super().__init__(*args, **kwargs)
         for name, default in _DEFAULTS.items():
             words = f"{default} (default)"
@@ -137,7 +138,7 @@ class ImportForm(forms.Form):
         return [(title, words, [self[name] for name in names]) for title, words, names in _STEPS]
 
     def options(self) -> ImportOptions:
-        """Return the options of the import. Empty fields get the defaults of `ImportOptions`."""
+        """Return the import options from the valid form. Empty fields get the defaults of `ImportOptions`."""
         values = {name: value for name, value in self.cleaned_data.items() if value and name not in _NO_OPTIONS}
         if judgements := values.pop("judgements", None):
             values["hidden"] = judgements == "hidden"
@@ -146,7 +147,7 @@ class ImportForm(forms.Form):
         return ImportOptions(**values)
 
     def import_from(self, path: Path, options: ImportOptions, progress: Progress) -> list[ImportResult]:
-        """Import a folder or zip as one dataset or, if a twin was requested, as two."""
+        """Import a folder or zip as one dataset, or as two if the form has a share for a twin; return the results."""
         twin, seed = self.cleaned_data["twin"], self.cleaned_data["seed"]
         if twin is None:
             return [import_dataset(path, options, progress)]

@@ -47,7 +47,10 @@ class JudgingAdmin(ReadOnlyAdmin):
         return bool(request.user.has_perm(JUDGE))
 
     def get_row(self, request: HttpRequest, object_id: str | int) -> Any:
-        """Return the row of a page. Raises PermissionDenied, or Http404 if it does not exist."""
+        """Return the row with this id.
+
+        Raises PermissionDenied if the user may not judge datasets, or Http404 if the row does not exist.
+        """
         if not self.has_view_permission(request):
             raise PermissionDenied
         row = self.get_queryset(request).filter(pk=self.parse_key(str(object_id))).first()
@@ -72,7 +75,7 @@ class DatasetForm(ReasonForm):
 
 
 def selected_dataset(request: HttpRequest) -> Dataset | None:
-    """Return the dataset selected in the URL or the form."""
+    """Return the dataset selected in the form or, failing that, in the URL; None if there is none."""
     datasets = DatasetForm.datasets().select_related("current_qrels", "current_version")
     field = forms.ModelChoiceField(datasets, to_field_name="slug", required=False)
     try:
@@ -115,6 +118,7 @@ class PoolForm(DatasetForm):
     )
 
     def __init__(self, *args: Any, dataset: Dataset | None, **kwargs: Any) -> None:
+        """Offer the eligible runs and the rounds of the dataset; if it is None, offer only the choice of a dataset."""
         super().__init__(*args, **kwargs)
         if dataset is None:
             for name in ("depth", "round", "runs_per_team", "runs", "why"):
@@ -149,7 +153,7 @@ class PoolAdmin(JudgingAdmin):
         return super().get_queryset(request).select_related("dataset", "version", "qrels", "round")
 
     def draw_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the form of *Draw a pool*: first the dataset, then its runs."""
+        """Show the form of *Draw a pool*: first the dataset, then its runs. On POST, request the pool."""
         require(request, JUDGE)
         dataset = selected_dataset(request)
         form = PoolForm(request.POST or None, dataset=dataset, initial={"dataset": dataset.slug if dataset else None})
@@ -178,7 +182,7 @@ class PoolAdmin(JudgingAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """Show a pool's progress, content, and files."""
+        """Show a pool's progress, content, and files; on POST, draw it again."""
         pool = self.get_row(request, object_id)
         if request.method == "POST":
             try:
@@ -205,7 +209,10 @@ class PoolAdmin(JudgingAdmin):
         )
 
     def file_view(self, request: HttpRequest, pool_id: int, form: str) -> HttpResponseBase:
-        """Send a file of a pool to users who may read it, and record the download."""
+        """Record the download, and send a file of a pool.
+
+        Raises Http404 if there is no such file, or PermissionDenied if the user may not read it.
+        """
         require(request, JUDGE)
         pool = self.get_queryset(request).filter(pk=pool_id).first()
         if pool is None or form not in pool.files:
@@ -305,7 +312,7 @@ class JudgementImportAdmin(JudgingAdmin):
         return super().get_queryset(request).select_related(*related)
 
     def bring_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the form of *Import judgments*, store the file, or list its problems."""
+        """Show the form of *Import judgments*; on POST, store the file and redirect to the import, or list problems."""
         require(request, JUDGE)
         dataset = selected_dataset(request)
         form = JudgementUploadForm(
@@ -344,7 +351,7 @@ class JudgementImportAdmin(JudgingAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """Show an import with its comparison, or carry out a decision."""
+        """Show an import with its comparison; on POST, discard it, compare it again, or request the merge."""
         judgement_import = self.get_row(request, object_id)
         form = SettleForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
@@ -364,6 +371,7 @@ class JudgementImportAdmin(JudgingAdmin):
         return self._page(request, judgement_import, form)
 
     def _page(self, request: HttpRequest, judgement_import: JudgementImport, form: SettleForm) -> TemplateResponse:
+        """Render an import with the counts and conflicts that the user may see; record access to hidden judgments."""
         reads, blind = (
             request.user.has_perm(READ),
             disclosure.is_blind_decision(judgement_import, request.user),
@@ -414,6 +422,7 @@ class JudgementImportAdmin(JudgingAdmin):
 
 
 def _count(judgement_import: JudgementImport, name: str) -> str:
+    """Return a count of the import as text, or “—” if it is unknown or would reveal hidden judgments."""
     # Hidden judgments are shown only on the page of the import, which records access.
     count = (
         None if disclosure.is_secret(judgement_import, judgement_import.against) else judgement_import.counts.get(name)

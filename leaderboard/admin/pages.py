@@ -95,13 +95,15 @@ def submit(
     act: Callable[[Mapping[str, Any]], str],
     *refusals: type[Exception],
 ) -> tuple[HttpResponse | None, list[dict[str, Any]]]:
-    """Process a valid form with a reason; return the redirect, or the problems.
+    """Call `act` with the values of a valid POST form.
+
+    Return a redirect to the URL that it returns, or None and the problems. Without a valid form, both are empty.
 
     Args:
         request: The request.
         form: The form, with a field `why`.
         act: Function of the form's values that returns a URL. May raise InvalidContent or one of the refusals.
-        refusals: Expected exceptions.
+        refusals: Expected exceptions, which become problems.
     """
     expected: tuple[type[Exception], ...] = (InvalidContent, *refusals)
     if request.method == "POST" and form.is_valid():
@@ -152,7 +154,10 @@ class Operation:
     def __call__(
         self, page: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Any]
     ) -> TemplateResponse | None:
-        """Show the form, then act on all selected rows in one transaction."""
+        """Show the form; once it is confirmed, act on all selected rows in one transaction.
+
+        Return the page, or None for Django's list: after success, or if the selection is not suitable.
+        """
         require(request, self.permission)
         if self.check is not None and (reason := self.check(queryset)):
             messages.error(request, reason)

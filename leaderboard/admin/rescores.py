@@ -38,6 +38,7 @@ class StartForm(ReasonForm):
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Offer all judgments of current dataset versions except those that boards use now."""
         super().__init__(*args, **kwargs)
         current_version_qrels = Qrels.objects.filter(version__dataset__current_version=F("version"))
         other_qrels = current_version_qrels.exclude(pk=F("version__dataset__current_qrels")).exclude(
@@ -60,6 +61,7 @@ def _switch(rescore: Rescore, values: Mapping[str, Any]) -> str:
 
 
 def _report_switch(rescore: Rescore, values: Mapping[str, Any]) -> str:
+    """Return the command's message, with the numbers of changed and unchanged results."""
     moved_count, unmoved_count = len(rescore.comparison["rows"]), len(rescore.comparison["stays"])
     return (
         f"The board of {rescore.dataset} now uses qrels v{rescore.to_qrels.number}: {moved_count:,} results changed, "
@@ -163,6 +165,7 @@ class RescoreAdmin(JudgingAdmin):
         return request.user.has_perm(JUDGE)
 
     def get_urls(self) -> list[URLPattern]:
+        """Return the URLs, with one for each decision."""
         view = self.admin_site.admin_view(self.act_view)
         decisions = [
             path(f"<int:key>/{act}/", view, {"act": act}, name=f"leaderboard_rescore_{act}") for act in DECISIONS
@@ -170,7 +173,7 @@ class RescoreAdmin(JudgingAdmin):
         return [*decisions, *super().get_urls()]
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """Start a rescore manually."""
+        """Show the form for a new rescore; on POST, start it or list problems."""
         require(request, JUDGE)
         form = StartForm(request.POST or None)
 
@@ -191,7 +194,7 @@ class RescoreAdmin(JudgingAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """Show the comparison."""
+        """Show a rescore's comparison of results on old and new judgments."""
         rescore = self.get_row(request, object_id)
         dataset, evaluating = rescore.dataset, rescore.state == State.EVALUATING
         comparison = _visible_comparison(request, rescore)
@@ -225,7 +228,7 @@ class RescoreAdmin(JudgingAdmin):
         return send_text(text, name, "text/csv; charset=utf-8")
 
     def act_view(self, request: HttpRequest, key: int, act: str) -> HttpResponse:
-        """Ask for a reason, then carry out the decision."""
+        """Ask for a reason, then carry out the decision `act`, a key of `DECISIONS`, or list problems."""
         rescore = self.get_row(request, key)
         decision = DECISIONS[act]
         form = DecideForm(
@@ -261,9 +264,9 @@ class RescoreAdmin(JudgingAdmin):
 
 
 def _visible_comparison(request: HttpRequest, rescore: Rescore) -> dict[str, Any]:
-    """Return the comparison for a page, and record access to hidden judgments.
+    """Return the comparison for a page. If it reveals hidden judgments, record the access.
 
-    During evaluation, rows of hidden judgments are omitted, because the page refreshes itself.
+    During evaluation, its rows are omitted instead, because the page refreshes itself.
     """
     comparison = get_comparison(rescore)
     if is_secret_preview(rescore):

@@ -86,14 +86,14 @@ class FigureForm(forms.Form):
     source: Source | None = None
 
     def clean_measure(self) -> str:
-        """Return the measure's canonical name."""
+        """Return the measure's canonical name. Raises ValidationError for an unknown measure."""
         try:
             return str(parse_measure(self.cleaned_data["measure"]))
         except UnknownMeasureError as error:
             raise ValidationError(str(error)) from error
 
     def clean(self) -> dict[str, Any]:
-        """Validate fields that depend on each other."""
+        """Check that the dataset uses the measure, the value fits its scale, and a new system has an architecture."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
         values["scale"] = values.get("scale") or "share"
         dataset, measure, value = (values.get(name) for name in ("dataset", "measure", "value"))
@@ -150,7 +150,7 @@ class PublicationForm(forms.ModelForm):
             super()._post_clean()  # type: ignore[misc]  # A private hook of Django's model forms.
 
     def clean(self) -> dict[str, Any]:
-        """Require at most one file, and a URL if rows link to files."""
+        """Check that there is at most one file, and that the publication has a URL if there are MTEB results."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
         if values.get("mteb"):
             if values.get("csv"):
@@ -161,7 +161,7 @@ class PublicationForm(forms.ModelForm):
 
 
 def report_view(page: Any, request: HttpRequest) -> HttpResponse:
-    """Show the form, or publish its figures if all are valid."""
+    """Show the form for reported figures; on POST, publish the figures of form, CSV, or MTEB zip if all are valid."""
     require(request, *REPORTS)
     is_single = request.method == "POST" and not request.FILES
     figure_form = FigureForm(request.POST if is_single else None)
@@ -169,6 +169,7 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
     form = PublicationForm(request.POST or None, request.FILES or None)
 
     def act(values: Mapping[str, Any]) -> str:
+        """Publish the figures, and return the URL of the list of reported results."""
         source = values["publication"] or form.instance
         if values["mteb"]:
             file = values["mteb"]
@@ -197,7 +198,10 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
 
 
 def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
-    """Parse the figures of a CSV. Raises InvalidContent with all problems by line."""
+    """Return the figures of a CSV as values of `FigureForm`. Raises InvalidContent with all problems by line.
+
+    `source` is the existing publication, or None.
+    """
     reader = csv.DictReader(text.splitlines())
     figures, keys = [], set()
     lines_by_message: defaultdict[str, list[int]] = defaultdict(list)
@@ -243,7 +247,7 @@ def _withdraw(entry: Entry, values: Mapping[str, Any]) -> str:
 
 
 def _act(verb: Callable[[Entry, str], object], state: str) -> Callable[[Entry, Mapping[str, Any]], str]:
-    """Return the `run` of an operation on an entry with a reason."""
+    """Return the `run` of an operation that calls `verb` with entry and reason, and reports the new `state`."""
 
     def run(entry: Entry, values: Mapping[str, Any]) -> str:
         verb(entry, values["why"])
@@ -253,6 +257,7 @@ def _act(verb: Callable[[Entry, str], object], state: str) -> Callable[[Entry, M
 
 
 def _check_baseline(entries: QuerySet[Entry]) -> str:
+    """Return why the selection cannot become the baseline; empty if it is one public entry that is not reported."""
     selection = list(entries[:2])
     if len(selection) != 1 or selection[0].visibility != Entry.Visibility.PUBLIC:
         return "Choose one public entry."
@@ -285,6 +290,7 @@ class EntryAdmin(ReadOnlyAdmin):
     actions: Sequence[str] = ("make_baseline", "quarantine", "restore", "unpublish", "withdraw")
 
     def acts(self, obj: Entry) -> Iterable[str]:
+        """Return the actions for the entry: quarantine and withdraw or unpublish if it is public, else restore."""
         if obj.visibility == Entry.Visibility.PUBLIC and obj.provenance == Entry.Provenance.REPORTED:
             return ("withdraw", "quarantine")
         if obj.visibility == Entry.Visibility.PUBLIC:
@@ -373,7 +379,10 @@ class RedactForm(ReasonForm):
 def read_correction(
     challenge: Challenge, training_datasets: str | None, adapted_to: str | None
 ) -> TrainingCorrection | None:
-    """Return the correction of the system from comma-separated names; None leaves a list unchanged."""
+    """Return the correction of the system, with datasets from comma-separated names, or None if both lists are None.
+
+    A list that is None remains unchanged.
+    """
     if training_datasets is None and adapted_to is None:
         return None
     system = challenge.system
@@ -385,6 +394,7 @@ def read_correction(
 
 
 def _settle(challenge: Challenge, values: Mapping[str, Any], upheld: bool) -> str:
+    """Settle the challenge, with a correction of the system if the form has one, and return a message."""
     correction = None
     if values.get("correct"):
         correction = read_correction(challenge, values["training_datasets"], values["adapted_to"])

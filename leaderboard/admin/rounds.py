@@ -29,7 +29,7 @@ class RoundForm(CurationForm):
         )  # fmt: skip
 
     def clean(self) -> dict[str, Any]:
-        """Validate the round by the rules of its lifecycle."""
+        """Return the values, and add an error if the round breaks a rule of `lifecycle.check_round`."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if not self.errors:
             try:
@@ -75,14 +75,14 @@ class RoundAdmin(CurationAdmin):
         return str(row.dataset or row.benchmark)
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
-        """Return the datasets of the round, because their boards limit the number of results per team."""
+        """Return the ids of the round's datasets, whose boards limit the number of results per team."""
         return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in lifecycle.round_datasets(row))
 
     def acts(self, obj: Round) -> Iterable[str]:
         return () if obj.revealed_at else ("reveal_round",)
 
     def save_model(self, request: HttpRequest, obj: Round, form: Any, change: bool) -> None:
-        """Save the round, update its boards, and warn if quotas are below the number of runs that it accepts."""
+        """Save the round, update its boards if `visible_per_team` changed, and warn about lower quotas."""
         super().save_model(request, obj, form, change)
         if change and "visible_per_team" in form.changed_data:
             lifecycle.refresh_round_boards(obj)

@@ -33,7 +33,7 @@ TASKS = {
 
 
 def pending_rows(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the pending decisions of the user: number, label, URL, and `model`."""
+    """Return the counts of pending decisions that the user may see: `count`, `words`, `address`, and `model`."""
     pending = []
     for model, page in admin.site._registry.items():
         if not isinstance(page, CurationAdmin) or page.pending is None:
@@ -51,7 +51,7 @@ _index, _lists = admin.site.index, admin.site.get_app_list
 
 
 def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-    """Show the index page with all pending decisions."""
+    """Show the index page, with lists grouped by task and all pending decisions."""
     pending, groups = pending_rows(request), task_groups(request)
     for entry in (entry for group in groups for entry in group["models"]):
         entry["waiting"] = [row for row in pending if row["model"] is entry["model"]]
@@ -59,7 +59,10 @@ def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
 
 
 def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
-    """Return the lists that the user may see, grouped by task instead of application."""
+    """Return the lists that the user may see, grouped by task.
+
+    If `app_label` is given, return Django's lists of that application instead.
+    """
     lists = _lists(request, app_label)
     if app_label is not None:
         return lists
@@ -82,7 +85,10 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
 
 @never_cache
 def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-    """Redirect to the sign-in page, to the second factor, or to the requested page."""
+    """Redirect to the sign-in page, to the second factor, or to the requested page.
+
+    Raises PermissionDenied if the user is not active staff.
+    """
     destination = request.GET.get("next") or request.POST.get("next") or ""
     is_own_url = url_has_allowed_host_and_scheme(destination, {request.get_host()}, require_https=request.is_secure())
     if not is_own_url or destination.startswith(reverse("admin:login")):

@@ -85,7 +85,7 @@ class CurationResource(ModelResource):
         return instance, is_new
 
     def skip_row(self, instance: Any, original: Any, row: Any, import_validation_errors: Any = None) -> bool:
-        """Skip unchanged rows, and remember the changes of others."""
+        """Return whether the row is valid and unchanged, and remember its changes."""
         columns = [field for field in self.get_import_fields() if field.attribute]
         pairs = {
             field.column_name: (
@@ -103,7 +103,7 @@ class CurationResource(ModelResource):
         row_result.changed = self.changed
 
     def after_save_instance(self, instance: Any, row: Any, **kwargs: Any) -> None:
-        """Record the change and update boards, except in a dry run, which is rolled back."""
+        """Record the change and update dependents, except in a dry run, which is rolled back."""
         if kwargs.get("dry_run"):
             return
         record(
@@ -133,7 +133,7 @@ class DatasetResource(CurationResource):
         )  # fmt: skip
 
     def follow(self, obj: Dataset) -> None:
-        """Record a change of the board, which names the dataset, and rebuild BM25 if the language changed."""
+        """Invalidate cached pages that name the dataset, and request a new BM25 baseline if the language changed."""
         boards_changed([obj.pk], Kind.DESCRIPTION)
         if "language" in self.changed:
             request_baseline_again(obj)
@@ -203,7 +203,10 @@ class BenchmarkResource(CurationResource):
         return _JSON.render(_members(benchmark))
 
     def skip_row(self, instance: Any, original: Any, row: Any, import_validation_errors: Any = None) -> bool:
-        """Compare members like a column. Raises ValidationError if they are not a list of known datasets."""
+        """Return whether the row and its members are valid and unchanged, and remember their changes.
+
+        Raises ValidationError if the members are not a list of known datasets.
+        """
         is_unchanged = super().skip_row(instance, original, row, import_validation_errors)
         if "members" not in row:
             return is_unchanged
@@ -214,7 +217,7 @@ class BenchmarkResource(CurationResource):
         return is_unchanged and before == after
 
     def after_save_instance(self, instance: Any, row: Any, **kwargs: Any) -> None:
-        """Store the members before boards are updated."""
+        """Store changed members, and delete removed ones; then record the change and update boards."""
         self.touched = _member_ids(instance)
         if "members" in self.changed:
             keys = []
@@ -241,6 +244,7 @@ def _members(benchmark: Benchmark) -> list[dict[str, Any]]:
 
 
 def _read_members(text: Any) -> list[dict[str, Any]]:
+    """Return the members in a JSON cell. Raises ValidationError if they are not a list of known datasets."""
     try:
         rows = _JSON.clean(text) or []
         members = [
@@ -285,7 +289,7 @@ class TableForm(forms.Form):
     why = WhyField()
 
     def clean(self) -> dict[str, Any]:
-        """Return the values, with the text of either the file or the preview."""
+        """Return the values, with the text of the file or the preview. Raises ValidationError if both are missing."""
         cleaned = super().clean() or {}
         cleaned["text"] = cleaned.get("file") or cleaned.get("text")
         if not cleaned["text"] and not self.errors:
@@ -300,6 +304,7 @@ class ExchangeAdmin(CurationAdmin):
     pages: ClassVar = {"export": "table.<str:ending>", "table": "table/"}
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
+        """Show the list, with links to exports of the table and, for users who may change rows, to its import."""
         url_prefix = f"admin:{self.opts.app_label}_{self.opts.model_name}"
         ways = {
             "exports": [(ending.upper(), reverse(f"{url_prefix}_export", args=[ending])) for ending in FORMATS],
@@ -308,7 +313,7 @@ class ExchangeAdmin(CurationAdmin):
         return super().changelist_view(request, {**(extra_context or {}), **ways})
 
     def export_view(self, request: HttpRequest, ending: str) -> HttpResponse:
-        """Send the whole table as a file."""
+        """Send the whole table as CSV or JSON. Raises PermissionDenied if the user may not view it."""
         if not self.has_view_permission(request) or ending not in FORMATS:
             raise PermissionDenied
         text = table_text(self.resource, self.get_queryset(request).order_by("pk"), ending)
@@ -316,7 +321,7 @@ class ExchangeAdmin(CurationAdmin):
         return send_text(text, name, FORMATS[ending])
 
     def table_view(self, request: HttpRequest) -> HttpResponse:
-        """Import a table: preview the changes first, and store them after confirmation."""
+        """Show the form for a table, then a preview of its changes or problems, and store it after confirmation."""
         if not self.has_change_permission(request):
             raise PermissionDenied
         form = TableForm(request.POST or None, request.FILES or None)
@@ -355,7 +360,7 @@ def table_text(resource: type[CurationResource], rows: QuerySet[Any], ending: st
 def try_table(
     resource: type[CurationResource], table: tablib.Dataset
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the changes of each row (`name`, `changes`) and all problems without storing anything."""
+    """Return the changes of new and updated rows (`name`, `changes`) and all problems, without storing anything."""
     with transaction.atomic():
         result = resource().import_data(table, dry_run=True, raise_errors=False)
         transaction.set_rollback(True)
@@ -374,7 +379,7 @@ def try_table(
 
 
 def store_table(resource: type[CurationResource], table: tablib.Dataset) -> str:
-    """Store a table and return a summary; call it within `audit.acting` and a transaction."""
+    """Store a table and return a summary, with all boards locked. Call it within `audit.acting` and a transaction."""
     # Boards are locked before any row of these tables, in the order used everywhere.
     lock_boards(Dataset.objects.values_list("pk", flat=True))
     result = resource().import_data(table, dry_run=False, raise_errors=True)
@@ -383,7 +388,7 @@ def store_table(resource: type[CurationResource], table: tablib.Dataset) -> str:
 
 
 def read_table(text: str) -> tablib.Dataset | None:
-    """Parse a table; None if it is neither JSON nor CSV."""
+    """Parse a table, and undo the escaping of formulas in CSV cells. Return None if it is neither JSON nor CSV."""
     try:
         if text.lstrip().startswith(("[", "{")):
             return tablib.Dataset().load(text, format="json")
@@ -398,7 +403,7 @@ def _each_cell(table: tablib.Dataset, change: Callable[[Any], Any]) -> tablib.Da
 
 
 def _list_problems(result: Any) -> list[dict[str, Any]]:
-    """Return all problems with their line numbers (the header is line 1)."""
+    """Return all problems of an import, with their line numbers (the header is line 1)."""
     problems = [{"message": str(error.error), "lines": []} for error in result.base_errors]
     for number, errors in result.row_errors():
         for row_error in errors:
@@ -467,14 +472,14 @@ class BenchmarkAdmin(ExchangeAdmin):
         return BenchmarkMember.objects.filter(benchmark=key).values_list("dataset_id", flat=True)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """Save the members, and invalidate cached pages of current and removed ones."""
+        """Save the members, and invalidate cached pages of the benchmark and of its current and removed members."""
         before = _member_ids(form.instance)
         super().save_related(request, form, formsets, change)
         benchmark_changed(form.instance)
         boards_changed(before | _member_ids(form.instance), Kind.DESCRIPTION)
 
     def delete_model(self, request: HttpRequest, obj: Benchmark) -> None:
-        """Delete the benchmark, and invalidate cached pages that name it."""
+        """Delete the benchmark, and invalidate cached pages of its members, which name it."""
         members = _member_ids(obj)
         super().delete_model(request, obj)
         boards_changed(members, Kind.DESCRIPTION)
@@ -526,13 +531,13 @@ class PriceAdmin(ExchangeAdmin):
         return datasets_with_costs(Price.objects.filter(pk=key).values_list("hardware_id", flat=True))
 
     def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:
-        """Save the price, and invalidate cached pages with costs."""
+        """Save the price, and invalidate cached pages with costs of its machine, or of both machines if it changed."""
         super().save_model(request, obj, form, change)
         machines = {obj.hardware_id, form.initial.get("hardware")} - {None}
         for hardware in HardwareClass.objects.filter(pk__in=machines):
             price_changed(hardware)
 
     def delete_model(self, request: HttpRequest, obj: Price) -> None:
-        """Delete the price, and invalidate cached pages with costs."""
+        """Delete the price, and invalidate cached pages with costs of its machine."""
         super().delete_model(request, obj)
         price_changed(obj.hardware)

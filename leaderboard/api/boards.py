@@ -169,6 +169,7 @@ class DatasetView(ReadView):
 
 
 def _board(request: Request, kind: Kind, slug: str) -> Response:
+    """Return all rows of a board, in the view of the query string. Raises Http404 if there is no such board."""
     page = pages.READERS[kind](slug, BoardState.from_parameters(request.query_params).with_values(all_rows=True))
     if page is None:
         raise Http404
@@ -294,6 +295,7 @@ class RecipesView(ReadView):
 
 
 def _result(result: Result) -> dict[str, Any]:
+    """Return a system's result as API data, with scores by measure, costs, and seeds."""
     seeds = [
         {"label": seed.label, "scores": {result.measure: seed.value, **dict(seed.scores)}} for seed in result.seeds
     ]
@@ -337,6 +339,7 @@ class RoundListSerializer(Answer):
 
 
 def _round_answers(rows: Iterable[Round], request: Request) -> list[dict[str, Any]]:
+    """Return the rounds as API data, with their phases and numbers of runs."""
     counts, now = count_runs(rows), timezone.now()
     answers = [
         {

@@ -65,7 +65,7 @@ def _schema() -> dict[str, Any]:
 @require_safe
 @cache_page(lambda section="": spectacular_settings.VERSION, vary_on_site_address())
 def reference(request: HttpRequest, section: str = "") -> HttpResponse:
-    """Describe one section of the API, or list the operations and objects of all sections."""
+    """Show one section of the API, or the list of all sections and objects. Raises Http404 for an unknown section."""
     page = _Reference(_schema(), absolute(request, PREFIX))
     sections = {part["name"]: part for part in page.sections()}
     if section and section not in sections:
@@ -90,7 +90,7 @@ class _Reference:
     address: str
 
     def sections(self) -> list[dict[str, Any]]:
-        """Return operations and objects in answers, by the first part of an operation's path below PREFIX."""
+        """Return the API's operations and response objects, grouped by the first path segment after PREFIX."""
         sections: dict[str, list[dict[str, Any]]] = {}
         for path, methods in self.schema["paths"].items():
             section = sections.setdefault(_section(path), [])
@@ -101,7 +101,7 @@ class _Reference:
         ]
 
     def _objects(self, section: str) -> list[dict[str, Any]]:
-        """Return the objects in a section's answers, by name."""
+        """Return the display forms of the objects in a section's responses, by name."""
         response_names = self._answer_names(section)
         return [
             {
@@ -121,7 +121,7 @@ class _Reference:
         return components
 
     def _answer_names(self, section: str) -> set[str]:
-        """Return the names of the objects in a section's answers, at any depth."""
+        """Return the names of the objects in a section's responses, at any depth."""
         names: set[str] = set()
         pending = [
             name
@@ -138,6 +138,7 @@ class _Reference:
         return {name for name in names if "properties" in self.components[name]}
 
     def _operation(self, method: str, path: str, operation: Schema) -> dict[str, Any]:
+        """Return the display form of an operation: its parameters, fields, responses, and an example curl command."""
         contents = operation.get("requestBody", {}).get("content", {})
         body: Schema = next((content["schema"] for content in contents.values()), {})
         component = self._resolve(body)
@@ -169,6 +170,7 @@ class _Reference:
         return {**field, "description": parameter.get("description", ""), "place": parameter["in"]}
 
     def _fields(self, component: Schema, list_format: str) -> list[dict[str, Any]]:
+        """Return the display forms of a component's properties; see `_field`."""
         required = component.get("required", ())
         return [
             self._field(name, inner, list_format, required=name in required)
@@ -176,7 +178,10 @@ class _Reference:
         ]
 
     def _field(self, name: str, value: Schema, list_format: str, *, required: bool) -> dict[str, Any]:
-        """Describe a field or parameter; `list_format` is the format of the type of a list."""
+        """Return the display form of a field or parameter.
+
+        `list_format`, such as "list of {}", formats the type of a list from that of its items.
+        """
         inner = value["items"] if value.get("type") == "array" else value
         target = next((name for name in _references(inner) if "properties" in self.components[name]), "")
         inner = inner if target else self._resolve(inner)
@@ -204,7 +209,7 @@ class _Reference:
     def _curl(
         self, method: str, path: str, operation: Schema, fields: list[dict[str, Any]], *, needs_token: bool
     ) -> str:
-        """Return an example curl command, from the schema's `x-curl` or from the required fields."""
+        """Return an example curl command with the options of `x-curl`, or else with the required fields."""
         address = self.address + path.removeprefix(PREFIX).replace("{", "").replace("}", "")
         for parameter in operation.get("parameters", []):
             if parameter["in"] == "path":
@@ -247,7 +252,7 @@ def _paragraphs(schema: Schema) -> list[str]:
 
 
 def _answer(status: str, answer: Schema) -> dict[str, str]:
-    """Describe a possible response; `target` is the anchor of its object and `type` the name."""
+    """Return the display form of a possible response; `type` is the name of its object and `target` the anchor."""
     content: Schema = next((media["schema"] for media in answer.get("content", {}).values()), {})
     name = next(_references(content), "")
     list_prefix = "a list of " if content.get("type") == "array" else ""

@@ -90,6 +90,7 @@ def shape(source: type, name: str, text: str, **fields: Any) -> type[Answer]:
 
 
 def _field(hint: Any, **options: Any) -> Field:
+    """Return the serializer field for a type hint; optional types allow null. Raises TypeError for other types."""
     origin, inner = get_origin(hint) or hint, get_args(hint)
     if origin in (Union, UnionType):
         (hint,) = (kind for kind in inner if kind is not NoneType)

@@ -82,7 +82,7 @@ def record(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> AuditRecord:
-    """Record a curation action in the caller's transaction.
+    """Store an audit record with the current actor and reason, in the caller's transaction.
 
     The values must not contain judgments, secrets or hidden text.
     """
@@ -95,6 +95,7 @@ def record(
 
 
 def _build_record(action: str, subject: str, timestamp: datetime, **values: Any) -> AuditRecord:
+    """Return an unsaved audit record with the current actor and reason."""
     current_actor = actor()
     return AuditRecord(
         at=timestamp,
@@ -114,7 +115,7 @@ def record_numbers(
     before: Mapping[int, Mapping[str, Any]],
     after: Mapping[int, Mapping[str, Any]],
 ) -> None:
-    """Record the changes of public numbers on a board.
+    """Store an audit record for each entry whose public numbers on a board changed.
 
     Args:
         dataset: Primary key of the board's dataset.
@@ -144,7 +145,7 @@ def _key(row: Dataset | Entry | int | None) -> int | None:
 
 
 def connect_histories() -> None:
-    """Copy the current person and reason into the history rows that django-simple-history creates."""
+    """Connect a signal that adds the current person and reason to the history rows of django-simple-history."""
 
     def name_actor(sender: Any, history_instance: Any, **options: Any) -> None:
         current_actor = actor()

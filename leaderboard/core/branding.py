@@ -25,9 +25,10 @@ LONGEST_SIDE = 4096
 
 
 def read_accent(text: str) -> tuple[str, str] | None:
-    """Parse the accent colors of the light and the dark theme; None if the text is empty.
+    """Return the accent colors of the light and the dark theme; None if the text is empty.
 
-    A single color applies to the light theme and is lightened for the dark one. Raises ValueError.
+    A single color applies to the light theme and is lightened for the dark one. Raises ValueError for other text than
+    one or two colors such as #0b6b57.
     """
     colours = [part.strip().lower() for part in text.split(",") if part.strip()]
     if not colours:
@@ -59,6 +60,7 @@ def _parts(colour: str) -> list[int]:
 
 
 def _luminance(colour: str) -> float:
+    """Return the relative luminance of a color, from 0 (black) to 1 (white)."""
     linear = [
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
         for part in (value / 255 for value in _parts(colour))

@@ -69,7 +69,7 @@ class ClientErrorsAsInfo(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Lower the record's level and return whether that level is logged."""
+        """Lower a 4xx record to INFO without its traceback, and return whether the record's level is logged."""
         if 400 <= getattr(record, "status_code", 0) < 500 and record.levelno >= logging.WARNING:
             record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
             record.exc_info = record.exc_text = None

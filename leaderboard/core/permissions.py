@@ -96,7 +96,10 @@ def has_agreement(dataset: Dataset) -> bool:
 
 
 def conflicting_visibility_settings(dataset: Dataset, new_settings: Mapping[str, object]) -> dict[str, str]:
-    """Return errors by setting for visibility settings that would reveal data that the agreement protects."""
+    """Return an error for each of the new visibility settings that would reveal data that the agreement protects.
+
+    There are none if the dataset has no agreement.
+    """
     conflicts = [name for name in VISIBILITIES if new_settings.get(name) in WITHOUT_AGREEMENT]
     if not conflicts or not has_agreement(dataset):
         return {}
@@ -148,7 +151,7 @@ def may_read_judgements(person: Person) -> bool:
 
 
 def curators() -> Group:
-    """Return the curators' group after updating its permissions to those of this version."""
+    """Update the curators' group to the permissions of this version, creating it if necessary, and return it."""
     permissions = Permission.objects.filter(content_type__app_label__in=["leaderboard", "submissions"])
     # Curators have all permissions on curated models except reading hidden judgments, and view accounts and
     # teams only.
@@ -161,7 +164,7 @@ def curators() -> Group:
 
 @transaction.atomic
 def make_curator(person: User, *, read_qrels: bool = False) -> None:
-    """Make a user a curator; with `read_qrels`, also allow reading hidden judgments, which is logged."""
+    """Make a user a curator, and record it; with `read_qrels`, also allow reading hidden judgments."""
     person.is_staff = True
     person.save(update_fields=["is_staff"])
     person.groups.add(curators())

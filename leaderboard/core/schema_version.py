@@ -74,7 +74,10 @@ def missing_columns() -> list[str]:
 
 
 def describe_missing_columns() -> str:
-    """Return a sentence that names missing columns, or an empty string; a complete database is compared only once."""
+    """Return a sentence that names missing columns, or an empty string.
+
+    Once a process has found none missing, it does not compare again.
+    """
     global _is_complete
     columns = [] if _is_complete else missing_columns()
     _is_complete = not columns
@@ -87,7 +90,7 @@ def describe_missing_columns() -> str:
 
 
 def mismatch() -> str:
-    """Describe the difference between this code and the database in a sentence; empty if they match.
+    """Return a sentence about the difference between this code and the database; empty if they match.
 
     Raises django.db.Error if the database is unavailable.
     """

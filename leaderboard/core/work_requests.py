@@ -11,7 +11,7 @@ from leaderboard.models import Dataset, WorkRequest
 def request_work(
     kind: WorkRequest.Kind, dataset: Dataset | int | None, payload: dict[str, Any] | None = None
 ) -> WorkRequest:
-    """Record that a dataset needs work of a kind, starting once the caller's transaction commits."""
+    """Record a request for work on a dataset, and wake the dispatcher once the caller's transaction commits."""
     key = dataset.pk if isinstance(dataset, Dataset) else dataset
     request = WorkRequest.objects.create(kind=kind, dataset_id=key, payload=payload or {})
     wakeup.wake_dispatcher()

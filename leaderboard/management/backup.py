@@ -57,7 +57,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Read the manifest of a backup folder. Raises CommandError."""
+        """Read the manifest of a backup folder. Raises CommandError if it is unreadable or has another format."""
         try:
             content = json.loads((folder / MANIFEST).read_text())
         except (OSError, ValueError) as error:
@@ -68,10 +68,11 @@ class Manifest:
 
 
 def make_backup(destination: Path, recipients: Sequence[str], judgements_recipients: Sequence[str]) -> Path:
-    """Write a backup to a new folder in `destination` and return the folder. Raises CommandError.
+    """Write a backup to a new folder in `destination` and return the folder.
 
-    Files are encrypted for `recipients`; judgments for `judgements_recipients` if there are any. Without recipients
-    the backup is not encrypted, and its folder must be protected like the site's own.
+    Files are encrypted for `recipients`; judgments for `judgements_recipients` if there are any. Without recipients the
+    backup is not encrypted, and its folder must be protected like the site's own. Raises CommandError for invalid
+    recipients or an unusable folder.
     """
     moment = timezone.now()
     try:
@@ -178,7 +179,10 @@ def count_rows(database: BaseDatabaseWrapper = connection) -> dict[str, int]:
 
 
 def _run_postgresql(program: str, *arguments: str, output: BinaryIO | None = None) -> None:
-    """Run a PostgreSQL program on the site's database without showing the password on the command line."""
+    """Run a PostgreSQL program on the site's database, writing its output to `output`.
+
+    The command line does not contain the password. Raises CommandError if the program is missing or fails.
+    """
     path = shutil.which(program, path=settings.POSTGRESQL_BIN or None)
     if path is None:
         raise CommandError(
@@ -208,6 +212,7 @@ class _HashingReader:
         self._file, self._fill, self.digest = file, fill, hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
+        """Return up to `size` bytes, and add them to the digest; with `fill`, append zeros at the end of the file."""
         content = self._file.read(size)
         if self._fill:  # A tar states a member's size before its content.
             content = content.ljust(size, b"\0")
@@ -341,7 +346,10 @@ def _read_identities(path: Path | None) -> list[Any]:
 
 
 def _decrypted(folder: Path, name: str, scratch: Path, keys: Sequence[Any]) -> Path | None:
-    """Return the path of a decrypted part of the backup; None if there is no key for it."""
+    """Return the path of a part of the backup, decrypted into `scratch` if necessary; None if there is no key for it.
+
+    Raises CommandError if it cannot be decrypted.
+    """
     if (folder / name).exists():
         return folder / name
     if not keys:
@@ -357,6 +365,7 @@ def _decrypted(folder: Path, name: str, scratch: Path, keys: Sequence[Any]) -> P
 
 
 def _fill_database(source: Path) -> None:
+    """Restore the database from `source`: a dump with pg_restore, or a copy of the SQLite file."""
     if connection.vendor != "sqlite":
         database = f"--dbname={connection.settings_dict['NAME']}"
         _run_postgresql("pg_restore", "--exit-on-error", "--single-transaction", database, str(source))

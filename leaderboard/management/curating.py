@@ -51,6 +51,10 @@ class CurationCommand(BaseCommand):
         raise NotImplementedError
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Run `curate` in the name of the acting user, and print its message.
+
+        Raises CommandError for one of `refusals`, without the permission `right`, or if a row does not exist.
+        """
         try:
             with transaction.atomic() if self.atomic else nullcontext(), acting_person(options):
                 if self.right:
@@ -77,6 +81,7 @@ class OperationCommand(CurationCommand):
         add_form_arguments(parser, self.operation.form, self.operation.arguments)
 
     def curate(self, **options: Any) -> str:
+        """Run the operation on the row with the values of the command's options, and return its report."""
         row = options[self.subjects[0]]
         form = read_form(self.operation.form, self.operation.arguments, options)
         values = {**form.cleaned_data, "why": options["why"]}
@@ -173,7 +178,10 @@ def add_import_arguments(parser: ArgumentParser, by_help: str = "account in whos
 
 
 def importing_person(options: Mapping[str, Any]) -> AbstractContextManager[None]:
-    """Return a context that acts as `--by`, if given, with the reason `--why`. Raises CommandError."""
+    """Return a context that acts as the account `--by`, or as the site, with the reason `--why`.
+
+    Raises CommandError if there is no such account.
+    """
     return acting(find_person(options["by"]) if options["by"] else None, options["why"].strip())
 
 
@@ -188,13 +196,13 @@ def acting_person(options: Mapping[str, Any]) -> Iterator[None]:
 
 
 def find_person(email: str) -> User:
-    """Return the account with an email address. Raises CommandError."""
+    """Return the account with an email address, in any case. Raises CommandError if there is none."""
     rows = User.objects.filter(email__iexact=email.strip())
     return _first_row(rows, f"There is no account with the email address {email}.")
 
 
 def read_moment(text: str) -> datetime:
-    """Parse a time, in UTC by default. Raises CommandError."""
+    """Return a time in UTC; text without an offset is in UTC. Raises CommandError if it is not a time."""
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
@@ -218,7 +226,7 @@ def _first_row(rows: models.QuerySet[Row], message: str) -> Row:
 
 
 def find_by_slug(model: type[Row], slug: str) -> Row:
-    """Return the dataset, system, team, round or benchmark with a slug. Raises CommandError."""
+    """Return the row of the model with a slug; teams also by earlier slugs. Raises CommandError if there is none."""
     condition = Team.has_address(slug) if model is Team else models.Q(slug=slug)
     message = f"There is no {model._meta.verbose_name} with the slug {slug}."
     return _first_row(model._default_manager.filter(condition), message)
@@ -304,6 +312,7 @@ class ProgressLine:
         self.stage = ""
 
     def show(self, stage: str, share: float) -> None:
+        """Show the stage and, on a terminal, the completed share (0 to 1)."""
         if self.live:
             self.out.write(f"\r\x1b[K{stage} {share:4.0%}", ending="")
         elif stage != self.stage:

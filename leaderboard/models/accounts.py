@@ -15,6 +15,7 @@ class UserManager(BaseUserManager["User"]):
     """Manager that creates users by email address."""
 
     def _create(self, email: str, password: str | None, **fields: Any) -> User:
+        """Create a user with a lower-case email address. Raises ValueError if the address is empty."""
         if not email:
             raise ValueError("an account needs an email address")
         user = self.model(email=self.normalize_email(email).lower(), **fields)

@@ -167,7 +167,11 @@ class Dataset(models.Model):
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save the row except the board's revision and its time, which only `board_changed` sets."""
+        """Save the row.
+
+        An existing row keeps the board's revision and time, which only `board_changed` sets, unless `update_fields`
+        names them.
+        """
         if self.pk is not None and not self._state.adding and kwargs.get("update_fields") is None:
             kwargs["update_fields"] = [
                 field.name

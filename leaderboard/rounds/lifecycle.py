@@ -49,7 +49,7 @@ def phase(row: Round, now: datetime) -> Phase:
 
 
 def get_rounds(*datasets: int) -> QuerySet[Round]:
-    """Return the rounds of datasets and of their benchmarks, by opening."""
+    """Return the rounds of the datasets with these ids and of their benchmarks, by opening."""
     condition = Q(dataset__in=datasets) | Q(benchmark__members__dataset__in=datasets)
     return Round.objects.filter(condition).order_by("opens_at", "pk").distinct()
 
@@ -88,7 +88,7 @@ def round_datasets(row: Round) -> list[Dataset]:
 
 
 def listed_rounds(rounds: QuerySet[Round] | None = None) -> QuerySet[Round]:
-    """Return the rounds, by default all, with their datasets, without rounds of datasets in preparation."""
+    """Return these rounds, by default all, with their datasets; rounds of a dataset in preparation are omitted."""
     rounds = Round.objects.all() if rounds is None else rounds
     rounds = rounds.exclude(dataset__state=Dataset.State.PREPARING).select_related("dataset", "benchmark")
     return rounds.prefetch_related("benchmark__members__dataset")
@@ -109,7 +109,10 @@ def utc(moment: datetime) -> str:
 
 
 def relative_time(moment: datetime, now: datetime) -> str:
-    """Return a relative time in one unit, such as `in 3 days`, `in 5 hours`, or `2 days ago`."""
+    """Return a time relative to `now`, such as `in 3 days`, `in 30 hours`, `2 days ago`, or `just now`.
+
+    The unit is the largest that occurs at least twice, from days to minutes.
+    """
     seconds = abs((moment - now).total_seconds())
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         # Require at least two of a unit: "in 30 hours" is more precise than "in 1 day".
@@ -123,7 +126,10 @@ def relative_time(moment: datetime, now: datetime) -> str:
 
 
 def check_round(row: Round) -> None:
-    """Raise ValidationError, by field, for an invalid round."""
+    """Check subject, times, and limits of a round, overlaps with others, and changes to a round that has begun.
+
+    Raises ValidationError with messages by field.
+    """
     problems: dict[str, str] = {}
     if (row.dataset_id is None) == (row.benchmark_id is None):
         problems["dataset"] = "Choose either a dataset or a benchmark, not both."
@@ -142,6 +148,7 @@ def check_round(row: Round) -> None:
 
 
 def _overlaps(row: Round) -> dict[str, str]:
+    """Return an error, by field, if another round of one of the round's datasets is open at the same time."""
     for dataset in round_datasets(row):
         for other_round in get_rounds(dataset.pk):
             if (
@@ -157,7 +164,7 @@ def _overlaps(row: Round) -> dict[str, str]:
 
 
 def _locked_changes(row: Round) -> dict[str, str]:
-    """Return errors for changes that are no longer possible after the reveal or the first run."""
+    """Return an error, by field, for a change that is no longer possible after the reveal or the first run."""
     stored_round = Round.objects.filter(pk=row.pk).first() if row.pk else None
     if stored_round is None:
         return {}
@@ -180,7 +187,7 @@ def _locked_changes(row: Round) -> dict[str, str]:
 
 @transaction.atomic
 def save_round(row: Round) -> Round:
-    """Validate and store a round, new or changed. Raises ValidationError; concurrent calls are serialized.
+    """Validate, store, and record a new or changed round. Raises ValidationError; concurrent calls are serialized.
 
     If it changes the number of visible results per team, competition boards are updated.
     """
@@ -211,6 +218,7 @@ def refresh_round_boards(row: Round) -> None:
 
 
 def _facts(row: Round) -> dict[str, str | int | bool]:
+    """Return the round's times and rules for the audit log."""
     return {
         "opens_at": utc(row.opens_at),
         "closes_at": utc(row.closes_at),
@@ -314,7 +322,7 @@ class RunCounts:
 
 
 def describe_round(row: Round, now: datetime) -> RoundListing:
-    """Return the round's listing at `now`."""
+    """Return the round as shown in lists at `now`: phase, next event, and subject."""
     current_phase = phase(row, now)
     next_events = {
         Phase.BEFORE: ("opens", row.opens_at),
@@ -338,7 +346,7 @@ def describe_round(row: Round, now: datetime) -> RoundListing:
 
 
 def closed_reason(row: Round | None, now: datetime) -> str:
-    """Return why the round accepts no runs at `now`, and when it will; empty if it accepts them.
+    """Return why the round accepts no runs at `now`, and when it will; empty if it accepts them, or without a round.
 
     Pages, API responses, and errors use this text.
     """
@@ -357,7 +365,7 @@ def closed_reason(row: Round | None, now: datetime) -> str:
 
 
 def closed_datasets(datasets: Iterable[int], now: datetime) -> dict[int, str]:
-    """Return the datasets that accept no runs at `now`, by id, with the reasons."""
+    """Return the reasons why datasets accept no runs at `now`, by dataset id; datasets that accept them are omitted."""
     rounds: dict[int, list[Round]] = {}
     for row in announced_rounds(datasets):
         for dataset in listed_datasets(row):
@@ -367,7 +375,7 @@ def closed_datasets(datasets: Iterable[int], now: datetime) -> dict[int, str]:
 
 
 def timeline(row: Round, now: datetime) -> list[dict[str, Any]]:
-    """Return opening, closing, and reveal in order; `state` is “past”, “next” (the first future step), or “to come”."""
+    """Return opening, closing, and reveal in order; `when` is “past”, “next” (the first future step), or “to come”."""
     points = [("Opens", row.opens_at), ("Closes", row.closes_at)]
     points.append(("Revealed", row.revealed_at) if row.revealed_at else ("Reveal, at the earliest", row.reveals_at))
     steps, next_is_marked = [], False
@@ -384,7 +392,10 @@ CONTRIBUTOR = Concat(Cast("system__team", CharField()), Value(":"), "system__par
 
 
 def count_runs(rows: Iterable[Round]) -> dict[int, RunCounts]:
-    """Count the stored submissions, teams (a participant counts as one), and late submissions of each round."""
+    """Count each round's submissions in time, their teams (a participant counts as one), and late submissions.
+
+    Return the counts by round id.
+    """
     round_ids = [row.pk for row in rows]
     in_time, late = Q(late=False), Q(late=True)
     rows_by_round = (
@@ -401,7 +412,10 @@ def count_runs(rows: Iterable[Round]) -> dict[int, RunCounts]:
 
 
 def within_quota(row: Round, dataset: Dataset) -> int | None:
-    """Return the maximum number of submissions within the dataset's quotas during the round, or None if unlimited."""
+    """Return how many submissions the dataset's quotas allow during the round, or None if unlimited.
+
+    Only datasets with hidden judgments have quotas.
+    """
     if not dataset.hidden:
         return None
     opens, closes = row.opens_at.astimezone(UTC), row.closes_at.astimezone(UTC)

@@ -74,9 +74,9 @@ class Topic:
 
 
 def get_round_runs(row: Round, dataset: Dataset, qrels: Qrels, teams: Collection[int] | None = None) -> list[RoundRun]:
-    """Return the round's valid runs evaluated on these qrels, optionally only those of `teams`.
+    """Return the round's runs with a score on these qrels, optionally only those of `teams`.
 
-    Late runs are omitted, and so are runs that were withdrawn, moderated, or held.
+    Late, withdrawn, moderated, and held runs are omitted. The seeds of a set are averaged.
     """
     entries = Entry.objects.filter(round=row, dataset=dataset, late=False).exclude(visibility__in=TAKEN_OFF)
     if teams is not None:
@@ -97,7 +97,7 @@ def get_round_runs(row: Round, dataset: Dataset, qrels: Qrels, teams: Collection
 
 
 def parties_by_team(entries: Iterable[Entry]) -> dict[int, int]:
-    """Return the party of each team; teams that share a member or submitter belong to one party."""
+    """Return the party of each team by team id; teams that share a member or submitter belong to one party."""
     people: dict[int, set[int]] = {}
     for entry in entries:
         if entry.system.team_id is not None:
@@ -116,9 +116,10 @@ def parties_by_team(entries: Iterable[Entry]) -> dict[int, int]:
 
 
 def summarise_topics(row: Round, dataset: Dataset, qrels: Qrels, queries: Sequence[str]) -> RoundSummary:
-    """Store and return best, median, and worst per query over the round's public runs, unless a summary exists.
+    """Store and return best, median, and worst per query over the round's public runs; an existing summary is kept.
 
-    Runs in the scorer. `queries` are the judged queries in order.
+    Measures with at most `MIN_OTHERS` parties are omitted. This runs in the scorer. `queries` are the judged queries in
+    order.
     """
     runs = [run for run in get_round_runs(row, dataset, qrels) if run.entry.visibility in SUMMED_UP]
     parties = parties_by_team(run.entry for run in runs)
@@ -138,7 +139,7 @@ def summarise_topics(row: Round, dataset: Dataset, qrels: Qrels, queries: Sequen
 
 
 def _summary(values: NDArray[np.float64], measure: str, *, hidden: bool) -> dict[str, list[float]]:
-    """Return best, median, and worst of values of shape (runs, queries)."""
+    """Return best, median, and worst of each query as published, from values of shape (runs, queries)."""
     highest, lowest = values.max(axis=0), values.min(axis=0)
     best, worst = (lowest, highest) if better(measure) == "lower" else (highest, lowest)
     columns = {"best": best, "median": np.median(values, axis=0), "worst": worst}
@@ -148,7 +149,7 @@ def _summary(values: NDArray[np.float64], measure: str, *, hidden: bool) -> dict
 
 
 def topics(summary: RoundSummary, run: RoundRun | None, measure: str) -> list[Topic]:
-    """Return the judged queries with the run's published scores and the summary's."""
+    """Return the judged queries in natural order, with the run's published scores and the summary's."""
     hidden = summary.dataset.hidden
     own_values: Sequence[float | None] = [None] * len(summary.queries)
     if run is not None and measure in run.measures and len(run.values) == len(summary.queries):

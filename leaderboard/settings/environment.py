@@ -39,7 +39,10 @@ def three_quarters_of_memory() -> int:
 
 
 def site_address(url: str) -> str:
-    """Return the URL without a trailing slash; empty if it is not set. Raises ImproperlyConfigured."""
+    """Return the URL without a trailing slash; empty if it is not set.
+
+    Raises ImproperlyConfigured if it is not http or https, or has a path.
+    """
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or url.rstrip("/") != f"{parts.scheme}://{parts.netloc}"):
         raise ImproperlyConfigured("SITE_ADDRESS must be https://HOST or http://HOST:PORT, without a path.")
@@ -47,9 +50,10 @@ def site_address(url: str) -> str:
 
 
 def storages_of_several_hosts(store: str, embeddings: str, folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the `STORAGES` entries for the store, if it is in a bucket, and for embeddings, in a bucket or a folder.
+    """Return the `STORAGES` entries of embeddings and, if `store` is set, of the store.
 
-    Raises ImproperlyConfigured.
+    `store` and `embeddings` are URLs of buckets, or empty. Embeddings without a URL are in the bucket of the store or,
+    if there is none, in `folder`. Raises ImproperlyConfigured for an invalid URL.
     """
     embeddings = embeddings or (store and f"{store.rstrip('/')}/embeddings")
     entries = (
@@ -63,10 +67,10 @@ def _folder(folder: Path) -> dict[str, Any]:
 
 
 def bucket(url: str, variable: str) -> dict[str, Any]:
-    """Return the `STORAGES` entry for the bucket of an environment variable.
+    """Return the `STORAGES` entry for the bucket `url`, the value of the environment variable `variable`.
 
-    boto3 reads the keys from the environment, so that no setting holds a secret. Raises ImproperlyConfigured without
-    quoting the value, which may contain one.
+    boto3 reads the keys from the environment, so that no setting holds a secret. Raises ImproperlyConfigured for an
+    invalid URL, without quoting it, because it may contain a secret.
     """
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc or parts.netloc != parts.hostname or parts.query or parts.fragment:
@@ -95,7 +99,7 @@ env = environ.Env()
 
 
 def validate_choice(name: str, value: str, *choices: str) -> str:
-    """Return a variable's value if it is one of the choices. Raises ImproperlyConfigured."""
+    """Return a variable's value. Raises ImproperlyConfigured if it is not one of the choices."""
     if value not in choices:
         choice_list = f"{', '.join(choices[:-1])} or {choices[-1]}"
         raise ImproperlyConfigured(f"{name} must be {choice_list}, not {value!r}.")
@@ -116,9 +120,10 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(VAR / "cache" / "numba"))
 
 
 def secret_key() -> str:
-    """Return `SECRET_KEY`, or a key that is generated once and stored in `var/secret-key`, readable only by its owner.
+    """Return `SECRET_KEY` or, if it is not set, a key that is generated once and stored in `var/secret-key`.
 
-    With `none`, the key is lost when the process ends: workers sign nothing, and so cannot sign a session either.
+    If it is `none`, return a key that is lost when the process ends: workers sign nothing, and so cannot sign a session
+    either.
     """
     if key := env.str("SECRET_KEY", default=""):
         return key if key != "none" else secrets.token_urlsafe(50)

@@ -17,7 +17,7 @@ _HSTS_YEAR = "max-age=31536000"
 
 
 def strict_transport(header: str) -> tuple[int, bool, bool]:
-    """Parse an HSTS header into its seconds, `includeSubDomains` and `preload`. Raises ImproperlyConfigured."""
+    """Return seconds, `includeSubDomains`, and `preload` of an HSTS header. Raises ImproperlyConfigured."""
     words = [word.strip().lower() for word in header.split(";")]
     name, _, seconds = words[0].partition("=")
     if name != "max-age" or not seconds.isdecimal() or not set(words[1:]) <= {"includesubdomains", "preload"}:
@@ -29,7 +29,10 @@ def strict_transport(header: str) -> tuple[int, bool, bool]:
 
 
 def contacts(addresses: Sequence[str]) -> list[str]:
-    """Return security contacts as URIs, as RFC 9116 requires; email addresses may be given without `mailto:`."""
+    """Return security contacts as URIs, as RFC 9116 requires; email addresses may be given without `mailto:`.
+
+    Raises ImproperlyConfigured for anything but email addresses, https URLs, and telephone numbers.
+    """
     words = [word for text in addresses if (word := text.strip())]
     uris = [f"mailto:{word}" if "@" in word and ":" not in word else word for word in words]
     for uri in uris:
@@ -41,7 +44,10 @@ def contacts(addresses: Sequence[str]) -> list[str]:
 
 
 def policy(url: str) -> str:
-    """Return the URL of the page that describes how reports are handled. Raises ImproperlyConfigured."""
+    """Return the https URL of the page that describes how reports are handled, or an empty string.
+
+    Raises ImproperlyConfigured for another URL.
+    """
     if url and not re.fullmatch(r"https://[^\s/]+\S*", url):
         raise ImproperlyConfigured(f"SECURITY_POLICY is {url!r}. Use a URL that begins with https://.")
     return url

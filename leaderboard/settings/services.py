@@ -16,7 +16,10 @@ from leaderboard.settings.environment import VAR, env, three_quarters_of_memory,
 
 
 def broker_url() -> str:
-    """Return `REDIS_URL`, the address written by a running `manage.py runboard`, or one that fails immediately."""
+    """Return `REDIS_URL` or, if it is not set, the address written by a running `manage.py runboard`.
+
+    If there is no such address either, return one that fails immediately.
+    """
     if url := env.str("REDIS_URL", default=""):
         return url
     address_file = VAR / "run" / "redis-url"

@@ -34,7 +34,10 @@ class EmbargoRefused(ValueError):
 
 
 def latest_end(system: System | None, now: datetime.datetime) -> datetime.date:
-    """Return the last date until which the system, or a new one if None, may be anonymous."""
+    """Return the last day until which the system may be anonymous, or a new system if it is None.
+
+    This is `LONGEST_MONTHS` after it first became anonymous, even if that period has ended.
+    """
     history: Any = System.history  # A manager, but declared as HistoricalRecords.
     start = now
     if system is not None:
@@ -47,7 +50,7 @@ def latest_end(system: System | None, now: datetime.datetime) -> datetime.date:
 
 
 def may_be_anonymous(system: System) -> bool:
-    """Return whether the system was never public under its team's name."""
+    """Return whether the system belongs to a team and was never public under its name."""
     if system.team_id is None:
         return False
     return system.anonymous_until is not None or not EntryVersion.objects.filter(entry__system=system).exists()
@@ -55,7 +58,11 @@ def may_be_anonymous(system: System) -> bool:
 
 @transaction.atomic
 def make_anonymous(system: System, end_date: datetime.date) -> None:
-    """Make the system anonymous until that day begins (UTC), or change the day. Raises EmbargoRefused."""
+    """Make the system anonymous until that day begins (UTC), or change the day.
+
+    Raises EmbargoRefused if it was public under its team's name, or if the day is not in the future or after
+    `latest_end`.
+    """
     lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
     # Lock the key, too: a concurrent publication of its results then either waits or is already recorded. This is
     # the last lock of the transaction.
@@ -76,7 +83,7 @@ def make_anonymous(system: System, end_date: datetime.date) -> None:
 
 @transaction.atomic
 def end_anonymity(system: System) -> None:
-    """End the system's anonymity; calling it again changes nothing."""
+    """End the system's anonymity and update its boards; if it is not anonymous, nothing changes."""
     # Lock all boards: a first result that is being published on another board would remain anonymous forever.
     lock_boards(Dataset.objects.values_list("pk", flat=True))
     locked_system = System.objects.select_for_update(no_key=True).get(pk=system.pk)

@@ -56,7 +56,7 @@ CONFIGURATIONS: Mapping[str, EngineConfiguration] = {row.slug: row for row in (B
 
 
 def describe_bm25(language: str) -> str:
-    """Return an explanation of the site's BM25 for pages that show differences from it."""
+    """Return a sentence about the site's BM25 for datasets of this language: parameters, stemming, and stop words."""
     analyser = analyser_for(language)
     if (code := known_language_code(language)) != language:
         # An earlier version stored this unknown spelling, and retrieved without an analyzer.
@@ -92,7 +92,10 @@ def request_baseline(dataset: Dataset) -> None:
 
 
 def request_baseline_again(dataset: Dataset) -> bool:
-    """Request and record another BM25 run, and return whether the dataset has the necessary documents and judgments."""
+    """Request another BM25 run, and record the request in the audit log.
+
+    Return False, without a request, if documents or judgments are missing.
+    """
     if dataset.current_qrels_id is None or dataset.runs_only:
         return False
     request_baseline(dataset)

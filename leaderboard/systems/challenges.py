@@ -59,7 +59,7 @@ class PublicChallenge(NamedTuple):
 
 
 def public_challenges(system_id: int) -> list[PublicChallenge]:
-    """Return the system's challenges, newest first, in one query."""
+    """Return the system's challenges as shown publicly, in one query."""
     rows = Challenge.objects.filter(system=system_id).select_related("dataset", "raised_by")
     return [
         PublicChallenge(
@@ -87,7 +87,10 @@ def challengeable_datasets(system: System) -> list[Dataset]:
 
 @transaction.atomic
 def raise_challenge(system: System, person: User, claim: str, text: str, dataset: Dataset | None = None) -> Challenge:
-    """Store a challenge and notify the system's team. Raises ChallengeRefused."""
+    """Store a challenge, notify the system's team, and update its boards.
+
+    Raises ChallengeRefused if the challenge is incomplete, a duplicate, about one's own system, or one too many.
+    """
     lock_systems(system)
     text = text.strip()
     if not person.name:
@@ -116,7 +119,7 @@ def raise_challenge(system: System, person: User, claim: str, text: str, dataset
 
 @transaction.atomic
 def retract_challenge(challenge: Challenge, person: User) -> None:
-    """Retract one's own challenge, which remains on record. Raises ChallengeRefused."""
+    """Retract an open challenge, which remains on record. Raises ChallengeRefused if another user raised it."""
     row = _lock_open_challenge(challenge)
     if row.raised_by_id != person.pk:
         raise ChallengeRefused("Only the author of a challenge can retract it.")
@@ -131,9 +134,10 @@ def retract_challenge(challenge: Challenge, person: User) -> None:
 def settle_challenge(
     challenge: Challenge, *, upheld: bool, decision: str, correction: TrainingCorrection | None = None
 ) -> Challenge:
-    """Settle a challenge publicly, optionally correcting the system if it is upheld. Raises ChallengeRefused.
+    """Settle a challenge publicly, optionally correcting the system if it is upheld.
 
-    Call this within `leaderboard.core.audit.acting`, which records the curator; readers see “a curator”.
+    Call this within `leaderboard.core.audit.acting`, which records the curator; readers see “a curator”. Raises
+    ChallengeRefused if the challenge is not open, or decision or correction are not allowed.
     """
     row = _lock_open_challenge(challenge)
     decision = decision.strip()

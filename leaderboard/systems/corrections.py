@@ -76,7 +76,10 @@ class Correction(NamedTuple):
 
 
 def list_corrections(system_id: int) -> list[Correction]:
-    """Return the system's corrections, newest first, in at most three queries."""
+    """Return the system's newest public corrections, newest first, in at most three queries.
+
+    Changes before the system first became public are omitted.
+    """
     # Find the time when the system first became public.
     public_entries = EntryQuerySet(Entry).seen().filter(system=system_id)
     same_change = Q(revision=OuterRef("from_revision"), dataset=OuterRef("dataset"))
@@ -96,6 +99,11 @@ def list_corrections(system_id: int) -> list[Correction]:
 
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any], anonymous_now: bool) -> list[FieldChange]:
+    """Return the fields that differ between two states of a system, with values if they may be shown.
+
+    If the system was anonymous in either state, identifying fields are omitted. While it is anonymous now, only claims
+    have values.
+    """
     is_anonymous = any(row["anonymous_until"] is not None for row in (before, after))
     fields = {**_CLAIMS, **_TEXT_FIELDS, **({} if is_anonymous else _IDENTIFYING_FIELDS)}
     changes = []
@@ -114,6 +122,7 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any], anonymous_now:
 
 
 def _field_text(name: str, value: Any) -> str:
+    """Return a field's value as text, such as “yes” for true, “none” for an empty list, or “not stated”."""
     if name == "architecture":
         return dict(architecture_choices()).get(value, str(value))
     if isinstance(value, bool):

@@ -23,9 +23,9 @@ _MAX_AMOUNT = 1e15
 
 
 def self_reported_costs(system_id: int) -> list[dict[str, Any]]:
-    """Return the token counts and costs that the system's public runs report, by dataset, in one query.
+    """Return the token counts and costs that the system's public runs report, ordered by dataset, in one query.
 
-    `cost_usd` is None if a run does not report it.
+    Runs without a valid token count are omitted. `cost_usd` is None if a run does not report it.
     """
     rows = (
         Run.objects.filter(_PUBLIC_RUN, system_id=system_id, metadata__resources__self_reported="true")
@@ -52,10 +52,10 @@ def _number(text: object) -> float | None:
 
 
 def run_provenance(system_id: int) -> list[dict[str, Any]]:
-    """Return the distinct configurations of the system's public runs by Runboard, in three queries.
+    """Return the distinct configurations with which Runboard ran the system publicly, in three queries.
 
-    `checkpoint` is empty for runs without a model; `credits` are the systems with the runs that were re-ranked or
-    fused.
+    Each has its `engine`, `parameters`, and `datasets`. `checkpoint` is empty for runs without a model. `credits` are
+    the systems whose runs were re-ranked or fused. Both are empty while the system is anonymous.
     """
     runs = (
         Run.objects.filter(_PUBLIC_RUN, system_id=system_id)
@@ -100,7 +100,7 @@ def parameter_text(value: object) -> str:
 
 
 def _credits(runs: list[int]) -> dict[int, list[dict[str, str]]]:
-    """Return the public systems with the runs that each run was built from."""
+    """Return, by run, the systems whose public runs it was built from, without anonymous ones."""
     rows = (
         Run.objects.filter(_PUBLIC_RUN, used_by__in=runs)
         .exclude(anonymity.anonymous_now("system__"))
@@ -169,6 +169,7 @@ def list_recipes(system_id: int) -> list[Recipe]:
 
 
 def _recipe(entry: Entry) -> Recipe:
+    """Return the recipe of a public result, or only the reason why others cannot reproduce it."""
     dataset, evaluation = entry.dataset, entry.evaluation
     if evaluation is None:
         return Recipe(dataset.slug, entry.configuration, _REPORTED)
@@ -214,7 +215,10 @@ def _recipe(entry: Entry) -> Recipe:
 
 
 def _run_configuration(entry: Entry, run: Run) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the engine, its parameters, and the checkpoint; for the site's own systems from their rows."""
+    """Return the run's engine, parameters, and checkpoint, as recorded.
+
+    For older runs without a record, they come from the site's own system; for those of teams they are empty.
+    """
     record = run.metadata.get("made_by")
     if record:
         checkpoint = record.get("checkpoint") or {}

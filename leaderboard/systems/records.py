@@ -72,7 +72,7 @@ class ClaimsSettled(Exception):
 
 
 def create_system(team: Team, fields: SystemFields) -> System:
-    """Create a system of the team with a free slug. Raises NameTaken."""
+    """Create a system of the team with a free slug. Raises NameTaken if the team has one with this name."""
     existing_system = System.objects.filter(team=team, name=fields.name).first()
     if existing_system is not None:
         raise NameTaken(existing_system)
@@ -97,9 +97,10 @@ def house_system(
     training_declared: bool = True,
     adapted_to: Iterable[str] = (),
 ) -> System:
-    """Return the site's own system with this name, creating it if necessary, with another slug if this one is taken.
+    """Return the site's own system with this name, creating it if necessary.
 
-    `adapted_to` are slugs of datasets; the system was built from their corpora.
+    A new system gets another slug if this one is taken. An existing one only gets missing `adapted_to`, which are slugs
+    of the datasets whose corpora it was built from.
     """
     with transaction.atomic():
         system, _ = System.objects.get_or_create(
@@ -126,14 +127,14 @@ def house_system(
 
 @transaction.atomic
 def update_system(system: System, fields: SystemFields, *, seen_version: int | None = None) -> System:
-    """Update a system's metadata and its boards; its slug and team do not change.
+    """Update a system's metadata and its boards, and return the system; slug and team do not change.
 
-    `seen_version` is the state (`history_version`) that the form was based on.
+    `seen_version` is the state (`history_version`) that the form was based on; None skips this check.
 
     Raises:
         NameTaken: If the team has another system with this name.
         ConcurrentSystemChange: If the system has changed since `seen_version`.
-        ClaimsSettled: If the fields undo the decision on a challenge.
+        ClaimsSettled: If the fields change claims that an upheld challenge corrected.
     """
     (locked_system,) = lock_systems(system)
     if seen_version is not None and (changed_fields := _changed_since(locked_system, seen_version)):
@@ -164,7 +165,10 @@ def history_version(system: System) -> int:
 
 
 def _changed_since(system: System, version: int) -> list[str]:
-    """Return labels of the fields that changed since that state."""
+    """Return the labels of the fields that changed since the state `version` (see `history_version`).
+
+    If that state is unknown, the only label is “The system”.
+    """
     if version == history_version(system):
         return []
     history: Any = System.history
@@ -198,9 +202,9 @@ def find_system(teams: Iterable[Team], reference: str) -> System | None:
 
 
 def canonical_datasets(names: Iterable[str]) -> list[str]:
-    """Return names of training datasets, replaced by slugs of matching datasets on this site.
+    """Return names of training datasets, replaced by slugs of matching datasets on this site, without duplicates.
 
-    Datasets in preparation are not matched.
+    Names and slugs match regardless of case. Datasets in preparation are not matched.
     """
     stripped_names = [name.strip() for name in names if name.strip()]
     if not stripped_names:
@@ -248,6 +252,7 @@ def merge_conflicts(duplicate: System, target: System) -> list[str]:
 
 
 def _same_runs(duplicate: System, target: System) -> Iterator[str]:
+    """Yield a message for each run of the duplicate that the target has, too: same version, content, and label."""
     columns = ("version_id", "sha256", "configuration")
     target_runs = set(Run.objects.filter(system=target).values_list(*columns))
     for run in Run.objects.filter(system=duplicate).select_related("version__dataset").order_by("pk"):
@@ -260,9 +265,9 @@ def _same_runs(duplicate: System, target: System) -> Iterator[str]:
 
 
 def _same_entries(duplicate: System, target: System) -> Iterator[str]:
-    """Yield results of both systems that have, or may get, the same dataset and label on a board.
+    """Yield a message for each result of the duplicate whose dataset, label, and comparison group the target also has.
 
-    Hidden, held, superseded, and moderated entries may return to the board; withdrawn ones cannot.
+    Results that may return to the board count: hidden, held, superseded, and moderated ones, but not withdrawn ones.
     """
     columns = ("dataset_id", "configuration", "comparison_group")
     on_board = Q(visibility__in=[Entry.Visibility.PUBLIC, Entry.Visibility.QUARANTINED])
@@ -280,9 +285,9 @@ def _same_entries(duplicate: System, target: System) -> Iterator[str]:
 
 @transaction.atomic
 def merge_systems(duplicate: System, target: System) -> System:
-    """Merge the duplicate into another system of the same team, and redirect its page.
+    """Move the duplicate's runs, results, and challenges to a system of the same team, and delete the duplicate.
 
-    Call this within `leaderboard.core.audit.acting`.
+    Its page redirects to the remaining system, which is returned. Call this within `leaderboard.core.audit.acting`.
 
     Raises:
         CannotMerge: With all conflicts, before anything is changed.

@@ -77,7 +77,7 @@ class _BoardPage:
         return self.path + self.state.with_values(**changes).query_string()
 
     def context(self) -> dict[str, Any]:
-        """Return the table and its tools."""
+        """Return the context of the board: heads and rows as HTML, choices, filters, links, and the legend."""
         board, state = self.board, self.state
         rooms = rendering.spread_widths(board.rows)
         unpin_links = {slug: self.link(pins=tuple(pin for pin in state.pins if pin != slug)) for slug in state.pins}
@@ -144,7 +144,7 @@ class _BoardPage:
         )
 
     def _groups(self) -> SafeString:
-        """Return the HTML of the heads of column groups."""
+        """Return the HTML of the heads of column groups, with a link for the group of costs."""
         cells = []
         for number, (label, span) in enumerate(spans(self.board.shown[1:])):
             first_class = ' class="first"' if number else ""
@@ -262,7 +262,7 @@ class _BoardPage:
         }
 
     def _hidden_fields(self) -> list[tuple[str, str]]:
-        """Return the parameters of the view that have no field in the form."""
+        """Return the names and values of the view's parameters that have no field in the form."""
         board = self.board
         carried = {"sort", "pin", "columns", "exact", "hide", "rows"}
         carried |= {f"{end}-{key}" for key in board.pending_columns for end in ("min", "max")}
@@ -318,6 +318,7 @@ class _BoardPage:
         }
 
     def _compare_url(self) -> str:
+        """Return the URL of the comparison of the pinned systems; empty unless there are two to six."""
         board = self.board
         slugs = list(dict.fromkeys(row.entry.slug for row in board.rows[: board.pinned]))
         if not MIN_COMPARED <= len(slugs) <= MAX_COMPARED:
@@ -366,7 +367,7 @@ class _BoardPage:
 
 
 def _toggle_range(state: BoardState, toggled: Range) -> tuple[Range, ...]:
-    """Return the ranges without the given one or, if it is not set, with it in place of another of its column."""
+    """Return the state's ranges without `toggled`; if it is not set, with it in place of other ranges of its column."""
     other_ranges = [one for one in state.ranges if one.key != toggled.key]
     ranges = other_ranges if toggled in state.ranges else [*other_ranges, toggled]
     return tuple(sorted(ranges, key=lambda one: one.key))

@@ -64,6 +64,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     }
 
     def build_context() -> dict[str, Any]:
+        """Return the part of the context that only whole pages need."""
         statistics = published_statistics(lists.get_statistics(dataset)._asdict(), hidden=dataset["hidden"])
         judged_by = dataset["current_qrels__judged_by"] or {}
         row = _row(dataset)
@@ -95,7 +96,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _row(dataset: dict[str, Any]) -> Dataset:
-    """Return a partial row with the fields that determine access to files, without a query."""
+    """Return a dataset with only the fields that determine access to files, from a row of values, without a query."""
     field_names = ("pk", "hidden", "documents_visibility", "queries_visibility")
     row = Dataset(**{name: dataset[name] for name in field_names})
     if dataset["current_version_id"] is not None:
@@ -162,7 +163,10 @@ class MomentConverter:
 
 
 def _cache_past_boards(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Let browsers and proxies cache a past board once its second is settled, and respond 404 for future times."""
+    """Return the view with responses that browsers and proxies may cache, once the second of a past board is settled.
+
+    Times in the future lead to 404.
+    """
 
     @wraps(view)
     def answer(
@@ -188,7 +192,7 @@ def _revision(slug: str, kind: Kind, at: datetime.datetime | None, **_: object) 
 @cache_page(_revision, page_variant)
 @reads(*PARAMETERS)
 def past_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
-    """Show the board as of `at`, in the view of the query string."""
+    """Show the board as of `at`, in the view of the query string, or 404 if it did not exist yet."""
     state = BoardState.from_parameters(request.GET)
     page = pages.READERS[kind](slug, state, at=at)
     if page is None:
@@ -224,7 +228,7 @@ def _all_rows(request: HttpRequest) -> BoardState:
 def export(
     request: HttpRequest, slug: str, kind: Kind, ending: str, at: datetime.datetime | None = None
 ) -> HttpResponse:
-    """Export the current or a past board in one of FORMATS, with all rows of the view."""
+    """Export the current or a past board in the format `ending` of FORMATS, with all rows of the view."""
     page = pages.READERS[kind](slug, _all_rows(request), at=at)
     if page is None:
         if at is None:
@@ -237,7 +241,10 @@ def export(
 
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
-    """Return 404 with the start of the board's history, identically for nonpublic and unknown boards."""
+    """Return 404 for a time without a board, with the start of the board's history.
+
+    The response is the same for nonpublic and unknown boards. URLs of exports get plain text.
+    """
     first_time, to_come = pages.first_published(kind, slug), at > timezone.now()
     context = {
         "at": at,

@@ -44,7 +44,10 @@ def _variant(request: HttpRequest) -> PageVariant | None:
 @cache_page(site_revision, _variant)
 @reads(*COMPARE_PARAMETERS)
 def compare_systems(request: HttpRequest) -> HttpResponse:
-    """Compare systems per dataset and, for open judgments, per query."""
+    """Compare systems per dataset and, for open judgments, per query.
+
+    URLs of submitted forms redirect to a shorter one. Unknown systems or parameters lead to 400 with suggestions.
+    """
     choices = system_choices()
     labels = ((choice.slug, choice.label) for choice in choices.values())
     options = format_html_join("", '<option value="{}">{}</option>', labels)
@@ -62,7 +65,7 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
 
 
 def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, SystemChoice]) -> dict[str, Any]:
-    """Return the context of an invalid form: its input, and a link for each suggestion."""
+    """Return the context of a form with an unknown choice: the user's input, and a link for each suggestion."""
     parameter = {"system to compare by query": "with"}.get(error.parameter, error.parameter)
     entered = [value.strip() for value in request.GET.getlist("system") if value.strip()]
     links = []
@@ -87,7 +90,7 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
 
 
 def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
-    """Return the selected systems, with links that remove each or compare with it, and the number of free boxes."""
+    """Return the context of the form: the selected systems, with links that remove each or move it to the front."""
     path, choices_by_slug = reverse("compare"), distinct_choices(view.systems, choices)
     return {
         "section": "compare",
@@ -106,6 +109,7 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
 
 
 def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
+    """Return the context of a comparison of two or more systems: rows of datasets, and details of one dataset."""
     comparison = compare(view.systems, entries_of_systems(view.systems), view.measure, view.benchmark)
     path = reverse("compare")
     return {
@@ -123,9 +127,10 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
 
 
 def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, SystemChoice]) -> dict[str, Any]:
-    """Return the comparison on one open dataset: a pair per query, and overlaps of top documents.
+    """Return the context of the comparison by query, on the selected dataset or the first one with tests.
 
-    Takes at most three queries.
+    It contains one pair of systems and the overlaps of top documents. It is empty if no dataset has tests. Takes at
+    most three queries. Raises UnknownChoice if the selected system has no test on the dataset.
     """
     testable = {row.slug: row for row in comparison.rows if row.tested}
     if view.dataset and view.dataset not in testable:
@@ -177,7 +182,7 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
 
 
 def _pair(pair: PairComparison, first: SystemChoice, other: SystemChoice) -> dict[str, Any]:
-    """Return the formatted numbers of a pair, and the queries on which each system is ahead."""
+    """Return the formatted difference of a pair with its interval, and the queries with each system's largest leads."""
     result = pair.result
     return {
         "pair": pair,

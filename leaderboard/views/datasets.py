@@ -61,7 +61,7 @@ def _open_collection(slug: str) -> OpenCollection:
 @cache_page(_revision, _view_of_list)
 @reads(*LIST_PARAMETERS, "id", *QUERY_PARAMETERS)
 def queries(request: HttpRequest, slug: str) -> HttpResponse:
-    """List the judged queries of an open dataset with their difficulty."""
+    """List the judged queries of an open dataset with their difficulty, or show the query of the parameter `id`."""
     if "id" in request.GET:  # An id that cannot be the end of a URL.
         return _query(request, slug, request.GET["id"])
     collection = _open_collection(slug)
@@ -98,6 +98,7 @@ def query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
 
 
 def _query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
+    """Show a query of an open dataset. Raises Http404 if it does not exist."""
     collection = _open_collection(slug)
     state = QueryState.from_parameters(request.GET)
     page = query_page(collection, query_id, state)
@@ -120,7 +121,7 @@ def _query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
 @require_safe
 @reads("measure", "sort")
 def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
-    """Show all public results before and after a change of judgments."""
+    """Show all public results before and after the dataset's change of judgments with this number."""
     row, comparison = _switched_rescore(slug, number)
     dataset, public = row.dataset, Entry.Visibility.PUBLIC
     # Reasons of quarantines are public.
@@ -150,7 +151,10 @@ def rescore_csv(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 
 
 def _switched_rescore(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
-    """Return the n-th switch of a dataset and its comparison, without results that were removed since."""
+    """Return the dataset's change of judgments with this number, from 1, and its comparison.
+
+    Results that are no longer public are omitted. Raises Http404 if there is no such change.
+    """
     dataset = get_object_or_404(Dataset.objects.listed(), slug=slug)
     rescores = list(switched_rescores(dataset.pk))
     if not 1 <= number <= len(rescores):
@@ -161,7 +165,7 @@ def _switched_rescore(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
 
 
 def visible_dataset(request: HttpRequest, slug: str) -> Dataset:
-    """Return the dataset if it has a page for this visitor. Raises Http404."""
+    """Return the dataset with this slug. Raises Http404 if the visitor may not see it, or it does not exist."""
     datasets = Dataset.objects.select_related("current_version", "current_qrels")
     dataset = get_object_or_404(datasets, slug=slug)
     if not may_see_dataset(request.user, dataset):

@@ -43,7 +43,10 @@ _EXPORTS = {
 @require_safe
 @_cached
 def system_export(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
-    """Send the public results or the citation of a system in the format of another tool."""
+    """Send the public results or the citation of a system in the format `kind` of another tool.
+
+    Raises Http404 for systems without public results.
+    """
     public_systems = System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
     system = anonymity.public_system(get_object_or_404(public_systems.select_related("team", "source"), slug=slug))
     page, site = absolute(request, reverse("system", args=[slug])), settings.SITE_NAME

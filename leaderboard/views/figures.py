@@ -24,7 +24,7 @@ from leaderboard.views.board_views import site_revision
 
 
 def _variant(request: HttpRequest) -> PageVariant | None:
-    """Return the view of a figure for the page cache, or None for searches."""
+    """Return the view of a figure for the page cache, or None for searches and unknown figures."""
     figure = FIGURES.get(request.path.removesuffix("/").removesuffix(".json").rpartition("/")[2])
     if figure is None:
         return None
@@ -86,7 +86,10 @@ def figure(request: HttpRequest, figure_request: FigureRequest) -> HttpResponse:
 
 
 def _board(figure_request: FigureRequest) -> str:
-    """Return the URL of the figure's board in the same view. Raises SubjectNotFound. Takes one query."""
+    """Return the URL of the figure's board in the same view, in one query; empty if the figure has no board.
+
+    Raises SubjectNotFound if the board does not exist.
+    """
     if figure_request.dataset:
         kind, slug = "dataset", figure_request.dataset
         exists = Dataset.objects.listed().filter(slug=slug).exists()

@@ -64,6 +64,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 
 def _schema() -> str:
+    """Return “ok”, “unavailable”, or “another version” as the state of the database, and log problems."""
     try:
         difference = mismatch()
     except DatabaseError as error:
@@ -109,7 +110,7 @@ class _Broker:
         self._ask_at = self._say_at = 0.0
 
     def answers(self) -> bool:
-        """Return whether the broker responded to the latest check."""
+        """Return whether the broker responds, as of the last check; one older than `BROKER_MEMORY` is repeated."""
         # Wait for a check in progress only if there is no result yet.
         if monotonic() >= self._ask_at and self._asking.acquire(blocking=self._last_answer is None):
             try:
@@ -121,6 +122,7 @@ class _Broker:
         return bool(self._last_answer)
 
     def _ask(self) -> bool:
+        """Return whether the broker responds to a ping; failures are logged once per `LOG_INTERVAL`."""
         try:
             self._client.ping()
         except redis.RedisError as error:

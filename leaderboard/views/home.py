@@ -51,7 +51,10 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
-    """Return the board with the most systems in one of the figures, and the slug of the figure."""
+    """Return the board with the most systems in the preferred figure, and the slug of that figure.
+
+    The figure is the first of `PICTURES` with a board of at least `MIN_SYSTEMS` systems; None and "" if there is none.
+    """
     required_columns = {"pareto": "mean-latency", "deltas": "delta"}
     boards = [
         (
@@ -94,7 +97,7 @@ def _view_of_list(request: HttpRequest) -> PageVariant:
 @cache_page(site_revision, _view_of_list)
 @reads(*FACETS, "sort")
 def leaderboards(request: HttpRequest) -> HttpResponse:
-    """List all boards: benchmarks, and datasets filtered by facets."""
+    """List all boards: benchmarks, and datasets filtered by facets and sorted."""
     cards = board_cards()
     visible_cards, facets = list(cards.datasets), []
     for name, (label, value) in FACETS.items():

@@ -33,7 +33,7 @@ def _number(request: HttpRequest) -> int:
 @cache_page(site_revision, lambda request: PageVariant(str(_number(request))))
 @reads("page")
 def news_page(request: HttpRequest) -> HttpResponse:
-    """Show changes by day."""
+    """Show a page of changes by day; numbers beyond the last page redirect to it."""
     page, items = news.news_page(_number(request))
     if page.number != _number(request):
         return redirect(f"{reverse('news')}?page={page.number}")
@@ -70,7 +70,10 @@ class NewsFeed(_Feed):
     feed_type = Atom1Feed
 
     def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> FeedOf:
-        """Return the subject of the feed. Raises Http404."""
+        """Return the subject of the feed: a dataset with its parts, a benchmark with its datasets, or the site.
+
+        Raises Http404 for an unknown dataset or benchmark.
+        """
         kind, slug = kwargs.get("kind"), kwargs.get("slug")
         if kind == "dataset":
             dataset = get_object_or_404(Dataset.objects.listed(), slug=slug)

@@ -1,4 +1,4 @@
-"""Pages of systems with badges, teams and authors, and preview images of boards."""
+"""Pages of systems, teams, and authors, badges of systems, and preview images of boards."""
 
 import io
 from collections.abc import Callable
@@ -89,7 +89,7 @@ def author(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def embeddable(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Return a view of an image that other sites may embed."""
+    """Return the view with a response header that lets other sites embed its image."""
 
     @wraps(view)
     def answer(request: HttpRequest, **arguments: str) -> HttpResponse:
@@ -118,6 +118,7 @@ def badge_data(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _badge(request: HttpRequest, slug: str) -> Badge:
+    """Return the system's badge for the requested dataset and measure. Raises Http404 if there is none."""
     measure = canonical_name(request.GET.get("measure", ""))
     badge = system_badge(slug, request.GET.get("dataset", ""), measure)
     if badge is None:

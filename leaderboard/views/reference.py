@@ -28,7 +28,7 @@ from leaderboard.results.protection import HIDDEN_DECIMALS
 
 
 def _display_form(family: Family) -> dict[str, Any]:
-    """Return the display form of a family of measures."""
+    """Return a family of measures as shown on pages: label, definition, source, spellings, and direction."""
     cutoff = {"required": f"@k{family.unit[1:]}", "optional": "", "none": ""}[family.cutoff]
     return {
         "label": family.name + (f"({family.parameter})" if family.parameter else "") + cutoff,
@@ -79,7 +79,7 @@ def formats(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def efficiency(request: HttpRequest) -> HttpResponse:
-    """Show the efficiency protocol, cost columns, hardware classes and prices. Takes two queries."""
+    """Show the efficiency protocol, cost columns, and hardware classes with their prices, in two queries."""
     today = timezone.now().date()
     machines = []
     for machine in HardwareClass.objects.prefetch_related("prices").order_by("name", "-created_at"):

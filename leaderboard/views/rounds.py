@@ -83,7 +83,7 @@ def one_round(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _viewable_datasets(row: Round, datasets: list[Dataset], teams: list[int]) -> list[Dataset]:
-    """Return the datasets for which the visitor's teams may see scores per topic."""
+    """Return the datasets for which the visitor's teams may see scores per topic; none before the reveal."""
     if phase(row, timezone.now()) != Phase.REVEALED or not row.per_topic_at_reveal or not teams:
         return []
     summaries = {summary.dataset_id: summary for summary in row.summaries.select_related("qrels")}
@@ -121,9 +121,10 @@ class _TopicsPage:
 
 
 def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsPage:
-    """Return the content of a page of scores per topic.
+    """Return the content of a page of scores per topic, with the requested run and measure or the first ones.
 
-    Raises Http404 before the reveal, and for visitors without a team that has a run.
+    Raises Http404 before the reveal, and for visitors without a team that has a run. Raises UnknownChoice for an
+    unknown measure.
     """
     row = get_object_or_404(listed_rounds(), slug=slug, revealed_at__isnull=False, per_topic_at_reveal=True)
     dataset = next((row for row in listed_datasets(row) if row.slug == dataset_slug), None)

@@ -30,7 +30,7 @@ DIFFERENCES = ("relative", "average-relative")
 
 
 def draw_board(board: Board) -> Image.Image:
-    """Draw the site's name, the board's title and verdict, and its first rows."""
+    """Return an image of the site's name, the board's title and verdict, and its first ranked rows."""
     image = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
     draw = ImageDraw.Draw(image)
     accent = settings.ACCENT[0] if settings.ACCENT else BLUE
@@ -56,7 +56,7 @@ def draw_board(board: Board) -> Image.Image:
 
 
 def _draw_logo(image: Image.Image) -> int:
-    """Draw the operator's logo if it is a PNG file, and return the offset of the name in pixels."""
+    """Draw the operator's logo if it is a PNG file. Return the offset of the name in pixels, 0 without a logo."""
     if settings.SITE_LOGO is None or settings.SITE_LOGO.suffix.lower() != ".png":
         return 0
     try:

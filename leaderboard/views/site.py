@@ -43,7 +43,10 @@ def doc(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def site_page(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the operator's terms, privacy or contact page; without a privacy page, what the software stores."""
+    """Show the operator's terms, privacy, or contact page, or the default privacy page of the software.
+
+    Raises Http404 if the operator has not provided the page.
+    """
     file = settings.SITE_PAGES.get(name)
     if name not in settings.SITE_PAGES or (file is not None and not file.is_file()):
         raise Http404(f"The operator of this site has not provided this page ({name}.md in SITE_PAGES_FOLDER).")
@@ -61,7 +64,7 @@ def site_page(request: HttpRequest, name: str) -> HttpResponse:
 @cache_control(max_age=3600)
 @reads("*")
 def site_css(request: HttpRequest) -> HttpResponse:
-    """Return a style sheet with the accent color."""
+    """Return a style sheet with the accent color. Raises Http404 if none is configured."""
     if settings.ACCENT is None:
         raise Http404("ACCENT_COLOUR is not set.")
     return HttpResponse(style_sheet(settings.ACCENT), content_type="text/css; charset=utf-8")
@@ -71,7 +74,7 @@ def site_css(request: HttpRequest) -> HttpResponse:
 @cache_control(max_age=3600)
 @reads("*")
 def site_logo(request: HttpRequest) -> HttpResponse:
-    """Return the logo, with a policy that prevents scripts in SVG files."""
+    """Return the logo, with a policy that prevents scripts in SVG files. Raises Http404 if there is none."""
     if settings.SITE_LOGO is None or not settings.SITE_LOGO.is_file():
         raise Http404("SITE_LOGO is not set.")
     kind = LOGO_TYPES.get(settings.SITE_LOGO.suffix.lower(), "application/octet-stream")
@@ -131,7 +134,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def too_many(request: HttpRequest) -> HttpResponse:
-    """Return 429 with the duration of the longest applicable limit as Retry-After."""
+    """Return 429, with the duration of the longest applicable rate limit (default: a minute) as Retry-After."""
     name = (request.resolver_match.url_name if request.resolver_match else None) or ""
     rates = parse_rates(app_settings.RATE_LIMITS.get(_LIMITS.get(name, "")))
     seconds = ceil(max((rate.duration for rate in rates), default=60))

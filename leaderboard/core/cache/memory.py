@@ -31,7 +31,10 @@ class TTLCache(Generic[T]):
         return item[2] if item else None
 
     def put(self, key: str, value: T, size: int, lifetime: float = LIFETIME) -> None:
-        """Store the value, evicting the least recently used ones, unless it is larger than the cache."""
+        """Store the value for `lifetime` seconds, evicting old values, unless it is larger than the cache.
+
+        `size` is in the unit of the cache's size.
+        """
         with self._lock, suppress(ValueError):
             self._values[key] = (lifetime, size, value)
 

@@ -23,7 +23,7 @@ _added_at = 0.0
 
 
 def count(outcome: Outcome) -> None:
-    """Count one page."""
+    """Count a page with this outcome; about every `ADDING_INTERVAL` seconds, add the counts to the shared cache."""
     global _added_at
     with _lock:
         _pending_counts[outcome] += 1

@@ -68,6 +68,7 @@ _shared = FixedCache("page", SHARED_PAGES, LIFETIME)
 
 
 def _find(key: str, *, common: bool) -> CachedPage | None:
+    """Return the page from the cache of this process or, if it is `common`, the shared one; count the outcome."""
     page = _recent.get(key)
     if page is not None:
         count("own")
@@ -85,7 +86,7 @@ def cache_page(
     revision: Callable[..., str],
     variant: Callable[[HttpRequest], PageVariant | None] = lambda request: PageVariant(),
 ) -> Callable[[View[P]], View[P]]:
-    """Return a decorator that caches the responses of a view.
+    """Return a decorator that caches the successful responses of a view for anonymous visitors.
 
     Args:
         revision: Function of the view's keyword arguments that returns the revision; called on every request.
@@ -158,6 +159,7 @@ def is_anonymous_visit(request: HttpRequest) -> bool:
 
 
 def _serve(request: HttpRequest, page: CachedPage) -> HttpResponse:
+    """Return the response with a page: 304 if the client has it, compressed if it accepts gzip, else plain."""
     if etag_matches(request.META.get("HTTP_IF_NONE_MATCH", ""), page.etag):
         response = HttpResponse(status=304)
     elif accepts_gzip(request.META.get("HTTP_ACCEPT_ENCODING", "")):

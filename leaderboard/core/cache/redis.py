@@ -1,7 +1,7 @@
 """A Redis cache that never blocks a page: if the server fails, the site computes the values instead.
 
-While the server is unavailable, each process counts rate limits by itself. They are then looser by the number of
-processes, but still apply.
+While the server is unavailable, each process enforces rate limits with its own counters. The limits still apply, but
+are multiplied by the number of processes.
 """
 
 import hmac
@@ -112,7 +112,10 @@ class SignedValues:
         self._key = blake2b(settings.SECRET_KEY.encode(), person=b"shared cache").digest()
 
     def dumps(self, value: Any) -> bytes | int:
-        """Serialize the value. Raises TypeError for types other than those of JSON and bytes."""
+        """Serialize the value. Raises TypeError for types other than those of JSON and bytes.
+
+        Integers are returned unchanged, so that the server can increment them.
+        """
         if type(value) is int:
             return value
         parts: list[bytes] = []

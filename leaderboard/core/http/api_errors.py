@@ -86,7 +86,10 @@ def unknown_choice(error: UnknownChoice) -> ApiError:
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Return the response for a rejected request, or None for unexpected errors, which middleware logs."""
+    """Return the response for a rejected request, in the form of `ErrorSerializer`.
+
+    Return None for unexpected errors, which middleware logs.
+    """
     if isinstance(error, SuspiciousOperation):  # Django's own limits on requests.
         too_large = isinstance(error, RequestDataTooBig)
         code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE if too_large else status.HTTP_400_BAD_REQUEST
@@ -112,6 +115,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
 
 
 def _messages(detail: Any, field: str = "") -> list[str]:
+    """Return the messages of nested error details, each with the name of its field."""
     if isinstance(detail, Mapping):
         return [text for name, value in detail.items() for text in _messages(value, str(name))]
     if isinstance(detail, list):

@@ -91,6 +91,7 @@ def error_response(request: HttpRequest, error: BaseException | None) -> HttpRes
 
 
 def _answer(request: HttpRequest, fault: Fault, identifier: str) -> HttpResponse:
+    """Return the API's error for API paths, or else the error page, or plain text if the page cannot be rendered."""
     if request.path.startswith("/api/"):
         detail = f"{fault.detail} Its id is {identifier}."
         body = {"code": fault.code, "detail": detail, "fault": identifier, "problems": []}

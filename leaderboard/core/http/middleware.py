@@ -100,7 +100,10 @@ class FaultMiddleware(Middleware):
     """
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Return 500, or 503 if the database is unavailable or a disk is full."""
+        """Log an unexpected error and return its response, or None for errors that Django answers, such as Http404.
+
+        The status is 503 if the database is unavailable or a disk is full, 408 for a slow request, and otherwise 500.
+        """
         if isinstance(error, (Http404, PermissionDenied, SuspiciousOperation, BadRequest)):
             return None
         return errors.error_response(request, error)
@@ -128,7 +131,10 @@ class RequestIdMiddleware(Middleware):
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Handle the request under its id, which the response repeats."""
+        """Handle the request under its id, which the response repeats, and log it in one line, except for static files.
+
+        The id is that of the proxy if there is one and its id is valid.
+        """
         proxy_id = request.headers.get(REQUEST_ID_HEADER, "") if settings.BEHIND_PROXY else ""
         identifier = proxy_id if _ACCEPTABLE.fullmatch(proxy_id) else secrets.token_hex(8)
         began = time.perf_counter()

@@ -55,7 +55,10 @@ class QueryParametersMiddleware(Middleware):
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], arguments: Any, options: Mapping[str, Any]
     ) -> HttpResponseBase | None:
-        """Reject parameters that the view does not declare."""
+        """Return 400 if the request has a query parameter that the view does not declare, else None.
+
+        Only GET and HEAD requests of the site's own views are checked. Tracking parameters are accepted.
+        """
         namespace = request.resolver_match.namespace if request.resolver_match else ""
         is_own = namespace != "admin" and view.__module__.startswith(_CHECKED_PACKAGES)
         if not request.GET or request.method not in ("GET", "HEAD") or not is_own:

@@ -62,6 +62,7 @@ class WatchedBody:
         self._finished.set()
 
     def _receive(self, read: Callable[[int], bytes], size: int) -> bytes:
+        """Return the block that `read(size)` returns, and add the time to the total wait. Raises TooSlow."""
         if self._watching.ident is None:
             self._watching.start()
         began = self._wait_start = time.monotonic()
@@ -78,6 +79,7 @@ class WatchedBody:
         return block
 
     def _watch(self) -> None:
+        """Abandon the body, and shut down its connection for reading, if a block or the whole body takes too long."""
         while not self._abandoned and not self._finished.wait(LOOK):
             if (wait_start := self._wait_start) is None:
                 continue
@@ -98,7 +100,7 @@ def is_chunked(environ: Mapping[str, Any]) -> bool:
 
 
 def watch_body(environ: dict[str, Any]) -> Callable[[], None]:
-    """Watch the request body, if there is one, and return a function to call after the response."""
+    """Watch the request body, if there is one, for slow senders; return a function to call after the response."""
     connection, text = environ.get("gunicorn.socket"), environ.get("CONTENT_LENGTH") or ""
     length = int(text) if text.isdecimal() else 0
     if connection is None or not (length or is_chunked(environ)):

@@ -79,7 +79,7 @@ class Manifest:
 
     @classmethod
     def from_files(cls, files: Iterator[BundleFile]) -> Manifest:
-        """Build a manifest after validating all files. Raises InvalidManifest."""
+        """Build a manifest of the files. Raises InvalidManifest for invalid files, none, or too many."""
         entries = tuple(files)
         names = {file.name for file in entries if _is_ours(file)}
         folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}

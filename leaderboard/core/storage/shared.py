@@ -168,6 +168,10 @@ def _remove_copy(path: Path) -> None:
 
 
 def _fetch(path: Path) -> None:
+    """Download a file or folder that shared storage has, and rename it to `path` once it is complete.
+
+    Raises BundleDamaged.
+    """
     bundle = _bundle(path)
     if not bundle.exists():
         return

@@ -133,6 +133,7 @@ class AuthorName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
+        """Parse a name of a BibTeX author field. Names in braces, or with too many commas, are corporate."""
         depths = list(_depths(text))
         if text.startswith("{") and depths[-1] == 0 and all(depths[:-1]):
             return cls((latex_to_text(text),), is_corporate=True)

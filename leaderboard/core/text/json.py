@@ -10,7 +10,10 @@ MAX_DIGITS = 300
 
 
 def read_json(text: str) -> Any:
-    """Parse strict JSON. Raises ValueError for any other syntax, NUL characters, and deep nesting."""
+    """Parse strict JSON. Raises ValueError for other syntax, and for values that some database cannot store.
+
+    These are NUL characters, unpaired surrogates, deep nesting, and numbers that are too large.
+    """
 
     def refuse(name: str) -> NoReturn:
         raise ValueError(f"{name} is not a JSON number")
@@ -29,6 +32,7 @@ def read_json(text: str) -> Any:
 
 
 def _check(value: Any, depth: int) -> None:
+    """Raise ValueError if a value is nested more than `depth` levels deep, or contains what databases reject."""
     if depth == 0:
         raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, str):

@@ -77,6 +77,10 @@ def escape(text: str) -> str:
 
 
 def _character(character: str) -> str:
+    """Return a character as LaTeX: itself, a command, or its closest ASCII form.
+
+    Unsupported controls and combining marks are dropped; other unsupported characters become a question mark.
+    """
     if character in _ESCAPED:
         return _ESCAPED[character]
     if " " <= character <= "~" or (ord(character) in _LATIN and character.isalpha()):

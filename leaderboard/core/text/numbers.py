@@ -23,7 +23,7 @@ def format_value(value: float | None, decimals: int) -> str:
 
 
 def signed(value: float | None, decimals: int, *, percent: bool = False) -> str:
-    """Format a difference with its sign, or a dash if it is missing."""
+    """Format a difference with its sign, or a dash if it is missing; `percent` multiplies it by 100."""
     if value is None:
         return "—"
     if value == 0:
@@ -45,7 +45,7 @@ def format_quantity(value: float, digits: int = 3) -> str:
 
 
 def lead(delta: float, baseline: str) -> str:
-    """Describe a score's distance from the baseline: `+0.021 over BM25`, `0.021 below BM25`, `level with BM25`."""
+    """Describe the difference from the baseline: `+0.021 over BM25`, `0.021 below BM25`, or `level with BM25`."""
     if not round(delta, DECIMALS):
         return f"level with {baseline}"
     if delta > 0:
@@ -54,7 +54,10 @@ def lead(delta: float, baseline: str) -> str:
 
 
 def direction(value: float | None, measure: str) -> str:
-    """Return the CSS class of a difference: `up` for better and `down` for worse, given the measure's direction."""
+    """Return the CSS class of a difference: `up` for better, `down` for worse, and empty for none.
+
+    The direction of the measure decides which is better.
+    """
     if not value:
         return ""
     return "up" if (value > 0) == (better(measure) == "higher") else "down"

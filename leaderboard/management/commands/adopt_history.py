@@ -99,7 +99,7 @@ def _migrate_and_describe(scratch: BaseDatabaseWrapper) -> set[str]:
 
 
 def describe_tables(database: BaseDatabaseWrapper) -> set[str]:
-    """Return the definitions of columns, constraints, indexes and triggers, one per line, in any column order."""
+    """Return the definitions of the site's columns, constraints, indexes and triggers, one per line."""
     with database.cursor() as cursor:
         if database.vendor == "postgresql":
             cursor.execute(POSTGRESQL)

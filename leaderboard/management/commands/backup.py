@@ -27,6 +27,7 @@ class Command(BaseCommand):
         )  # fmt: skip
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Write a backup and print its size. Raises CommandError without a recipient or `--in-the-clear`."""
         if not options["recipient"] and not options["in_the_clear"]:
             raise CommandError(
                 "Give a public key with --recipient (age-keygen creates a pair; keep the secret key elsewhere), or "

@@ -38,6 +38,7 @@ class Command(CurationCommand):
         parser.add_argument("--to", type=Path, default=Path(), help="folder for the files (default: the current one)")
 
     def curate(self, dataset: Dataset, to: Path, **options: Any) -> str:
+        """Draw a pool, write the files that the acting user may read to the folder `to`, and return a summary."""
         if not to.is_dir():
             raise CommandError(f"The folder {to} does not exist.")
         pool = self._draw(dataset, options)
@@ -64,6 +65,7 @@ class Command(CurationCommand):
         return "\n".join(lines)
 
     def _draw(self, dataset: Dataset, options: dict[str, Any]) -> Pool:
+        """Request a pool with the command's options, draw it, and return it; if that is refused, mark it as failed."""
         round = find_by_slug(Round, options["round"]) if options["round"] else None
         systems = [find_by_slug(System, slug) for slug in options["system"]]
         depth = options["depth"]

@@ -58,6 +58,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Import the folder, zip, or fetched collection; print a summary and warnings for each dataset."""
         form = read_form(ImportForm, {}, options, _OWN_ARGUMENTS)
         overrides = {name: options[name] for name in ("source", "hidden", "ir_datasets_id", "beir_name")}
         # An empty text is intended: it clears the dataset's value.
@@ -91,7 +92,7 @@ class Command(BaseCommand):
 
 
 def summary(imported: ImportResult) -> str:
-    """Return a summary of the changes and of the collection's contents."""
+    """Return the sizes of an imported collection, the changes, and the next steps, or that nothing changed."""
     dataset, statistics = imported.dataset, imported.version.statistics
     if not imported.changes:
         same = f"Nothing changed: {imported.version} has exactly this content and these settings."

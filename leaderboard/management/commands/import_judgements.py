@@ -47,6 +47,10 @@ class Command(CurationCommand):
         parser.add_argument("--dry-run", action="store_true", help="show the changes without storing them")
 
     def curate(self, dataset: Dataset, file: Path, **options: Any) -> str:
+        """Import judgments, compare them with the current ones, and merge them; a dry run only shows the changes.
+
+        Return a message about the outcome. Raises CommandError if grades disagree and `--conflicts` is missing.
+        """
         if not file.is_file():
             raise CommandError(f"The file {file} does not exist.")
         blind = dataset.current_qrels is not None and not may_see_counts(dataset, actor().person)
@@ -97,7 +101,7 @@ class Command(CurationCommand):
 
 
 def _try(dataset: Dataset, file: Path, blind: bool, checks: dict[str, bool]) -> str:
-    """Describe the part of a file's effect that the acting user may know."""
+    """Return a summary of what an import of the file would change, as far as the acting user may know it."""
     if blind:
         result = imports.check_judgements(dataset, file, **checks)
         pairs = format_count(result.pairs, "judgment")
@@ -108,6 +112,7 @@ def _try(dataset: Dataset, file: Path, blind: bool, checks: dict[str, bool]) -> 
 
 
 def _summary(counts: dict[str, Any]) -> str:
+    """Return a sentence with the numbers of new, equal, and conflicting judgments, and their agreement."""
     return (
         f"{counts['new']:,} new, {counts['same']:,} the same, {format_count(counts['conflicts'], 'conflict')} "
         f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "

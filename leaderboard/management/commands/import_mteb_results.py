@@ -43,6 +43,10 @@ class Command(CurationCommand):
         )  # fmt: skip
 
     def curate(self, path: Path, **options: Any) -> str:
+        """Publish all results of the folder or zip as reported rows, and return a summary.
+
+        Raises CommandError with all problems, if there are any.
+        """
         source = Source.objects.filter(key=options["publication"]).first() or Source(
             key=options["publication"], url=options["source"], venue="",
             **{name: options[name] for name in ("title", "authors", "year")},
@@ -71,6 +75,7 @@ class Command(CurationCommand):
 
 
 def _task(text: str) -> tuple[str, Place]:
+    """Return task, dataset, split, and subset of TASK=SLUG[:SPLIT[:SUBSET]]. Raises CommandError for other text."""
     task, equals, place = text.partition("=")
     if not equals:
         raise CommandError(f"--task {text} should be TASK=SLUG, TASK=SLUG:SPLIT or TASK=SLUG:SPLIT:SUBSET.")

@@ -21,6 +21,10 @@ class Command(CurationCommand):
         parser.add_argument("--dry-run", action="store_true", help="show the changes without storing them")
 
     def curate(self, **options: Any) -> str:
+        """Import the table, unless this is a dry run, and return a line for each changed row and a summary.
+
+        Raises CommandError if the file is unreadable or has problems.
+        """
         resource = TABLES[options["table"]]
         try:
             table = read_table(options["file"].read_text(encoding="utf-8-sig"))

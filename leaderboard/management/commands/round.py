@@ -35,6 +35,7 @@ class Command(CurationCommand):
         )  # fmt: skip
 
     def curate(self, **options: Any) -> str:
+        """Create, change, or reveal the round, and return a message."""
         slug = options["slug"]
         if options["verb"] == "create":
             if Round.objects.filter(slug=slug).exists():
@@ -49,6 +50,10 @@ class Command(CurationCommand):
         return f"Revealed: {reveal(row)}."
 
     def _write(self, row: Round, options: dict[str, Any]) -> str:
+        """Set the given options on the round, save it, and return a message with its times.
+
+        Raises CommandError if the round is invalid.
+        """
         if options["dataset"]:
             row.dataset = find_dataset(options["dataset"])
         if options["benchmark"]:

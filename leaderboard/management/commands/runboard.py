@@ -33,6 +33,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Run the site until it is stopped, and exit with its status; `--prepare` only creates the initial data."""
         if problems := check_branding(None):
             raise CommandError("\n".join(f"{error.msg} {error.hint}" for error in problems))
         os.umask(0o077)  # For all processes of the site: other users of the machine cannot read their files.

@@ -30,6 +30,7 @@ class Command(CurationCommand):
         )
 
     def curate(self, challenge: Challenge, **options: Any) -> str:
+        """Uphold or reject the challenge, optionally with a correction of the system, and return a message."""
         trained, adapted = (
             "" if names is not None and names.strip().casefold() == "none" else names
             for names in (options["trained_on"], options["adapted_to"])

@@ -33,6 +33,7 @@ class Command(BaseCommand):
         parser.add_argument("--processes", type=int, help="number of simultaneous jobs; use 1 for models")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Replace this process by a Celery worker of the queue. Raises CommandError for an invalid option."""
         queue, device, idle = options["queue"], options["device"], options["until_idle"]
         if idle is not None and idle < 1:
             raise CommandError(f"--until-idle {idle:g} is too short. Give at least one second.")
@@ -45,7 +46,10 @@ class Command(BaseCommand):
 
 
 def _device_environment(device: str, queue: str) -> dict[str, str]:
-    """Return the environment variables that restrict a worker and its children to one GPU."""
+    """Return the environment variables that restrict a worker and its children to one GPU; none for CPUs.
+
+    Raises CommandError if the device does not match the queue or does not exist.
+    """
     match = _DEVICE.fullmatch(device)
     if match is None or (match[1] == "cuda") != (queue == "gpu"):
         valid_devices = "cuda:N for --queue gpu, cpu:N for the others"

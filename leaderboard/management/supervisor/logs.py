@@ -84,6 +84,7 @@ class ProcessLog:
         self._file.close()
 
     def _line(self, raw: bytes) -> None:
+        """Write a line to the file, remember it unless it is blank, and show it if the filter admits it."""
         self._write(raw)
         line = raw.decode(errors="replace").rstrip("\r")
         if line.strip():

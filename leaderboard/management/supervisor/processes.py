@@ -103,7 +103,10 @@ class Child:
         self._working_folder = working_folder
 
     def start(self) -> None:
-        """Start the process. Call it only from the main thread: Linux ties a child to the *thread* that started it."""
+        """Start the process. Raises SupervisorError if that fails.
+
+        Call it only from the main thread: Linux ties a child to the *thread* that started it.
+        """
         self.restart_at = None
         self.started_at = time.monotonic()
         try:
@@ -254,6 +257,7 @@ class ProcessGroup:
         os.set_blocking(self._wakener, False)
 
     def __enter__(self) -> Self:
+        """Install the signal handlers."""
         signal.set_wakeup_fd(self._wakener, warn_on_full_buffer=False)
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._former = {
@@ -265,6 +269,7 @@ class ProcessGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """End all children, those with `ends_last` after the others, then the watchdog; restore the signal handlers."""
         try:
             self._end([child for child in self._children if not child.command.ends_last], ENDING_SECONDS)
             self._end(self._children, ENDING_LAST_SECONDS)
@@ -280,7 +285,7 @@ class ProcessGroup:
                 child.log.close()
 
     def start(self, *commands: Command) -> list[Child]:
-        """Start commands, and restart lasting ones whenever they end."""
+        """Start commands and return their children. Lasting commands are restarted whenever they end."""
         children = [Child(command, self._log_folder, self._working_folder) for command in commands]
         for child in children:
             self._start(child)
@@ -326,6 +331,7 @@ class ProcessGroup:
         self._selector.register(child.output, selectors.EVENT_READ, child)
 
     def _read(self, timeout: float) -> None:
+        """Read available output of the children into their logs, waiting at most `timeout` seconds."""
         for key, _ in self._selector.select(timeout):
             if isinstance(key.data, Child):
                 if not key.data.read():
@@ -341,7 +347,10 @@ class ProcessGroup:
         self.watchdog.discard_group(child.process.pid)
 
     def _decide_restart(self, child: Child) -> None:
-        """Schedule the restart of a child that ended unexpectedly. Raises SupervisorError if it keeps failing."""
+        """Schedule the restart of a child that ended, unless it is a step that succeeded.
+
+        Raises SupervisorError if a step failed, or if a child keeps failing during startup.
+        """
         name, ending = child.command.name, child.ending()
         if not child.command.lasting:
             if child.process.returncode != 0:
@@ -373,6 +382,7 @@ class ProcessGroup:
                 remaining.remove(child)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Request a stop. A further signal more than a second later makes `_end` kill all children at once."""
         # A single request to stop can arrive twice: from the terminal and through `make`.
         now = time.monotonic()
         if self._stop_requested:

@@ -47,6 +47,10 @@ class Site:
         return run(self._folder, self.address, settings.BASE_DIR, self._run_processes)
 
     def _run_processes(self, group: ProcessGroup) -> None:
+        """Start all processes of the site in order, and watch them until a stop is requested.
+
+        Raises SupervisorError if the port is in use or a step fails, and StopRequested on a signal.
+        """
         started_at = time.monotonic()
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -82,7 +86,7 @@ class Site:
         group.run_until(lambda: False, interval=1.0)
 
     def _start_broker(self, group: ProcessGroup) -> str:
-        """Start a broker unless `REDIS_URL` is set, and write its address to a file for other commands."""
+        """Return the address in `REDIS_URL` or of a broker started here, and write it to a file for other commands."""
         address_file = self._run_folder / "redis-url"
         group.watchdog.add_path(address_file)
         if not (address := os.environ.get("REDIS_URL", "")):
@@ -102,7 +106,10 @@ class Site:
         return address
 
     def _bring_up_to_date(self, group: ProcessGroup, environment: dict[str, str]) -> None:
-        """Migrate and collect static files in parallel, if necessary."""
+        """Migrate the database and collect static files in parallel, each only if necessary.
+
+        Raises SupervisorError if a step fails, or if the database lacks columns.
+        """
         collected, fingerprint = self._run_folder / "collected-static", _static_fingerprint()
         is_collected = (Path(settings.STATIC_ROOT) / "staticfiles.json").exists() and collected.exists()
         steps = []
@@ -117,6 +124,10 @@ class Site:
         collected.write_text(fingerprint)
 
     def _wait_until_ready(self, group: ProcessGroup) -> None:
+        """Wait until the web server answers and the bootstrap is complete, printing a reminder now and then.
+
+        There is no time limit.
+        """
         reminded = time.monotonic()
 
         def ready() -> bool:
@@ -169,6 +180,7 @@ def _supervised_database() -> Iterator[None]:
 
 
 def _is_ok(url: str) -> bool:
+    """Return whether a URL of this site responds with 200 within two seconds."""
     host = next((host for host in settings.ALLOWED_HOSTS if not host.startswith(("*", "."))), "localhost")
     request = urllib.request.Request(url, headers={"Host": host})  # noqa: S310  an address of our own
     try:
