@@ -18,5 +18,5 @@ def clear_page_cache() -> None:
 
     from leaderboard.core.cache import pages
 
-    pages._recent.clear()
+    pages._recent_pages.clear()
     cache.clear()

@@ -79,10 +79,10 @@ def list_changes(record: AuditRecord) -> list[tuple[str, str, str]]:
 
 def _flatten(values: dict[str, object]) -> dict[str, object]:
     """Return the values by readable name; each key of a dictionary becomes an item “name: key”."""
-    flat: dict[str, object] = {}
+    flat_values: dict[str, object] = {}
     for name, value in values.items():
         if isinstance(value, dict):
-            flat.update({f"{name.replace('_', ' ')}: {key}": part for key, part in value.items()})
+            flat_values.update({f"{name.replace('_', ' ')}: {key}": part for key, part in value.items()})
         else:
-            flat[name.replace("_", " ")] = value
-    return flat
+            flat_values[name.replace("_", " ")] = value
+    return flat_values

@@ -226,29 +226,29 @@ class CurationAdmin(SimpleHistoryAdmin):
                 "edited" if change else "added", self._record_name(obj), dataset=_get_dataset(obj),
                 before=before if change else {}, after=after,
             )  # fmt: skip
-        self.follow(obj)
+        self.update_dependents(obj)
 
-    def follow(self, obj: Any) -> None:
+    def update_dependents(self, obj: Any) -> None:
         """Update boards and pages that depend on a saved object."""
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
         """Save the inline rows, and record each added, edited, or deleted one."""
         rows = [(row, row.instance._state.adding) for row in formset.forms if row.has_changed()]
         super().save_formset(request, form, formset, change)
-        for row, new in rows:
-            deleted = row in formset.deleted_forms
-            if deleted and new:
+        for row, is_new in rows:
+            is_deleted = row in formset.deleted_forms
+            if is_deleted and is_new:
                 continue
-            if deleted:
-                before, after = self._pair(row, [name for name in row.initial if name in row.fields])
+            if is_deleted:
+                before, after = self._audit_values(row, [name for name in row.initial if name in row.fields])
             else:
                 before, after = self._changes(row)
             record(
-                "deleted" if deleted else "added" if new else "edited",
+                "deleted" if is_deleted else "added" if is_new else "edited",
                 f"{row.instance._meta.verbose_name} {row.instance}",
                 dataset=_get_dataset(form.instance) or _get_dataset(row.instance),
-                before={} if new else before,
-                after={} if deleted else after,
+                before={} if is_new else before,
+                after={} if is_deleted else after,
             )
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
@@ -276,10 +276,10 @@ class CurationAdmin(SimpleHistoryAdmin):
         return stored_value if len(str(stored_value)) <= _MAX_LENGTH else f"{str(stored_value)[:_MAX_LENGTH]}…"
 
     def _changes(self, form: Any) -> Pair:
-        """Return the values of the form's changed fields before and after the change; see `_pair`."""
-        return self._pair(form, [name for name in form.changed_data if name in form.cleaned_data])
+        """Return the values of the form's changed fields before and after the change; see `_audit_values`."""
+        return self._audit_values(form, [name for name in form.changed_data if name in form.cleaned_data])
 
-    def _pair(self, form: Any, names: Iterable[str]) -> Pair:
+    def _audit_values(self, form: Any, names: Iterable[str]) -> Pair:
         """Return the audit values of the named form fields before and after the change.
 
         Multiple choices contain only removed rows before, and only added rows after.

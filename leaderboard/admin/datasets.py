@@ -25,7 +25,7 @@ from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.forms import CurationForm, optional_share, text_line, tick_box
 from leaderboard.admin.import_form import ImportForm, uploaded_path
 from leaderboard.admin.pages import Crumb, Operation, ReasonForm, curation_page, object_crumb, require, submit
-from leaderboard.admin.tables import DatasetResource, ExchangeAdmin
+from leaderboard.admin.tables import DatasetResource, TableImportExportAdmin
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
 from leaderboard.core.permissions import (
@@ -114,10 +114,10 @@ def _protect(dataset: Dataset, values: Mapping[str, Any]) -> str:
 
 def _reveal(dataset: Dataset, values: Mapping[str, Any]) -> str:
     """Reveal the private part of the dataset's results, of a round or all, and return a message with their number."""
-    revealed = reveal_private(dataset, values["round"], show_held=values["show_held"])
+    outcome = reveal_private(dataset, values["round"], show_held=values["show_held"])
     return (
-        f"{dataset}: revealed the private part of {format_count(revealed.results, 'result')}, and released "
-        f"{format_count(revealed.held, 'withheld result')}."
+        f"{dataset}: revealed the private part of {format_count(outcome.results, 'result')}, and released "
+        f"{format_count(outcome.held, 'withheld result')}."
     )
 
 
@@ -148,13 +148,13 @@ class DatasetForm(CurationForm):
 
 
 @admin.register(Dataset)
-class DatasetAdmin(ExchangeAdmin):
+class DatasetAdmin(TableImportExportAdmin):
     """Admin of dataset descriptions and settings. Content and scoring change only by import."""
 
     form = DatasetForm
     resource = DatasetResource
     pages: ClassVar = {
-        **ExchangeAdmin.pages, "import": "import/", "measures": "<int:pk>/measures/",
+        **TableImportExportAdmin.pages, "import": "import/", "measures": "<int:pk>/measures/",
     }  # fmt: skip
     change_list_template = "admin/leaderboard/dataset/change_list.html"
     list_display = ("name", "slug", "state", "judgements", "primary_measure", "current_version", "page")
@@ -209,8 +209,8 @@ class DatasetAdmin(ExchangeAdmin):
     def tools(self, request: HttpRequest, obj: Dataset) -> list[tuple[str, str]]:
         """Return links to the public page and to the curation pages that the user may open."""
         update = f"{reverse('admin:leaderboard_dataset_import')}?dataset={obj.slug}"
-        updating = [("Update from a file", update)] if request.user.has_perm("leaderboard.add_dataset") else []
-        return [("On the site", obj.get_absolute_url()), *updating] + [
+        update_links = [("Update from a file", update)] if request.user.has_perm("leaderboard.add_dataset") else []
+        return [("On the site", obj.get_absolute_url()), *update_links] + [
             (words, reverse(name, args=[obj.pk]))
             for words, name, permission in self.further_pages
             if request.user.has_perm(permission)
@@ -248,10 +248,10 @@ class DatasetAdmin(ExchangeAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> Any:
         """Return the read-only fields, with the visibility of hidden queries if the user may not read judgments."""
-        fixed = super().get_readonly_fields(request, obj)
+        field_names = super().get_readonly_fields(request, obj)
         if obj is not None and seals_queries(obj) and not may_read_judgements(curator(request)):
-            return (*fixed, "queries_visibility")
-        return fixed
+            return (*field_names, "queries_visibility")
+        return field_names
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
         return [key]
@@ -261,8 +261,8 @@ class DatasetAdmin(ExchangeAdmin):
 
         If its language changed, request a new BM25 baseline.
         """
-        wholes = {form.initial.get("part_of"), obj.part_of_id} if "part_of" in form.changed_data else set()
-        changed_ids = {obj.pk, *wholes} - {None}
+        whole_ids = {form.initial.get("part_of"), obj.part_of_id} if "part_of" in form.changed_data else set()
+        changed_ids = {obj.pk, *whole_ids} - {None}
         lock_boards(changed_ids)
         super().save_model(request, obj, form, change)
         boards_changed(changed_ids, Kind.DESCRIPTION)
@@ -329,7 +329,7 @@ class DatasetAdmin(ExchangeAdmin):
         form = ImportForm(request.POST or None, request.FILES or None, existing=existing)
         problems: list[dict[str, Any]] = []
         disk_error = ""
-        if request.method == "POST" and form.is_valid() and _may_do(request, form):
+        if request.method == "POST" and form.is_valid() and _may_import(request, form):
             archive = uploaded_path(form.cleaned_data["archive"])
             if archive is None:
                 raise RuntimeError("uploads are written to disk")
@@ -382,7 +382,7 @@ def _limit_time() -> Progress:
     return progress
 
 
-def _may_do(request: HttpRequest, form: ImportForm) -> bool:
+def _may_import(request: HttpRequest, form: ImportForm) -> bool:
     """Return whether the user may do the requested import; if not, add errors to the form.
 
     Only users who may read hidden judgments may publish them, hidden queries, or the runs of a hidden dataset.

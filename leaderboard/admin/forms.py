@@ -85,9 +85,9 @@ class StrictJSONField(forms.JSONField):
 class TextFileField(forms.FileField):
     """An uploaded text file of at most `max_bytes`; the value is the text."""
 
-    def __init__(self, *, largest: int, **options: Any) -> None:
+    def __init__(self, *, max_bytes: int, **options: Any) -> None:
         super().__init__(required=False, **options)
-        self.largest = largest
+        self.max_bytes = max_bytes
 
     def clean(self, data: Any, initial: Any = None) -> str:
         """Return the file's text, or an empty string if there is no file.
@@ -95,8 +95,8 @@ class TextFileField(forms.FileField):
         Raises ValidationError if the file is too large or not UTF-8.
         """
         file = super().clean(data, initial)
-        if file and file.size > self.largest:
-            raise ValidationError(f"The file is larger than {self.largest:,} bytes. Split it into parts.")
+        if file and file.size > self.max_bytes:
+            raise ValidationError(f"The file is larger than {self.max_bytes:,} bytes. Split it into parts.")
         try:
             return file.read().decode("utf-8-sig") if file else ""
         except UnicodeDecodeError:
@@ -230,12 +230,12 @@ class CurationForm(forms.ModelForm):
                 self.fields[name].widget = TermInput(type(self.instance), name, attributes)
         if "why" in self.fields:
             self.fields["why"].required = self.curation.why_required
-        self.present = ""
+        self.current_token = ""
         if self.instance.pk is not None and "rendered_from" in self.fields:
             # Computed now, because validation modifies the instance.
             fields = [name for name in self.fields if name not in OWN_FIELDS]
-            self.present = version_token(self.instance, fields, self.curation.inline_rows(self.request))
-            self.initial["rendered_from"] = self.present
+            self.current_token = version_token(self.instance, fields, self.curation.inline_rows(self.request))
+            self.initial["rendered_from"] = self.current_token
 
     @cached_property
     def changed_data(self) -> list[str]:
@@ -251,12 +251,12 @@ class CurationForm(forms.ModelForm):
         cleaned = super().clean()
         history, dot, digest = str(self.data.get(self.add_prefix("rendered_from"), "")).partition(".")
         is_token = bool(dot) and history.isascii() and history.isdigit()
-        if not self.present or (is_token and digest == self.present.partition(".")[2]):
+        if not self.current_token or (is_token and digest == self.current_token.partition(".")[2]):
             return cleaned
         # The next form gets the current token, because it shows the changes to the user.
         data = QueryDict(mutable=True)
         data.update(self.data)
-        data[self.add_prefix("rendered_from")] = self.present
+        data[self.add_prefix("rendered_from")] = self.current_token
         self.data = data
         if not is_token:
             raise ValidationError("The version of the form is missing. Check your input and save it again.")

@@ -220,9 +220,9 @@ class PoolAdmin(JudgingAdmin):
         if form not in disclosure.downloadable_forms(pool, request.user):
             raise PermissionDenied
         with acting(curator(request)):
-            place, name = pool_file(pool, form)
+            path, name = pool_file(pool, form)
         kind = "csv" if form == "csv" else "plain"
-        return send_private(place, name, f"text/{kind}; charset=utf-8")
+        return send_private(path, name, f"text/{kind}; charset=utf-8")
 
 
 #: Maximum number of conflicts that a page lists.
@@ -300,12 +300,12 @@ class JudgementImportAdmin(JudgingAdmin):
 
     @admin.display(description="new pairs")
     def new_pairs(self, judgement_import: JudgementImport) -> str:
-        return _count(judgement_import, "new")
+        return _visible_count(judgement_import, "new")
 
     @admin.display(description="conflicts")
     def conflicts(self, judgement_import: JudgementImport) -> str:
         """Return the number of pairs that already have a different grade."""
-        return _count(judgement_import, "conflicts")
+        return _visible_count(judgement_import, "conflicts")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[JudgementImport]:
         related = ("dataset", "against", "qrels", "pool", "created_by")
@@ -323,8 +323,8 @@ class JudgementImportAdmin(JudgingAdmin):
 
         def act(values: Mapping[str, Any]) -> str:
             options = {name: values[name] for name in ("note", "pool", "scale_grew", "strict")}
-            uploaded = uploaded_path(values["file"])
-            if uploaded is None:
+            upload_path = uploaded_path(values["file"])
+            if upload_path is None:
                 raise RuntimeError("uploads are written to disk")
             judge = Judge(
                 values["judge_kind"],
@@ -333,7 +333,7 @@ class JudgementImportAdmin(JudgingAdmin):
                 values["judge_prompt"].lower(),
             )
             judgement_import = imports.import_judgements(
-                values["dataset"], uploaded, judge, name=values["file"].name, **options
+                values["dataset"], upload_path, judge, name=values["file"].name, **options
             )
             return reverse("admin:leaderboard_judgementimport_change", args=[judgement_import.pk])
 
@@ -368,9 +368,9 @@ class JudgementImportAdmin(JudgingAdmin):
             except JudgingRefused as error:
                 messages.error(request, str(error))
             return HttpResponseRedirect(request.path)
-        return self._page(request, judgement_import, form)
+        return self._render(request, judgement_import, form)
 
-    def _page(self, request: HttpRequest, judgement_import: JudgementImport, form: SettleForm) -> TemplateResponse:
+    def _render(self, request: HttpRequest, judgement_import: JudgementImport, form: SettleForm) -> TemplateResponse:
         """Render an import with the counts and conflicts that the user may see; record access to hidden judgments."""
         reads, blind = (
             request.user.has_perm(READ),
@@ -421,7 +421,7 @@ class JudgementImportAdmin(JudgingAdmin):
         return answer
 
 
-def _count(judgement_import: JudgementImport, name: str) -> str:
+def _visible_count(judgement_import: JudgementImport, name: str) -> str:
     """Return a count of the import as text, or “—” if it is unknown or would reveal hidden judgments."""
     # Hidden judgments are shown only on the page of the import, which records access.
     count = (

@@ -105,12 +105,12 @@ def submit(
         act: Function of the form's values that returns a URL. May raise InvalidContent or one of the refusals.
         refusals: Expected exceptions, which become problems.
     """
-    expected: tuple[type[Exception], ...] = (InvalidContent, *refusals)
+    expected_errors: tuple[type[Exception], ...] = (InvalidContent, *refusals)
     if request.method == "POST" and form.is_valid():
         try:
             with acting(curator(request), form.cleaned_data["why"]):
                 return HttpResponseRedirect(act(form.cleaned_data)), []
-        except expected as error:
+        except expected_errors as error:
             report = error.report if isinstance(error, InvalidContent) else error
             if hasattr(report, "problems"):
                 return None, [problem.as_dict() for problem in report.problems]

@@ -79,7 +79,7 @@ def _resume(rescore: Rescore, values: Mapping[str, Any]) -> str:
     return "The missing evaluations have been requested."
 
 
-_decision = partial(
+_decision_operation = partial(
     Operation,
     permission=JUDGE,
     form=DecideForm,
@@ -87,7 +87,7 @@ _decision = partial(
 )
 #: Decisions on a rescore, by the last part of their URLs.
 DECISIONS = {
-    "switch": _decision(
+    "switch": _decision_operation(
         "Switch",
         run=_switch,
         report=_report_switch,
@@ -96,7 +96,7 @@ DECISIONS = {
         explanation="All results below change at once. Old evaluations remain, and permalinks still show them.",
         help="Switch a dataset's board to the judgments of its rescore; all numbers change at once.",
     ),
-    "discard": _decision(
+    "discard": _decision_operation(
         "Discard",
         run=_discard,
         title="Discard the rescore",
@@ -105,7 +105,7 @@ DECISIONS = {
         explanation="The board does not change. You can still use the new judgments and evaluations later.",
         help="Discard a dataset's rescore.",
     ),
-    "evaluate": _decision(
+    "evaluate": _decision_operation(
         "Evaluate",
         run=_resume,
         title="Evaluate again",
@@ -179,7 +179,7 @@ class RescoreAdmin(JudgingAdmin):
 
         def act(values: Mapping[str, Any]) -> str:
             qrels = values["qrels"]
-            return _address(campaigns.start_rescore(qrels.version.dataset, qrels, values["note"]))
+            return _rescore_url(campaigns.start_rescore(qrels.version.dataset, qrels, values["note"]))
 
         redirect, problems = submit(request, form, act, campaigns.RescoreUnderWay, campaigns.CannotRescore)
         return redirect or curation_page(
@@ -237,7 +237,7 @@ class RescoreAdmin(JudgingAdmin):
 
         def decide(values: Mapping[str, Any]) -> str:
             messages.success(request, decision.run(rescore, values))
-            return _address(rescore)
+            return _rescore_url(rescore)
 
         redirect, problems = submit(request, form, decide, *decision.refusals)
         if redirect is not None:
@@ -259,7 +259,7 @@ class RescoreAdmin(JudgingAdmin):
             danger=decision.danger,
             table=comparison_table(comparison, hidden=rescore.dataset.hidden),
             stays=unmoved_results(comparison),
-            back=_address(rescore),
+            back=_rescore_url(rescore),
         )
 
 
@@ -277,5 +277,5 @@ def _visible_comparison(request: HttpRequest, rescore: Rescore) -> dict[str, Any
     return comparison
 
 
-def _address(rescore: Rescore) -> str:
+def _rescore_url(rescore: Rescore) -> str:
     return reverse("admin:leaderboard_rescore_change", args=[rescore.pk])

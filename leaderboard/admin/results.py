@@ -51,7 +51,7 @@ from leaderboard.systems.records import canonical_datasets
 REPORTS = ("leaderboard.add_source", "leaderboard.change_entry")
 #: Maximum size of a CSV in bytes.
 MAX_CSV_BYTES = 1_000_000
-_NEW = ("key", "title", "authors", "year", "venue", "url")
+_SOURCE_FIELDS = ("key", "title", "authors", "year", "venue", "url")
 
 
 class FigureForm(forms.Form):
@@ -123,7 +123,7 @@ class PublicationForm(forms.ModelForm):
         Source.objects.all(), required=False, empty_label="new publication, described below"
     )
     csv = TextFileField(
-        label="CSV", largest=MAX_CSV_BYTES,
+        label="CSV", max_bytes=MAX_CSV_BYTES,
         help_text="Or upload a CSV. Columns: " + ", ".join(FigureForm.base_fields) + ".",
     )  # fmt: skip
     mteb = forms.FileField(
@@ -132,17 +132,17 @@ class PublicationForm(forms.ModelForm):
         "these folders.",
     )  # fmt: skip
     why = WhyField()
-    field_order = ("publication", *_NEW, "csv", "mteb", "why")
+    field_order = ("publication", *_SOURCE_FIELDS, "csv", "mteb", "why")
 
     class Meta:
         model = Source
-        fields = _NEW
+        fields = _SOURCE_FIELDS
         field_classes = {"url": partial(forms.URLField, assume_scheme="https")}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.data.get("publication"):
-            for name in _NEW:
+            for name in _SOURCE_FIELDS:
                 self.fields[name].required = False
 
     def _post_clean(self) -> None:
@@ -188,8 +188,8 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
         page.message_user(request, " ".join([message, *results.left_out()]))
         return reverse("admin:leaderboard_entry_changelist") + "?provenance__exact=reported"
 
-    sendable = figure_form.is_valid() or not figure_form.is_bound
-    redirect, problems = submit(request, form, act) if sendable else (None, [])
+    can_submit = figure_form.is_valid() or not figure_form.is_bound
+    redirect, problems = submit(request, form, act) if can_submit else (None, [])
     return redirect or curation_page(
         request, page, "admin/leaderboard/entry/report.html", "Enter reported figures",
         problems=problems, form=form, figure=figure_form,
@@ -246,7 +246,7 @@ def _withdraw(entry: Entry, values: Mapping[str, Any]) -> str:
     return f"{values['measure'] or 'All figures'} of {entry} withdrawn."
 
 
-def _act(verb: Callable[[Entry, str], object], state: str) -> Callable[[Entry, Mapping[str, Any]], str]:
+def _make_run(verb: Callable[[Entry, str], object], state: str) -> Callable[[Entry, Mapping[str, Any]], str]:
     """Return the `run` of an operation that calls `verb` with entry and reason, and reports the new `state`."""
 
     def run(entry: Entry, values: Mapping[str, Any]) -> str:
@@ -302,14 +302,14 @@ class EntryAdmin(ReadOnlyAdmin):
 
     make_baseline = Operation(
         "Set as baseline", "leaderboard.change_entry",
-        _act(lambda entry, why: name_baseline(entry), "is now the baseline"),
+        _make_run(lambda entry, why: name_baseline(entry), "is now the baseline"),
         check=_check_baseline, title="Set as baseline", button="Set as baseline",
         explanation="All results of its comparison group will be compared with it:",
         help="Make a public result that was scored on this site the baseline of its board.",
         report=lambda entry, values: f"{entry} (entry {entry.pk}) is now the baseline.",
     )  # fmt: skip
     quarantine = Operation(
-        "Quarantine: remove from the ranking with a public reason", MODERATES, _act(quarantine, "is quarantined"),
+        "Quarantine: remove from the ranking with a public reason", MODERATES, _make_run(quarantine, "is quarantined"),
         refusals=(CannotModerate,), title="Quarantine results", button="Quarantine", danger=True,
         explanation="The results move below the ranking, without scores. The reason is shown on the board and in all "
         "exports:",
@@ -317,16 +317,16 @@ class EntryAdmin(ReadOnlyAdmin):
         report=lambda entry, values: f"Quarantined: {entry} (entry {entry.pk}).",
     )  # fmt: skip
     restore = Operation(
-        "Restore to the board", MODERATES, _act(lambda entry, why: restore(entry), "is restored"),
+        "Restore to the board", MODERATES, _make_run(lambda entry, why: restore(entry), "is restored"),
         refusals=(CannotModerate,), title="Restore results", button="Restore",
         explanation="The results are ranked again, unless their teams keep them private:",
         help="Restore a quarantined or unpublished result, unless its team keeps it private.",
         report=lambda entry, values: f"Restored: {entry} (entry {entry.pk}), {entry.get_visibility_display()} now.",
     )  # fmt: skip
     unpublish = Operation(
-        "Unpublish: remove from the board and send the team the reason", MODERATES, _act(unpublish, "is unpublished"),
-        refusals=(CannotModerate,), title="Unpublish results", button="Unpublish", danger=True,
-        explanation="The results disappear from boards. Their teams see the reason:",
+        "Unpublish: remove from the board and send the team the reason", MODERATES,
+        _make_run(unpublish, "is unpublished"), refusals=(CannotModerate,), title="Unpublish results",
+        button="Unpublish", danger=True, explanation="The results disappear from boards. Their teams see the reason:",
         help="Remove a result completely from its board; its team sees the reason (--why).",
         report=lambda entry, values: f"Unpublished: {entry} (entry {entry.pk}).",
     )  # fmt: skip
@@ -387,8 +387,8 @@ def read_correction(
         return None
     system = challenge.system
     trained, adapted = (
-        current if names is None else canonical_datasets(names.split(","))
-        for names, current in ((training_datasets, system.training_datasets), (adapted_to, system.adapted_to))
+        stored_names if names is None else canonical_datasets(names.split(","))
+        for names, stored_names in ((training_datasets, system.training_datasets), (adapted_to, system.adapted_to))
     )
     return TrainingCorrection(system.training_declared or training_datasets is not None, trained, adapted)
 
@@ -398,8 +398,8 @@ def _settle(challenge: Challenge, values: Mapping[str, Any], upheld: bool) -> st
     correction = None
     if values.get("correct"):
         correction = read_correction(challenge, values["training_datasets"], values["adapted_to"])
-    settled = settle_challenge(challenge, upheld=upheld, decision=values["decision"], correction=correction)
-    return f"{settled}: {settled.get_state_display()}."
+    settled_challenge = settle_challenge(challenge, upheld=upheld, decision=values["decision"], correction=correction)
+    return f"{settled_challenge}: {settled_challenge.get_state_display()}."
 
 
 @admin.register(Challenge)

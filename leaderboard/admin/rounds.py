@@ -91,8 +91,8 @@ class RoundAdmin(CurationAdmin):
 
     def has_change_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
         """Forbid changes to revealed rounds."""
-        revealed = obj is not None and obj.revealed_at is not None
-        return not revealed and super().has_change_permission(request, obj)
+        is_revealed = obj is not None and obj.revealed_at is not None
+        return not is_revealed and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
         """Forbid deleting rounds that have runs."""

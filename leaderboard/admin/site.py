@@ -66,17 +66,17 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
     lists = _lists(request, app_label)
     if app_label is not None:
         return lists
-    *tasks, final = TASKS
+    *tasks, last_task = TASKS
     positions = {name: (task, number) for task in tasks for number, name in enumerate(TASKS[task])}
     groups: dict[str, list[Any]] = {task: [] for task in TASKS}
     for entry in (entry for group in lists for entry in group["models"]):
-        groups[positions.get(entry["model"]._meta.model_name, (final, 0))[0]].append(entry)
+        groups[positions.get(entry["model"]._meta.model_name, (last_task, 0))[0]].append(entry)
     return [
         {
             "name": task,
             "app_label": slugify(task),
             "app_url": f"{reverse('admin:index')}#{slugify(task)}",
-            "models": sorted(models, key=lambda entry: positions.get(entry["model"]._meta.model_name, (final, 0))[1]),
+            "models": sorted(models, key=lambda row: positions.get(row["model"]._meta.model_name, (last_task, 0))[1]),
         }
         for task, models in groups.items()
         if models

@@ -112,9 +112,9 @@ class CurationResource(ModelResource):
             before={name: pair[0] for name, pair in self.changed.items()},
             after={name: pair[1] for name, pair in self.changed.items()},
         )  # fmt: skip
-        self.follow(instance)
+        self.update_dependents(instance)
 
-    def follow(self, obj: Any) -> None:
+    def update_dependents(self, obj: Any) -> None:
         """Update everything that depends on a changed row."""
 
 
@@ -132,7 +132,7 @@ class DatasetResource(CurationResource):
             "ir_datasets_id", "beir_name", "daily_quota", "monthly_quota",
         )  # fmt: skip
 
-    def follow(self, obj: Dataset) -> None:
+    def update_dependents(self, obj: Dataset) -> None:
         """Invalidate cached pages that name the dataset, and request a new BM25 baseline if the language changed."""
         boards_changed([obj.pk], Kind.DESCRIPTION)
         if "language" in self.changed:
@@ -155,7 +155,7 @@ class SystemResource(CurationResource):
             "participant", "authors", "year", "bibtex",
         )  # fmt: skip
 
-    def follow(self, obj: System) -> None:
+    def update_dependents(self, obj: System) -> None:
         system_changed(obj)
 
 
@@ -166,7 +166,7 @@ class HardwareResource(CurationResource):
         model = HardwareClass
         fields = ("slug", "name")
 
-    def follow(self, obj: HardwareClass) -> None:
+    def update_dependents(self, obj: HardwareClass) -> None:
         price_changed(obj)
 
 
@@ -181,7 +181,7 @@ class PriceResource(CurationResource):
         import_id_fields = ("hardware", "valid_from")
         fields = ("hardware", "valid_from", "per_hour", "currency", "note")
 
-    def follow(self, obj: Price) -> None:
+    def update_dependents(self, obj: Price) -> None:
         price_changed(obj.hardware)
 
 
@@ -218,7 +218,7 @@ class BenchmarkResource(CurationResource):
 
     def after_save_instance(self, instance: Any, row: Any, **kwargs: Any) -> None:
         """Store changed members, and delete removed ones; then record the change and update boards."""
-        self.touched = _member_ids(instance)
+        self.previous_member_ids = _member_ids(instance)
         if "members" in self.changed:
             keys = []
             for position, member in enumerate(self.changed["members"][1]):
@@ -230,9 +230,9 @@ class BenchmarkResource(CurationResource):
                 member_row.delete()
         super().after_save_instance(instance, row, **kwargs)
 
-    def follow(self, obj: Benchmark) -> None:
+    def update_dependents(self, obj: Benchmark) -> None:
         benchmark_changed(obj)
-        boards_changed(self.touched | _member_ids(obj), Kind.DESCRIPTION)
+        boards_changed(self.previous_member_ids | _member_ids(obj), Kind.DESCRIPTION)
 
 
 _JSON = ListWidget()
@@ -283,7 +283,7 @@ class TableForm(forms.Form):
     """Form for a table: first as a file, then as the text of its preview."""
 
     file = TextFileField(
-        largest=MAX_CHARACTERS, help_text="CSV or JSON with columns of an export; other columns stay unchanged"
+        max_bytes=MAX_CHARACTERS, help_text="CSV or JSON with columns of an export; other columns stay unchanged"
     )
     text = forms.CharField(required=False, widget=forms.HiddenInput, max_length=MAX_CHARACTERS, strip=False)
     why = WhyField()
@@ -297,7 +297,7 @@ class TableForm(forms.Form):
         return cleaned
 
 
-class ExchangeAdmin(CurationAdmin):
+class TableImportExportAdmin(CurationAdmin):
     """Base class of lists with export and import of their table."""
 
     resource: ClassVar[type[CurationResource]]
@@ -349,12 +349,12 @@ class ExchangeAdmin(CurationAdmin):
         )  # fmt: skip
 
 
-def table_text(resource: type[CurationResource], rows: QuerySet[Any], ending: str) -> str:
+def table_text(resource: type[CurationResource], rows: QuerySet[Any], file_format: str) -> str:
     """Return the rows as CSV or JSON; formulas in CSV cells are escaped."""
     table = resource().export(rows)
-    if ending == "csv":
-        table = _each_cell(table, lambda cell: safe_cell(cell) if isinstance(cell, str) else cell)
-    return str(table.export(ending))
+    if file_format == "csv":
+        table = _map_cells(table, lambda cell: safe_cell(cell) if isinstance(cell, str) else cell)
+    return str(table.export(file_format))
 
 
 def try_table(
@@ -395,10 +395,10 @@ def read_table(text: str) -> tablib.Dataset | None:
         table = tablib.Dataset().load(text, format="csv")
     except Exception:  # tablib's readers raise various exceptions for malformed input.
         return None
-    return _each_cell(table, lambda cell: cell[1:] if safe_cell(cell[1:]) == cell else cell)
+    return _map_cells(table, lambda cell: cell[1:] if safe_cell(cell[1:]) == cell else cell)
 
 
-def _each_cell(table: tablib.Dataset, change: Callable[[Any], Any]) -> tablib.Dataset:
+def _map_cells(table: tablib.Dataset, change: Callable[[Any], Any]) -> tablib.Dataset:
     return tablib.Dataset(*(tuple(map(change, row)) for row in table[:]), headers=table.headers)
 
 
@@ -416,7 +416,7 @@ def _list_problems(result: Any) -> list[dict[str, Any]]:
     return problems
 
 
-class SystemAdmin(ExchangeAdmin):
+class SystemAdmin(TableImportExportAdmin):
     """Admin of system descriptions. `submissions.admin` registers it, with merging."""
 
     resource = SystemResource
@@ -432,7 +432,7 @@ class SystemAdmin(ExchangeAdmin):
     def get_board_ids(self, key: Any) -> Iterable[int]:
         return Entry.objects.filter(system=key).values_list("dataset_id", flat=True)
 
-    def follow(self, obj: System) -> None:
+    def update_dependents(self, obj: System) -> None:
         system_changed(obj)
 
 
@@ -446,7 +446,7 @@ class SourceAdmin(CurationAdmin):
     def get_board_ids(self, key: Any) -> Iterable[int]:
         return boards_of_source(key)
 
-    def follow(self, obj: Source) -> None:
+    def update_dependents(self, obj: Source) -> None:
         source_changed(obj)
 
 
@@ -459,7 +459,7 @@ class MemberInline(admin.TabularInline):
 
 
 @admin.register(Benchmark)
-class BenchmarkAdmin(ExchangeAdmin):
+class BenchmarkAdmin(TableImportExportAdmin):
     """Admin of benchmarks with their members."""
 
     resource = BenchmarkResource
@@ -490,7 +490,7 @@ def _member_ids(benchmark: Benchmark) -> set[int]:
 
 
 @admin.register(HardwareClass)
-class HardwareClassAdmin(ExchangeAdmin):
+class HardwareClassAdmin(TableImportExportAdmin):
     """Admin of machines, which workers register and curators name."""
 
     resource = HardwareResource
@@ -502,7 +502,7 @@ class HardwareClassAdmin(ExchangeAdmin):
     def get_board_ids(self, key: Any) -> Iterable[int]:
         return datasets_with_costs([key])
 
-    def follow(self, obj: HardwareClass) -> None:
+    def update_dependents(self, obj: HardwareClass) -> None:
         price_changed(obj)
 
 
@@ -517,7 +517,7 @@ class MeasurementAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Price)
-class PriceAdmin(ExchangeAdmin):
+class PriceAdmin(TableImportExportAdmin):
     """Admin of hourly prices of machines by starting day."""
 
     resource = PriceResource

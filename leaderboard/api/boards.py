@@ -173,8 +173,8 @@ def _board(request: Request, kind: Kind, slug: str) -> Response:
     page = pages.READERS[kind](slug, BoardState.from_parameters(request.query_params).with_values(all_rows=True))
     if page is None:
         raise Http404
-    cited = board_citation(request._request, kind, slug, page.board.title, page.at)
-    return Response(exports.to_json(page.board, cited))
+    citation = board_citation(request._request, kind, slug, page.board.title, page.at)
+    return Response(exports.to_json(page.board, citation))
 
 
 class DatasetBoardView(ReadView):

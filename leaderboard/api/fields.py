@@ -60,7 +60,7 @@ class IsSetField(serializers.BooleanField):
         return super().get_attribute(instance) is not None
 
 
-_PLAIN: Mapping[Any, Callable[..., Field]] = {
+_FIELD_TYPES: Mapping[Any, Callable[..., Field]] = {
     str: serializers.CharField,
     bool: serializers.BooleanField,
     int: serializers.IntegerField,
@@ -95,8 +95,8 @@ def _field(hint: Any, **options: Any) -> Field:
     if origin in (Union, UnionType):
         (hint,) = (kind for kind in inner if kind is not NoneType)
         return _field(hint, allow_null=True)
-    if origin in _PLAIN:
-        return _PLAIN[origin](**options)
+    if origin in _FIELD_TYPES:
+        return _FIELD_TYPES[origin](**options)
     if origin in (list, Sequence):
         return serializers.ListField(child=_field(inner[0]), **options)
     if origin in (dict, Mapping):

@@ -21,7 +21,7 @@ Content = TypeVar("Content")
 #: Placeholder for the name of an anonymous system's team.
 ANONYMOUS = "anonymous"
 #: Hidden columns of an anonymous system, with the value that replaces each.
-KEPT_BACK: Mapping[str, Any] = {
+HIDDEN_COLUMNS: Mapping[str, Any] = {
     "team_id": None,
     "team__name": ANONYMOUS,
     "team__slug": None,
@@ -72,7 +72,7 @@ def public_columns(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     columns = dict(row)
     if row[f"{prefix}anonymous_until"] is not None:
-        columns.update({prefix + name: value for name, value in KEPT_BACK.items() if prefix + name in columns})
+        columns.update({prefix + name: value for name, value in HIDDEN_COLUMNS.items() if prefix + name in columns})
     if row.get(f"{prefix}variant_of__anonymous_until") is not None:
         columns.update({f"{prefix}variant_of__name": None, f"{prefix}variant_of__slug": None})
     columns.pop(f"{prefix}variant_of__anonymous_until", None)

@@ -12,16 +12,16 @@ from PIL import Image
 MIN_CONTRAST = 4.5
 #: Background colors of links in the light and the dark theme: page, raised and tinted areas, and notices
 #: (`static/css/base.css`).
-GROUNDS = (
+BACKGROUNDS = (
     ("#fdfcf9", "#ffffff", "#f4f1ea", "#eae5d9", "#e7f3ec", "#fbf2dc", "#fbeae8", "#e8effa"),
     ("#14161a", "#1a1d22", "#22272e", "#2e343d", "#16291f", "#2d2514", "#331a19", "#182437"),
 )
 THEMES = ("light", "dark")
 #: Content types of logos by file ending, and the maximum size in bytes: every page loads the logo.
 LOGO_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
-LARGEST_LOGO = 256 * 1024
+MAX_LOGO_BYTES = 256 * 1024
 #: Maximum width and height of a PNG logo in pixels: board images decode the whole file.
-LONGEST_SIDE = 4096
+MAX_SIDE_PIXELS = 4096
 
 
 def read_accent(text: str) -> tuple[str, str] | None:
@@ -50,7 +50,7 @@ def read_accent(text: str) -> tuple[str, str] | None:
 def least_contrast(colour: str, theme: str) -> float:
     """Return the lowest contrast ratio, 1 to 21, between the color and the backgrounds of the theme."""
     first = _luminance(colour)
-    grounds = GROUNDS[THEMES.index(theme)]
+    grounds = BACKGROUNDS[THEMES.index(theme)]
     pairs = (sorted((first, _luminance(ground))) for ground in grounds)
     return min((lighter + 0.05) / (darker + 0.05) for darker, lighter in pairs)
 
@@ -80,8 +80,8 @@ def describe_logo_problem(path: Path) -> str:
         return f"SITE_LOGO is {path}, which is not a file."
     if path.suffix.lower() not in LOGO_TYPES:
         return f"SITE_LOGO is {path}, which is neither .svg nor .png."
-    if (size := path.stat().st_size) > LARGEST_LOGO:
-        return f"SITE_LOGO is {path}, which has {size:,} bytes; the maximum is {LARGEST_LOGO:,}."
+    if (size := path.stat().st_size) > MAX_LOGO_BYTES:
+        return f"SITE_LOGO is {path}, which has {size:,} bytes; the maximum is {MAX_LOGO_BYTES:,}."
     if path.suffix.lower() == ".png":
         try:
             read_png(path)
@@ -98,11 +98,11 @@ def read_png(path: Path) -> Image.Image:
     """Decode a PNG file. Raises ValueError with the reason if it is missing, broken or too large."""
     try:
         with Image.open(path, formats=["PNG"]) as file:
-            if max(file.size) <= LONGEST_SIDE:
+            if max(file.size) <= MAX_SIDE_PIXELS:
                 return file.convert("RGBA")
             width, height = file.size
     except Image.DecompressionBombError as error:
-        raise ValueError(f"which is larger than {LONGEST_SIDE:,} pixels per side") from error
+        raise ValueError(f"which is larger than {MAX_SIDE_PIXELS:,} pixels per side") from error
     except (OSError, SyntaxError, ValueError) as error:  # Pillow raises each of them for broken files
         raise ValueError("whose content is not PNG, or is broken") from error
-    raise ValueError(f"which has {width:,} × {height:,} pixels; the maximum is {LONGEST_SIDE:,} per side")
+    raise ValueError(f"which has {width:,} × {height:,} pixels; the maximum is {MAX_SIDE_PIXELS:,} per side")

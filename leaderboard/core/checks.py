@@ -124,8 +124,8 @@ def check_role(
             " AND pg_has_role(current_user, relowner, 'MEMBER'))",
             [AUDIT_TABLE],
         )
-        owns_it = cursor.fetchone()[0]
-        if is_superuser or owns_it:
+        owns_table = cursor.fetchone()[0]
+        if is_superuser or owns_table:
             reason = "is a superuser" if is_superuser else "owns its table"
             messages.append(
                 Warning(

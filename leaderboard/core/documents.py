@@ -113,7 +113,7 @@ _TABLE = '<div class="table-scroll" tabindex="0" role="region" aria-label="Table
 
 def _rewrite_links(tokens: Sequence[Token]) -> None:
     """Point links between files at their pages, and reduce links to other source files to plain text."""
-    dead = False
+    is_dead = False
     for token in tokens:
         if token.type == "link_open":
             target = str(token.attrGet("href") or "")
@@ -121,6 +121,6 @@ def _rewrite_links(tokens: Sequence[Token]) -> None:
             if file and file[1] in names():
                 token.attrSet("href", reverse("doc", args=[file[1]]) + (file[2] or ""))
             elif not target.startswith(("#", "/", "http://", "https://", "mailto:")):
-                token.hidden = dead = True
-        elif token.type == "link_close" and dead:
-            token.hidden, dead = True, False
+                token.hidden = is_dead = True
+        elif token.type == "link_close" and is_dead:
+            token.hidden, is_dead = True, False

@@ -27,7 +27,7 @@ def job_id() -> str:
 
 
 @contextmanager
-def _bound(variable: ContextVar[str], identifier: object) -> Iterator[None]:
+def _bind_id(variable: ContextVar[str], identifier: object) -> Iterator[None]:
     token = variable.set(str(identifier))
     try:
         yield
@@ -36,7 +36,7 @@ def _bound(variable: ContextVar[str], identifier: object) -> Iterator[None]:
 
 
 #: Context managers that attribute log records to a request, or in this thread to a job.
-request_context, job_context = partial(_bound, _request), partial(_bound, _job)
+request_context, job_context = partial(_bind_id, _request), partial(_bind_id, _job)
 
 
 class ContextFilter(logging.Filter):
@@ -99,7 +99,7 @@ def view_name(request: HttpRequest) -> str:
 
 #: Attributes of a request that Sentry events include. They exclude bodies, cookies, headers, users, and
 #: URLs, which may contain keys.
-_OF_REQUESTS = ("method",)
+_REQUEST_ATTRIBUTES = ("method",)
 
 
 def init_sentry(dsn: str) -> None:
@@ -122,7 +122,7 @@ def init_sentry(dsn: str) -> None:
 def _scrub_event(event: Any, hint: dict[str, Any]) -> Any:
     """Remove everything that may be secret from an event, and tag it with the ids that our log uses."""
     request = event.pop("request", None) or {}
-    event["request"] = {name: request[name] for name in _OF_REQUESTS if name in request}
+    event["request"] = {name: request[name] for name in _REQUEST_ATTRIBUTES if name in request}
     for name in ("user", "extra", "breadcrumbs", "server_name", "logentry"):
         event.pop(name, None)
     for exception in (event.get("exception") or {}).get("values", []):

@@ -89,19 +89,19 @@ def describe_missing_columns() -> str:
     )
 
 
-def mismatch() -> str:
+def describe_mismatch() -> str:
     """Return a sentence about the difference between this code and the database; empty if they match.
 
     Raises django.db.Error if the database is unavailable.
     """
-    code_migrations, recorded = known_migrations(), recorded_migrations()
-    if missing_migrations := code_migrations - recorded:
+    code_migrations, database_migrations = known_migrations(), recorded_migrations()
+    if missing_migrations := code_migrations - database_migrations:
         return (
             describe_earlier_history()
             or f"The database lacks {_join_names(missing_migrations)}: run manage.py migrate."
         )
     apps = {app for app, _ in code_migrations}
-    if unknown_migrations := {migration for migration in recorded if migration[0] in apps} - code_migrations:
+    if unknown_migrations := {migration for migration in database_migrations if migration[0] in apps} - code_migrations:
         return (
             f"The database has {_join_names(unknown_migrations)}, which this version does not know. "
             "Upgrade the code, which is older than the database."

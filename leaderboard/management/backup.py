@@ -33,9 +33,9 @@ from leaderboard.core.storage.store import PARTIAL, Area, work_folder
 
 #: Folders of submitted files; areas that the site can rebuild are skipped.
 STORE = ("store", "media")
-MADE_ANEW = {Area.TOP_DOCUMENTS, Area.EXCERPTS, Area.EMBEDDINGS, Area.OPEN_QRELS, Area.WORD_INDEXES}
+REBUILT_AREAS = {Area.TOP_DOCUMENTS, Area.EXCERPTS, Area.EMBEDDINGS, Area.OPEN_QRELS, Area.WORD_INDEXES}
 #: Uploads in pieces, which may shrink while they are read, but never below the size in their rows.
-CUT = "store/pieces/"
+PIECES_PREFIX = "store/pieces/"
 #: Judgments, and the key that signs sessions.
 PRIVATE = ("private", "secret-key")
 #: Version of the backup format; increase it when earlier backups become unreadable.
@@ -233,7 +233,7 @@ def write_archive(stream: BinaryIO, root: Path, names: Iterable[str]) -> dict[st
         while pending:
             path = pending.pop()
             name = path.relative_to(root).as_posix()
-            if name in MADE_ANEW or path.name.startswith(PARTIAL):
+            if name in REBUILT_AREAS or path.name.startswith(PARTIAL):
                 continue
             with suppress(FileNotFoundError):
                 # Folders on a larger disk may be symbolic links; hard links are written as separate files.
@@ -242,7 +242,7 @@ def write_archive(stream: BinaryIO, root: Path, names: Iterable[str]) -> dict[st
                         member = archive.gettarinfo(arcname=name, fileobj=file)
                         member.type, member.linkname, member.mode = tarfile.REGTYPE, "", member.mode & 0o700
                         member.size = os.fstat(file.fileno()).st_size
-                        reader = _HashingReader(file, fill=name.startswith(CUT))
+                        reader = _HashingReader(file, fill=name.startswith(PIECES_PREFIX))
                         archive.addfile(member, reader)
                     hashes[name] = reader.digest.hexdigest()
                 elif path.is_dir():
@@ -277,7 +277,7 @@ def restore_backup(
     private_keys = _read_identities(judgements_identity) or keys
     with tempfile.TemporaryDirectory(dir=root, prefix=".restoring-") as scratch:
         parts = {
-            name: _decrypted(folder, name, Path(scratch), private_keys if name.startswith("private") else keys)
+            name: _decrypt_part(folder, name, Path(scratch), private_keys if name.startswith("private") else keys)
             for name in ("database", "store.tar", "store-hashes.json", "private.tar", "private-hashes.json")
         }
         if parts["database"] is None:
@@ -345,7 +345,7 @@ def _read_identities(path: Path | None) -> list[Any]:
     return keys
 
 
-def _decrypted(folder: Path, name: str, scratch: Path, keys: Sequence[Any]) -> Path | None:
+def _decrypt_part(folder: Path, name: str, scratch: Path, keys: Sequence[Any]) -> Path | None:
     """Return the path of a part of the backup, decrypted into `scratch` if necessary; None if there is no key for it.
 
     Raises CommandError if it cannot be decrypted.
@@ -372,7 +372,7 @@ def _fill_database(source: Path) -> None:
         return
     target = Path(str(connection.settings_dict["NAME"]))
     connection.close()
-    for ending in ("", "-wal", "-shm"):
-        target.with_name(target.name + ending).unlink(missing_ok=True)
+    for suffix in ("", "-wal", "-shm"):
+        target.with_name(target.name + suffix).unlink(missing_ok=True)
     shutil.copyfile(source, target)
     target.chmod(0o600)

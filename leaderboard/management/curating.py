@@ -128,8 +128,8 @@ def add_form_arguments(
         else:
             options |= {"type": _TYPES.get(type(field), str), "choices": choices or None}
         if argument.startswith("-"):
-            needed = field.required and field.initial is None and "action" not in options
-            parser.add_argument(argument, dest=name, required=needed, **options)
+            is_required = field.required and field.initial is None and "action" not in options
+            parser.add_argument(argument, dest=name, required=is_required, **options)
         else:
             parser.add_argument(name, metavar=argument, **options)
 
@@ -150,16 +150,16 @@ def read_form(
             data[name] = find_by_slug(field.queryset.model, value)  # type: ignore[union-attr]
         else:
             data[name] = field.initial if value is None else value
-    bound = form(data)
+    bound_form = form(data)
     for name in ("why", *paths, *skipped):
-        bound.fields.pop(name, None)
-    if bound.is_valid():
-        bound.cleaned_data |= paths
-        return bound
+        bound_form.fields.pop(name, None)
+    if bound_form.is_valid():
+        bound_form.cleaned_data |= paths
+        return bound_form
     raise CommandError(
         "\n".join(
             f"{names.get(name) or '--' + name.replace('_', '-')}: {text}"
-            for name, texts in bound.errors.items()
+            for name, texts in bound_form.errors.items()
             for text in texts
         )
     )

@@ -23,14 +23,14 @@ from leaderboard.results.values import published_value
 #: Minimum number of other parties. With fewer, readers could derive the scores of a single other party.
 MIN_OTHERS = 3
 #: Visibilities of entries that are excluded from a round, including results held by a competition.
-TAKEN_OFF = (
+EXCLUDED_VISIBILITIES = (
     Entry.Visibility.WITHDRAWN,
     Entry.Visibility.QUARANTINED,
     Entry.Visibility.UNPUBLISHED,
     Entry.Visibility.HELD,
 )
 #: Visibilities of entries that the summary includes; it excludes private results.
-SUMMED_UP = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
+SUMMARY_VISIBILITIES = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def get_round_runs(row: Round, dataset: Dataset, qrels: Qrels, teams: Collection
 
     Late, withdrawn, moderated, and held runs are omitted. The seeds of a set are averaged.
     """
-    entries = Entry.objects.filter(round=row, dataset=dataset, late=False).exclude(visibility__in=TAKEN_OFF)
+    entries = Entry.objects.filter(round=row, dataset=dataset, late=False).exclude(visibility__in=EXCLUDED_VISIBILITIES)
     if teams is not None:
         entries = entries.filter(system__team__in=teams)
     round_runs = []
@@ -121,7 +121,7 @@ def summarise_topics(row: Round, dataset: Dataset, qrels: Qrels, queries: Sequen
     Measures with at most `MIN_OTHERS` parties are omitted. This runs in the scorer. `queries` are the judged queries in
     order.
     """
-    runs = [run for run in get_round_runs(row, dataset, qrels) if run.entry.visibility in SUMMED_UP]
+    runs = [run for run in get_round_runs(row, dataset, qrels) if run.entry.visibility in SUMMARY_VISIBILITIES]
     parties = parties_by_team(run.entry for run in runs)
     values: dict[str, dict[str, list[float]]] = {}
     for measure in dataset.measures:

@@ -16,7 +16,7 @@ from leaderboard.settings.environment import ALLOWED_HOSTS, EMBEDDED, SITE_NAME,
 _HSTS_YEAR = "max-age=31536000"
 
 
-def strict_transport(header: str) -> tuple[int, bool, bool]:
+def parse_hsts(header: str) -> tuple[int, bool, bool]:
     """Return seconds, `includeSubDomains`, and `preload` of an HSTS header. Raises ImproperlyConfigured."""
     words = [word.strip().lower() for word in header.split(";")]
     name, _, seconds = words[0].partition("=")
@@ -28,7 +28,7 @@ def strict_transport(header: str) -> tuple[int, bool, bool]:
     return int(seconds), "includesubdomains" in words, "preload" in words
 
 
-def contacts(addresses: Sequence[str]) -> list[str]:
+def contact_uris(addresses: Sequence[str]) -> list[str]:
     """Return security contacts as URIs, as RFC 9116 requires; email addresses may be given without `mailto:`.
 
     Raises ImproperlyConfigured for anything but email addresses, https URLs, and telephone numbers.
@@ -54,7 +54,7 @@ def policy(url: str) -> str:
 
 
 #: Contents of /.well-known/security.txt, which exists only with a contact.
-SECURITY_CONTACT = contacts(env.list("SECURITY_CONTACT", default=[]))
+SECURITY_CONTACT = contact_uris(env.list("SECURITY_CONTACT", default=[]))
 SECURITY_POLICY = policy(env.str("SECURITY_POLICY", default=""))
 
 
@@ -122,7 +122,7 @@ SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS
 SECURE_SSL_REDIRECT = HTTPS
 SECURE_REDIRECT_EXEMPT = [r"^(healthz|readyz|metrics)$"]  # Requested from the internal network, without TLS.
-SECURE_HSTS_SECONDS, SECURE_HSTS_INCLUDE_SUBDOMAINS, SECURE_HSTS_PRELOAD = strict_transport(
+SECURE_HSTS_SECONDS, SECURE_HSTS_INCLUDE_SUBDOMAINS, SECURE_HSTS_PRELOAD = parse_hsts(
     env.str("HSTS", default=_HSTS_YEAR) if HTTPS else "max-age=0"
 )
 # Both concern host names other than this one; their owner decides (`HSTS`).
@@ -156,9 +156,9 @@ for _app in SOCIALACCOUNT_PROVIDERS.get("openid_connect", {}).get("APPS", []):
 ACCESS = validate_choice("ACCESS", env.str("ACCESS", default="public"), "public", "members")
 #: Email domains, including subdomains, that accounts may use; empty for all.
 SIGNUP_DOMAINS = [domain.strip().lower() for domain in env.list("SIGNUP_DOMAINS", default=[]) if domain]
-if wrong := [domain for domain in SIGNUP_DOMAINS if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+", domain)]:
+if bad_names := [domain for domain in SIGNUP_DOMAINS if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+", domain)]:
     raise ImproperlyConfigured(
-        f"SIGNUP_DOMAINS has {', '.join(map(repr, wrong))}: use domains such as example.org, separated by commas."
+        f"SIGNUP_DOMAINS has {', '.join(map(repr, bad_names))}: use domains such as example.org, separated by commas."
     )
 AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
@@ -202,11 +202,11 @@ if BREACHED_PASSWORDS.lower() in ("on", "true", "yes", "1"):
     BREACHED_PASSWORDS = "on"
 elif BREACHED_PASSWORDS.lower() in ("", "off", "false", "no", "0"):
     BREACHED_PASSWORDS = "off"
-_OURS = "submissions.accounts.passwords"
+_VALIDATORS = "submissions.accounts.passwords"
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"{_OURS}.SimilarityValidator", "OPTIONS": {"user_attributes": ("email", "name")}},
-    {"NAME": f"{_OURS}.LengthValidator"},
-    {"NAME": f"{_OURS}.KnownPasswordValidator"},
+    {"NAME": f"{_VALIDATORS}.SimilarityValidator", "OPTIONS": {"user_attributes": ("email", "name")}},
+    {"NAME": f"{_VALIDATORS}.LengthValidator"},
+    {"NAME": f"{_VALIDATORS}.KnownPasswordValidator"},
 ]
 
 # --- second factor

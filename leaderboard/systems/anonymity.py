@@ -70,10 +70,10 @@ def make_anonymous(system: System, end_date: datetime.date) -> None:
     now = timezone.now()
     if not may_be_anonymous(locked_system):
         raise EmbargoRefused("The system has already been public under its team's name, so it cannot become anonymous.")
-    latest = latest_end(locked_system, now)
-    if not now.date() < end_date <= latest:
+    limit = latest_end(locked_system, now)
+    if not now.date() < end_date <= limit:
         raise EmbargoRefused(
-            f"Choose a date from {now.date() + datetime.timedelta(days=1)} to {latest}. Anonymity ends automatically, "
+            f"Choose a date from {now.date() + datetime.timedelta(days=1)} to {limit}. Anonymity ends automatically, "
             f"at the latest {LONGEST_MONTHS} months after it began."
         )
     end = datetime.datetime.combine(end_date, datetime.time(), datetime.UTC)

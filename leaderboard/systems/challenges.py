@@ -25,8 +25,8 @@ MAX_OPEN = 10
 #: Claims that a decision may correct; afterward only curators can change them.
 CLAIMS = ("training_declared", "training_datasets", "adapted_to")
 #: Markdown that replaces a redacted text, or follows a partly redacted one.
-TAKEN_OUT = "*A curator removed this text.*"
-WORDS_TAKEN_OUT = "*A curator removed parts of this text.*"
+REDACTED_NOTE = "*A curator removed this text.*"
+PARTLY_REDACTED_NOTE = "*A curator removed parts of this text.*"
 
 
 class ChallengeRefused(ValueError):
@@ -181,7 +181,7 @@ def redact_challenge(challenge: Challenge, text: str = "") -> Challenge:
     text = text.strip()
     if len(text) > LONGEST_TEXT:
         raise ChallengeRefused(f"The text has {len(text):,} characters. Shorten it to at most {LONGEST_TEXT:,}.")
-    row.text = f"{text}\n\n{WORDS_TAKEN_OUT}" if text else TAKEN_OUT
+    row.text = f"{text}\n\n{PARTLY_REDACTED_NOTE}" if text else REDACTED_NOTE
     row.save(update_fields=["text"])
     audit.record("challenge redacted", row.system, dataset=row.dataset, after={"challenge": row.pk})
     challenge_changed(row.system)
@@ -190,8 +190,8 @@ def redact_challenge(challenge: Challenge, text: str = "") -> Challenge:
 
 def latest_settlement(system: System) -> Challenge | None:
     """Return the newest challenge that corrected the system's claims, or None."""
-    upheld = Challenge.objects.filter(system=system, state=State.UPHELD, corrected=True)
-    return upheld.order_by("-settled_at", "-pk").first()
+    upheld_challenges = Challenge.objects.filter(system=system, state=State.UPHELD, corrected=True)
+    return upheld_challenges.order_by("-settled_at", "-pk").first()
 
 
 def _claims(system: System) -> dict[str, object]:

@@ -118,8 +118,8 @@ def house_system(
         )
         if set(adapted_to).difference(system.adapted_to):
             (system,) = lock_systems(system)
-            new = [slug for slug in adapted_to if slug not in system.adapted_to]
-            system.adapted_to = [*system.adapted_to, *new]
+            missing_slugs = [slug for slug in adapted_to if slug not in system.adapted_to]
+            system.adapted_to = [*system.adapted_to, *missing_slugs]
             system.save(update_fields=["adapted_to"])
             system_changed(system)
     return system

@@ -79,14 +79,14 @@ class _BoardPage:
     def context(self) -> dict[str, Any]:
         """Return the context of the board: heads and rows as HTML, choices, filters, links, and the legend."""
         board, state = self.board, self.state
-        rooms = rendering.spread_widths(board.rows)
+        spread_widths = rendering.spread_widths(board.rows)
         unpin_links = {slug: self.link(pins=tuple(pin for pin in state.pins if pin != slug)) for slug in state.pins}
         provenances = board.counted[0]["provenance"] if board.counted else {}
         reported = provenances.get(Entry.Provenance.REPORTED.value, 0)
-        heads = "".join(self._head(place, rooms) for place in range(len(board.shown)))
+        heads = "".join(self._head(place, spread_widths) for place in range(len(board.shown)))
         return {
             "body": rendering.render_rows(
-                board, rooms, unpin_links, may_pin=len(state.pins) < MAX_PINS, exact=state.exact
+                board, spread_widths, unpin_links, may_pin=len(state.pins) < MAX_PINS, exact=state.exact
             ),
             "heads": mark_safe(heads),  # noqa: S308
             "groups": self._groups(),
@@ -117,7 +117,7 @@ class _BoardPage:
             "unpin_url": self.link(pins=()) if state.pins else "",
         }
 
-    def _head(self, place: int, rooms: Mapping[str, int]) -> str:
+    def _head(self, place: int, spread_widths: Mapping[str, int]) -> str:
         """Return the HTML of a column head: a link that sorts by the column or reverses the order."""
         board = self.board
         column = board.shown[place]
@@ -133,14 +133,14 @@ class _BoardPage:
         classes = "name" if place == 0 else "n" if column.numeric else "t"
         if place > 1 and board.shown[place - 1].group != column.group:
             classes += " first"
-        room = rendering.spread_box(rooms.get(column.key, 0))
-        unit = f'<span class="unit">{escape(_(column.unit))}{room}</span>' if column.unit else ""
+        box = rendering.spread_box(spread_widths.get(column.key, 0))
+        unit = f'<span class="unit">{escape(_(column.unit))}{box}</span>' if column.unit else ""
         versus = ""  # For phones, which have no group heads.
         if column.key == DELTA and len(board.baseline) <= SHORT_NAME:
             versus = f' <span class="vs">{escape(_("vs %(baseline)s") % {"baseline": board.baseline})}</span>'
         return (
             f'<th scope="col" class="{classes}"{sorting}>'
-            f'<a href="{href}" id="by-{escape(column.key)}"{note}>{escape(column.head)}</a>{versus}{room}{unit}</th>'
+            f'<a href="{href}" id="by-{escape(column.key)}"{note}>{escape(column.head)}</a>{versus}{box}{unit}</th>'
         )
 
     def _groups(self) -> SafeString:
@@ -239,11 +239,11 @@ class _BoardPage:
             board.statements.least_difference(board.measure),
             board.statements.published,
         )
-        coarse = (
+        coarse_columns = (
             [] if published_statements is None else [c.head for c in visible_columns if c.key in board.measures[1:]]
         )
         if published_statements is not None and published_statements.step >= PUBLIC_STEP:
-            coarse = [published_statements.measure, *coarse]
+            coarse_columns = [published_statements.measure, *coarse_columns]
         has_ties = len(board.statements.tied_with_best(board.measure)) > 1
         has_one_date = len(dates) == 1 and all(column.key != "published" for column in visible_columns)
         return {
@@ -254,7 +254,7 @@ class _BoardPage:
             else "",
             "by_chance": f"{board.compared / 20:.0f}" if board.compared > FEW_COMPARED else "",
             "wins": next((c.note for c in visible_columns if c.key == WINS), ""),
-            "coarse": " and ".join(coarse),
+            "coarse": " and ".join(coarse_columns),
             "step": PUBLIC_STEP,
             "noise": any(c.key in WITH_SPREAD for c in visible_columns),
             "lower": list(dict.fromkeys(c.head for c in visible_columns if c.better == "lower" and c.numeric)),
@@ -264,11 +264,11 @@ class _BoardPage:
     def _hidden_fields(self) -> list[tuple[str, str]]:
         """Return the names and values of the view's parameters that have no field in the form."""
         board = self.board
-        carried = {"sort", "pin", "columns", "exact", "hide", "rows"}
-        carried |= {f"{end}-{key}" for key in board.pending_columns for end in ("min", "max")}
-        carried |= set() if board.views else {"view"}
-        carried |= set() if board.machines else {"cpu-only", "corpus"}
-        return [pair for pair in self.state.pairs() if pair[0] in carried]
+        names_without_field = {"sort", "pin", "columns", "exact", "hide", "rows"}
+        names_without_field |= {f"{end}-{key}" for key in board.pending_columns for end in ("min", "max")}
+        names_without_field |= set() if board.views else {"view"}
+        names_without_field |= set() if board.machines else {"cpu-only", "corpus"}
+        return [pair for pair in self.state.pairs() if pair[0] in names_without_field]
 
     def _ranges(self) -> list[tuple[str, list[SafeString]]]:
         """Return the range fields of costs and the selected measure, then the fields of all other columns."""
@@ -277,8 +277,8 @@ class _BoardPage:
         other_fields: list[SafeString] = []
         for column in self.board.ranges:
             bound = bounds.get(column.key, Range(column.key, None, None))
-            first = column.kind == "figure" or column.key in (self.board.measure, "mean")
-            (main_fields if first else other_fields).append(_range_fields(column, bound))
+            is_main = column.kind == "figure" or column.key in (self.board.measure, "mean")
+            (main_fields if is_main else other_fields).append(_range_fields(column, bound))
         groups = (("", main_fields), ("Values of other columns", other_fields))
         return [(label, fields) for label, fields in groups if fields]
 
@@ -292,13 +292,13 @@ class _BoardPage:
         keys = []
         for number, (key, order) in enumerate(board.sorts):
             before, after = board.sorts[:number], board.sorts[number + 1 :]
-            turned = Sort(key, "asc" if order == "desc" else "desc")
+            reversed_sort = Sort(key, "asc" if order == "desc" else "desc")
             rest = (*before, *after)
             keys.append(
                 {
                     "label": names.get(key, key),
                     "order": order,
-                    "turned": self.link(sorts=(*before, turned, *after)),
+                    "turned": self.link(sorts=(*before, reversed_sort, *after)),
                     "without": self.link(sorts=rest) if rest else "",
                 }
             )
@@ -338,16 +338,16 @@ class _BoardPage:
                 label = f"{LABELS[name]}: {labels.get(value, value)}"
                 yield FilterChip(label, self.path + reduced_state.query_string())
         columns = {column.key: column for column in board.ranges}
-        for one in state.ranges:
-            if one.key in board.pending_columns:
-                label = f"{COLUMN_NAMES[one.key]}: not applied yet, still being computed"
+        for column_range in state.ranges:
+            if column_range.key in board.pending_columns:
+                label = f"{COLUMN_NAMES[column_range.key]}: not applied yet, still being computed"
             else:
-                column = columns[one.key]
+                column = columns[column_range.key]
                 unit = f" {column.unit}" if column.unit and column.kind == "figure" else ""
-                low, high = _format_bound(one.low), _format_bound(one.high)
+                low, high = _format_bound(column_range.low), _format_bound(column_range.high)
                 bounds = f"{low} to {high}" if low and high else f"≥ {low}" if low else f"≤ {high}"
                 label = f"{column.label} {bounds}{unit}"
-            yield FilterChip(label, self.link(ranges=tuple(other for other in state.ranges if other != one)))
+            yield FilterChip(label, self.link(ranges=tuple(other for other in state.ranges if other != column_range)))
         if state.text:
             yield FilterChip(f"“{state.text}”", self.link(text=""))
         if state.zero_shot:
@@ -366,10 +366,10 @@ class _BoardPage:
             yield FilterChip(f"without {groups.get(slug, slug)}", self.link(hidden=rest))
 
 
-def _toggle_range(state: BoardState, toggled: Range) -> tuple[Range, ...]:
-    """Return the state's ranges without `toggled`; if it is not set, with it in place of other ranges of its column."""
-    other_ranges = [one for one in state.ranges if one.key != toggled.key]
-    ranges = other_ranges if toggled in state.ranges else [*other_ranges, toggled]
+def _toggle_range(state: BoardState, target: Range) -> tuple[Range, ...]:
+    """Return the state's ranges without `target`; if it is not set, with it in place of other ranges of its column."""
+    other_ranges = [one for one in state.ranges if one.key != target.key]
+    ranges = other_ranges if target in state.ranges else [*other_ranges, target]
     return tuple(sorted(ranges, key=lambda one: one.key))
 
 

@@ -96,4 +96,4 @@ def board_citation(request: HttpRequest, kind: Kind, slug: str, title: str, at: 
 def export_links(path: str, state: BoardState) -> list[tuple[str, str]]:
     """Return names and URLs of the exports of the view on the page at `path`."""
     query = state.with_values(all_rows=False).query_string()
-    return [(export_format.label, f"{path}board.{ending}{query}") for ending, export_format in FORMATS.items()]
+    return [(export_format.label, f"{path}board.{extension}{query}") for extension, export_format in FORMATS.items()]

@@ -67,7 +67,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         """Return the part of the context that only whole pages need."""
         statistics = published_statistics(lists.get_statistics(dataset)._asdict(), hidden=dataset["hidden"])
         judged_by = dataset["current_qrels__judged_by"] or {}
-        row = _row(dataset)
+        row = _partial_row(dataset)
         agreements = blocking_agreements(row, request.user)
         files = [] if agreements else visible_files(row, request.user)
         return {
@@ -95,7 +95,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     return board_page(request, "leaderboard/dataset.html", state, build_context, board)
 
 
-def _row(dataset: dict[str, Any]) -> Dataset:
+def _partial_row(dataset: dict[str, Any]) -> Dataset:
     """Return a dataset with only the fields that determine access to files, from a row of values, without a query."""
     field_names = ("pk", "hidden", "documents_visibility", "queries_visibility")
     row = Dataset(**{name: dataset[name] for name in field_names})
@@ -234,9 +234,9 @@ def export(
         if at is None:
             raise Http404
         return _no_board(request, slug, at, kind)
-    cited = board_citation(request, kind, slug, page.board.title, at or page.at)
+    citation = board_citation(request, kind, slug, page.board.title, at or page.at)
     export_format = FORMATS[ending]
-    text = export_format.write(page.board, replace(cited, bibtex=pages.collect_bibtex(page.rows)))
+    text = export_format.write(page.board, replace(citation, bibtex=pages.collect_bibtex(page.rows)))
     return send_text(text, f"{slug}.{ending}", export_format.content_type, saved=export_format.saved)
 
 

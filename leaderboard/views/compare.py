@@ -52,8 +52,8 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
     labels = ((choice.slug, choice.label) for choice in choices.values())
     options = format_html_join("", '<option value="{}">{}</option>', labels)
     try:
-        requested = CompareState.from_parameters(request.GET)
-        view = requested.with_values(systems=resolve_systems(requested.systems, choices))
+        requested_view = CompareState.from_parameters(request.GET)
+        view = requested_view.with_values(systems=resolve_systems(requested_view.systems, choices))
         context = _context(view, choices) if len(view.systems) > 1 else {}
     except UnknownChoice as error:
         context = {"options": options, **_form(CompareState(), choices), **_error(request, error, choices)}
@@ -67,11 +67,11 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
 def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, SystemChoice]) -> dict[str, Any]:
     """Return the context of a form with an unknown choice: the user's input, and a link for each suggestion."""
     parameter = {"system to compare by query": "with"}.get(error.parameter, error.parameter)
-    entered = [value.strip() for value in request.GET.getlist("system") if value.strip()]
+    entered_values = [value.strip() for value in request.GET.getlist("system") if value.strip()]
     links = []
     for choice in error.choices if error.parameter != "number of systems" else ():
         query = request.GET.copy()
-        query.setlist("system", [choice if value == error.value else value for value in entered])
+        query.setlist("system", [choice if value == error.value else value for value in entered_values])
         if parameter != "system":
             query[parameter] = choice
         label = choices[choice].label if choice in choices else choice
@@ -85,7 +85,7 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
         "error": error,
         "suggestions": links,
         "several": names == {error.value.casefold()},
-        "boxes": [*entered[:MAX_SYSTEMS], "", ""][: max(2, min(len(entered), MAX_SYSTEMS))],
+        "boxes": [*entered_values[:MAX_SYSTEMS], "", ""][: max(2, min(len(entered_values), MAX_SYSTEMS))],
     }
 
 
@@ -146,15 +146,15 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
     collection = open_collection(row.slug)
     if collection is None:
         return {}
-    compared = [
+    compared_entries = [
         (choices[slug], cell.entry.pk)
         for slug, cell in zip(view.systems, row.cells, strict=True)
         if cell.comparable and cell.entry
     ]
-    entries = entries_with_values(pk for _, pk in compared)
-    by_slug = {choice.slug: entries[pk] for choice, pk in compared}
+    entries = entries_with_values(pk for _, pk in compared_entries)
+    by_slug = {choice.slug: entries[pk] for choice, pk in compared_entries}
     pair = compare_by_query(collection, [by_slug[view.systems[0]], by_slug[other_slug]], row.measure)
-    shared_documents = overlaps(collection, [entries[pk] for _, pk in compared])
+    shared_documents = overlaps(collection, [entries[pk] for _, pk in compared_entries])
     path = reverse("compare")
     return {
         "one": row,
@@ -173,7 +173,7 @@ def _one_dataset(view: CompareState, comparison: Comparison, choices: dict[str, 
         ],
         "overlaps": shared_documents
         and [
-            (compared[first][0], compared[second][0], f"{documents:.1f}", f"{jaccard:.2f}")
+            (compared_entries[first][0], compared_entries[second][0], f"{documents:.1f}", f"{jaccard:.2f}")
             for first, second, documents, jaccard in shared_documents
         ],
         "seeds": [entry.system.name for entry in by_slug.values() if entry.seed_count],

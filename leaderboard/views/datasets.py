@@ -38,14 +38,14 @@ def _revision(slug: str, **_: str) -> str:
     return entry_rows.dataset_revision(slug)
 
 
-def _view_of_list(request: HttpRequest) -> PageVariant | None:
+def _list_variant(request: HttpRequest) -> PageVariant | None:
     if "id" in request.GET:
         return None
     state = ListState.from_parameters(request.GET)
     return None if state.text else PageVariant(state.query_string())
 
 
-def _view_of_query(request: HttpRequest) -> PageVariant | None:
+def _query_variant(request: HttpRequest) -> PageVariant | None:
     state = QueryState.from_parameters(request.GET)
     return PageVariant(state.query_string(), common=not state.systems)
 
@@ -58,7 +58,7 @@ def _open_collection(slug: str) -> OpenCollection:
 
 
 @require_safe
-@cache_page(_revision, _view_of_list)
+@cache_page(_revision, _list_variant)
 @reads(*LIST_PARAMETERS, "id", *QUERY_PARAMETERS)
 def queries(request: HttpRequest, slug: str) -> HttpResponse:
     """List the judged queries of an open dataset with their difficulty, or show the query of the parameter `id`."""
@@ -90,7 +90,7 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-@cache_page(_revision, _view_of_query)
+@cache_page(_revision, _query_variant)
 @reads(*QUERY_PARAMETERS)
 def query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
     """Show a query with its judgments and the top documents of each system."""

@@ -66,8 +66,8 @@ def system_export(request: HttpRequest, slug: str, kind: str) -> HttpResponse:
             lambda result: absolute(request, reverse("dataset", args=[result.dataset_slug])),
         )
         content = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-    content_type, ending = _EXPORTS[kind]
-    return send_text(content, f"{slug}{ending}", content_type)
+    content_type, suffix = _EXPORTS[kind]
+    return send_text(content, f"{slug}{suffix}", content_type)
 
 
 @require_safe

@@ -32,8 +32,8 @@ def _variant(request: HttpRequest) -> PageVariant | None:
         figure_request = FigureRequest(figure, request.GET)
     except SubjectNotFound:
         return None
-    common = figure_request.state.is_common and not figure_request.systems
-    return None if figure_request.state.text else PageVariant(figure_request.query_string(), common)
+    is_common = figure_request.state.is_common and not figure_request.systems
+    return None if figure_request.state.text else PageVariant(figure_request.query_string(), is_common)
 
 
 def _parameters(slug: str) -> list[str]:
@@ -80,12 +80,12 @@ def figure(request: HttpRequest, figure_request: FigureRequest) -> HttpResponse:
         ],
         # The view, which the form keeps.
         "carried": [*(("system", slug) for slug in figure_request.systems), *figure_request.state.pairs()],
-        "board_url": _board(figure_request),
+        "board_url": _board_url(figure_request),
     }
     return render(request, "leaderboard/figure.html", context)
 
 
-def _board(figure_request: FigureRequest) -> str:
+def _board_url(figure_request: FigureRequest) -> str:
     """Return the URL of the figure's board in the same view, in one query; empty if the figure has no board.
 
     Raises SubjectNotFound if the board does not exist.

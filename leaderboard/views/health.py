@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from leaderboard.core.http.query_parameters import reads
-from leaderboard.core.schema_version import mismatch
+from leaderboard.core.schema_version import describe_mismatch
 from leaderboard.core.storage.disk import DiskFull, require_free_space
 
 logger = logging.getLogger(__name__)
@@ -57,16 +57,16 @@ def readyz(request: HttpRequest) -> JsonResponse:
     removing this process would also remove the pages. Pages do not need the broker, whose state is only reported.
     """
     broker = "ok" if broker_answers() else "unavailable"
-    parts = {"database": _schema(), "disk": disk_state(), "broker": broker}
+    parts = {"database": _database_state(), "disk": disk_state(), "broker": broker}
     ready = parts["database"] == "ok"
     status = "unavailable" if not ready else "ok" if parts["disk"] == "ok" else "degraded"
     return JsonResponse({"status": status, **parts}, status=200 if ready else 503)
 
 
-def _schema() -> str:
+def _database_state() -> str:
     """Return “ok”, “unavailable”, or “another version” as the state of the database, and log problems."""
     try:
-        difference = mismatch()
+        difference = describe_mismatch()
     except DatabaseError as error:
         logger.error("The database does not answer: %s", error)
         return "unavailable"
@@ -105,32 +105,32 @@ class _Broker:
             socket_connect_timeout=BROKER_PATIENCE,
             retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
         )
-        self._asking = Lock()
+        self._ping_lock = Lock()
         self._last_answer: bool | None = None
-        self._ask_at = self._say_at = 0.0
+        self._ping_at = self._log_at = 0.0
 
     def answers(self) -> bool:
         """Return whether the broker responds, as of the last check; one older than `BROKER_MEMORY` is repeated."""
         # Wait for a check in progress only if there is no result yet.
-        if monotonic() >= self._ask_at and self._asking.acquire(blocking=self._last_answer is None):
+        if monotonic() >= self._ping_at and self._ping_lock.acquire(blocking=self._last_answer is None):
             try:
-                if monotonic() >= self._ask_at:
-                    self._last_answer = self._ask()
-                    self._ask_at = monotonic() + BROKER_MEMORY
+                if monotonic() >= self._ping_at:
+                    self._last_answer = self._ping()
+                    self._ping_at = monotonic() + BROKER_MEMORY
             finally:
-                self._asking.release()
+                self._ping_lock.release()
         return bool(self._last_answer)
 
-    def _ask(self) -> bool:
+    def _ping(self) -> bool:
         """Return whether the broker responds to a ping; failures are logged once per `LOG_INTERVAL`."""
         try:
             self._client.ping()
         except redis.RedisError as error:
-            if monotonic() >= self._say_at:
-                self._say_at = monotonic() + LOG_INTERVAL
+            if monotonic() >= self._log_at:
+                self._log_at = monotonic() + LOG_INTERVAL
                 logger.error("The broker does not answer: %s", error)
             return False
-        self._say_at = 0.0
+        self._log_at = 0.0
         return True
 
 

@@ -35,7 +35,7 @@ MIN_SYSTEMS = 3
 def home(request: HttpRequest) -> HttpResponse:
     """Show an introduction, one figure, cards of all boards, recent best results, and rounds."""
     cards, now = board_cards(), timezone.now()
-    pictured, figure = _picture(cards.datasets)
+    pictured_card, figure = _picture(cards.datasets)
     open_boards = [card for card in cards.datasets if card.about["takes_runs"]]
     context = {
         "section": "home",
@@ -44,7 +44,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "datasets": open_boards,
         "reported": len(cards.datasets) - len(open_boards),
         "bests": news.new_bests(),
-        "pictured": pictured,
+        "pictured": pictured_card,
         "figure": figure,
     }
     return render(request, "leaderboard/home.html", context)
@@ -87,14 +87,14 @@ SORTS: Mapping[str, tuple[str, Callable[[BoardCard], object]]] = {
 }
 
 
-def _view_of_list(request: HttpRequest) -> PageVariant:
+def _list_variant(request: HttpRequest) -> PageVariant:
     names = (*FACETS, "sort")
     view = "\n".join(request.GET.get(name, "") for name in names)
     return PageVariant(view, common=not view.strip())
 
 
 @require_safe
-@cache_page(site_revision, _view_of_list)
+@cache_page(site_revision, _list_variant)
 @reads(*FACETS, "sort")
 def leaderboards(request: HttpRequest) -> HttpResponse:
     """List all boards: benchmarks, and datasets filtered by facets and sorted."""

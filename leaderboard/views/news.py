@@ -25,24 +25,24 @@ from leaderboard.models import Benchmark, Dataset
 from leaderboard.views.board_views import site_revision
 
 
-def _number(request: HttpRequest) -> int:
+def _page_number(request: HttpRequest) -> int:
     return whole_number(request.GET, "page", 1)
 
 
 @require_safe
-@cache_page(site_revision, lambda request: PageVariant(str(_number(request))))
+@cache_page(site_revision, lambda request: PageVariant(str(_page_number(request))))
 @reads("page")
 def news_page(request: HttpRequest) -> HttpResponse:
     """Show a page of changes by day; numbers beyond the last page redirect to it."""
-    page, items = news.news_page(_number(request))
-    if page.number != _number(request):
+    page, items = news.news_page(_page_number(request))
+    if page.number != _page_number(request):
         return redirect(f"{reverse('news')}?page={page.number}")
     context = {"section": "news", "page": page, "days": news.by_day(items)}
     return render(request, "leaderboard/news.html", context)
 
 
 if TYPE_CHECKING:
-    _Feed = Feed[news.Item, "FeedOf"]
+    _Feed = Feed[news.Item, "FeedSubject"]
 else:
     _Feed = Feed  # It is generic only for type checkers.
 
@@ -56,7 +56,7 @@ def _configured_address(path: str) -> str:
     return f"{settings.SITE_ADDRESS}{path}"
 
 
-class FeedOf(NamedTuple):
+class FeedSubject(NamedTuple):
     """Subject of a feed: name, path of its page, and ids of its datasets, None for all."""
 
     name: str
@@ -69,7 +69,7 @@ class NewsFeed(_Feed):
 
     feed_type = Atom1Feed
 
-    def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> FeedOf:
+    def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> FeedSubject:
         """Return the subject of the feed: a dataset with its parts, a benchmark with its datasets, or the site.
 
         Raises Http404 for an unknown dataset or benchmark.
@@ -78,20 +78,20 @@ class NewsFeed(_Feed):
         if kind == "dataset":
             dataset = get_object_or_404(Dataset.objects.listed(), slug=slug)
             parts = Dataset.objects.filter(part_of=dataset).values_list("pk", flat=True)
-            return FeedOf(dataset.name, dataset.get_absolute_url(), [dataset.pk, *parts])
+            return FeedSubject(dataset.name, dataset.get_absolute_url(), [dataset.pk, *parts])
         if kind == "benchmark":
             board = get_object_or_404(Benchmark, slug=slug)
             members = board.members.values_list("dataset_id", flat=True)
-            return FeedOf(board.name, board.get_absolute_url(), list(members))
-        return FeedOf("news", "/news/")
+            return FeedSubject(board.name, board.get_absolute_url(), list(members))
+        return FeedSubject("news", "/news/")
 
-    def link(self, obj: FeedOf) -> str:
+    def link(self, obj: FeedSubject) -> str:
         return _configured_address(obj.page)
 
-    def feed_url(self, obj: FeedOf) -> str:
+    def feed_url(self, obj: FeedSubject) -> str:
         return _configured_address(f"{obj.page}atom.xml")
 
-    def title(self, obj: FeedOf) -> str:
+    def title(self, obj: FeedSubject) -> str:
         return for_xml(f"{settings.SITE_NAME}: {obj.name}")
 
     def author_name(self) -> str:
@@ -100,7 +100,7 @@ class NewsFeed(_Feed):
 
     subtitle = "New datasets, results, withdrawals and reported figures."
 
-    def items(self, obj: FeedOf) -> Sequence[news.Item]:
+    def items(self, obj: FeedSubject) -> Sequence[news.Item]:
         return news.news_page(1, obj.datasets)[1]
 
     def item_title(self, item: news.Item) -> str:
@@ -109,10 +109,10 @@ class NewsFeed(_Feed):
 
     def item_description(self, item: news.Item) -> str:
         """Return the title and whether it is a best score, as HTML, the type that Django declares for summaries."""
-        best = (
+        note = (
             "Best score so far, significantly better than the baseline." if item.significant else "Best score so far."
         )
-        return escape(f"{for_xml(item.title)}{f'. {best}' if item.new_best else ''}")
+        return escape(f"{for_xml(item.title)}{f'. {note}' if item.new_best else ''}")
 
     def item_link(self, item: news.Item) -> str:
         return _configured_address(item.url)

@@ -74,7 +74,7 @@ def team(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "leaderboard/team.html", {"section": "team", "team": facts})
 
 
-def _which_badge(request: HttpRequest) -> PageVariant:
+def _badge_variant(request: HttpRequest) -> PageVariant:
     return PageVariant(f"{request.GET.get('dataset', '')}\n{request.GET.get('measure', '')}")
 
 
@@ -102,7 +102,7 @@ def embeddable(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
 
 @require_safe
 @embeddable
-@cache_page(site_revision, _which_badge)
+@cache_page(site_revision, _badge_variant)
 @reads("dataset", "measure")
 def badge_svg(request: HttpRequest, slug: str) -> HttpResponse:
     """Render a system's rank on a dataset's board as an SVG badge."""
@@ -110,7 +110,7 @@ def badge_svg(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-@cache_page(site_revision, _which_badge)
+@cache_page(site_revision, _badge_variant)
 @reads("dataset", "measure")
 def badge_data(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the badge's data for shields.io."""

@@ -90,11 +90,11 @@ def _viewable_datasets(row: Round, datasets: list[Dataset], teams: list[int]) ->
     return [
         dataset
         for dataset in datasets
-        if dataset.pk in summaries and _with_values(row, dataset, summaries[dataset.pk], teams)
+        if dataset.pk in summaries and _displayed_runs(row, dataset, summaries[dataset.pk], teams)
     ]
 
 
-def _with_values(row: Round, dataset: Dataset, summary: RoundSummary, teams: list[int]) -> list[RoundRun]:
+def _displayed_runs(row: Round, dataset: Dataset, summary: RoundSummary, teams: list[int]) -> list[RoundRun]:
     """Return the teams' runs that still have a displayed measure, since a curator may have changed the measures."""
     return [run for run in get_round_runs(row, dataset, summary.qrels, teams) if run.measures]
 
@@ -131,7 +131,7 @@ def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsP
     summary = get_summary(row, dataset) if dataset is not None else None
     if dataset is None or summary is None:
         raise Http404("This round has no scores per topic for this dataset.")
-    runs = _with_values(row, dataset, summary, own_teams(request))
+    runs = _displayed_runs(row, dataset, summary, own_teams(request))
     if not runs:
         raise Http404("Your teams have no run in this round.")
     by_key = {str(run.entry.pk): run for run in runs}

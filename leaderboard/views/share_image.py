@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 #: Image size and margin in pixels, as Open Graph and Twitter recommend.
 WIDTH, HEIGHT, MARGIN = 1200, 630, 72
-PAPER, INK, SOFT, RULE, BLUE = "#fdfcf9", "#1a1b1e", "#55585f", "#e0dbd0", "#1c4f9c"
+PAPER, INK, MUTED_INK, RULE, BLUE = "#fdfcf9", "#1a1b1e", "#55585f", "#e0dbd0", "#1c4f9c"
 ROWS, LINES = 3, 4
 #: Files of one typeface by script, in the order in which characters are looked up.
 FONTS = ("inter", "inter-latin-ext", "inter-greek", "inter-cyrillic")
@@ -40,18 +40,18 @@ def draw_board(board: Board) -> Image.Image:
     _write(draw, (MARGIN, 96), board.title, size, INK, bold=True)
     verdict = board.summary.text if board.summary else "No ranked result yet."
     for number, line in enumerate(wrap(verdict, 86, max_lines=LINES, placeholder=" ...")):
-        _write(draw, (MARGIN, 182 + 36 * number), line, 24, SOFT)
+        _write(draw, (MARGIN, 182 + 36 * number), line, 24, MUTED_INK)
     for place, row in enumerate([row for row in board.rows if row.rank is not None][:ROWS]):
         top = 342 + 82 * place
         score = row.value(board.sort)
         ratio = next((value for key in DIFFERENCES if isinstance(value := row.value(key), float)), None)
         difference = "baseline" if row.entry.is_baseline else signed_percent(ratio) if ratio else ""
         draw.line((MARGIN, top - 14, WIDTH - MARGIN, top - 14), fill=RULE, width=2)
-        _write(draw, (MARGIN, top), row.rank_label, 34, SOFT)
+        _write(draw, (MARGIN, top), row.rank_label, 34, MUTED_INK)
         _write(draw, (MARGIN + 70, top), row.entry.system, 34, INK, limit=WIDTH - MARGIN - 390)
         score_text = format_value(score, 3) if isinstance(score, float) else ""
         _write(draw, (WIDTH - MARGIN - 210, top), score_text, 34, INK, bold=True, align_right=True)
-        _write(draw, (WIDTH - MARGIN, top), difference, 34, SOFT, align_right=True)
+        _write(draw, (WIDTH - MARGIN, top), difference, 34, MUTED_INK, align_right=True)
     return image
 
 
@@ -107,7 +107,7 @@ def _fonts(size: int, *, bold: bool) -> Fonts:
     return fonts
 
 
-_ALIKE = {MINUS: "-", "–": "-", "—": "-", "…": "...", "’": "'", "×": "x", "≤": "<=", "≥": ">="}
+_ASCII_FORMS = {MINUS: "-", "–": "-", "—": "-", "…": "...", "’": "'", "×": "x", "≤": "<=", "≥": ">="}
 
 
 @cache
@@ -116,5 +116,5 @@ def _letter(fonts: Fonts, letter: str) -> tuple[ImageFont.FreeTypeFont, str]:
     for font in fonts:
         if letter == " " or bytes(font.getmask(letter)) != bytes(font.getmask("\uffff")):
             return font, letter
-    fallback = unicodedata.normalize("NFKD", _ALIKE.get(letter) or to_latin(letter))
+    fallback = unicodedata.normalize("NFKD", _ASCII_FORMS.get(letter) or to_latin(letter))
     return fonts[0], fallback.encode("ascii", "ignore").decode() or "?"

@@ -91,7 +91,7 @@ class StoredFiles:
 
 def checkpoint_folder(checkpoint: Checkpoint) -> Path:
     """Return the folder of the checkpoint's rebuilt files on this host."""
-    return shared.local(_folder(checkpoint.team, checkpoint.model_sha256))
+    return shared.ensure_local(_folder(checkpoint.team, checkpoint.model_sha256))
 
 
 def check_checkpoint(source: CheckpointArchive, accepted_kinds: Kinds = ()) -> FileReport:

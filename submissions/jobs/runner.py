@@ -175,7 +175,7 @@ def _settle_outcome(job: Job) -> bool:
             raise
         if job.kind == Job.Kind.SHARD:
             _Failures.add()
-        if shared.is_away(error):
+        if shared.is_unavailable(error):
             line = "The site's storage cannot be reached, which is a fault on our side. The job waits for it."
             _put_back(job, line, BACKOFF[-1], error)
         elif (line := _what_ails_worker(job, error)) and job.fence < _CLAIMS:
@@ -260,7 +260,7 @@ def requeue_after_loss(job: Job) -> None:
             requeue(job, counts_attempt=job.fence >= _CLAIMS)
             return
         except (OperationalError, InterfaceError):
-            if time.monotonic() > deadline or workers.STOPPING.wait(settings.QUEUE_TIMES.look):
+            if time.monotonic() > deadline or workers.STOPPING.wait(settings.QUEUE_TIMES.claim_interval):
                 raise
 
 

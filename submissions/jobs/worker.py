@@ -3,10 +3,10 @@
 At SIGTERM, work that checks its lease stops by itself, and the attempt does not count. After `GRACE` seconds the worker
 kills the remaining pool processes and requeues their jobs.
 
-Working pool processes extend their leases every `QUEUE_TIMES.look` seconds. The worker kills a process whose lease was
-not extended for half its length at two consecutive checks: after an outage of the database, processes need a moment to
-extend their leases. A process whose job was ended elsewhere notices at its next extension and kills itself if the work
-continues; the worker kills processes that do neither.
+Working pool processes extend their leases every `QUEUE_TIMES.claim_interval` seconds. The worker kills a process whose
+lease was not extended for half its length at two consecutive checks: after an outage of the database, processes need a
+moment to extend their leases. A process whose job was ended elsewhere notices at its next extension and kills itself if
+the work continues; the worker kills processes that do neither.
 
 Idle processes poll the database, so that lost messages or a missing broker only delay work. They poll in a thread,
 because the event loop and its timers stop while the broker is not connected.
@@ -232,7 +232,7 @@ class HungProcessMonitor:
             self._former_claims = frozenset(jobs)
         first_seen = self._end_times or {}
         self._end_times = {claim: first_seen.get(claim, now) for claim in jobs.keys() - self._former_claims}
-        grace_seconds = settings.QUEUE_TIMES.unheard + settings.QUEUE_TIMES.lease / 2
+        grace_seconds = settings.QUEUE_TIMES.cancellation_grace + settings.QUEUE_TIMES.lease / 2
         return {claim: jobs[claim] for claim, seen_at in self._end_times.items() if now - seen_at > grace_seconds}
 
 

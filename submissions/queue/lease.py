@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two heartbeats of a job, which also check for cancellation. By default a lease lasts 30 times as
 #: long.
-CHECK_INTERVAL: float = settings.QUEUE_TIMES.look
+CHECK_INTERVAL: float = settings.QUEUE_TIMES.claim_interval
 #: Set in pool processes: a process whose work does not stop when it must is killed and replaced.
 ENDS_ITS_PROCESS = threading.Event()
 #: Upper limits of the histogram buckets in seconds, from the scoring of small runs to models that run all day.
@@ -157,7 +157,7 @@ class Lease:
         except Exception:
             logger.exception("Fault %s while extending a lease", secrets.token_hex(4))
         self.ignored_seconds = self.ignored_seconds + CHECK_INTERVAL if self.lost or self.cancelled else 0.0
-        if self.ignored_seconds > settings.QUEUE_TIMES.unheard and ENDS_ITS_PROCESS.is_set():
+        if self.ignored_seconds > settings.QUEUE_TIMES.cancellation_grace and ENDS_ITS_PROCESS.is_set():
             logger.error("Job %s must stop but does not: killing this process.", self.job.pk)
             with suppress(DatabaseError):
                 if self.cancelled and not self.lost:

@@ -296,7 +296,7 @@ def reap() -> int:
     """
     # A negative uptime means that the clock was set back past the server's start. It says nothing about the real
     # uptime, so do not wait. A clock set back by less causes one pause of a few seconds, as a restart does.
-    if 0 <= _database_uptime() < 5 * settings.QUEUE_TIMES.look:
+    if 0 <= _database_uptime() < 5 * settings.QUEUE_TIMES.claim_interval:
         return 0
     count = 0
     for job in Job.objects.expired():

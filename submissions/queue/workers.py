@@ -28,7 +28,7 @@ from django.db.models.functions import Now
 
 from evaluation.efficiency import describe
 from evaluation.efficiency.hardware import own_gpu
-from leaderboard.core.schema_version import mismatch
+from leaderboard.core.schema_version import describe_mismatch
 from submissions import sandbox
 from submissions.models import Job, Worker
 from submissions.sandbox.supervision import require_free_disk
@@ -89,7 +89,7 @@ def refusal(*, heartbeats: int = 1) -> str:
         return "The worker is stopping."
     age = time.monotonic() - _identity.asked_at
     if age >= settings.QUEUE_TIMES.heartbeat * (1 if _identity.refusal else heartbeats):
-        reason = mismatch()
+        reason = describe_mismatch()
         if reason and reason != _identity.refusal:
             logger.error("This worker starts no work. %s", reason)
         elif reason != _identity.refusal:

@@ -17,7 +17,7 @@ from django.http import HttpResponseBase
 from django.test import Client
 
 from leaderboard.core.http.middleware import PERMISSIONS_POLICY
-from leaderboard.settings.security import strict_transport
+from leaderboard.settings.security import parse_hsts
 from submissions.accounts.throttling import ChangeThrottle
 from tests.doors.content import Site, build
 from tests.doors.expected import PEOPLE, ROWS
@@ -139,7 +139,7 @@ def test_they_are_put_on_before_anything_answers(settings: Any) -> None:
 @pytest.fixture
 def public(settings: Any, tmp_path: Path) -> Any:
     """A site on the internet, of which browsers are told to ask it by HTTPS alone, with one static file."""
-    seconds, subdomains, preload = strict_transport("max-age=31536000")
+    seconds, subdomains, preload = parse_hsts("max-age=31536000")
     settings.SECURE_HSTS_SECONDS, settings.SECURE_SSL_REDIRECT = seconds, True
     settings.SECURE_HSTS_INCLUDE_SUBDOMAINS, settings.SECURE_HSTS_PRELOAD = subdomains, preload
     settings.STATIC_ROOT = tmp_path
@@ -201,10 +201,10 @@ def test_plain_http_is_sent_on_unless_it_is_asked_from_inside(public: Any) -> No
     ],
 )
 def test_whoever_sets_up_the_site_says_what_hsts_promises(header: str, means: tuple[int, bool, bool]) -> None:
-    assert strict_transport(header) == means
+    assert parse_hsts(header) == means
     for wrong in ("31536000", "max-age=a year", f"{header}; everywhere"):
         with pytest.raises(ImproperlyConfigured, match="max-age=31536000"):
-            strict_transport(wrong)
+            parse_hsts(wrong)
 
 
 def test_the_policy_names_every_source_and_allows_nothing_inline() -> None:

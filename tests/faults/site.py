@@ -73,7 +73,7 @@ class Site:
 
     def start_notifier(self) -> Service:
         """The process that tells people."""
-        return self._start(services.worker_for("notices", "notifier", self._environment))
+        return self._start(services.queue_worker("notices", "notifier", self._environment))
 
     def start_web(self, **environment: str) -> Service:
         """gunicorn, on `self.address`; returns once it answers."""

@@ -27,7 +27,7 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
     global _filled
     with _lock:
         if not _filled:
-            fill(pages._recent, RECENT_BYTES)
+            fill(pages._recent_pages, RECENT_BYTES)
             _filled = True
     answer: Iterable[bytes] = site(environ, start_response)
     return answer

@@ -61,9 +61,9 @@ class Site:
         self._start(web_command(web), "web")
         self._start(Command("intake", intake_command(intake)), "intake")
         for command in (
-            services.worker_for("score", "scorer", {}),
+            services.queue_worker("score", "scorer", {}),
             *services.retrievers({}),
-            services.worker_for("notices", "notifier", {}),
+            services.queue_worker("notices", "notifier", {}),
         ):
             self._start(command, "workers")
         self._start(services.beat(self.folder, {}), "workers")

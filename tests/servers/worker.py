@@ -33,7 +33,7 @@ class WorkerProcesses:
 
     def start_notifier(self) -> None:
         """The process that sends mail and webhooks, for tests that wait for either."""
-        command = services.worker_for("notices", "notifier", self._environment)
+        command = services.queue_worker("notices", "notifier", self._environment)
         self._further.append(self._start(command, self._folder / "notifier.log"))
 
     def wait_until_ready(self, patience: float = 180.0) -> None:

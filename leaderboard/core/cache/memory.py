@@ -76,8 +76,8 @@ class FixedCache:
 
     def set_many(self, values: Mapping[str, Any]) -> None:
         """Store the values in one request to the server, replacing what their slots contain."""
-        placed = [(*self._slot(key), value) for key, value in values.items()]
-        cache.set_many({place: (name, value) for place, name, value in placed}, self._lifetime)
+        slot_items = [(*self._slot(key), value) for key, value in values.items()]
+        cache.set_many({place: (name, value) for place, name, value in slot_items}, self._lifetime)
 
     def _slot(self, key: str) -> tuple[str, bytes]:
         name = blake2b(key.encode(), digest_size=16).digest()

@@ -22,7 +22,7 @@ _lock = threading.Lock()
 _added_at = 0.0
 
 
-def count(outcome: Outcome) -> None:
+def count_page(outcome: Outcome) -> None:
     """Count a page with this outcome; about every `ADDING_INTERVAL` seconds, add the counts to the shared cache."""
     global _added_at
     with _lock:

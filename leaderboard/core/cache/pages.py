@@ -22,7 +22,7 @@ from django.utils.http import parse_etags
 from isal import igzip
 
 from leaderboard.core.cache.memory import LIFETIME, FixedCache, TTLCache
-from leaderboard.core.cache.metrics import count
+from leaderboard.core.cache.metrics import count_page
 from leaderboard.core.http.site_url import is_own_address, site_address
 from leaderboard.models import Membership, User
 
@@ -34,7 +34,7 @@ SHARED_PAGES, LARGEST_SHARED_BYTES = 1024, 128 * 1024
 #: Bytes of compressed pages that each process stores.
 RECENT_BYTES = 32 * 2**20
 #: Approximate memory overhead of a page.
-_AROUND_BYTES = 1024
+_OVERHEAD_BYTES = 1024
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
@@ -58,27 +58,27 @@ class CachedPage(NamedTuple):
     @property
     def size(self) -> int:
         """Approximate size in memory, in bytes."""
-        return len(self.compressed) + _AROUND_BYTES
+        return len(self.compressed) + _OVERHEAD_BYTES
 
 
 #: Recently served pages of this process. A request to the cache server would cost more than the rest of a hit.
 #: The module's docstring states how long pages in both caches may be stale.
-_recent: TTLCache[CachedPage] = TTLCache(RECENT_BYTES)
-_shared = FixedCache("page", SHARED_PAGES, LIFETIME)
+_recent_pages: TTLCache[CachedPage] = TTLCache(RECENT_BYTES)
+_shared_pages = FixedCache("page", SHARED_PAGES, LIFETIME)
 
 
 def _find(key: str, *, common: bool) -> CachedPage | None:
     """Return the page from the cache of this process or, if it is `common`, the shared one; count the outcome."""
-    page = _recent.get(key)
+    page = _recent_pages.get(key)
     if page is not None:
-        count("own")
-    elif common and (shared_page := _shared.get(key)) is not None:
+        count_page("own")
+    elif common and (shared_page := _shared_pages.get(key)) is not None:
         page = CachedPage(*shared_page)
-        count("shared")
+        count_page("shared")
         # Its age is unknown, so it is cached here for half the lifetime.
-        _recent.put(key, page, page.size, LIFETIME / 2)
+        _recent_pages.put(key, page, page.size, LIFETIME / 2)
     else:
-        count("made")
+        count_page("made")
     return page
 
 
@@ -99,7 +99,7 @@ def cache_page(
             is_cacheable = is_anonymous_visit(request) and not settings.DEBUG  # In debug mode templates may change.
             page_variant = variant(request) if is_cacheable else None
             if page_variant is None:
-                count("unkept")
+                count_page("unkept")
                 response = view(request, *args, **kwargs)
                 response.headers.setdefault("Cache-Control", "private, no-cache")
                 return response
@@ -121,9 +121,9 @@ def cache_page(
                     compressed,
                     response.headers.get("Content-Disposition", ""),
                 )
-                _recent.put(key, page, page.size)
+                _recent_pages.put(key, page, page.size)
                 if page_variant.common and len(page.compressed) <= LARGEST_SHARED_BYTES:
-                    _shared.set(key, tuple(page))
+                    _shared_pages.set(key, tuple(page))
             return _serve(request, page)
 
         return answer

@@ -83,14 +83,14 @@ def error_response(request: HttpRequest, error: BaseException | None) -> HttpRes
     else:  # One line each, because every request fails while the database is unavailable.
         reason = " ".join(str(error).split())
         logger.error("fault %s at %s %s: %s: %s", identifier, request.method, view, fault.code, reason)
-    response = _answer(request, fault, identifier)
+    response = _fault_response(request, fault, identifier)
     if fault.wait:
         response.headers["Retry-After"] = str(fault.wait)
     response.headers["Cache-Control"] = "no-store"
     return response
 
 
-def _answer(request: HttpRequest, fault: Fault, identifier: str) -> HttpResponse:
+def _fault_response(request: HttpRequest, fault: Fault, identifier: str) -> HttpResponse:
     """Return the API's error for API paths, or else the error page, or plain text if the page cannot be rendered."""
     if request.path.startswith("/api/"):
         detail = f"{fault.detail} Its id is {identifier}."

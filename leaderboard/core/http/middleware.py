@@ -44,7 +44,7 @@ logger = logging.getLogger("runboard.requests")
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 REQUEST_ID_HEADER = "X-Request-ID"
 #: Valid request ids from a proxy. Other values could forge log lines.
-_ACCEPTABLE = re.compile(r"[A-Za-z0-9-]{8,64}")
+_VALID_ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 #: Allowed methods of pages; each view decides whether it accepts POST.
 PAGE_METHODS = ("GET", "HEAD", "POST")
 
@@ -73,8 +73,8 @@ class HeadersMiddleware(Middleware):
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         if request.path.startswith("/api/"):
             patch_vary_headers(response, ["Authorization", "Cookie"])
-            to_somebody = "Authorization" in request.headers or settings.SESSION_COOKIE_NAME in request.COOKIES
-            if to_somebody and "no-store" not in response.headers.get("Cache-Control", ""):
+            is_identified = "Authorization" in request.headers or settings.SESSION_COOKIE_NAME in request.COOKIES
+            if is_identified and "no-store" not in response.headers.get("Cache-Control", ""):
                 response.headers["Cache-Control"] = "private, no-store"
         return response
 
@@ -136,7 +136,7 @@ class RequestIdMiddleware(Middleware):
         The id is that of the proxy if there is one and its id is valid.
         """
         proxy_id = request.headers.get(REQUEST_ID_HEADER, "") if settings.BEHIND_PROXY else ""
-        identifier = proxy_id if _ACCEPTABLE.fullmatch(proxy_id) else secrets.token_hex(8)
+        identifier = proxy_id if _VALID_ID.fullmatch(proxy_id) else secrets.token_hex(8)
         began = time.perf_counter()
         with request_context(identifier):
             response = self.get_response(request)

@@ -81,7 +81,7 @@ class Manifest:
     def from_files(cls, files: Iterator[BundleFile]) -> Manifest:
         """Build a manifest of the files. Raises InvalidManifest for invalid files, none, or too many."""
         entries = tuple(files)
-        names = {file.name for file in entries if _is_ours(file)}
+        names = {file.name for file in entries if _is_valid_file(file)}
         folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
         if not entries or len(entries) > _MAX_FILES or len(names) < len(entries) or names & folders:
             raise InvalidManifest("it names files that a bundle cannot have")
@@ -132,7 +132,7 @@ class Bundle:
     def exists(self) -> bool:
         return self.storage.exists(self._object(MANIFEST))
 
-    def is_there(self) -> bool:
+    def is_intact(self) -> bool:
         return self.exists() and not self.storage.exists(self._object(_DAMAGED))
 
     def mark_damaged(self) -> None:
@@ -197,7 +197,7 @@ def _bundle_file(path: Path, name: str) -> BundleFile:
         return BundleFile(name, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
 
-def _is_ours(file: BundleFile) -> bool:
+def _is_valid_file(file: BundleFile) -> bool:
     """Return whether the values have the right types, and the name is a plain path inside the folder."""
     values: tuple[Any, ...] = (file.name, file.sha256)
     if not all(isinstance(value, str) for value in values) or type(file.size) is not int or file.size < 0:

@@ -31,7 +31,7 @@ def pause_deletions() -> Iterator[None]:
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for mark in folder.glob(f"{_MARK}*"):
-        if not _counts(mark):
+        if not _is_valid(mark):
             mark.unlink(missing_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder, prefix=_MARK, delete=False) as file:
         mark = Path(file.name)
@@ -46,14 +46,14 @@ def deletions_are_paused() -> bool:
 
     Call it after checking the rows: a backup that begins in between has copied the database without them.
     """
-    return any(_counts(mark) for mark in _folder().glob(f"{_MARK}*"))
+    return any(_is_valid(mark) for mark in _folder().glob(f"{_MARK}*"))
 
 
 def _folder() -> Path:
     return Path(settings.VAR) / "store"
 
 
-def _counts(mark: Path) -> bool:
+def _is_valid(mark: Path) -> bool:
     """Return whether a mark is valid: neither old nor from a clock that was set back since."""
     with suppress(FileNotFoundError):
         return abs(time.time() - mark.stat().st_mtime) < MAX_PAUSE

@@ -9,9 +9,9 @@ from pathlib import Path
 from django.conf import settings
 
 #: No space on the device, exceeded quota, and a file beyond the process's size limit.
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: PostgreSQL's code for a full disk on its own machine.
-_POSTGRESQL_NO_ROOM = "53100"
+_POSTGRESQL_DISK_FULL = "53100"
 
 
 class DiskFull(OSError):
@@ -24,9 +24,9 @@ class DiskFull(OSError):
 def is_disk_full(error: BaseException | None) -> bool:
     """Return whether an error, or any of its causes, indicates a full disk of ours or of the database."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS:
             return True
-        if getattr(error, "sqlstate", None) == _POSTGRESQL_NO_ROOM:
+        if getattr(error, "sqlstate", None) == _POSTGRESQL_DISK_FULL:
             return True
         if getattr(error, "sqlite_errorname", None) == "SQLITE_FULL":
             return True

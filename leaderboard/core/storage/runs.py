@@ -79,25 +79,25 @@ def run_path(sha256: str) -> Path:
 @contextmanager
 def open_run(sha256: str) -> Iterator[BinaryIO]:
     """Open the text of a stored run as a byte stream. Raises FileNotFoundError for an unknown run."""
-    with run_path(sha256).open("rb") as stored, zstandard.ZstdDecompressor().stream_reader(stored) as text:
-        yield io.BufferedReader(cast(io.RawIOBase, text), _BLOCK)
+    with run_path(sha256).open("rb") as stored, zstandard.ZstdDecompressor().stream_reader(stored) as source:
+        yield io.BufferedReader(cast(io.RawIOBase, source), _BLOCK)
 
 
 def read_text(sha256: str) -> bytes:
-    with open_run(sha256) as text:
-        return text.read()
+    with open_run(sha256) as source:
+        return source.read()
 
 
 def write_text(sha256: str, target: Path) -> None:
     """Write the text of a stored run to a file. Raises FileNotFoundError for an unknown run."""
-    with open_run(sha256) as text, target.open("wb") as file:
-        shutil.copyfileobj(text, file, _BLOCK)
+    with open_run(sha256) as source, target.open("wb") as file:
+        shutil.copyfileobj(source, file, _BLOCK)
 
 
 def gzipped_run(sha256: str) -> Iterator[bytes]:
     """Yield the text of a stored run as gzip blocks. Raises FileNotFoundError for an unknown run."""
     compressor = isal_zlib.compressobj(level=1, wbits=_GZIP)
-    with open_run(sha256) as text:
-        while block := text.read(_BLOCK):
+    with open_run(sha256) as source:
+        while block := source.read(_BLOCK):
             yield compressor.compress(block)
     yield compressor.flush()

@@ -36,7 +36,7 @@ def is_shared() -> bool:
     return "store" in settings.STORAGES
 
 
-def is_away(error: BaseException) -> bool:
+def is_unavailable(error: BaseException) -> bool:
     """Return whether an error means that the bucket is unavailable or denies access, which the user cannot fix."""
     exceptions = sys.modules.get("botocore.exceptions")
     return exceptions is not None and isinstance(error, (exceptions.BotoCoreError, exceptions.ClientError))
@@ -52,7 +52,7 @@ def send(path: Path) -> None:
 
     Raises the storage's errors; the upload does not exist then.
     """
-    if not is_shared_path(path) or _bundle(path).is_there():
+    if not is_shared_path(path) or _bundle(path).is_intact():
         return
     manifest = Manifest.from_path(path)
     _bundle(path).send(path, manifest, _ignore)
@@ -67,7 +67,7 @@ def send_all() -> int:
     return len(paths)
 
 
-def local(path: Path) -> Path:
+def ensure_local(path: Path) -> Path:
     """Return the path after downloading it if it is not on this host.
 
     If the storage lacks the file or has a damaged one, the path does not exist afterward. A damaged file is marked, so
@@ -75,9 +75,9 @@ def local(path: Path) -> Path:
     """
     if not is_shared_path(path):
         return path
-    if not _is_used_now(path):
-        with _one_at_a_time():
-            if not _is_used_now(path):
+    if not _touch_copy(path):
+        with _download_lock():
+            if not _touch_copy(path):
                 try:
                     _fetch(path)
                 except BundleDamaged as error:
@@ -86,7 +86,7 @@ def local(path: Path) -> Path:
     return path
 
 
-def _is_used_now(path: Path) -> bool:
+def _touch_copy(path: Path) -> bool:
     """Return whether the path is on this host, and mark it as recently used."""
     with suppress(FileNotFoundError):
         os.utime(path)
@@ -97,7 +97,7 @@ def _is_used_now(path: Path) -> bool:
 def fetch_all() -> None:
     """Download everything on shared storage, for a backup. Raises the storage's errors."""
     for path in sent_paths():
-        local(path)
+        ensure_local(path)
 
 
 def remove(path: Path, grace: float = 0.0) -> bool:
@@ -131,7 +131,7 @@ def trim_copies(max_bytes: int) -> int:
     for path in sorted(sizes, key=copies.__getitem__):
         if total <= max_bytes or copies[path] > time.time() - GRACE:
             break
-        if not _bundle(path).is_there():
+        if not _bundle(path).is_intact():
             continue
         with suppress(FileNotFoundError):
             if path.stat().st_mtime != copies[path]:  # Another process has used it in the meantime.
@@ -144,7 +144,7 @@ def trim_copies(max_bytes: int) -> int:
 
 def remove_damaged_copy(path: Path) -> None:
     """Delete this host's damaged copy if it can be downloaded again."""
-    if is_shared_path(path) and _bundle(path).is_there():
+    if is_shared_path(path) and _bundle(path).is_intact():
         with suppress(FileNotFoundError):
             _remove_copy(path)
 
@@ -210,7 +210,7 @@ def _root() -> Path:
 
 
 @contextmanager
-def _one_at_a_time() -> Iterator[None]:
+def _download_lock() -> Iterator[None]:
     """Wait until no other process of this host is downloading."""
     _root().mkdir(parents=True, exist_ok=True, mode=0o700)
     with (_root() / f"{PARTIAL}fetching").open("w") as file:

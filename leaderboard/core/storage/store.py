@@ -58,7 +58,7 @@ def path_of(area: Area, sha256: str) -> Path:
 
 def local_path(area: Area, sha256: str) -> Path:
     """Return `path_of` for reading, after downloading content that is on shared storage only."""
-    return shared.local(path_of(area, sha256))
+    return shared.ensure_local(path_of(area, sha256))
 
 
 def put(area: Area, source: Path, sha256: str | None = None) -> str:

@@ -39,7 +39,7 @@ _LETTER = re.compile(rf"\\({'|'.join(sorted(_LETTERS, key=len, reverse=True))})(
 _MAX_PARTS = 3
 _AND = re.compile(r"\s+and\s+", re.IGNORECASE)
 #: Letters without a Unicode decomposition to Latin ones, for URLs.
-_ALIKE = str.maketrans(
+_LATIN_LETTERS = str.maketrans(
     {"ß": "ss", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d",
      "Đ": "D", "ð": "d", "Ð": "D", "þ": "th", "Þ": "Th", "ı": "i", "ŋ": "n", "Ŋ": "N"}
 )  # fmt: skip
@@ -63,7 +63,7 @@ def parse_entries(text: str) -> list[BibtexEntry]:
     programs that do not; entries that contain the start of another; and entries with LaTeX commands that do more than
     typesetting.
     """
-    entries, position, closing = [], 0, _closing(text)
+    entries, position, closing = [], 0, _closing_braces(text)
     while match := _START.search(text, position):
         opening = text.index("{", match.start())
         end = closing.get(opening)
@@ -77,7 +77,7 @@ def parse_entries(text: str) -> list[BibtexEntry]:
     return entries
 
 
-def _closing(text: str) -> dict[int, int]:
+def _closing_braces(text: str) -> dict[int, int]:
     """Map the position of each opening brace to its closing one, counting escaped braces as BibTeX does."""
     pairs, open_braces = {}, []
     for brace in _BRACE.finditer(text):
@@ -107,14 +107,14 @@ def misc_entry(key: str, fields: Mapping[str, str]) -> str:
     A month is a macro that styles define (`nov`) and therefore has no braces.
     """
     lines = [
-        f"  {name} = {value}," if name == "month" else f"  {name} = {{{_safe(value)}}},"
+        f"  {name} = {value}," if name == "month" else f"  {name} = {{{_escape_field(value)}}},"
         for name, value in fields.items()
         if value
     ]
     return "\n".join([f"@misc{{{key},", *lines, "}"])
 
 
-def _safe(value: str) -> str:
+def _escape_field(value: str) -> str:
     """Escape LaTeX for a field: literal braces, which BibTeX would count, and `@`, which could start an entry."""
     escaped = value.replace(r"\{", r"\textbraceleft{}").replace(r"\}", r"\textbraceright{}")
     return _BEGINNING.sub(lambda match: "{@}" + match[0][1:], escaped)
@@ -181,7 +181,7 @@ def latex_to_text(text: str) -> str:
 
 
 def to_latin(text: str) -> str:
-    return text.translate(_ALIKE)
+    return text.translate(_LATIN_LETTERS)
 
 
 def _brace_name(part: str) -> str:

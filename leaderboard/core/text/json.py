@@ -27,11 +27,11 @@ def read_json(text: str) -> Any:
         value = json.loads(text, parse_constant=refuse, parse_int=integer)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    _check(value, MAX_DEPTH)
+    _check_storable(value, MAX_DEPTH)
     return value
 
 
-def _check(value: Any, depth: int) -> None:
+def _check_storable(value: Any, depth: int) -> None:
     """Raise ValueError if a value is nested more than `depth` levels deep, or contains what databases reject."""
     if depth == 0:
         raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
@@ -44,8 +44,8 @@ def _check(value: Any, depth: int) -> None:
         raise ValueError("a number is too large")
     elif isinstance(value, dict):
         for key, inner in value.items():
-            _check(key, depth)
-            _check(inner, depth - 1)
+            _check_storable(key, depth)
+            _check_storable(inner, depth - 1)
     elif isinstance(value, list):
         for inner in value:
-            _check(inner, depth - 1)
+            _check_storable(inner, depth - 1)

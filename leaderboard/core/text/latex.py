@@ -73,10 +73,10 @@ def find_forbidden_command(text: str) -> str:
 
 def escape(text: str) -> str:
     """Return the text as one line of LaTeX. Unsupported letters become their closest ASCII form, or a question mark."""
-    return "".join(map(_character, _OPENING.sub("“", " ".join(text.split()))))
+    return "".join(map(_escape_character, _OPENING.sub("“", " ".join(text.split()))))
 
 
-def _character(character: str) -> str:
+def _escape_character(character: str) -> str:
     """Return a character as LaTeX: itself, a command, or its closest ASCII form.
 
     Unsupported controls and combining marks are dropped; other unsupported characters become a question mark.

@@ -17,7 +17,7 @@ from leaderboard.judgements.pools import JudgingRefused
 from leaderboard.management.curating import CurationCommand, add_form_arguments
 from leaderboard.models import Dataset, JudgementImport, Pool
 
-_NOT_TOLD = "only users who may read hidden judgments learn what is new and where grades disagree."
+_SECRECY = "only users who may read hidden judgments learn what is new and where grades disagree."
 
 
 class Command(CurationCommand):
@@ -53,12 +53,12 @@ class Command(CurationCommand):
         """
         if not file.is_file():
             raise CommandError(f"The file {file} does not exist.")
-        blind = dataset.current_qrels is not None and not may_see_counts(dataset, actor().person)
+        is_blind = dataset.current_qrels is not None and not may_see_counts(dataset, actor().person)
         checks = {name: options[name] for name in ("scale_grew", "strict")}
         if options["dry_run"]:
-            return _try(dataset, file, blind, checks)
-        if blind and not options["conflicts"]:
-            raise CommandError(f"Give --conflicts keep, replace or highest: {_NOT_TOLD}")
+            return _preview_import(dataset, file, is_blind, checks)
+        if is_blind and not options["conflicts"]:
+            raise CommandError(f"Give --conflicts keep, replace or highest: {_SECRECY}")
         kind = (
             imports.JudgeKind.MODEL if options["judge_version"] or options["judge_prompt"] else imports.JudgeKind.PEOPLE
         )
@@ -73,9 +73,9 @@ class Command(CurationCommand):
         if missing_documents := judgement_import.counts.get("missing"):
             self.stdout.write(f"{format_count(missing_documents, 'line')} with a document that is not in the corpus.")
         compare_now(judgement_import)
-        if blind:
+        if is_blind:
             self.stdout.write(
-                f"{format_count(judgement_import.counts['pairs'], 'judgment')}. {_NOT_TOLD[0].upper()}{_NOT_TOLD[1:]}"
+                f"{format_count(judgement_import.counts['pairs'], 'judgment')}. {_SECRECY[0].upper()}{_SECRECY[1:]}"
             )
         elif self._is_known(judgement_import):
             return "No changes: all judgments exist already."
@@ -100,9 +100,9 @@ class Command(CurationCommand):
         return is_unchanged
 
 
-def _try(dataset: Dataset, file: Path, blind: bool, checks: dict[str, bool]) -> str:
+def _preview_import(dataset: Dataset, file: Path, is_blind: bool, checks: dict[str, bool]) -> str:
     """Return a summary of what an import of the file would change, as far as the acting user may know it."""
-    if blind:
+    if is_blind:
         result = imports.check_judgements(dataset, file, **checks)
         pairs = format_count(result.pairs, "judgment")
         return f"The file can be imported: {pairs}, {result.unjudged:,} not judged yet."

@@ -56,7 +56,7 @@ class Command(CurationCommand):
             Source(url=options["source"]).clean_fields(exclude=["key", "title", "authors", "year"])
             source.clean_fields()
             with work_folder("mteb") as work:
-                results = read_mteb_results(path, options["source"], work, dict(map(_task, options["tasks"])))
+                results = read_mteb_results(path, options["source"], work, dict(map(_parse_task, options["tasks"])))
             enter_figures(source, results.figures, results.described)
         except ValidationError as error:
             raise CommandError(
@@ -74,7 +74,7 @@ class Command(CurationCommand):
         return "\n".join([summary, *results.left_out()])
 
 
-def _task(text: str) -> tuple[str, Place]:
+def _parse_task(text: str) -> tuple[str, Place]:
     """Return task, dataset, split, and subset of TASK=SLUG[:SPLIT[:SUBSET]]. Raises CommandError for other text."""
     task, equals, place = text.partition("=")
     if not equals:

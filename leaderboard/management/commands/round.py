@@ -10,7 +10,7 @@ from leaderboard.models import Benchmark, Round
 from leaderboard.rounds.lifecycle import RevealTooEarly, quota_warning, reveal, save_round, utc
 
 #: Options that are stored unchanged.
-_PLAIN = ("name", "description", "runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal")
+_STORED_OPTIONS = ("name", "description", "runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal")
 
 
 class Command(CurationCommand):
@@ -61,7 +61,7 @@ class Command(CurationCommand):
         for name in ("opens", "closes", "reveals"):
             if options[name]:
                 setattr(row, f"{name}_at", read_moment(options[name]))
-        for name in _PLAIN:
+        for name in _STORED_OPTIONS:
             if options[name] is not None:
                 setattr(row, name, options[name])
         try:

@@ -41,7 +41,7 @@ class Command(BaseCommand):
         if device is not None:
             environment |= _device_environment(device, queue)
         name = f"{queue}-{device.replace(':', '-')}" if device else queue
-        command = services.worker_for(queue, f"{name}-{os.getpid()}", environment, options["processes"])
+        command = services.queue_worker(queue, f"{name}-{os.getpid()}", environment, options["processes"])
         os.execvpe(command.arguments[0], list(command.arguments), {**os.environ, **command.environment})  # noqa: S606
 
 

@@ -33,16 +33,16 @@ class ConsoleFilter:
     def __init__(self, console: ConsoleOutput) -> None:
         self._console = console
         self._shows_level = False
-        self._mail = False
+        self._in_mail = False
 
     def admits(self, line: str) -> bool:
         """Return whether to show a line. Call it for all lines in order, because tracebacks span several."""
         if self._console != "warnings":
             return self._console == "everything"
         if _MAIL_BEGINS.match(line):
-            self._mail = True
-        if self._mail:
-            self._mail = not _MAIL_ENDS.match(line)
+            self._in_mail = True
+        if self._in_mail:
+            self._in_mail = not _MAIL_ENDS.match(line)
             return True
         if level := _LEVEL.search(line[:200]):
             self._shows_level = level["calm"] is None
@@ -58,23 +58,23 @@ class ProcessLog:
         self._filter = ConsoleFilter(console)
         #: Last lines of the child, oldest first.
         self.last_lines: deque[str] = deque(maxlen=REASON_LINES)
-        self._partial = b""
+        self._unfinished_line = b""
         folder.mkdir(parents=True, exist_ok=True)
         self._file = self._open_file()
 
     def feed(self, data: bytes) -> None:
         """Process output of the child, which may end in the middle of a line."""
-        *lines, self._partial = (self._partial + data).split(b"\n")
+        *lines, self._unfinished_line = (self._unfinished_line + data).split(b"\n")
         for line in lines:
             self._line(line)
-        if len(self._partial) > LINE_LIMIT_BYTES:
+        if len(self._unfinished_line) > LINE_LIMIT_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Write an unfinished line as a complete one."""
-        if self._partial:
-            self._line(self._partial)
-            self._partial = b""
+        if self._unfinished_line:
+            self._line(self._unfinished_line)
+            self._unfinished_line = b""
 
     def note(self, message: str) -> None:
         self._write(f"--- {message}".encode())

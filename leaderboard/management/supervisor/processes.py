@@ -249,7 +249,7 @@ class ProcessGroup:
         self.keeps_trying = False
         self._selector = selectors.DefaultSelector()
         self._stop_requested = False
-        self._impatient = False
+        self._kills_at_once = False
         self._requested_at = 0.0
         # Signals write a byte to this pipe, which ends the wait in `_turn` at once.
         self._wake, self._wakener = os.pipe()
@@ -260,10 +260,10 @@ class ProcessGroup:
         """Install the signal handlers."""
         signal.set_wakeup_fd(self._wakener, warn_on_full_buffer=False)
         self._selector.register(self._wake, selectors.EVENT_READ)
-        self._former = {
+        self._former_handlers = {
             number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         }
-        self._former[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        self._former_handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
         return self
 
     def __exit__(
@@ -276,7 +276,7 @@ class ProcessGroup:
         finally:
             self.watchdog.close()
             signal.set_wakeup_fd(-1)
-            for number, handler in self._former.items():
+            for number, handler in self._former_handlers.items():
                 signal.signal(number, handler)
             self._selector.close()
             os.close(self._wake)
@@ -373,7 +373,7 @@ class ProcessGroup:
             child.process.terminate()  # Only the process itself, which ends its own workers in its own way.
         deadline = time.monotonic() + seconds
         while remaining:
-            if self._impatient or time.monotonic() > deadline:
+            if self._kills_at_once or time.monotonic() > deadline:
                 for child in remaining:
                     child.kill_group()
             self._read(0.05)
@@ -386,7 +386,7 @@ class ProcessGroup:
         # A single request to stop can arrive twice: from the terminal and through `make`.
         now = time.monotonic()
         if self._stop_requested:
-            self._impatient = self._impatient or now - self._requested_at > 1
+            self._kills_at_once = self._kills_at_once or now - self._requested_at > 1
         else:
             self._stop_requested, self._requested_at = True, now
 

@@ -49,7 +49,7 @@ WORKER_KINDS = {
 }
 
 
-def worker_for(queue: str, name: str, environment: Mapping[str, str], processes: int | None = None) -> Command:
+def queue_worker(queue: str, name: str, environment: Mapping[str, str], processes: int | None = None) -> Command:
     """Return the command of a Celery worker for a queue, with the usual or a given number of processes."""
     queues, default_count = WORKER_KINDS[queue]
     if queue == "notices":  # It must not access private storage.
@@ -72,8 +72,8 @@ def retrievers(environment: Mapping[str, str]) -> list[Command]:
         if name not in os.environ
     }
     environment = {**environment, **shares}
-    return [worker_for("cpu", "retriever", environment)] + [
-        worker_for("gpu", f"retriever-{number}", {**environment, "CUDA_VISIBLE_DEVICES": gpu})
+    return [queue_worker("cpu", "retriever", environment)] + [
+        queue_worker("gpu", f"retriever-{number}", {**environment, "CUDA_VISIBLE_DEVICES": gpu})
         for number, gpu in enumerate(gpus)
     ]
 

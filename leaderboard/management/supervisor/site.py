@@ -70,7 +70,7 @@ class Site:
         self._bring_up_to_date(group, environment)
         group.start(
             services.web(self._port, environment),
-            services.worker_for("score", "scorer", environment),
+            services.queue_worker("score", "scorer", environment),
             *services.retrievers(environment),
             services.beat(self._run_folder, environment),
             services.manage("prepare", "runboard", "--prepare", environment=environment, console="everything"),
@@ -82,7 +82,7 @@ class Site:
         sign_in = f" (sign in as {bootstrap.CURATOR}; the password is in {file})" if file.exists() else ""
         echo(f"Ready in {seconds:.0f} s: {self.address}{sign_in}")
         group.keeps_trying = True
-        group.start(services.worker_for("notices", "notifier", environment))
+        group.start(services.queue_worker("notices", "notifier", environment))
         group.run_until(lambda: False, interval=1.0)
 
     def _start_broker(self, group: ProcessGroup) -> str:
@@ -110,30 +110,30 @@ class Site:
 
         Raises SupervisorError if a step fails, or if the database lacks columns.
         """
-        collected, fingerprint = self._run_folder / "collected-static", _static_fingerprint()
-        is_collected = (Path(settings.STATIC_ROOT) / "staticfiles.json").exists() and collected.exists()
+        fingerprint_file, fingerprint = self._run_folder / "collected-static", _static_fingerprint()
+        is_collected = (Path(settings.STATIC_ROOT) / "staticfiles.json").exists() and fingerprint_file.exists()
         steps = []
         if _migrations_are_pending():
             echo("Preparing the database …")
             steps.append(services.manage("migrate", "migrate", "--no-input", environment=environment))
-        if not is_collected or collected.read_text() != fingerprint:
+        if not is_collected or fingerprint_file.read_text() != fingerprint:
             collect = ("collectstatic", "--no-input", "--clear", "--verbosity", "0")
             steps.append(services.manage("static", *collect, environment=environment))
         group.finish(*steps)
         _refuse_missing_columns()
-        collected.write_text(fingerprint)
+        fingerprint_file.write_text(fingerprint)
 
     def _wait_until_ready(self, group: ProcessGroup) -> None:
         """Wait until the web server answers and the bootstrap is complete, printing a reminder now and then.
 
         There is no time limit.
         """
-        reminded = time.monotonic()
+        reminded_at = time.monotonic()
 
         def ready() -> bool:
-            nonlocal reminded
-            if time.monotonic() - reminded > REMINDER_SECONDS:
-                reminded = time.monotonic()
+            nonlocal reminded_at
+            if time.monotonic() - reminded_at > REMINDER_SECONDS:
+                reminded_at = time.monotonic()
                 echo(f"Still starting; the logs are in {self._folder / 'logs'}")
             self._web_answers = self._web_answers or _is_ok(f"{self.address}/healthz")
             try:

@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from leaderboard.core.schema_version import mismatch
+from leaderboard.core.schema_version import describe_mismatch
 from leaderboard.management.backup import Manifest, restore_backup
 from submissions.jobs.cleanup import find_missing_files
 
@@ -32,7 +32,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{files['private']:,} private files.")
         else:
             self.stdout.write("Judgments were not restored: they need a separate key (--judgements-identity).")
-        other_version = mismatch()  # queries may refer to columns that do not exist in another version
+        other_version = describe_mismatch()  # queries may refer to columns that do not exist in another version
         if not other_version:
             differences += find_missing_files(private="private" in files and settings.PRIVATE_STORAGE)
         if differences:

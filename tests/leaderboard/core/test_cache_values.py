@@ -84,7 +84,7 @@ def test_nothing_in_the_broker_is_unpickled(client: Client, broker: redis.Redis,
     person = make_user("reader@example.org")
 
     def visit() -> None:
-        pages._recent.clear()
+        pages._recent_pages.clear()
         nobody = Client()
         for path in (page, f"/api/v1{page}board/"):
             assert nobody.get(path).status_code == 200

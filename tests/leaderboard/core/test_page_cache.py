@@ -77,7 +77,7 @@ def test_there_is_one_address_of_the_last_page(
     client: Client, dataset: Dataset, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So many places that no two of three pages share one.
-    monkeypatch.setattr(pages, "_shared", FixedCache("page", 2**60, pages.LIFETIME))
+    monkeypatch.setattr(pages, "_shared_pages", FixedCache("page", 2**60, pages.LIFETIME))
     page = f"/datasets/{dataset.slug}/"
     for number in (2, 7, 10**12):
         answer = client.get(f"{page}?sort=R@100&page={number}")

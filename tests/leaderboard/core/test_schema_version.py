@@ -46,7 +46,7 @@ def test_a_missing_column_keeps_the_site_from_working_and_is_named_only_in_the_l
     dropped: str, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert schema_version.missing_columns() == [dropped]
-    assert dropped in schema_version.mismatch()
+    assert dropped in schema_version.describe_mismatch()
     with caplog.at_level(logging.ERROR):
         answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["database"]) == (503, "another version")
@@ -58,7 +58,7 @@ def test_a_missing_column_keeps_the_site_from_working_and_is_named_only_in_the_l
 
 def test_the_repair_adds_the_column_and_leaves_a_complete_database_alone(dropped: str) -> None:
     repair(dropped)
-    assert schema_version.mismatch() == ""
+    assert schema_version.describe_mismatch() == ""
     table, column = dropped.split(".")
     with connection.cursor() as cursor:
         before = connection.introspection.get_table_description(cursor, table)
@@ -70,6 +70,6 @@ def test_the_repair_adds_the_column_and_leaves_a_complete_database_alone(dropped
 
 def test_a_complete_database_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_version, "_is_complete", False)
-    assert schema_version.mismatch() == ""
+    assert schema_version.describe_mismatch() == ""
     monkeypatch.setattr(schema_version, "missing_columns", lambda: pytest.fail("compared again"))
-    assert schema_version.mismatch() == ""
+    assert schema_version.describe_mismatch() == ""

@@ -74,7 +74,7 @@ def test_folders_travel_whole(be: Be, tmp_path: Path) -> None:
     (checkpoint / "1_Pooling" / "config.json").write_bytes(b"{}")
     shared.send(checkpoint)
     be("worker")
-    here = shared.local(tmp_path / "worker" / "store" / "checkpoints" / "house" / ("c" * 64))
+    here = shared.ensure_local(tmp_path / "worker" / "store" / "checkpoints" / "house" / ("c" * 64))
     assert sorted(path.relative_to(here).as_posix() for path in here.rglob("*")) == [
         "1_Pooling", "1_Pooling/config.json", "model.safetensors",
     ]  # fmt: skip
@@ -159,14 +159,14 @@ def test_a_copy_that_is_used_meanwhile_stays_and_none_is_left_by_half(
         (folder / name).write_bytes(name.encode())
     shared.send(folder)
     make_old([folder])
-    is_there = shared.Bundle.is_there
+    is_intact = shared.Bundle.is_intact
 
     def begins(bundle: shared.Bundle) -> bool:
-        shared.local(folder)
-        return is_there(bundle)
+        shared.ensure_local(folder)
+        return is_intact(bundle)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shared.Bundle, "is_there", begins)
+        patch.setattr(shared.Bundle, "is_intact", begins)
         assert shared.trim_copies(0) == 0
     assert len(list(folder.iterdir())) == 2
 
@@ -179,7 +179,7 @@ def test_a_copy_that_is_used_meanwhile_stays_and_none_is_left_by_half(
         with pytest.raises(KeyboardInterrupt):
             shared.trim_copies(0)
     assert not folder.exists()
-    assert len(list(shared.local(folder).iterdir())) == 2
+    assert len(list(shared.ensure_local(folder).iterdir())) == 2
 
 
 @pytest.mark.django_db(transaction=True)

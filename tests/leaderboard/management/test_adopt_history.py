@@ -23,7 +23,7 @@ from leaderboard.core.schema_version import (
     EARLIER_LAST,
     INITIAL,
     describe_earlier_history,
-    mismatch,
+    describe_mismatch,
     recorded_migrations,
 )
 from leaderboard.management.commands import adopt_history
@@ -134,12 +134,12 @@ def test_an_equal_database_is_adopted_and_its_rows_stay(earlier_database: None) 
     Team.objects.create(slug="aardvark", name="Aardvark")
     record("tested", "nothing")
     others = recorded_migrations() - EARLIER
-    assert "adopt_history" in mismatch()
+    assert "adopt_history" in describe_mismatch()
     assert "recorded as applied" in adopt()
     assert site_records() == INITIAL
     assert recorded_migrations() - INITIAL == others
     for said in ("The database lacks ", "leaderboard.0003", " more", "manage.py migrate"):
-        assert said in mismatch()
+        assert said in describe_mismatch()
     assert Team.objects.get().slug == "aardvark"
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         execute("DELETE FROM leaderboard_auditrecord")

@@ -14,7 +14,7 @@ from django.core.cache import cache
 from django.test import Client
 from PIL import Image
 
-from leaderboard.core.branding import GROUNDS, MIN_CONTRAST, least_contrast, read_accent
+from leaderboard.core.branding import BACKGROUNDS, MIN_CONTRAST, least_contrast, read_accent
 from leaderboard.core.checks import check_branding
 from tests.factories import make_dataset
 
@@ -129,4 +129,4 @@ def test_the_grounds_of_links_are_those_of_the_style_sheet(settings: Any) -> Non
     css = (settings.BASE_DIR / "static/css/base.css").read_text()
     names = ("paper", "raised", "tint", "tint-strong", "good-tint", "warn-tint", "bad-tint", "calm-tint")
     found = [re.search(rf"--{name}: light-dark\((#\w{{6}}), (#\w{{6}})\);", css) for name in names]
-    assert tuple(zip(*(each.groups() for each in found if each), strict=True)) == GROUNDS
+    assert tuple(zip(*(each.groups() for each in found if each), strict=True)) == BACKGROUNDS

@@ -53,7 +53,7 @@ def test_it_only_answers_questions(client: Client) -> None:
 
 
 def test_a_site_of_one_version_is_ready(client: Client, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    monkeypatch.setattr(health, "mismatch", lambda: "")
+    monkeypatch.setattr(health, "describe_mismatch", lambda: "")
     settings.REDIS_URL = "redis://127.0.0.1:1/0"  # harms nobody: pages are computed, idle workers look for themselves
     answer = client.get("/readyz")
     assert answer.status_code == 200
@@ -61,7 +61,7 @@ def test_a_site_of_one_version_is_ready(client: Client, monkeypatch: pytest.Monk
 
 
 def test_a_database_of_another_version_gets_no_requests(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "mismatch", lambda: "The database lacks leaderboard.0005.")
+    monkeypatch.setattr(health, "describe_mismatch", lambda: "The database lacks leaderboard.0005.")
     answer = client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["database"] == "another version"
@@ -71,7 +71,7 @@ def test_a_full_disk_is_told_and_keeps_no_reader_away(
     client: Client, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     """Readers need no room, and every other process has the same disk."""
-    monkeypatch.setattr(health, "mismatch", lambda: "")
+    monkeypatch.setattr(health, "describe_mismatch", lambda: "")
     settings.DISK_RESERVE_BYTES = 2**62
     answer = client.get("/readyz")
     assert answer.status_code == 200
@@ -103,7 +103,7 @@ def test_many_who_ask_while_the_broker_hangs_are_answered_by_one_question(
     client: Client, hanging: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(health, "BROKER_MEMORY", 3600.0)
-    monkeypatch.setattr(health, "mismatch", lambda: "")
+    monkeypatch.setattr(health, "describe_mismatch", lambda: "")
     with ThreadPoolExecutor(24) as pool:
         assert not any(pool.map(lambda _: health.broker_answers(), range(48)))
     for path, status in (("/healthz", 503), ("/readyz", 200)):
@@ -122,6 +122,6 @@ def test_a_broker_that_hangs_is_asked_again_later_and_by_one(
     assert not health.broker_answers()
     assert asked(hanging) == 1
     assert caplog.text.count("The broker does not answer") == 1  # a line a minute
-    with ThreadPoolExecutor(1) as pool, health._broker(settings.REDIS_URL)._asking:
+    with ThreadPoolExecutor(1) as pool, health._broker(settings.REDIS_URL)._ping_lock:
         assert pool.submit(health.broker_answers).result(60) is False
     assert asked(hanging) == 0

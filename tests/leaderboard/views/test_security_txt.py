@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.settings.security import contacts, policy
+from leaderboard.settings.security import contact_uris, policy
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "/.well-known/security.txt"
@@ -21,7 +21,7 @@ def test_there_is_none_until_the_operator_names_a_contact(client: Client) -> Non
 
 
 def test_it_names_contacts_expiry_its_own_address_and_the_policy(client: Client, settings: Any) -> None:
-    settings.SECURITY_CONTACT = contacts(["security@example.org", " https://example.org/report"])
+    settings.SECURITY_CONTACT = contact_uris(["security@example.org", " https://example.org/report"])
     settings.SECURITY_POLICY = "https://example.org/policy"
     settings.SITE_ADDRESS = "https://leaderboard.example.org"
     answer = client.get(ADDRESS)
@@ -55,8 +55,8 @@ def test_without_https_it_claims_no_address_of_its_own(client: Client, settings:
 )
 def test_a_contact_that_nobody_could_use_is_refused_at_the_start(wrong: str) -> None:
     with pytest.raises(ImproperlyConfigured, match="SECURITY_CONTACT"):
-        contacts([wrong])
+        contact_uris([wrong])
     with pytest.raises(ImproperlyConfigured, match="SECURITY_POLICY"):
         policy(wrong)
-    assert contacts(["", " "]) == []
+    assert contact_uris(["", " "]) == []
     assert policy("") == ""

@@ -111,5 +111,5 @@ def test_a_checkpoint_that_lacks_a_file_here_is_a_fault_of_ours(
     settle_waiting_jobs()
     job.refresh_from_db()
     assert (job.state, job.error_code, job.report) == (State.FAILED, "fault", {}), job.log
-    shared.local(folder)
+    shared.ensure_local(folder)
     assert weights.exists()

@@ -229,7 +229,7 @@ def test_a_bucket_that_takes_longer_than_a_lease_costs_no_claim(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As one of 30 s does a lease of 60: here each object takes twice a lease."""
-    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, lease=1.5, look=0.05)
+    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, lease=1.5, claim_interval=0.05)
     monkeypatch.setattr(leases, "CHECK_INTERVAL", 0.05)
     monkeypatch.setattr(bucket, "delay", 3.0)
     parent = make_job(setting.version.dataset, kind=Job.Kind.MODEL, queue="cpu")

@@ -20,7 +20,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
 from leaderboard import VERSION
-from leaderboard.core.schema_version import mismatch
+from leaderboard.core.schema_version import describe_mismatch
 from submissions import tasks
 from submissions.jobs import runner
 from submissions.jobs import worker as worker_module
@@ -57,7 +57,7 @@ def claimed(**fields: Any) -> Job:
 
 
 def test_code_and_database_match() -> None:
-    assert mismatch() == ""
+    assert describe_mismatch() == ""
 
 
 def test_the_announced_version_is_the_packages() -> None:
@@ -116,7 +116,7 @@ def test_a_worker_lives_while_the_database_is_away(
 
 def test_another_apps_leftovers_are_nobodys_version() -> None:
     MigrationRecorder(connection).record_applied("an_app_of_old", "0001_initial")
-    assert mismatch() == ""
+    assert describe_mismatch() == ""
 
 
 # --- claims
@@ -163,7 +163,7 @@ def test_a_process_that_does_not_hear_that_its_job_ended_is_ended(
     """Foreign code that lets nothing else run: its own thread cannot end it, and the lease is gone already."""
     ended: list[int] = []
     monkeypatch.setattr(os, "kill", lambda process, what: ended.append(process))
-    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, unheard=0.0, lease=0.0)
+    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, cancellation_grace=0.0, lease=0.0)
     before = claimed()
     assert advance(before.pk, State.CANCELLED, fence=before.fence)  # by a worker of the same name, before this one
     hung = HungProcessMonitor("host:1")
@@ -181,7 +181,7 @@ def test_each_kind_of_job_has_work() -> None:
 def test_a_process_that_heard_goes_on(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     """Whoever leaves a job that was cancelled, put back or timed out says so, and is held for nothing."""
     monkeypatch.setattr(os, "kill", lambda process, what: pytest.fail("ended"))
-    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, unheard=0.0, lease=0.0)
+    settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, cancellation_grace=0.0, lease=0.0)
     hung = HungProcessMonitor("host:1")
     assert hung.end([2]) == []
     job = claimed()
