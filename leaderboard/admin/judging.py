@@ -159,6 +159,7 @@ class PoolAdmin(JudgingAdmin):
         form = PoolForm(request.POST or None, dataset=dataset, initial={"dataset": dataset.slug if dataset else None})
 
         def act(values: Mapping[str, Any]) -> str:
+            """Request the pool, and return the URL of its page."""
             pool = request_pool(
                 values["dataset"],
                 depth=values["depth"],
@@ -322,6 +323,7 @@ class JudgementImportAdmin(JudgingAdmin):
         )
 
         def act(values: Mapping[str, Any]) -> str:
+            """Store the uploaded judgments, and return the URL of the import's page."""
             options = {name: values[name] for name in ("note", "pool", "scale_grew", "strict")}
             upload_path = uploaded_path(values["file"])
             if upload_path is None:

@@ -149,6 +149,7 @@ class RescoreAdmin(JudgingAdmin):
         return f"{rescore.done:,} of {rescore.total:,}"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Rescore]:
+        """Return the rescores with the related rows that pages show."""
         return (
             super()
             .get_queryset(request)

@@ -290,7 +290,11 @@ class EntryAdmin(ReadOnlyAdmin):
     actions: Sequence[str] = ("make_baseline", "quarantine", "restore", "unpublish", "withdraw")
 
     def acts(self, obj: Entry) -> Iterable[str]:
-        """Return the actions for the entry: quarantine and withdraw or unpublish if it is public, else restore."""
+        """Return the actions for the entry.
+
+        Public entries can be quarantined, and withdrawn if they are reported or unpublished if not. Others can be
+        restored.
+        """
         if obj.visibility == Entry.Visibility.PUBLIC and obj.provenance == Entry.Provenance.REPORTED:
             return ("withdraw", "quarantine")
         if obj.visibility == Entry.Visibility.PUBLIC:

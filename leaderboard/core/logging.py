@@ -28,6 +28,7 @@ def job_id() -> str:
 
 @contextmanager
 def _bind_id(variable: ContextVar[str], identifier: object) -> Iterator[None]:
+    """Set the context variable to an identifier within the block."""
     token = variable.set(str(identifier))
     try:
         yield

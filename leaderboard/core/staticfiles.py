@@ -37,6 +37,7 @@ class PlotlyBundleFinder(BaseFinder):
 
 
 def _folder() -> Path:
+    """Return the folder of plotly.js. Raises ImproperlyConfigured if plotly is not installed."""
     package = find_spec("plotly")
     if package is None or not package.submodule_search_locations:
         raise ImproperlyConfigured(

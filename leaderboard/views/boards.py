@@ -163,7 +163,7 @@ class MomentConverter:
 
 
 def _cache_past_boards(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Return the view with responses that browsers and proxies may cache, once the second of a past board is settled.
+    """Return the view with a `Cache-Control` header for past boards, once no transaction of their second is running.
 
     Times in the future lead to 404.
     """

@@ -33,6 +33,7 @@ from leaderboard.views.board_views import site_revision
 
 
 def _variant(request: HttpRequest) -> PageVariant | None:
+    """Return the view of a comparison for the page cache, or None if a parameter has an unknown value."""
     try:
         query = CompareState.from_parameters(request.GET).query_string()
     except UnknownChoice:
@@ -46,7 +47,7 @@ def _variant(request: HttpRequest) -> PageVariant | None:
 def compare_systems(request: HttpRequest) -> HttpResponse:
     """Compare systems per dataset and, for open judgments, per query.
 
-    URLs of submitted forms redirect to a shorter one. Unknown systems or parameters lead to 400 with suggestions.
+    URLs of submitted forms redirect to a shorter one. Unknown systems and values lead to 400 with suggestions.
     """
     choices = system_choices()
     labels = ((choice.slug, choice.label) for choice in choices.values())

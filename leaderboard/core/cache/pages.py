@@ -96,6 +96,7 @@ def cache_page(
     def decorate(view: View[P]) -> View[P]:
         @wraps(view)
         def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+            """Return the cached page, or render and cache it; requests of signed-in users always call the view."""
             is_cacheable = is_anonymous_visit(request) and not settings.DEBUG  # In debug mode templates may change.
             page_variant = variant(request) if is_cacheable else None
             if page_variant is None:

@@ -93,9 +93,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     if isinstance(error, SuspiciousOperation):  # Django's own limits on requests.
         too_large = isinstance(error, RequestDataTooBig)
         code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE if too_large else status.HTTP_400_BAD_REQUEST
-        error = ApiError(
-            INVALID, str(error) or "The request is malformed or too large. Correct it and try again.", status_code=code
-        )
+        error = ApiError(INVALID, str(error) or "The request is invalid. Correct it.", status_code=code)
     if isinstance(error, UnknownChoice):
         error = unknown_choice(error)
     # Imported late: the module reads the authentication settings, and authentication may raise an ApiError.

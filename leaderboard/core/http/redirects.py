@@ -23,6 +23,7 @@ def follow_redirects(redirects: type[Model], owner: str, folder: str) -> Callabl
     def decorate(view: View) -> View:
         @wraps(view)
         def redirecting_view(request: HttpRequest, slug: str, **options: Any) -> HttpResponseBase:
+            """Return the view's response or, if it is 404, a redirect from an earlier slug to the current one."""
             not_found: Http404 | None = None
             response = None
             try:

@@ -13,6 +13,7 @@ class Command(BaseCommand):
     help = "Load the published figures of the repository as reported entries."
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Load the reported figures, and print the numbers of entries, systems, datasets, and sources."""
         counts = load_reported()
         self.stdout.write(
             "{entries} reported entries ({changed} new or changed) of {systems} systems on {datasets} datasets "

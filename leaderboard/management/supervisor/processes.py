@@ -326,6 +326,7 @@ class ProcessGroup:
         return bool(ended_children)
 
     def _start(self, child: Child) -> None:
+        """Start the child's process, and register it with the watchdog and its output with the selector."""
         child.start()
         self.watchdog.add_group(child.process.pid)
         self._selector.register(child.output, selectors.EVENT_READ, child)

@@ -131,6 +131,7 @@ class Site:
         reminded_at = time.monotonic()
 
         def ready() -> bool:
+            """Return whether the site is ready, and print a reminder if the last one was some time ago."""
             nonlocal reminded_at
             if time.monotonic() - reminded_at > REMINDER_SECONDS:
                 reminded_at = time.monotonic()
