@@ -82,7 +82,10 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run_pack(arguments: argparse.Namespace) -> int:
-    """Build the archive; return 1 if the model would be refused or does not run."""
+    """Check a model, try it, and write its archive. Return the exit status.
+
+    The status is 1 if the site would refuse the model or it does not run, and 2 if its folder does not exist.
+    """
     folder: Path = arguments.folder
     if not folder.is_dir():
         print(f"error: {folder} is not a folder", file=sys.stderr)
@@ -132,7 +135,10 @@ def run_pack(arguments: argparse.Namespace) -> int:
 
 
 def _copy_model_files(folder: Path, target: Path) -> Path:
-    """Copy the relevant files and convert older formats. Links are followed, because the user owns them."""
+    """Copy the relevant files to `target`, convert older formats, and return `target`.
+
+    Links are followed, because the user owns them.
+    """
     files = list(_iterate_files(folder))
     for path in files:
         copy = target / path.relative_to(folder)
@@ -212,7 +218,10 @@ def _iterate_files(folder: Path) -> Iterator[Path]:
 
 
 def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
-    """Index and search a few texts with the engine for the model. Raises ModelFailure."""
+    """Index and search a few texts with the engine for the kind of model, and print the number of results.
+
+    Raises ModelFailure.
+    """
     name = _TRIAL_ENGINES.get(kind) or next(
         engine.name
         for engine in ENGINES.values()
@@ -254,6 +263,7 @@ def _print_report(report: Report) -> None:
 
 
 def _summarize(archive: Path, described: CheckpointDescription) -> str:
+    """Return lines with the archive's size, the model's properties, and its checksum."""
     parts = (
         described.kind,
         described.model_type,

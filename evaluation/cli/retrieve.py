@@ -161,9 +161,10 @@ def _destination(name: str) -> str:
 
 
 def run_retrieve(arguments: argparse.Namespace) -> int:
-    """Write the run; report the outcome on standard error."""
+    """Write a run with an engine, print its statistics on standard error, and return the exit status."""
 
     def make(parameters: Mapping[str, object], resources: Resources) -> str:
+        """Write the run and return its statistics as text."""
         done = retrieve(
             RetrievalTask(
                 arguments.engine,
@@ -200,9 +201,10 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
 
 
 def run_encode(arguments: argparse.Namespace) -> int:
-    """Encode shards; report the outcome on standard error."""
+    """Encode shards, print their number on standard error, and return the exit status."""
 
     def make(parameters: Mapping[str, object], resources: Resources) -> str:
+        """Encode the shards and return their number as text."""
         if arguments.shards is None:
             raise InvalidParameter("Specify a folder for the shards with --shards FOLDER.")
         progress = _show_progress if sys.stderr.isatty() else None
@@ -228,7 +230,7 @@ def _parse_part(arguments: argparse.Namespace) -> Part | None:
 
 
 def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Resources], str]) -> int:
-    """Run an engine with the given parameters and resources; report as `_report` does."""
+    """Call `make` with the engine's parameters and resources, and report its result like `_report`."""
     values = {name: getattr(arguments, _destination(name)) for name in _collect_parameters()}
     parameters = {name: value for name, value in values.items() if value is not None}
 
@@ -242,9 +244,10 @@ def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Re
 
 
 def run_fuse(arguments: argparse.Namespace) -> int:
-    """Fuse runs and write the result; report the outcome on standard error."""
+    """Fuse runs, print the number of lines on standard error, and return the exit status."""
 
     def make() -> str:
+        """Write the fused run and return its number of lines as text."""
         done = retrieve(
             RetrievalTask(
                 "fusion",
@@ -262,7 +265,7 @@ def run_fuse(arguments: argparse.Namespace) -> int:
 
 
 def run_merge(arguments: argparse.Namespace) -> int:
-    """Merge the runs of parts and write the result; report the outcome on standard error."""
+    """Merge the runs of parts, print the number of lines on standard error, and return the exit status."""
 
     def make() -> str:
         lines = merge(arguments.parts, arguments.queries, arguments.out)
@@ -300,7 +303,10 @@ def show_problems(error: InvalidContent) -> int:
 
 
 def _build_resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
-    """Return the engine's resources. Raises InvalidContent for a checkpoint that the engine cannot run."""
+    """Return the engine's resources, with a checkpoint that is opened in `scratch` if necessary.
+
+    Raises InvalidContent for a checkpoint that the engine cannot run, and InvalidParameter for an invalid option.
+    """
     description = describe(arguments.engine)
     if arguments.threads is not None and arguments.threads < 1:
         raise InvalidParameter(f"--threads is {arguments.threads}; use at least 1.")

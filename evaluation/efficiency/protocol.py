@@ -276,6 +276,7 @@ def flops_per_document(engine: Engine, corpus: Path, folder: Path) -> float | No
 
 
 def _sample_documents(corpus: Path) -> list[Document]:
+    """Return evenly spaced documents of the corpus, one in 200, but at least 4 and at most 64 if possible."""
     total = count_documents(corpus)
     sample_size = min(max(total // 200, _MIN_DOCUMENTS), _MAX_DOCUMENTS, total)
     positions = [number * total // sample_size for number in range(sample_size)]
@@ -304,7 +305,10 @@ class _TimedRounds:
         return np.array(self._seconds, dtype=np.float64)
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of the searches. `parts_ms` scales the total time of each part to the mean latency."""
+        """Return the fields of `EfficiencyFigures` that follow from the timed searches.
+
+        `parts_ms` scales the total time of each part to the mean latency.
+        """
         times = self.times()
         share = 1000 * float(times.min(axis=0).mean()) / self.elapsed if self.elapsed else 0.0
         return {
@@ -329,7 +333,10 @@ class _TimedRounds:
         return int((~((second <= (1 + SETTLED_DIFFERENCE) * quickest) & self._confirmed)).sum())
 
     def run(self, report: MeasureProgress, meter: EnergyMeter) -> float | None:
-        """Search in rounds and return the joules per search, or None without energy counters."""
+        """Search in rounds until the effort is reached, and return the joules per search.
+
+        Returns None without energy counters.
+        """
         other_work = OtherWork()
         while not self._is_enough():
             self._round(report, meter)
@@ -337,6 +344,7 @@ class _TimedRounds:
         return max(self._joules, 0.0) / self.times().size if meter.counters else None
 
     def _is_enough(self) -> bool:
+        """Return whether the rounds may end: after the maximum effort, or after the minimum with a stable mean."""
         effort, rounds = self._effort, len(self._seconds)
         if rounds < 2 or rounds * len(self._timed_queries) < effort.searches:
             return False
@@ -350,6 +358,7 @@ class _TimedRounds:
         return is_settled and mean_spread(self.times()) <= NARROW * mean
 
     def _round(self, report: MeasureProgress, meter: EnergyMeter) -> None:
+        """Search every query once with cold caches, adding to the times, energy, and interruptions of all rounds."""
         rounds_done, expected_rounds = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
         seconds = []
         for number, query in enumerate(self._timed_queries):

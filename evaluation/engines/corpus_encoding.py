@@ -95,9 +95,10 @@ class EncodedCorpus(NamedTuple):
 
 
 def claim_shards(task: EncodingTask, folder: Path) -> None:
-    """Record the inputs of the shards in their folder. Raises InvalidParameter if they differ from recorded ones.
+    """Record the inputs of the shards in their folder, or check that they equal the recorded ones.
 
-    Shards without a record, such as copied ones, are used without a check.
+    Raises InvalidParameter if an input differs or the engine does not encode shards. Shards without a record, such
+    as copied ones, are used without a check.
     """
     description, resources = describe(task.engine), task.resources
     if description.encoding_parameters is None:
@@ -127,9 +128,10 @@ def claim_shards(task: EncodingTask, folder: Path) -> None:
 
 
 def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, report: StageProgress) -> EncodedCorpus:
-    """Return the encoded shards of the task, encoding the ones that are missing in `folder`.
+    """Encode the task's shards that are missing in `folder`, and return all shards of the task.
 
-    Shards are created atomically. Raises InvalidContent if files of an existing shard are truncated.
+    Shards are created atomically, and progress is passed to `report`. Raises InvalidContent if files of an existing
+    shard are truncated.
     """
     folder.mkdir(exist_ok=True)
     report("encoding", 0.0)
@@ -149,6 +151,7 @@ def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, repor
             position = first_document + len(documents)
 
             def make(folder: Path, first_document: int = first_document, documents: list[Document] = documents) -> None:
+                """Encode the documents into a shard's folder, reporting progress over the whole corpus."""
                 engine.encode_shard(
                     documents,
                     folder,
@@ -210,7 +213,7 @@ def check_intact(folders: Iterable[Path]) -> None:
 def encode(task: EncodingTask, progress: StageProgress | None = None) -> EncodedCorpus:
     """Encode the corpus into the task's folder of shards, for use by `retrieve`. Existing shards are reused.
 
-    Raises the same exceptions as `retrieve`.
+    Raises InvalidParameter, InvalidContent, and ModelFailure like `retrieve`.
     """
     assert task.shards is not None
     description = describe(task.engine)

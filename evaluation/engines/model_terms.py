@@ -142,7 +142,7 @@ class TermWeighting(DocumentModelEngine):
         )
 
     def add_row(self, builder: IndexBuilder, row: Mapping[str, Any]) -> None:
-        """Index the weighted words of a document."""
+        """Index a document's words, using their scaled and rounded weights as frequencies, added for equal terms."""
         weights = np.maximum(np.array(row["weights"], np.float64), 0.0)
         counts = np.minimum(np.round(weights * self.parameters["scale"]), _MOST_OFTEN).astype(int).tolist()
         frequencies: Counter[str] = Counter()
@@ -258,6 +258,7 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
     def _search(
         self, queries: Sequence[Query], depth: int, settings: Mapping[str, Switches | None]
     ) -> Iterator[Mapping[str, SearchResult]]:
+        """Yield each query's ranking for each setting, which is a pair of switches, or None for BM25."""
         baseline = self.baseline() if None in settings.values() else None
         for query, numbers, weights in self._encode_queries(queries):
             rankings = {}
@@ -293,6 +294,7 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
     def _rank(
         self, query: Query, numbers: Numbers, weights: QueryWeights, switches: Switches, depth: int
     ) -> SearchResult:
+        """Return a query's best `depth` documents by the model's weights, as far as the switches enable them."""
         with self.clock.part("search"):
             pieces, values = self._query_vector(numbers, weights, switches)
             terms = self._term_numbers[pieces]
@@ -302,7 +304,10 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
     def _query_vector(
         self, numbers: Numbers, weights: QueryWeights, switches: Switches
     ) -> tuple[Numbers, NDArray[np.float64]]:
-        """Return w ⊙ (bow + a) for a query's token ids as pieces and their positive values."""
+        """Return the pieces with a nonzero value in the query vector w ⊙ (bow + a), and these values.
+
+        The switches enable the added terms a and the weights w. Special tokens are excluded.
+        """
         augmentation, weighting = switches
         vector = np.zeros(self.pieces.behind_last)
         if augmentation:

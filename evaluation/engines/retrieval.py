@@ -239,6 +239,7 @@ class _RetrievalJob:
         return RunWriter(self._tag, task.k, task.drop_self_matches, header, excluded)
 
     def _get_stored_rankings(self) -> RankingStore:
+        """Return the store of this task's rankings, which stores nothing if the task has no folder for it."""
         if self.task.rankings is None:
             return RankingStore(None)
         part = self._part_of_shards
@@ -299,7 +300,7 @@ class _RetrievalJob:
         return compute_dtype
 
     def record_precision_loss(self, retrieval: Retrieval, rankings: Sequence[SearchResult], folder: Path) -> None:
-        """Add the loss from lower precision to the facts, including the facts of the main variant."""
+        """Measure the loss from lower precision and, if it is known, add it to the facts, also of the main variant."""
         folder.mkdir()
         loss = precision_loss(self.engine, self.task, self.queries, rankings, folder)
         if loss is not None:

@@ -139,7 +139,7 @@ class RunWriter:
         return replace(self._part, lines=self.lines).to_line() if self._part else ""
 
     def write(self, ranking: SearchResult) -> None:
-        """Write a ranking without its excluded documents, truncated to the depth."""
+        """Write a ranking without its excluded documents, truncated to the depth, and count its lines."""
         documents, scores = ranking.document_ids, ranking.scores
         exclusions = {*self._excluded.get(ranking.query_id, ())}
         if self._drop_self_matches:
@@ -199,6 +199,7 @@ class RankingStore:
 
 
 def _read_rankings(row: Mapping[str, tuple[str, list[str], list[float]]]) -> dict[str, SearchResult]:
+    """Return the rankings of a stored row by label. Raises ValueError for a missing score."""
     if any(len(ids) != len(scores) for _, ids, scores in row.values()):
         raise ValueError("the numbers of documents and scores differ")
     return {
@@ -218,7 +219,10 @@ def merge(parts: Sequence[Path], queries: Path, out: Path) -> int:
 
 
 def merge_results(rankings: Sequence[SearchResult], depth: int) -> SearchResult:
-    """Merge the rankings of all parts for a query. Raises InvalidContent if they overlap."""
+    """Return the best `depth` documents of a query over the rankings of all parts.
+
+    Raises InvalidContent if two parts contain the same document.
+    """
     ids = [name for ranking in rankings for name in ranking.document_ids]
     scores = np.concatenate([ranking.scores for ranking in rankings])
     if len(set(ids)) < len(ids):
@@ -288,7 +292,7 @@ def _read_part(path: Path) -> Iterator[SearchResult]:
 
 
 def _read_rows(path: Path) -> Iterator[tuple[str, str, float]]:
-    """Yield query, document, and score of each line after the header."""
+    """Yield query, document, and score of each line after the header. Raises InvalidContent for an invalid line."""
     for number, line in enumerate(islice(open_lines(path), 1, None), 2):
         try:
             query, _, document, _, score, _ = line.split()

@@ -172,7 +172,10 @@ def read_result(folder: Path, job: ExecutionJob, seconds: float) -> dict[str, An
 
 
 def _validate_problems(entries: object) -> list[Problem]:
-    """Return the problems of a checkpoint with the library's messages, since the child has not read hidden data."""
+    """Return the problems of a checkpoint with the library's messages. Raises InvalidOutcome.
+
+    Messages are shown as they are, because the child has not read hidden data.
+    """
     if not isinstance(entries, list):
         raise InvalidOutcome("problems is not a list")
     _require(len(entries) <= MAX_PROBLEMS, "there are too many problems")
@@ -190,6 +193,10 @@ def _validate_problems(entries: object) -> list[Problem]:
 
 
 def _validate_retrieval(values: dict[str, Any], folder: Path, job_facts: JobFacts) -> Retrieval:
+    """Return the child's statistics, validated against the job and the files in `folder`. Raises InvalidOutcome.
+
+    Engine and parameters are taken from the job, and the time for building its prebuilt index is added.
+    """
     for name in _COUNTS:
         _require(_is_count(values.get(name)), f"{name} is not a count")
     for name in _SECONDS:
@@ -231,7 +238,7 @@ def _validate_retrieval(values: dict[str, Any], folder: Path, job_facts: JobFact
 
 
 def _validate_facts(values: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, FactValue]:
-    """Return the facts, validated and rounded to the displayed decimals."""
+    """Return the facts, validated and rounded to the displayed decimals. Raises InvalidOutcome."""
     _require(set(values) <= set(FACTS), "a fact is unknown")
     try:
         facts = {name: FACTS[name].validate(value) for name, value in values.items()}
@@ -246,7 +253,10 @@ def _validate_facts(values: Mapping[str, Any], parameters: Mapping[str, Any]) ->
 def _validate_measurements(
     result: Mapping[str, Any], facts: JobFacts, retrieval: Retrieval
 ) -> tuple[dict[str, Any] | None, dict[str, dict[str, Any]]]:
-    """Return the main figures and the figures by variant, or none if too few searches were timed. Raises ValueError."""
+    """Return the main figures and the figures by variant, or none if too few searches were timed.
+
+    Raises ValueError or InvalidOutcome for invalid figures.
+    """
     labels, variants = tuple(retrieval.variants), _get_object(result, "variants")
     if result.get("figures") is None:
         _require(not variants, "variants were measured without the main result")
@@ -286,7 +296,10 @@ def _round_values(value: Any) -> Any:
 def _validate_figures(
     figures: EfficiencyFigures, facts: JobFacts, retrieval: Retrieval, effort: Effort
 ) -> EfficiencyFigures:
-    """Return the validated figures, completed from the retrieval."""
+    """Return the validated figures, with build time, size, and parameters from the retrieval and the checkpoint.
+
+    Raises InvalidOutcome.
+    """
     _check_counts(figures, facts.queries, effort)
     declared_values = {
         "protocol": PROTOCOL,
@@ -345,6 +358,7 @@ def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> N
 
 
 def _check_times(figures: EfficiencyFigures) -> None:
+    """Reject percentiles, means, times of parts, and rates of searches that contradict each other."""
     latency = figures.latency_ms
     is_ordered = _FASTEST_MS <= latency.p50 <= latency.p95 <= latency.p99
     _require(is_ordered, "the latencies are not valid percentiles")
@@ -362,6 +376,7 @@ def _check_times(figures: EfficiencyFigures) -> None:
 
 
 def _check_resources(figures: EfficiencyFigures) -> None:
+    """Reject implausible memory and energy, and values that do not fit the device or the energy's source."""
     memory, on_gpu = figures.peak_memory_bytes, figures.peak_gpu_memory_bytes
     _require(max(memory or 0, on_gpu or 0) <= _TOO_MUCH_MEMORY, "the reported memory is implausibly large")
     is_consistent = memory != 0 and (figures.device != "cpu" or on_gpu is None)

@@ -44,6 +44,10 @@ class _Clock:
         self.remaining_seconds = RUN_SECONDS
 
     def search(self, pattern: Any, text: str, line: int) -> Any:
+        """Return the pattern's first match in a text, or None.
+
+        Raises SlowAnswers with the line if the search, or all slow searches together, take too long.
+        """
         start = time.process_time()
         try:
             match = pattern.search(text, timeout=TEXT_SECONDS)
@@ -70,6 +74,10 @@ def _parse_line(line: bytes) -> Any:
 
 
 def _split_words(text: str) -> list[str]:
+    """Return the words of a text in lower case after NFD normalization, without white space and controls.
+
+    A word is a run of letters, digits, and marks, or another single character, such as a punctuation mark.
+    """
     words, is_in_word = list[str](), False
     for character in unicodedata.normalize("NFD", text).lower():
         kind = unicodedata.category(character)[0]
@@ -91,6 +99,7 @@ class _Answers:
 
     @classmethod
     def parse(cls, record: Mapping[str, Any], line: int) -> Self:
+        """Return the question's answers as words, and its patterns, compiled after NFD normalization."""
         flags = regex.IGNORECASE | regex.MULTILINE
         normalized = [unicodedata.normalize("NFD", text) for text in record.get("patterns", ())]
         return cls(
@@ -100,6 +109,10 @@ class _Answers:
         )
 
     def first_end(self, text: str, words: Sequence[str], clock: _Clock) -> int:
+        """Return the number of the text's words up to the end of the first answer, or 0 if there is none.
+
+        `words` are the words of the text. Raises SlowAnswers.
+        """
         ends = []
         for answer in self.words:
             starts = range(len(words) - len(answer) + 1)
@@ -119,9 +132,10 @@ class AnswerTexts:
     corpus: Path
 
     def read(self, rankings: Mapping[str, Sequence[str]], after_block: Callable[[], object]) -> dict[str, ReadTokens]:
-        """Read the texts of rankings (document ids by query).
+        """Return the numbers of tokens of the texts in each query's ranking: up to the end of an answer, and in all.
 
-        `after_block` is called periodically and may raise. Raises SlowAnswers.
+        `rankings` maps queries to document ids. `after_block` is called periodically and may raise. Raises
+        SlowAnswers.
         """
         answers, clock = dict[str, _Answers](), _Clock()
         for number, line in enumerate(self.answers.open("rb"), 1):
@@ -238,7 +252,10 @@ class VerifiedMeasure:
 
 
 def capped_recall(query: RankedQuery, k: int | None, level: int) -> float:
-    """Return R_cap@k, the relevant documents among the first k / min(k, R): BEIR (Thakur et al., 2021), appendix G."""
+    """Return R_cap@k, the number of relevant documents among the first k, divided by min(k, R).
+
+    R is the number of all relevant documents: BEIR (Thakur et al., 2021), appendix G.
+    """
     relevant = int((query.judged >= level).sum())
     possible = relevant if k is None else min(k, relevant)
     return float((query.grades[:k] >= level).sum()) / possible if possible else 0.0

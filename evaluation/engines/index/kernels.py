@@ -320,10 +320,11 @@ def collect_most_frequent(
     top_terms: Ranks,
     top_frequencies: NDArray[np.uint16],
 ) -> None:
-    """Fill, for documents `first` to `stop` − 1, the terms with the highest frequencies, in descending order.
+    """Write the terms with the highest frequencies in documents `first` to `stop` − 1 to the rows of `top_terms`.
 
-    Row r is the term `numbers[r]`, with the remaining postings [cursors[r]:ends[r]]; cursors are advanced. Equally
-    frequent terms are in the order of the vocabulary.
+    Row r of the input is the term `numbers[r]`, with the remaining postings [cursors[r]:ends[r]]; cursors are
+    advanced. Each row of the output is in descending order of `top_frequencies`, and equally frequent terms are in
+    the order of the vocabulary.
     """
     term_count = top_terms.shape[1]
     for row in range(len(numbers)):

@@ -168,7 +168,7 @@ class TokenStore:
             yield from shard.blocks(block_size)
 
     def read(self, documents: Numbers, block_size: int) -> Iterator[Block]:
-        """Yield the given documents in blocks of about `block_size` vectors."""
+        """Yield the given documents, in their order, in blocks of about `block_size` vectors."""
         pending_vectors: list[Vectors] = []
         start = gathered_count = 0
         shards = np.searchsorted(self._firsts, documents, "right") - 1
@@ -205,7 +205,7 @@ class NearestTokens:
         self._nearest, self._probes, self._threads = nearest, probes, threads
 
     def build(self, store: TokenStore, folder: Path) -> None:
-        """Index the vectors and write the index to the folder."""
+        """Write an index of all vectors, and the document number of each vector, to the folder."""
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
@@ -339,7 +339,12 @@ class CompressedTokens:
         return total_size(self._folder)
 
     def search(self, query: Floats, depth: int) -> Ranking:
-        """Return the scored documents in ascending order, and their scores, for a query (vectors × dimension)."""
+        """Return candidate documents in ascending order, with their approximate MaxSim scores for a query.
+
+        The query has the shape (vectors, dimension). Candidates have a vector at a probed centroid. If there
+        are many, only the best by their centroids are returned: four for each of `depth` documents, and at
+        least 4,096.
+        """
         products = np.ascontiguousarray(self._centroids @ query.T)
         operations.add(lambda: (len(self._centroids) + _VALUES) * query.size)
         documents = self._find_candidates(products)
@@ -361,6 +366,7 @@ class CompressedTokens:
         return np.flatnonzero(is_candidate)
 
     def _score(self, documents: Numbers, products: Floats, tables: Floats) -> Floats:
+        """Return the scores of `_score_codes` for the documents, and report the operations."""
         scores = np.empty(len(documents), np.float32)
         looked_up = products.shape[1] * (1 + len(tables))  # additions per vector
         operations.add(lambda: int(self._counts[documents].sum()) * looked_up)

@@ -49,7 +49,10 @@ def list_model_types() -> dict[str, Any]:
 
 
 def _is_causal(model_type: str, writes: bool) -> bool:
-    """Return whether a type attends only to preceding tokens by default."""
+    """Return whether a type attends only to preceding tokens by default.
+
+    `writes` is whether the library has a causal language model of this type.
+    """
     source = _get_sources(model_type)[1]
     return (writes or _CAUSAL_MASK.search(source) is not None) and not _READS_IS_DECODER.search(source)
 
@@ -93,6 +96,7 @@ def _words(pattern: re.Pattern[str], source: str) -> set[str]:
 
 
 def _list_types(auto_class: Any) -> list[str]:
+    """Return the sorted model types for which the class has a text-only model."""
     return sorted(
         model_type
         for model_type in auto_class._model_mapping._model_mapping

@@ -83,6 +83,7 @@ class PairScorer:
         )
 
         def run(indices: Indices) -> torch.Tensor:
+            """Return the scores of the pairs with these indices, after checking that they are finite."""
             features: dict[str, Any] = tokens.padded(indices, self._device)
             keys = input_keys(features)
             outputs = self._score_next_token(features) if self._writes else self._classify(features)
@@ -99,6 +100,7 @@ class PairScorer:
         return scores
 
     def _tokenise(self, queries: list[str], documents: list[str]) -> Tokenised:
+        """Return the tokens of each pair, as two texts for a classifier, or as one text in the model's template."""
         instruction, document_prompt = self._prompts["query"], self._prompts["document"]
         template, words, length = self._template, self._tokenizer, self.maximum_length
         with model_failures():
@@ -125,7 +127,7 @@ class PairScorer:
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores[:, 0]
 
     def _score_next_token(self, features: dict[str, Any]) -> torch.Tensor:
-        """Return the logit of the positive answer as first generated token, minus that of the negative one."""
+        """Return the logit of the positive answer as first generated token, minus that of the negative one, if any."""
         start = self._model.config.decoder_start_token_id
         decoder_ids = torch.full((len(features["input_ids"]), 1), start, device=self._device)
         logits = self._model(**features, decoder_input_ids=decoder_ids).logits[:, 0].float()
@@ -133,7 +135,7 @@ class PairScorer:
         return positive - sum(negative)
 
     def _find_answers(self, template: Template) -> list[int]:
-        """Return the token ids of the template's answers."""
+        """Return the token ids of the template's answers. Raises ModelFailure if the tokenizer lacks one."""
         answers = [answer for answer in (template.positive, template.negative) if answer]
         numbers: list[int] = self._tokenizer.convert_tokens_to_ids(answers)
         if missing_answers := [
@@ -144,7 +146,7 @@ class PairScorer:
         return numbers
 
     def _set_padding(self) -> None:
-        """Set the same padding token for model and tokenizer.
+        """Set the same padding token for model and tokenizer, choosing one if the tokenizer has none.
 
         Classifiers on decoders read the last token before padding.
         """

@@ -150,6 +150,7 @@ class LexicalWeights(torch.nn.Module):  # type: ignore[misc]
         self.unused = torch.tensor([number for number in unused_ids if number is not None])
 
     def forward(self, features: Features) -> Features:
+        """Return the features with the weights of each text's terms as its embedding (texts × terms)."""
         ids = features["input_ids"]
         weights = self.linear(features["token_embeddings"])[..., 0].relu()
         weights = weights.masked_fill(torch.isin(ids, self.unused.to(ids.device)), 0.0)
@@ -204,6 +205,7 @@ def load_token_model(folder: Path, device: str) -> MultiVectorEncoder:
 
 
 def _load_sparse(folder: Path, device: str) -> SparseEncoder:
+    """Return the sparse model in a folder, with bge-m3's head of lexical weights if the folder has one."""
     head = folder / HEADS[CheckpointKind.SPARSE_ENCODER]
     if not head.is_file():
         return load_encoder(SparseEncoder, folder, device)
@@ -213,6 +215,7 @@ def _load_sparse(folder: Path, device: str) -> SparseEncoder:
 
 
 def _load_linear(head: Path) -> torch.nn.Linear:
+    """Return a linear layer with the weight and bias in a file."""
     weights = load_file(head)
     rows, columns = weights["weight"].shape
     linear = torch.nn.Linear(columns, rows)
@@ -272,7 +275,10 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def _compute(self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck) -> torch.Tensor:
-        """Return the vectors of some of the texts (texts × terms)."""
+        """Return the vectors of some of the texts (texts × terms), with only their largest weights.
+
+        If there is no limit of terms, all weights are returned. For cosine similarity, vectors are normalized.
+        """
         features = self._features(texts, indices, role)
         if not features["input_ids"].shape[1]:  # neither words nor special tokens
             return torch.zeros(len(indices), self.dimension)
@@ -388,6 +394,7 @@ def late_interaction_of_each(query: torch.Tensor, block: Block, mean: bool) -> F
 
 
 def _add_maxima(products: torch.Tensor, queries: Sequence[torch.Tensor], block: Block, mean: bool) -> Floats:
+    """Return MaxSim (queries × documents), given the inner products of the block's vectors with all query vectors."""
     device = products.device
     counts = torch.from_numpy(block.counts).to(device)
     maxima = torch.segment_reduce(products, "max", lengths=counts, axis=0, initial=-torch.inf)
