@@ -127,7 +127,7 @@ def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
     group = parser.add_argument_group("parameters of the engine")
     for name, meanings in _collect_parameters().items():
         text = "; ".join(
-            f"{parameter.description} ({parameter.values}; default: {_default(parameter.default)}; {', '.join(users)})"
+            f"{parameter.description} ({parameter.values}; default: {_to_text(parameter.default)}; {', '.join(users)})"
             for parameter, users in meanings.items()
         ).replace("%", "%%")
         if name == _POOLING:
@@ -163,7 +163,7 @@ def _destination(name: str) -> str:
 def run_retrieve(arguments: argparse.Namespace) -> int:
     """Write a run with an engine, print its statistics on standard error, and return the exit status."""
 
-    def make(parameters: Mapping[str, object], resources: Resources) -> str:
+    def write_run(parameters: Mapping[str, object], resources: Resources) -> str:
         """Write the run and return its statistics as text."""
         done = retrieve(
             RetrievalTask(
@@ -197,13 +197,13 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
             f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s" + "".join([*facts, *variant_lines])
         )
 
-    return _run(arguments, make)
+    return _run_engine(arguments, write_run)
 
 
 def run_encode(arguments: argparse.Namespace) -> int:
     """Encode shards, print their number on standard error, and return the exit status."""
 
-    def make(parameters: Mapping[str, object], resources: Resources) -> str:
+    def encode_shards(parameters: Mapping[str, object], resources: Resources) -> str:
         """Encode the shards and return their number as text."""
         if arguments.shards is None:
             raise InvalidParameter("Specify a folder for the shards with --shards FOLDER.")
@@ -222,14 +222,14 @@ def run_encode(arguments: argparse.Namespace) -> int:
         shards = f"{len(done.folders):,} of {done.shards:,} shards"
         return f"{arguments.shards}: {shards}, {done.documents:,} documents encoded now"
 
-    return _run(arguments, make)
+    return _run_engine(arguments, encode_shards)
 
 
 def _parse_part(arguments: argparse.Namespace) -> Part | None:
     return Part.parse(arguments.part) if arguments.part is not None else None
 
 
-def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Resources], str]) -> int:
+def _run_engine(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Resources], str]) -> int:
     """Call `make` with the engine's parameters and resources, and report its result like `_report`."""
     values = {name: getattr(arguments, _destination(name)) for name in _collect_parameters()}
     parameters = {name: value for name, value in values.items() if value is not None}
@@ -246,7 +246,7 @@ def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Re
 def run_fuse(arguments: argparse.Namespace) -> int:
     """Fuse runs, print the number of lines on standard error, and return the exit status."""
 
-    def make() -> str:
+    def write_fused_run() -> str:
         """Write the fused run and return its number of lines as text."""
         done = retrieve(
             RetrievalTask(
@@ -261,17 +261,17 @@ def run_fuse(arguments: argparse.Namespace) -> int:
         )
         return f"{arguments.out}: {done.lines:,} lines of {len(arguments.runs):,} runs"
 
-    return _report(make)
+    return _report(write_fused_run)
 
 
 def run_merge(arguments: argparse.Namespace) -> int:
     """Merge the runs of parts, print the number of lines on standard error, and return the exit status."""
 
-    def make() -> str:
+    def write_merged_run() -> str:
         lines = merge(arguments.parts, arguments.queries, arguments.out)
         return f"{arguments.out}: {lines:,} lines of {len(arguments.parts):,} parts"
 
-    return _report(make)
+    return _report(write_merged_run)
 
 
 def _report(make: Callable[[], str]) -> int:
@@ -350,7 +350,7 @@ def _show_progress(stage: Stage, share: float) -> None:
     print(f"\r{stage} {share:4.0%}   ", end="" if share < 1 else "\r", file=sys.stderr, flush=True)
 
 
-def _default(value: ParameterValue) -> str:
+def _to_text(value: ParameterValue) -> str:
     """Return a default value as typed on the command line."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -362,5 +362,5 @@ def run_engines(arguments: argparse.Namespace) -> int:
     for engine in ENGINES.values():
         print(f"{engine.name}: {engine.description}")
         for parameter in engine.parameters:
-            print(f"    {parameter.name} = {_default(parameter.default)}: {parameter.description} ({parameter.values})")
+            print(f"    {parameter.name} = {_to_text(parameter.default)}: {parameter.description} ({parameter.values})")
     return 0

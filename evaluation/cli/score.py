@@ -159,12 +159,12 @@ def _print_scores(scored_run: ScoredRun, per_query: bool) -> None:
         for name in names:
             print(f"{name:<{width}}  {scored_run.means[name]:.4f}")
         return
-    first = max(len("query"), *(len(query) for query in scored_run.query_ids))
+    label_width = max(len("query"), *(len(query) for query in scored_run.query_ids))
     widths = [max(6, len(name)) for name in names]
 
     def row(label: str, cells: list[str]) -> str:
         aligned = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)]
-        return "  ".join([f"{label:<{first}}", *aligned])
+        return "  ".join([f"{label:<{label_width}}", *aligned])
 
     print(row("query", names))
     for query, values in zip(scored_run.query_ids, scored_run.per_query.tolist(), strict=True):

@@ -167,9 +167,9 @@ def open_meter(device: str) -> EnergyMeter:
 
     With "cuda", the packages are omitted if the machine has several GPUs, because other jobs share the processor.
     """
-    is_only_gpu = device != "cuda" or len(list_gpu_files()) < 2
+    measures_packages = device != "cuda" or len(list_gpu_files()) < 2
     counters_by_name = {
-        "CPU": _package_counters() if is_only_gpu else [],
+        "CPU": _package_counters() if measures_packages else [],
         "GPU": _gpu_counters() if device == "cuda" else [],
     }
     return EnergyMeter(

@@ -29,7 +29,7 @@ from evaluation.engines.base import (
     shard_name,
 )
 from evaluation.engines.registry import describe
-from evaluation.engines.run_writing import unusable
+from evaluation.engines.run_writing import refusal
 
 #: File with the inputs of a folder's shards, see `claim_shards`.
 _INPUTS_FILE = "made-from.json"
@@ -150,7 +150,7 @@ def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, repor
             documents = list(islice(reading, size))
             position = first_document + len(documents)
 
-            def make(folder: Path, first_document: int = first_document, documents: list[Document] = documents) -> None:
+            def fill(folder: Path, first_document: int = first_document, documents: list[Document] = documents) -> None:
                 """Encode the documents into a shard's folder, reporting progress over the whole corpus."""
                 engine.encode_shard(
                     documents,
@@ -159,7 +159,7 @@ def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, repor
                 )
 
             start = perf_counter()
-            make_folder(shard, make)
+            make_folder(shard, fill)
             seconds += perf_counter() - start
             encoded_count += len(documents)
         report("encoding", min((first_document + size) / total, 1.0))
@@ -207,7 +207,7 @@ def check_intact(folders: Iterable[Path]) -> None:
     damaged = [f"{folder} ({damage})" for folder in folders if (damage := describe_damage(folder))]
     if damaged:
         hint = "Remove these folders and run the same command again. It creates the missing ones."
-        raise unusable("damaged_folder", f"incomplete: {', '.join(damaged)}", hint)
+        raise refusal("damaged_folder", f"incomplete: {', '.join(damaged)}", hint)
 
 
 def encode(task: EncodingTask, progress: StageProgress | None = None) -> EncodedCorpus:

@@ -44,7 +44,7 @@ from evaluation.engines.index.vector_index import (
     Truncation,
     VectorIndex,
     build_index,
-    bytes_of_vector,
+    bytes_per_vector,
     copy_vectors,
     is_learned,
     learn,
@@ -229,7 +229,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
             "index_kind": self.parameters["search"],
         }
         if self.parameters["search"] == "exact":
-            facts["bytes_per_document"] = texts * bytes_of_vector(dimension, stored_dtype)
+            facts["bytes_per_document"] = texts * bytes_per_vector(dimension, stored_dtype)
         if self.read_passages.words:
             facts["passages_per_document"] = texts
         if self._documents.maximum_length is not None:

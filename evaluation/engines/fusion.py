@@ -95,22 +95,22 @@ class Fusion(Engine):
         return {"runs_fused": len(self.resources.runs)}
 
 
-def parse_weights(text: str, runs: int) -> tuple[float, ...]:
+def parse_weights(text: str, run_count: int) -> tuple[float, ...]:
     """Return one weight for each run from a text such as "1,0.5". An empty text means 1 for all.
 
     Raises InvalidParameter if their number is wrong, a weight is negative or infinite, or all weights are 0.
     """
     if not text.strip():
-        return (1.0,) * runs
+        return (1.0,) * run_count
     try:
         weights = tuple(float(part) for part in text.split(","))
     except ValueError:
         weights = ()
     are_valid = all(0 <= weight < float("inf") for weight in weights) and any(weights)
-    if len(weights) != runs or not are_valid:
+    if len(weights) != run_count or not are_valid:
         raise InvalidParameter(
-            f"weights = {text!r} is not valid; expected {runs} non-negative numbers, one for each run, "
-            f'such as "{",".join(["1"] * runs)}", or no value for equal weights.'
+            f"weights = {text!r} is not valid; expected {run_count} non-negative numbers, one for each run, "
+            f'such as "{",".join(["1"] * run_count)}", or no value for equal weights.'
         )
     return weights
 

@@ -73,7 +73,7 @@ class Retrieval:
         """Return JSON-compatible values, with the names of the variants' files."""
         return {**asdict(self), "variants": {label: path.name for label, path in self.variants.items()}}
 
-    def of_variant(self, label: str) -> Retrieval:
+    def for_variant(self, label: str) -> Retrieval:
         """Return a copy with the index size of the variant with this label, or of the main variant for ""."""
         return replace(self, index_bytes=self.variant_index_bytes.get(label, self.index_bytes))
 
@@ -304,6 +304,6 @@ class _RetrievalJob:
         folder.mkdir()
         loss = precision_loss(self.engine, self.task, self.queries, rankings, folder)
         if loss is not None:
-            with_model = [facts for facts in retrieval.variant_facts.values() if "compute_dtype" in facts]
-            for facts in (retrieval.facts, *with_model[-1:]):
+            facts_with_model = [facts for facts in retrieval.variant_facts.values() if "compute_dtype" in facts]
+            for facts in (retrieval.facts, *facts_with_model[-1:]):
                 facts["precision_loss"] = loss

@@ -91,10 +91,10 @@ class PartOfRun:
             part = None
         if part is None or not part._is_valid():
             hint = "Use files that `retrieve --part` wrote, all with this version."
-            raise unusable("not_a_part", "the file is not a part of a run", hint)
+            raise refusal("not_a_part", "the file is not a part of a run", hint)
         if (line_count := sum(1 for _ in lines)) != part.lines:
             message = f"{line_count:,} lines follow the first one instead of {part.lines:,}"
-            raise unusable("damaged_part", message, "Copy or create this part again.")
+            raise refusal("damaged_part", message, "Copy or create this part again.")
         return part
 
     def _is_valid(self) -> bool:
@@ -227,7 +227,7 @@ def merge_results(rankings: Sequence[SearchResult], depth: int) -> SearchResult:
     scores = np.concatenate([ranking.scores for ranking in rankings])
     if len(set(ids)) < len(ids):
         message = f"two parts contain the same document for query {rankings[0].query_id!r}"
-        raise unusable("overlapping_parts", message, "Create all parts from the same corpus and shards.")
+        raise refusal("overlapping_parts", message, "Create all parts from the same corpus and shards.")
     return SearchResult.from_scores(rankings[0].query_id, ids, scores, depth)
 
 
@@ -248,10 +248,10 @@ def merge_runs(
                 next(stream, None) if ranking is not None and ranking.query_id == query else ranking
                 for stream, ranking in zip(streams, next_rankings, strict=True)
             ]
-    leftover = next((ranking for ranking in next_rankings if ranking is not None), None)
-    if leftover is not None:
-        message = f"a part contains query {leftover.query_id!r}, which is missing in the queries or not in their order"
-        raise unusable("other_queries", message, "Use the queries with which the parts were created.")
+    remainder = next((ranking for ranking in next_rankings if ranking is not None), None)
+    if remainder is not None:
+        message = f"a part contains query {remainder.query_id!r}, which is missing in the queries or not in their order"
+        raise refusal("other_queries", message, "Use the queries with which the parts were created.")
 
 
 def read_parts(paths: Sequence[Path]) -> PartOfRun:
@@ -270,18 +270,18 @@ def read_parts(paths: Sequence[Path]) -> PartOfRun:
             ]
     if problems:
         raise InvalidContent.build(*problems)
-    first = headers[0]
+    header = headers[0]
     numbers = sorted(header.part for header in headers)
     if len({(header.parts, header.depth, header.whole) for header in headers}) > 1:
-        raise unusable(
+        raise refusal(
             "other_run",
             "the files are parts of different runs",
             "Engine, model, parameters, corpus, queries, depth, and number of parts must be the same.",
         )
-    if not len(numbers) == len(set(numbers)) == first.parts:
+    if not len(numbers) == len(set(numbers)) == header.parts:
         part_list = ", ".join(map(str, numbers))
-        raise unusable("missing_parts", f"parts {part_list} were given, of {first.parts}", "Specify each part once.")
-    return first
+        raise refusal("missing_parts", f"parts {part_list} were given, of {header.parts}", "Specify each part once.")
+    return header
 
 
 def _read_part(path: Path) -> Iterator[SearchResult]:
@@ -299,8 +299,8 @@ def _read_rows(path: Path) -> Iterator[tuple[str, str, float]]:
             yield str(query, "utf-8"), str(document, "utf-8"), float(score)
         except ValueError:
             message = f"{path.name}: line {number:,} is not a line of a run"
-            raise unusable("damaged_part", message, "Copy or create this part again.") from None
+            raise refusal("damaged_part", message, "Copy or create this part again.") from None
 
 
-def unusable(code: str, message: str, hint: str) -> InvalidContent:
+def refusal(code: str, message: str, hint: str) -> InvalidContent:
     return InvalidContent.build(Problem("error", code, 1, message, hint))

@@ -222,7 +222,7 @@ def _measure(
     for number, (label, effort) in enumerate(zip(engines, plan_efforts(len(engines)), strict=True)):
         try:
             figures = measure(
-                System(engines[label], retrieval.of_variant(label), job.device, job.checkpoint),
+                System(engines[label], retrieval.for_variant(label), job.device, job.checkpoint),
                 queries,
                 effort,
                 budget=(deadline - perf_counter()) / (len(engines) - number),

@@ -62,7 +62,7 @@ _MAX_GAIN = 10 * BATCH
 _MAX_WATTS, _COUNTER_STEP = 20_000.0, 1.0
 _ROUNDING = 1.01
 #: Minimum share of the budget that searches must use if fewer are timed than required.
-_LEAST_USED = 0.1
+_MIN_BUDGET_SHARE = 0.1
 #: Maximum plausible memory in bytes.
 _TOO_MUCH_MEMORY = 2**46
 _TOO_LARGE = 2**63
@@ -266,7 +266,7 @@ def _validate_measurements(
     data_by_result = [variants[label] for label in labels] or [result["figures"]]
     efforts = plan_efforts(len(data_by_result))
     figures = [
-        _validate_figures(EfficiencyFigures.from_data(item), facts, retrieval.of_variant(label), effort)
+        _validate_figures(EfficiencyFigures.from_data(item), facts, retrieval.for_variant(label), effort)
         for label, item, effort in zip(labels or ("",), data_by_result, efforts, strict=True)
     ]
     _check_clock(figures, facts, retrieval)
@@ -275,7 +275,7 @@ def _validate_measurements(
         # A fast system has no reason to time fewer searches, and could select favorable queries.
         is_complete = item.queries == min(facts.queries, effort.queries) and item.searches >= effort.searches
         seconds_spent = item.searches * item.latency_ms.mean / 1000
-        if not is_complete and seconds_spent < _LEAST_USED * seconds / len(data_by_result):
+        if not is_complete and seconds_spent < _MIN_BUDGET_SHARE * seconds / len(data_by_result):
             return None, {}
     rounded_data = [_round_values(item.as_data()) for item in figures]
     return rounded_data[-1], dict(zip(labels, rounded_data, strict=False))
@@ -352,8 +352,8 @@ def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> N
     has_uncertainty = figures.unsettled <= timed and figures.spread_ms is not None
     _require(has_uncertainty, "the uncertainty of the latency is missing")
     _require((figures.other_work or 0) <= 1, "other work used more processors than exist")
-    all_queries = min(queries, effort.batched) if figures.queries_per_second is not None else 0
-    is_batched_valid = figures.batched == all_queries or figures.batched in range(BATCH, all_queries, BATCH)
+    batched_limit = min(queries, effort.batched) if figures.queries_per_second is not None else 0
+    is_batched_valid = figures.batched == batched_limit or figures.batched in range(BATCH, batched_limit, BATCH)
     _require(is_batched_valid, f"throughput is over {figures.batched} of {queries} queries")
 
 
@@ -377,9 +377,9 @@ def _check_times(figures: EfficiencyFigures) -> None:
 
 def _check_resources(figures: EfficiencyFigures) -> None:
     """Reject implausible memory and energy, and values that do not fit the device or the energy's source."""
-    memory, on_gpu = figures.peak_memory_bytes, figures.peak_gpu_memory_bytes
-    _require(max(memory or 0, on_gpu or 0) <= _TOO_MUCH_MEMORY, "the reported memory is implausibly large")
-    is_consistent = memory != 0 and (figures.device != "cpu" or on_gpu is None)
+    memory, gpu_memory = figures.peak_memory_bytes, figures.peak_gpu_memory_bytes
+    _require(max(memory or 0, gpu_memory or 0) <= _TOO_MUCH_MEMORY, "the reported memory is implausibly large")
+    is_consistent = memory != 0 and (figures.device != "cpu" or gpu_memory is None)
     _require(is_consistent, "the reported memory does not fit the device")
     joules, source = figures.energy_joules_per_query, figures.energy_source
     _require(source in _ENERGY_SOURCES and (joules is None) == (source == ""), "the energy has no valid source")
@@ -404,13 +404,13 @@ def _read_object(path: Path) -> dict[str, Any]:
         raise InvalidOutcome(f"{path.name}: {error.strerror}") from error
     except NotJson as error:
         raise InvalidOutcome(f"{path.name}: {quote(error)}") from error
-    _require(_depth(value) <= _MAX_NESTING, "the JSON value is nested too deeply")
+    _require(_nesting_depth(value) <= _MAX_NESTING, "the JSON value is nested too deeply")
     return _get_object({path.name: value}, path.name)
 
 
-def _depth(value: Any) -> int:
+def _nesting_depth(value: Any) -> int:
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, children), default=0)
+    return 1 + max(map(_nesting_depth, children), default=0)
 
 
 def _get_object(parent: Mapping[str, Any], name: str) -> dict[str, Any]:

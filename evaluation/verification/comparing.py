@@ -251,7 +251,7 @@ def verify(
     is_complete = claimed.lines <= WHOLE_LINES
     queries = list(judgements.graded) if is_complete else _draw(list(judgements.graded), sha256)
     try:
-        rankings = read_rankings(text, queries, rules, few=not is_complete, after_block=after_block)
+        rankings = read_rankings(text, queries, rules, few_queries=not is_complete, after_block=after_block)
         if rules.candidates_only:
             for query, ranked in rankings.items():
                 judged_documents = judgements.graded[query]
@@ -311,13 +311,13 @@ def read_rankings(
     queries: Iterable[str],
     rules: ScoringRules,
     *,
-    few: bool,
+    few_queries: bool,
     after_block: Callable[[], object] = lambda: None,
 ) -> Rankings:
     """Return the rankings of these queries, cut to the maximum depth, from TREC lines without comments.
 
-    `few` means that most lines belong to other queries; they are skipped without being split. `after_block` is called
-    periodically and may raise. Raises ValueError for text that is not a run, and for a repeated document.
+    `few_queries` means that most lines belong to other queries; they are skipped without being split. `after_block` is
+    called periodically and may raise. Raises ValueError for text that is not a run, and for a repeated document.
     """
     rankings: Rankings = {query: {} for query in queries}
 
@@ -331,7 +331,7 @@ def read_rankings(
             best = best_first(rankings[query], rules.maximum_depth)
             rankings[query] = {name: rankings[query][name] for name in best}
 
-    for lines in _read_lines(text, _LineFilter(rankings) if few else None):
+    for lines in _read_lines(text, _LineFilter(rankings) if few_queries else None):
         for query in _add_lines(lines, rankings):
             if len(rankings[query]) > _DEPTHS_IN_MEMORY * rules.maximum_depth:
                 cut_ranking(query)
@@ -347,11 +347,11 @@ def _add_lines(lines: bytes, rankings: Rankings) -> set[str]:
     Lines of other queries are skipped. Raises ValueError for an invalid line or a repeated document.
     """
     changed_queries = set()
-    current, ranked = b"", None
+    current_query, ranked = b"", None
     # Processing line by line avoids lists of fields, which would trigger the garbage collector.
     for query, _, document, _, score, _ in filter(None, map(bytes.split, lines.split(b"\n"))):
-        if query != current:
-            current, name = query, query.decode()
+        if query != current_query:
+            current_query, name = query, query.decode()
             ranked = rankings.get(name)
             if ranked is not None:
                 changed_queries.add(name)

@@ -285,7 +285,7 @@ def _as_array(values: array[int], kind: type[Number]) -> NDArray[Number]:
 _EXACT_LENGTHS = 24
 
 
-def _decode(code: int) -> int:
+def _decode_length(code: int) -> int:
     """Decode a length as Lucene's SmallFloat.byte4ToInt."""
     if code < _EXACT_LENGTHS:
         return code
@@ -294,7 +294,7 @@ def _decode(code: int) -> int:
 
 
 #: Lengths of the 256 codes, ascending.
-DECODED_LENGTHS: Numbers = np.array([_decode(code) for code in range(256)], dtype=np.int64)
+DECODED_LENGTHS: Numbers = np.array([_decode_length(code) for code in range(256)], dtype=np.int64)
 
 
 def encode_lengths(lengths: NDArray[np.integer]) -> NDArray[np.uint8]:

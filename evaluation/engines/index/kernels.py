@@ -198,7 +198,7 @@ def _find_next_document(documents: Ranks, cursors: NDArray[np.uint64], ends: NDA
 
 
 @compiled
-def _gather(
+def _add_keys(
     strips: NDArray[np.float64],
     first: np.uint64,
     ranks: Ranks,
@@ -301,7 +301,7 @@ def search(
                     sums[document - first] += weight - weight / (one + weighted)
                     cursor += _ONE
             cursors[row] = cursor
-        key_count, threshold = _gather(strips, first, ranks, result_size, indices, keys, key_count, threshold, mask)
+        key_count, threshold = _add_keys(strips, first, ranks, result_size, indices, keys, key_count, threshold, mask)
         sums[:] = 0.0
     if key_count > result_size:
         _select_largest(keys, key_count, result_size)

@@ -401,7 +401,7 @@ def load_vectors(path: Path) -> Vectors:
     return np.asarray(np.load(path, mmap_mode="r"))
 
 
-def bytes_of_vector(dimension: int, stored_dtype: str) -> int:
+def bytes_per_vector(dimension: int, stored_dtype: str) -> int:
     bits = {"float32": 32, "float16": 16, "int8": 8, "binary": 1}[stored_dtype]
     return -(-dimension * bits // 8)
 

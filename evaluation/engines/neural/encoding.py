@@ -107,7 +107,7 @@ class Encoder:
         requested_length = self._parameters["maximum_length"]
         if self._static is not None:
             return requested_length or None
-        length = loading.longest_text(self._model, self._model.max_seq_length, requested_length)
+        length = loading.resolve_maximum_length(self._model, self._model.max_seq_length, requested_length)
         self._model.max_seq_length = length
         return length
 

@@ -77,7 +77,7 @@ def prepare(threads: int) -> None:
 def load_encoder(encoder_class: type[Model], folder: Path, device: str, **options: Any) -> Model:
     """Return a model of a sentence-transformers class in evaluation mode. Raises ModelFailure."""
     with model_failures():
-        settings = {**_SAFE, "model_kwargs": safe_model(folder), **options}
+        settings = {**_SAFE, "model_kwargs": safe_model_options(folder), **options}
         model: Model = encoder_class(str(folder), device=device, **settings).eval()
         return model
 
@@ -94,7 +94,7 @@ def load_transformer(resources: Resources, auto_class: Any, dtype: str) -> tuple
     folder = resources.first_part
     with model_failures():
         model, loading_info = auto_class.from_pretrained(
-            folder, output_loading_info=True, **safe_model(folder), **_SAFE
+            folder, output_loading_info=True, **safe_model_options(folder), **_SAFE
         )
         if loading_info["missing_keys"]:
             names = ", ".join(sorted(loading_info["missing_keys"])[:5])
@@ -107,7 +107,7 @@ def load_transformer(resources: Resources, auto_class: Any, dtype: str) -> tuple
     return model, tokenizer
 
 
-def safe_model(folder: Path) -> dict[str, Any]:
+def safe_model_options(folder: Path) -> dict[str, Any]:
     """Return the options for reading the weights below a folder.
 
     They include an attention implementation that the model supports.
@@ -123,7 +123,7 @@ def safe_model(folder: Path) -> dict[str, Any]:
 def library_options(folder: Path) -> dict[str, Any]:
     """Return the options of sentence-transformers' Transformer module for a folder."""
     return {
-        "model_kwargs": {**safe_model(folder), **_SAFE},
+        "model_kwargs": {**safe_model_options(folder), **_SAFE},
         "processor_kwargs": _SAFE,
         "config_kwargs": _SAFE,
     }
@@ -162,7 +162,7 @@ def part_folder(checkpoint: Path, role: Role) -> Path:
     return checkpoint / (role if role in parts else parts[0])
 
 
-def longest_text(model: Any, checkpoint_length: int | None, requested_tokens: int) -> int:
+def resolve_maximum_length(model: Any, checkpoint_length: int | None, requested_tokens: int) -> int:
     """Return the maximum number of tokens per text: `requested_tokens`, or the checkpoint's own length if that is 0.
 
     The checkpoint's own length is at most OWN_LENGTH_LIMIT, and by default USUAL_LENGTH. The result does not exceed
@@ -389,7 +389,7 @@ def _run_in_halves(run: Callable[[Indices], Output], batch: Indices) -> Iterator
 
     Raises ModelFailure if memory is insufficient for a single text, or the model fails.
     """
-    result = _try(run, batch)
+    result = _try_batch(run, batch)
     if result is not None:
         yield batch, result[0]
     elif len(batch) == 1:
@@ -399,7 +399,7 @@ def _run_in_halves(run: Callable[[Indices], Output], batch: Indices) -> Iterator
             yield from _run_in_halves(run, half)
 
 
-def _try(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | None:
+def _try_batch(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | None:
     """Return the result of a batch in a tuple, or None if memory is insufficient, after freeing some.
 
     Raises ModelFailure for other errors.
@@ -437,7 +437,7 @@ class OutputCheck:
     def __init__(self) -> None:
         self._outputs: dict[bytes, NDArray[np.float64]] = {}
 
-    def see(self, inputs: list[bytes], outputs: torch.Tensor) -> None:
+    def check_batch(self, inputs: list[bytes], outputs: torch.Tensor) -> None:
         """Check that the outputs (inputs × any) of a batch are finite, and store some of them for `finish`.
 
         Raises ModelFailure "not_finite_output".

@@ -48,13 +48,13 @@ def list_model_types() -> dict[str, Any]:
     }
 
 
-def _is_causal(model_type: str, writes: bool) -> bool:
+def _is_causal(model_type: str, is_causal_lm: bool) -> bool:
     """Return whether a type attends only to preceding tokens by default.
 
-    `writes` is whether the library has a causal language model of this type.
+    `is_causal_lm` is whether the library has a causal language model of this type.
     """
     source = _get_sources(model_type)[1]
-    return (writes or _CAUSAL_MASK.search(source) is not None) and not _READS_IS_DECODER.search(source)
+    return (is_causal_lm or _CAUSAL_MASK.search(source) is not None) and not _READS_IS_DECODER.search(source)
 
 
 def _find_keys(model_type: str) -> frozenset[str]:
@@ -65,7 +65,7 @@ def _find_keys(model_type: str) -> frozenset[str]:
     config_class = transformers.CONFIG_MAPPING[model_type]
     configuration, model = _get_sources(model_type)
     keys = {field.name for field in fields(config_class)} | set(config_class.attribute_map)
-    keys |= _words(_IN_CONFIGURATION, configuration) | _words(_IN_MODEL, model)
+    keys |= _find_words(_IN_CONFIGURATION, configuration) | _find_words(_IN_MODEL, model)
     if "rope_parameters" in keys:
         keys |= {"rope_theta", "rope_scaling"}
     if '"partial_rotary_factor"' in configuration + model:
@@ -91,7 +91,7 @@ def _get_sources(model_type: str) -> tuple[str, str]:
     return inspect.getsource(configuration), inspect.getsource(model)
 
 
-def _words(pattern: re.Pattern[str], source: str) -> set[str]:
+def _find_words(pattern: re.Pattern[str], source: str) -> set[str]:
     return {word for match in pattern.finditer(source) for word in match.groups() if word}
 
 

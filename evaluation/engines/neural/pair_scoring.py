@@ -21,11 +21,11 @@ from evaluation.engines.neural.loading import (
     input_keys,
     load_encoder,
     load_transformer,
-    longest_text,
     model_failures,
     positions,
     prepare,
     readable_part,
+    resolve_maximum_length,
     run_in_batches,
     tokenise,
     use_dtype,
@@ -57,7 +57,7 @@ class PairScorer:
                 message = f"the model returns {self._model.num_labels} values for a pair instead of one or two"
                 raise ModelFailure("not_loadable", message)
             self._tokenizer, own_length = self._model.tokenizer, self._model.max_seq_length
-            self.maximum_length = longest_text(self._model, own_length, parameters["maximum_length"])
+            self.maximum_length = resolve_maximum_length(self._model, own_length, parameters["maximum_length"])
         template = parameters["template"]
         name = (description.template or "monot5" * writes) if template == AUTO else template
         self._template = TEMPLATES[name] if name else None
@@ -70,8 +70,8 @@ class PairScorer:
         self._answers = self._find_answers(self._template) if self._template and (writes or template != AUTO) else []
         if self._continues and self._answers:  # the requested template overrides the files
             self._model[-1].true_token_id, self._model[-1].false_token_id = (*self._answers, None)[:2]
-        own_length = "" if writes else self._model.prompts.get(self._model.default_prompt_name or "", "")
-        prompts = {**description.prompts, "query": own_length, "document": ""}  # as in the library
+        default_prompt = "" if writes else self._model.prompts.get(self._model.default_prompt_name or "", "")
+        prompts = {**description.prompts, "query": default_prompt, "document": ""}  # as in the library
         self._prompts = {side: select_prompt(prompts, side, parameters[f"{side}_prompt"]) for side in SIDES}
         self._set_padding()
         self._check = OutputCheck()
@@ -87,7 +87,7 @@ class PairScorer:
             features: dict[str, Any] = tokens.padded(indices, self._device)
             keys = input_keys(features)
             outputs = self._score_next_token(features) if self._writes else self._classify(features)
-            self._check.see(keys, outputs)
+            self._check.check_batch(keys, outputs)
             return outputs
 
         scores = np.empty(len(queries), np.float32)

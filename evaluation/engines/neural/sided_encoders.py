@@ -39,10 +39,10 @@ from evaluation.engines.neural.loading import (
     library_options,
     load_encoder,
     load_roles,
-    longest_text,
     model_failures,
     prepare,
     readable_part,
+    resolve_maximum_length,
     run_in_batches,
     use_dtype,
 )
@@ -238,7 +238,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
         super().__init__(load_sparse_models(resources), parameters, resources.device)
         for model in set(self._models.values()):
             own_length = model.max_seq_length
-            model.max_seq_length = longest_text(model, own_length, parameters["maximum_length"])
+            model.max_seq_length = resolve_maximum_length(model, own_length, parameters["maximum_length"])
         self._most_terms = parameters["most_terms"]
         self.maximum_length: int = self._models["document"].max_seq_length
         #: "cosine" for models that require it, with normalized vectors; otherwise "dot".
@@ -293,7 +293,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
             outputs = select_max_active_dims(outputs, most_terms)
         if self.similarity == "cosine":
             outputs = torch.nn.functional.normalize(outputs, dim=1)
-        check.see(keys, outputs)
+        check.check_batch(keys, outputs)
         return outputs
 
 
@@ -313,7 +313,7 @@ class TokenEncoder(SidedEncoder[_Batch]):
         for role, model in self._models.items():
             first_module = model[0]
             own_length = getattr(first_module, f"{role}_length", None) or model.max_seq_length
-            lengths[role] = longest_text(model, own_length, requested_lengths[role])
+            lengths[role] = resolve_maximum_length(model, own_length, requested_lengths[role])
             if getattr(first_module, "query_expansion", None) is None or role == "document":
                 setattr(first_module, f"{role}_length", lengths[role])
         self.maximum_length = lengths["document"]
@@ -350,7 +350,7 @@ class TokenEncoder(SidedEncoder[_Batch]):
         keys = input_keys(features)
         features = self._models[role](features, task=role)
         vectors, mask = features["token_embeddings"].float(), features["attention_mask"].bool()
-        check.see(keys, vectors.masked_fill(~mask.unsqueeze(-1), -1e9).amax(1))
+        check.check_batch(keys, vectors.masked_fill(~mask.unsqueeze(-1), -1e9).amax(1))
         return vectors[mask], mask.sum(1)
 
 

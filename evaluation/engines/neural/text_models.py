@@ -84,7 +84,7 @@ class TermWeigher(_TextModel):
             features = tokens.padded(indices, self._device)
             mask = features["attention_mask"]
             weights: torch.Tensor = self._model(**features).logits[:, :, 0].float() * mask
-            self._check.see(input_keys(features), weights.sum(1, keepdim=True) / mask.sum(1, keepdim=True))
+            self._check.check_batch(input_keys(features), weights.sum(1, keepdim=True) / mask.sum(1, keepdim=True))
             return (
                 _word_weights(texts[index], encodings, index, row)
                 for index, row in zip(indices.tolist(), weights.cpu().numpy(), strict=True)
@@ -194,7 +194,7 @@ class TextWriter(_TextModel):
             memory = self._model.get_encoder()(**features).last_hidden_state
             mask = features["attention_mask"].unsqueeze(-1)
             means = (memory.float() * mask).sum(1) / mask.sum(1).clamp(min=1)
-            self._check.see(input_keys(features), means)
+            self._check.check_batch(input_keys(features), means)
             return write((features["attention_mask"], memory), indices)
 
         outputs = collect_batches(tokens.lengths, run, most_texts=batch_size, device=self._device, progress=progress)
@@ -234,12 +234,12 @@ class _Sampler(_FiniteCheck):
     """
 
     def __init__(self, noise: torch.Tensor) -> None:
-        self._generate_noise = noise
+        self._noise = noise
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         scores = super().__call__(input_ids, scores)
         step = input_ids.shape[1] - 1  # the decoder starts with one token
-        noise = self._generate_noise[:, step, : scores.shape[1]]
+        noise = self._noise[:, step, : scores.shape[1]]
         likeliest = scores.float().topk(noise.shape[1], dim=1)
         choices = (likeliest.values + noise).argmax(dim=1, keepdim=True)
         selection = torch.full_like(scores, -torch.inf)
@@ -308,7 +308,7 @@ class AugmentationModel(_TextModel):
             """Return the weights of the queries with these indices. Raises ModelFailure if a weight is not finite."""
             features = texts.padded(indices, self._device)
             vectors = self.encoder(**features).last_hidden_state.float()
-            self._check.see(input_keys(features), vectors[:, 0])
+            self._check.check_batch(input_keys(features), vectors[:, 0])
             augmentation = torch.relu(vectors[:, 0] @ self.projection.T).cpu().numpy()
             weights = torch.relu(vectors @ self.weighting).cpu().numpy()
             if not (np.isfinite(augmentation).all() and np.isfinite(weights).all()):
