@@ -169,9 +169,10 @@ def _is_adapter_alone(folder: Path) -> bool:
 
 
 def _merge_adapter(folder: Path, bases: Sequence[Path], staged: Path, scratch: Path) -> None:
-    """Merge an adapter into its base model, in `staged`. Raises ModelFailure.
+    """Merge an adapter into its base model, in `staged`. The adapters of adapters are merged first.
 
-    `bases` begins with the adapter's base. If that is an adapter too, its own base follows, and so on.
+    `bases` begins with the adapter's base. If that is an adapter too, its own base follows, and so on. Raises
+    ModelFailure if a base is missing or superfluous, or does not fit.
     """
     base, further_bases = (bases[0], bases[1:]) if bases else (None, bases)
     is_chained = base is not None and _is_adapter_alone(base)

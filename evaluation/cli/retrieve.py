@@ -42,7 +42,10 @@ _POOLING = "pooling"
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add the commands; each sets `run`, a function from the parsed arguments to the exit status."""
+    """Add the commands `fuse`, `merge`, `retrieve`, `encode`, and `engines` with their options.
+
+    Each command sets `run`, a function from the parsed arguments to the exit status.
+    """
     fuse = subparsers.add_parser(
         "fuse",
         help="fuse several runs into one",
@@ -358,7 +361,7 @@ def _to_text(value: ParameterValue) -> str:
 
 
 def run_engines(arguments: argparse.Namespace) -> int:
-    """List the engines on standard output."""
+    """Print all engines and their parameters on standard output, and return 0."""
     for engine in ENGINES.values():
         print(f"{engine.name}: {engine.description}")
         for parameter in engine.parameters:

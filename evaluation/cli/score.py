@@ -25,7 +25,10 @@ from evaluation.statistics.randomisation import holm
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add the commands; each sets `run`, a function from the parsed arguments to the exit status."""
+    """Add the commands `score`, `check`, and `compare` with their options.
+
+    Each command sets `run`, a function from the parsed arguments to the exit status.
+    """
     score = subparsers.add_parser(
         "score",
         help="score a run",

@@ -128,7 +128,7 @@ def measure(
     budget: float = math.inf,
     progress: MeasureProgress = lambda share: None,
 ) -> EfficiencyFigures:
-    """Measure the costs of a system.
+    """Measure search times, throughput, energy, and memory of a system, and add the figures of building its index.
 
     Args:
         system: System with an open index.

@@ -208,7 +208,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
             yield {label: SearchResult(query.id, *rankings[index]) for label, rankings in results.items()}
 
     def _find_best(self, dimension: int, vectors: Floats, depth: int) -> list[tuple[list[str], Floats]]:
-        """Return ids and scores of the best documents for each query vector, truncated to `dimension`."""
+        """Truncate query vectors to `dimension`, and return ids and scores of the best `depth` documents for each."""
         index = self._indexes[dimension]
         vectors = self._get_truncation(dimension)(vectors)
         if self.read_passages.words:

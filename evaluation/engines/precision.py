@@ -37,7 +37,7 @@ def precision_loss(
     """Return the mean share of float32's ten best documents that are missing from the engine's.
 
     Only the documents of the given rankings are ranked again by both engines: the query's own documents for a
-    re-ranker, otherwise the documents of all queries. The engine's index is replaced.
+    re-ranker, otherwise the documents of all queries. Unless the engine re-ranks, its index is replaced.
 
     Args:
         engine: Engine in lower precision.

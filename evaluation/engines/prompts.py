@@ -177,7 +177,10 @@ def format_prompt(prompt: str) -> str:
 
 
 def prompt_remarks(kind: str, prompts: Mapping[str, str], model_type: str, name: str) -> list[Problem]:
-    """Return warnings about a checkpoint's prompts that its submitter should see before the model runs."""
+    """Return warnings if none of a checkpoint's prompts is for queries, or if they do not fit the model's family.
+
+    Other kinds of checkpoints than `_PROMPTED_KINDS` have no warnings.
+    """
     if kind not in _PROMPTED_KINDS:
         return []
     query, document_prompt = (prompts.get(side, "") for side in SIDES)

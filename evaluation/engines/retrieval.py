@@ -178,7 +178,7 @@ class _RetrievalJob:
         self._part_of_queries = None if divides else task.part
 
     def build(self, folder: Path) -> EncodedCorpus | None:
-        """Build the engine's index in `folder`. Returns the encoded corpus if the engine has shards."""
+        """Build the engine's index in `folder`, and return the encoded corpus if the engine has shards."""
         task, engine, indexing = self.task, self.engine, partial(self._report, "indexing")
         corpus = None
         if isinstance(engine, ShardedEngine):
@@ -197,10 +197,10 @@ class _RetrievalJob:
         return corpus
 
     def search(self) -> tuple[RunWriter, float]:
-        """Search the queries and write the runs. Returns the writer of the main run, and the seconds.
+        """Search the queries, write the runs, and return the writer of the main run and the seconds of searching.
 
-        Queries are searched in the same groups for every part, because the composition of a batch affects the last
-        bits of scores.
+        Queries are searched in the same groups for every part, because the composition of a batch affects the
+        last bits of scores.
         """
         engine, stored_rankings, seconds = self.engine, self._get_stored_rankings(), 0.0
         paths = variant_paths(engine.variants, self.task.out) or {MAIN: self.task.out}

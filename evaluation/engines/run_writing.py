@@ -83,7 +83,7 @@ class PartOfRun:
 
     @classmethod
     def read(cls, path: Path) -> PartOfRun:
-        """Read the header of a file. Raises InvalidContent if it is invalid or lines are missing."""
+        """Read the header of a file. Raises InvalidContent if it is invalid or the number of lines is wrong."""
         lines = open_lines(path)
         try:
             part = cls(**json.loads(next(lines, b"").removeprefix(_HEADER.encode())))

@@ -213,7 +213,7 @@ def _measure(
     retrieval: Retrieval,
     flops_per_document: float | None,
 ) -> dict[str, Any]:
-    """Return the figures of the engine and of each variant, or none if searches are too slow.
+    """Return the main figures and the figures of each variant, or an empty dictionary if searches are too slow.
 
     The main variant is the last one. The machine is reserved for this function, so it only measures.
     """

@@ -342,7 +342,10 @@ def _check_clock(figures: Sequence[EfficiencyFigures], facts: JobFacts, retrieva
 
 
 def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> None:
-    """Reject more work than the effort allows for the number of queries. Slow systems do less."""
+    """Reject numbers of queries, rounds, and searches that are inconsistent or exceed the effort.
+
+    Slow systems may time fewer queries than the effort requires.
+    """
     timed, rounds, searches = figures.queries, figures.rounds, figures.searches
     is_query_count_valid = timed > 0 and min(MIN_QUERIES, queries) <= timed <= min(queries, effort.queries)
     _require(is_query_count_valid, f"{timed} of {queries} queries were timed")
@@ -397,7 +400,7 @@ def is_plain_file(path: Path) -> bool:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a small regular file."""
+    """Return the JSON object in a small regular file. Raises InvalidOutcome for anything else."""
     try:
         value = parse(read_file(path, _LARGEST_FILE))
     except OSError as error:

@@ -61,7 +61,7 @@ class _Clock:
 
 
 def _parse_line(line: bytes) -> Any:
-    """Parse a line of an accepted file. It may be nested 1,024 deep, which exceeds Python's default stack."""
+    """Parse a line of JSON in an accepted file. It may be nested 1,024 deep, which exceeds Python's default stack."""
     try:
         return json.loads(line)
     except RecursionError:
@@ -307,12 +307,15 @@ def f1(query: RankedQuery, k: int | None, level: int) -> float:
 
 
 def answer(query: RankedQuery, k: int | None, level: int) -> float:
-    """Return whether one of the first k texts has an answer: Karpukhin et al. (EMNLP 2020), section 5."""
+    """Return 1 if one of the first k texts has an answer, otherwise 0: Karpukhin et al. (EMNLP 2020), section 5."""
     return float((query.token_counts[0][:k] > 0).any())
 
 
 def answer_within_tokens(query: RankedQuery, k: int | None, level: int) -> float:
-    """Return whether an answer is among the first k thousand tokens: Asai et al. (NAACL 2021), section 4.1."""
+    """Return 1 if an answer ends within the first k thousand tokens, otherwise 0.
+
+    The texts are read from the first document on: Asai et al. (NAACL 2021), section 4.1.
+    """
     token_count = 0
     for end, length in zip(*query.token_counts, strict=True):
         if end:

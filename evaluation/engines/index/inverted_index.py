@@ -117,7 +117,7 @@ class _PostingsWriter:
         self._values = new_map(folder / f"{values}.npy", dtype, size)
 
     def append(self, numbers: NDArray[np.int32], offsets: Numbers, documents: Ranks, values: NDArray[Any]) -> None:
-        """Append a shard's postings. `numbers` maps its terms to their numbers in the whole index."""
+        """Append a shard's postings. `numbers` maps the shard's terms to their numbers in the whole index."""
         kernels.append_postings(
             numbers,
             offsets,

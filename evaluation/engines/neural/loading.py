@@ -451,7 +451,7 @@ class OutputCheck:
                 self._outputs[key] = outputs[index].double().cpu().numpy().reshape(-1)
 
     def finish(self) -> None:
-        """Raise ModelFailure "constant_output" if at least eight different inputs had the same output."""
+        """Raise ModelFailure "constant_output" if the first eight different inputs had the same output."""
         if len(self._outputs) < _MIN_INPUTS:
             return
         outputs = np.stack(list(self._outputs.values()))

@@ -79,7 +79,7 @@ def _find_keys(model_type: str) -> frozenset[str]:
 
 @cache
 def _get_sources(model_type: str) -> tuple[str, str]:
-    """Return the source code of a type's configuration and of its model."""
+    """Return the source code of the modules of a type's configuration and of its model."""
     config_class = transformers.CONFIG_MAPPING[model_type]
     name = config_class.__module__
     configuration = importlib.import_module(name)
@@ -100,11 +100,11 @@ def _list_types(auto_class: Any) -> list[str]:
     return sorted(
         model_type
         for model_type in auto_class._model_mapping._model_mapping
-        if model_type in CONFIG_MAPPING_NAMES and _has_reader(auto_class, model_type)
+        if model_type in CONFIG_MAPPING_NAMES and _has_text_model(auto_class, model_type)
     )
 
 
-def _has_reader(auto_class: Any, model_type: str) -> bool:
+def _has_text_model(auto_class: Any, model_type: str) -> bool:
     """Return whether the type's model reads only texts; False if its dependencies are not installed."""
     try:
         config_class = transformers.CONFIG_MAPPING[model_type]
