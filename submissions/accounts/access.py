@@ -59,7 +59,10 @@ class TooManyTokens(TokenRefused):
 
 @transaction.atomic
 def make_token(user: User, name: str, *, scopes: Iterable[str] = Scope.values, days: int = LIFETIME.days) -> str:
-    """Create a token and return its text, which is not stored. Raises TokenRefused."""
+    """Create a token and return its text, which is not stored. It is valid for `days` days.
+
+    Raises TokenRefused for missing scopes, an invalid lifetime, an unverified address, or too many tokens.
+    """
     token_scopes = [scope for scope in Scope.values if scope in set(scopes)]
     if not token_scopes:
         raise TokenRefused("Choose at least one scope for the token.")
@@ -109,9 +112,10 @@ def get_sessions(person: User) -> list[UserSession]:
 
 
 def end_access(person: User, *, keep: str | None = None) -> dict[str, int]:
-    """End the user's sessions, except the one to keep, and delete their tokens.
+    """End the user's sessions, except that with the key `keep`, and delete their tokens.
 
-    Used when a password is no longer trusted or an account is closed. Return the number of each for the audit record.
+    Used when a password is no longer trusted or an account is closed. Returns both numbers by name, for the audit
+    record.
     """
     sessions = end_sessions(person, keep=keep)
     tokens, _ = ApiToken.objects.filter(user=person).delete()
@@ -139,10 +143,10 @@ def end_session(person: User, key: int) -> bool:
 
 
 def end_sessions(person: User, *, keep: str | None = None) -> int:
-    """Sign out all sessions of the user except the one to keep. Return their number.
+    """Sign out all sessions of the user except that with the key `keep`, and return their number.
 
-    Covers listed sessions and recently written ones: a session that started while the list was not writable is
-    listed with its next request. Decoding all sessions would take a minute if a user has created a million.
+    Covers listed sessions and recently written ones: a session that started while the list was not writable is listed
+    with its next request. Decoding all sessions would take a minute if a user has created a million.
     """
     listed_sessions = UserSession.objects.filter(user=person).exclude(session_key=keep or "")
     keys = set(listed_sessions.values_list("session_key", flat=True))
@@ -156,7 +160,7 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
 
 
 def delete_expired_sessions() -> int:
-    """Delete expired sessions and list rows without a session. Return the number of each.
+    """Delete expired sessions, and rows of the session list whose session no longer exists. Return the total number.
 
     Rows used within a day remain, because their session may not be written yet.
     """
@@ -216,7 +220,7 @@ def session_has_second_factor(request: HttpRequest, person: User) -> bool:
 
 @transaction.atomic
 def reset_second_factor(person: User) -> int:
-    """Remove the user's second factor and recovery codes, and end all sessions and tokens. Return the number ended.
+    """Remove the user's second factor and recovery codes, and end all sessions and tokens. Return the number of both.
 
     For operators who have verified the user's identity by other means; someone else may have the lost device. Call it
     within `audit.acting`, which records the operator and the reason.

@@ -146,7 +146,10 @@ class _CountedCode:
     user: Any
 
     def clean_code(self) -> str:
-        """Return the verified code. Raises ValidationError if it is wrong or after too many attempts."""
+        """Return the code if it is right. Raises ValidationError if it is wrong or after too many attempts.
+
+        Only wrong codes count: a right code clears the count.
+        """
         limit: dict[str, Any] = {
             "app": "allauth.account",
             "action": "second_factor",
@@ -186,7 +189,7 @@ class TeamNameField(NameField):
         super().__init__(label=_("Team name"), max_length=120, **options)
 
     def clean(self, value: Any) -> str:
-        """Return the name. Raises ValidationError for reserved names."""
+        """Return the name. Raises ValidationError for the site's own name and other reserved names."""
         name: str = super().clean(value)
         if is_site_name(name):
             raise ValidationError("This is the name of the site. Choose another name.")

@@ -80,7 +80,10 @@ class KnownPasswordValidator(CommonPasswordValidator):
 
 
 def is_breached(password: str) -> bool:
-    """Return whether the service or file of BREACHED_PASSWORDS contains the password. Log errors and return False."""
+    """Return whether the service or file of BREACHED_PASSWORDS contains the password.
+
+    Return False if the check is off or fails; failures are logged.
+    """
     source = settings.BREACHED_PASSWORDS
     if source == "off":
         return False
@@ -89,7 +92,10 @@ def is_breached(password: str) -> bool:
 
 
 def _in_file(path: Path, digest: str) -> bool:
-    """Return whether the file has the digest. Bisects by byte, because haveibeenpwned.com's list has 40 GB."""
+    """Return whether the sorted file of hashes has the digest. Log errors and return False.
+
+    Bisects by byte, because haveibeenpwned.com's list has 40 GB.
+    """
     encoded_digest = digest.encode()
     try:
         with path.open("rb") as file:
@@ -109,7 +115,10 @@ def _in_file(path: Path, digest: str) -> bool:
 
 
 def _in_range(digest: str) -> bool:
-    """Query the service by the first five digits of the digest, so that it does not learn the password."""
+    """Return whether the service knows the digest. Log errors and return False.
+
+    The query contains only the first five digits, so that the service does not learn the password.
+    """
     prefix, digest_suffix = digest[:5], digest[5:]
     # With padding, the length of the response does not reveal the requested range.
     request = urllib.request.Request(  # noqa: S310

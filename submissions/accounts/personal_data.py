@@ -79,10 +79,10 @@ def check_can_close(person: User) -> None:
 
 @transaction.atomic
 def close_account(person: User) -> None:
-    """Remove name, addresses, and all ways to sign in.
+    """Close the account: remove its name, addresses, memberships, and all ways to sign in.
 
-    Results stay with their teams, and records keep the account's number. A team of one that has the user's name gets
-    a neutral name. Raises TeamRefused or ChangeRefused.
+    Results stay with their teams, and records keep the account's number. A team of one that has the user's name gets a
+    neutral name. Raises TeamRefused if a team would lose its only owner, or ChangeRefused for staff.
     """
     teams = Team.objects.filter(memberships__user=person).order_by("pk")
     teams_to_rename = [team for team in teams if team.name == person.name and team.memberships.count() == 1]

@@ -82,7 +82,7 @@ def free_team_slug(name: str, team: Team | None = None) -> str:
 
 
 def keep_address(team: Team, earlier_slug: str) -> None:
-    """Redirect an earlier slug of the team to its current one."""
+    """Redirect an earlier slug of the team to its current one, which no longer redirects."""
     TeamRedirect.objects.filter(slug=team.slug).delete()
     if team.slug != earlier_slug:
         TeamRedirect.objects.get_or_create(slug=earlier_slug, defaults={"team": team})
@@ -102,7 +102,7 @@ def rename_team(team: Team, name: str) -> None:
 
 @transaction.atomic
 def set_profile(person: User, name: str, team_name: str) -> None:
-    """Store the user's name and the name of their team."""
+    """Store the user's name and the name of their first team, which is renamed only if the name differs."""
     team = personal_team(person)
     is_renamed = team.name != team_name
     if is_renamed:
@@ -141,7 +141,7 @@ class TeamRefused(ChangeRefused):
 
 @transaction.atomic
 def create_team(name: str, by: User) -> Team:
-    """Create a team that the user owns. Raises TeamRefused."""
+    """Create a team that the user owns. Raises TeamRefused if the user is in the maximum number of teams."""
     User.objects.select_for_update(no_key=True).get(pk=by.pk)
     check_team_count(by)
     team = make_team(name)
@@ -160,7 +160,11 @@ def get_memberships(person: User) -> list[Membership]:
 
 @transaction.atomic
 def set_role(team: Team, member: int, *, owner: bool, by: User, curating: bool = False) -> Membership:
-    """Make a member an owner, or an owner a plain member. `member` is the key of the membership."""
+    """Make a member an owner, or an owner a plain member. `member` is the key of the membership.
+
+    The open invitations of a former owner are revoked. Raises TeamRefused if the team would have no owner, or `actor`
+    may not change it.
+    """
     membership = _get_membership(lock_team(team, by, curating=curating), member)
     if membership.owner != owner:
         if not owner:
@@ -175,7 +179,10 @@ def set_role(team: Team, member: int, *, owner: bool, by: User, curating: bool =
 
 @transaction.atomic
 def add_member(team: Team, person: User, *, owner: bool, by: User) -> Membership:
-    """Add a user without an invitation, on behalf of a curator."""
+    """Add a user to the team without an invitation, on behalf of the curator `actor`.
+
+    Raises TeamRefused if the user is a member already or is in the maximum number of teams.
+    """
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
     _lock_row(team)
     check_can_join(team, person)
@@ -198,7 +205,11 @@ def check_team_count(person: User) -> None:
 
 @transaction.atomic
 def transfer_team(team: Team, member: int, *, by: User, curating: bool = False) -> Membership:
-    """Make the member an owner in place of the current owner, or, for curators, of all owners."""
+    """Make the member an owner and `actor` a plain member; curators replace all other owners.
+
+    Open invitations of former owners are revoked. Raises TeamRefused if `actor` may not change the team or is the
+    member.
+    """
     membership = _get_membership(lock_team(team, by, curating=curating), member)
     if membership.user_id == by.pk and not curating:
         raise TeamRefused("You already own this team.")
@@ -214,7 +225,10 @@ def transfer_team(team: Team, member: int, *, by: User, curating: bool = False) 
 
 @transaction.atomic
 def remove_member(team: Team, member: int, *, by: User, curating: bool = False) -> User:
-    """Remove a member, who immediately loses access to the team. Return the user."""
+    """Remove the member, who immediately loses access to the team, and return the user.
+
+    Raises TeamRefused for the team's last owner, or if `actor` may not change the team.
+    """
     membership = _get_membership(lock_team(team, by, curating=curating), member)
     _delete_membership(team, membership, by)
     return membership.user
@@ -231,7 +245,7 @@ def leave_team(team: Team, by: User) -> None:
 
 
 def lock_team(team: Team, by: User, *, curating: bool = False) -> Team:
-    """Lock the team until the commit. Raises TeamRefused unless the user is an owner or a curator."""
+    """Lock the team until the commit and return it. Raises TeamRefused unless the user owns it or is `curating`."""
     _lock_row(team)
     if not curating and not Membership.objects.filter(team=team, user=by, owner=True).exists():
         raise TeamRefused("Only team owners can do that; you are no longer one.")
@@ -250,6 +264,10 @@ def _get_membership(team: Team, key: int) -> Membership:
 
 
 def _delete_membership(team: Team, membership: Membership, by: User) -> None:
+    """Delete and record the membership. Raises TeamRefused for the team's last owner.
+
+    The invitations of the former member are revoked, and their webhooks are deactivated.
+    """
     if membership.owner:
         _require_owner(team, former_owner=membership)
     membership.delete()
@@ -268,7 +286,7 @@ def _require_owner(team: Team, *, former_owner: Membership) -> None:
 def revoke_access(person: User) -> dict[str, int]:
     """Revoke the invitations and deactivate the webhooks that the user created in any team.
 
-    Called when an account is closed. Return the number of each for the audit record.
+    Called when an account is closed or deactivated. Returns both numbers by name, for the audit record.
     """
     invitations = Invitation.objects.waiting().filter(invited_by=person)
     webhooks = Webhook.objects.filter(created_by=person, active=True)
@@ -287,6 +305,7 @@ def _revoke_invitations(**conditions: Any) -> int:
 def _record(
     action: str, team: Team, membership: Membership, by: User, before: Mapping[str, object] | None = None
 ) -> None:
+    """Record the action on the membership, on behalf of `actor` unless a curator's action is being recorded already."""
     # A curator's action already has a reason.
     acting: AbstractContextManager[object] = nullcontext() if audit.actor().person == by else audit.acting(by)
     after = {"person": membership.user_id, "owner": membership.owner}
@@ -296,9 +315,10 @@ def _record(
 
 @transaction.atomic
 def invite(team: Team, email: str, *, owner: bool, by: User) -> tuple[Invitation, str]:
-    """Invite an address to the team and return the secret of the link, which is not stored.
+    """Invite an address to the team; return the invitation and the secret of its link, which is not stored.
 
-    An earlier invitation of the same address is revoked. Raises TeamRefused.
+    An earlier invitation of the same address is revoked. Raises TeamRefused if the address is a member's, the team has
+    too many open invitations, or `actor` is not an owner.
     """
     lock_team(team, by)
     address = email.strip().lower()
@@ -322,7 +342,10 @@ def invite(team: Team, email: str, *, owner: bool, by: User) -> tuple[Invitation
 
 @transaction.atomic
 def renew_invitation(team: Team, key: int, *, by: User) -> tuple[Invitation, str]:
-    """Replace the invitation's link by a new one, valid for two weeks. Raises TeamRefused."""
+    """Replace the secret of the invitation's link, and return both. The new link is valid for two weeks.
+
+    Raises TeamRefused if the invitation was accepted or revoked, or `actor` is not an owner.
+    """
     invitation = _waiting_invitation(team, key, by)
     secret = secrets.token_urlsafe(32)
     invitation.secret_sha256, invitation.expires_at = _digest(secret), timezone.now() + INVITATION_LIFETIME
@@ -353,7 +376,10 @@ def is_invited(invitation: Invitation, person: User) -> bool:
 
 @transaction.atomic
 def accept_invitation(invitation: Invitation, person: User) -> Membership:
-    """Join the team. Raises TeamRefused if the invitation has ended or is for another address."""
+    """Make the invited user a member of the team.
+
+    Raises TeamRefused if the invitation has ended or is for another address, or the user cannot join.
+    """
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
     Team.objects.select_for_update(no_key=True).get(pk=invitation.team_id)
     # The team's lock serializes this with a revocation and with changes of owners.
@@ -380,6 +406,10 @@ def send_invitation(invitation: Invitation, link: str) -> None:
 
 
 def _waiting_invitation(team: Team, key: int, by: User) -> Invitation:
+    """Lock the team and return its invitation with this key.
+
+    Raises TeamRefused if the invitation was accepted or revoked, or `actor` is not an owner.
+    """
     lock_team(team, by)
     invitation = Invitation.objects.waiting().filter(team=team, pk=key).first()
     if invitation is None:

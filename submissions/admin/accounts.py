@@ -73,7 +73,7 @@ class PersonForm(CurationForm, UserChangeForm):
     """Form that edits an account. Passwords are set on a separate page."""
 
     def clean(self) -> dict[str, Any] | None:
-        """Prevent users from removing their own access, so that a superuser remains."""
+        """Add an error if users would remove their own access, so that a superuser remains."""
         values = super().clean()
         if self.instance.pk == self.request.user.pk:
             for name in _ACCESS_FIELDS:
@@ -83,7 +83,10 @@ class PersonForm(CurationForm, UserChangeForm):
 
 
 def _decision(decide: Callable[[Any], bool], success: str, refusal: str) -> Callable[[Any, object], str]:
-    """Return the action of an operation. If `decide` returns False, it raises ActionRefused with `refusal`."""
+    """Return a function that applies `decide` to a row and returns the message `success`.
+
+    It raises ActionRefused with `refusal` if `decide` returns False. Both texts are templates for the row.
+    """
 
     def act(row: Any, _values: object) -> str:
         if not decide(row):
@@ -149,7 +152,10 @@ class PersonAdmin(AccountAdmin, UserAdmin):
 
     @transaction.atomic
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
-        """Set a user's password, and end their sessions and tokens."""
+        """Show or process the page that sets a user's password. A new password ends the user's sessions and tokens.
+
+        The curator's own session remains. The change is recorded.
+        """
         with acting(curator(request)):
             key = self.parse_key(unquote(id))
             hash_before = _get_password_hash(key)
@@ -209,7 +215,7 @@ class MembershipFormSet(BaseInlineFormSet):
     """Memberships of a team, at least one of which must be an owner's."""
 
     def clean(self) -> None:
-        """Raise ValidationError if the team would have no owner or a user cannot join."""
+        """Raise ValidationError if the team would have no owner, or a new member cannot join it."""
         super().clean()
         if any(form.errors for form in self.forms) or not (self.has_changed() or self.instance._state.adding):
             return
@@ -307,7 +313,7 @@ class TeamAdmin(CurationAdmin):
         return boards_of_team(key)
 
     def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
-        """Lock the boards, new members, and the team, always in this order."""
+        """Lock the team's boards, new members, and the team, always in this order."""
         key = self.parse_key(object_id)
         lock_boards(self.get_board_ids(key))
         user_ids = [str(value) for name, value in request.POST.items() if _MEMBER_FIELD.fullmatch(name)]
@@ -317,7 +323,7 @@ class TeamAdmin(CurationAdmin):
         self.lock_row(key)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Show or save the form. Saving fails if the team has changed in the meantime."""
+        """Show or save the form. If TeamRefused is raised, nothing is saved and the page shows the reason."""
         try:
             return super().changeform_view(request, *args, **kwargs)
         except teams.TeamRefused as error:
@@ -325,7 +331,10 @@ class TeamAdmin(CurationAdmin):
             return HttpResponseRedirect(request.get_full_path())
 
     def save_model(self, request: HttpRequest, obj: Team, form: Any, change: bool) -> None:
-        """Save the team and refresh boards. A new name changes the slug, and the earlier slug redirects."""
+        """Save the team and update boards.
+
+        If the name changed, the slug changes too, and the earlier slug redirects.
+        """
         earlier_slug = form.initial.get("slug", "")
         if change and obj.slug == earlier_slug and "name" in form.changed_data:
             obj.slug = teams.free_team_slug(obj.name, obj)
@@ -335,7 +344,10 @@ class TeamAdmin(CurationAdmin):
         team_changed(obj)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        """Change members with the same functions as team owners, which record the changes. Raises TeamRefused."""
+        """Add, change, and remove members with the same functions as team owners, which record the changes.
+
+        Raises TeamRefused.
+        """
         formset.save(commit=False)
         team, user = form.instance, curator(request)
         # Members of a new team are not locked yet. Lock them in the order of their numbers, as everywhere.
@@ -406,7 +418,7 @@ class AgreementForm(CurationForm):
         fields = ("dataset", "round", "text", "in_force", "needs_approval", "listed")
 
     def clean(self) -> dict[str, Any]:
-        """Require either a dataset or a round."""
+        """Add an error unless a new agreement has either a dataset or a round."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
         if self.instance.pk is None and bool(values.get("dataset")) == bool(values.get("round")):
             self.add_error("dataset", "Choose either a dataset or a round.")
@@ -445,7 +457,10 @@ class AgreementAdmin(CurationAdmin):
         return [("On the site", obj.get_absolute_url())] if obj.in_force else []
 
     def save_model(self, request: HttpRequest, obj: Agreement, form: Any, change: bool) -> None:
-        """Save the agreement. A changed text becomes the next version, and the dataset's settings are updated."""
+        """Save the agreement. A changed text becomes the next version, and the dataset's settings are updated.
+
+        Warns the curator of other datasets that offer the same documents without an agreement.
+        """
         lock_boards([obj.dataset_id] if obj.dataset_id else [])
         if change and "text" in form.changed_data:
             obj.version += 1

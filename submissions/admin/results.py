@@ -51,14 +51,17 @@ class MergingSystemAdmin(SystemAdmin):
     pages: ClassVar = {**SystemAdmin.pages, "merge": "<int:pk>/merge/"}
 
     def tools(self, request: HttpRequest, obj: System) -> list[Crumb]:
-        """Link to the public page and, for curators who may merge, to the merge page."""
+        """Return links to the public page and, for curators who may merge systems, to the merge page."""
         links = [("On the site", obj.get_absolute_url())]
         if request.user.has_perm(MERGE.permission):
             links.append((MERGE.short_description, reverse("admin:leaderboard_system_merge", args=[obj.pk])))
         return links
 
     def merge_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Ask for the other system, and merge or list the conflicts."""
+        """Show or process the page that merges the system with the key `pk` into another one.
+
+        If the systems conflict, the page lists the problems.
+        """
         require(request, MERGE.permission)
         duplicate = get_object_or_404(System, pk=pk)
         form = MergeForm(request.POST or None)

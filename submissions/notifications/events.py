@@ -65,7 +65,7 @@ ANNOUNCED_KINDS = (NoticeKind.ROUND_OPENING, NoticeKind.ROUND_CLOSING)
 
 
 def notify_finished() -> int:
-    """Notify users of finished submissions, once each; return the number of submissions."""
+    """Notify users of finished submissions and bulk imports, once each; return the number of submissions."""
     bulks = sum(_notify_bulk(bulk) for bulk in finished_bulks())
     return bulks + _notify_each(_notify_submission, with_jobs(finished_submissions())[:BATCH_SIZE])
 
@@ -97,14 +97,17 @@ def finished_bulks() -> list[str]:
 
 
 def _all_finished(jobs: QuerySet[Job]) -> tuple[Any, Any]:
-    """Return conditions that no job is active and no result waits for its release."""
+    """Return conditions on submissions: all their `jobs` have ended, and no result waits for its release."""
     in_turn = jobs.filter(entry__visibility=Entry.Visibility.HELD, entry__due_at__lte=timezone.now())
     return ~Exists(jobs.exclude(state__in=TERMINAL)), ~Exists(in_turn)
 
 
 @transaction.atomic
 def _notify_bulk(bulk: str) -> int:
-    """Send one notice for all submissions of an import, and each result to webhooks."""
+    """Notify the team of a bulk import with one notice, and queue each result for webhooks.
+
+    Return the number of submissions, or 0 if another process has done so.
+    """
     submissions = list(with_jobs(Submission.objects.filter(bulk=bulk).order_by("created_at", "pk")))
     if not Submission.objects.filter(bulk=bulk, noticed_at=None).update(noticed_at=timezone.now()):
         return 0
@@ -117,7 +120,10 @@ def _notify_bulk(bulk: str) -> int:
 
 
 def _notify_submission(submission: Submission) -> bool:
-    """Notify users of one submission; return False if another turn has done so."""
+    """Notify the team of a finished submission, and queue the result for webhooks.
+
+    Canceled, withdrawn, and old submissions are only marked. Return False if another process has notified the team.
+    """
     now = timezone.now()
     if not Submission.objects.filter(pk=submission.pk, noticed_at=None).update(noticed_at=now):
         return False
@@ -137,7 +143,7 @@ def _deliver_result(status: SubmissionStatus) -> None:
 
 
 def result_body(status: SubmissionStatus, dataset: Dataset | None = None) -> dict[str, Any]:
-    """Return the body of a webhook message: state, published scores, and the outcome in words.
+    """Return the body of a webhook message: the submission, its state, published scores, and the outcome in words.
 
     Args:
         status: Status of the submission with standings.
@@ -174,7 +180,10 @@ def has_announcements() -> bool:
 
 
 def _rounds_to_announce(kind: NoticeKind) -> list[Round]:
-    """Return the open rounds without this announcement."""
+    """Return the open rounds without this announcement; for the closing of rounds, only those that close soon.
+
+    The closing of short rounds is not announced.
+    """
     now = timezone.now()
     rounds = listed_rounds().filter(opens_at__lte=now, closes_at__gt=now)
     if kind == NoticeKind.ROUND_CLOSING:
@@ -188,6 +197,7 @@ def _rounds_to_announce(kind: NoticeKind) -> list[Round]:
 
 
 def _announce(kind: NoticeKind, round_: Round) -> bool:
+    """Notify users of the round's opening or closing. Return False if they were notified before."""
     row = Round.objects.select_for_update(no_key=True).get(pk=round_.pk)
     if kind.value in row.announced:
         return False
@@ -216,6 +226,7 @@ def process_events() -> int:
 
 
 def _process_event(request: WorkRequest) -> bool:
+    """Notify users of the event in the request. Return False if it was processed before or is unknown."""
     if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
         return False
     tell = _EVENTS.get(request.payload.get("event", ""))
@@ -227,7 +238,10 @@ def _process_event(request: WorkRequest) -> bool:
 
 
 def _notify_rescored(payload: Mapping[str, Any]) -> None:
-    """Notify teams with results on the dataset, and send each result to webhooks."""
+    """Notify teams with results on the rescored dataset of old and new scores, and queue each result for webhooks.
+
+    Nothing happens if the rescore was deleted or its scores are not in use.
+    """
     rescore = Rescore.objects.filter(pk=payload["rescore"]).select_related("dataset").first()
     if rescore is None or rescore.state != Rescore.State.SWITCHED:
         return
@@ -288,7 +302,10 @@ _EVENTS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
 
 
 def _finished_message(status: SubmissionStatus) -> Message:
-    """Return the message about a finished submission; the status must come from `with_standings`."""
+    """Return the message about a finished submission: scores, failures with remedies, and datasets without a charge.
+
+    The status must come from `with_standings`.
+    """
     kind, subject = _ENDINGS[status.state]
     submission = status.submission
     system = submission.system.name
@@ -344,7 +361,7 @@ def _bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:
 
 
 def _failure_text(job: JobStatus) -> str:
-    """Return why a dataset has no score, and what to do."""
+    """Return why a job has no score, with its first problems, and what to do."""
     file = f", {job.job.file_name}" if job.job.file_name else ""
     lines = [f"{job.job.dataset.name}{file}: {job.error or job.meaning}"]
     for problem in job.problems[:PROBLEMS]:
@@ -359,8 +376,9 @@ def _failure_text(job: JobStatus) -> str:
 
 
 def _rescored_outcomes(rescore: Rescore, entries: Iterable[Entry]) -> Mapping[str, list[str]]:
-    """Return a line for each entry by submission: the primary measure and the rank, old → new.
+    """Return lines about each submission's entries after a rescore, keyed by submission id.
 
+    A line has the old and new value of the primary measure and the ranks, or the reason why the entry was not rescored.
     Lines of withheld entries contain no new score.
     """
     outcomes: dict[str, list[str]] = defaultdict(list)
@@ -388,7 +406,7 @@ def _rescored_outcomes(rescore: Rescore, entries: Iterable[Entry]) -> Mapping[st
 
 
 def _round_message(kind: NoticeKind, round_: Round) -> Message:
-    """Return the message about a round that opens, closes soon, or was revealed."""
+    """Return the message about a round that opens, closes soon, or was revealed, according to `kind`."""
     late_policy = _("Later runs are accepted and marked late.") if round_.takes_late else _("Later runs are refused.")
     topics = _("The page of the round links to your team's scores by topic.") if round_.per_topic_at_reveal else ""
     subject, text = {

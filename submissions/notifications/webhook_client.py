@@ -61,7 +61,11 @@ class WebhookTarget:
 
 
 def parse_target(url: str) -> WebhookTarget:
-    """Parse an address. Raises AddressRefused if it is not allowed for webhooks."""
+    """Parse a webhook's URL. Raises AddressRefused if it is malformed or not allowed.
+
+    Webhooks need https, one of `PORTS`, and no user, password, or fragment. With WEBHOOKS_LOOPBACK, http and
+    unprivileged ports on this machine are allowed as well.
+    """
     if not url.isascii() or any(character <= " " or character == "\x7f" for character in url):
         raise AddressRefused("The address contains characters that must be percent-encoded.")
     try:
@@ -102,9 +106,10 @@ def resolve(target: WebhookTarget) -> list[str]:
 
 
 def _resolve_host(target: WebhookTarget) -> list[str]:
-    """Return the host's addresses from the system's resolver. Raises AddressRefused, at the latest after `RESOLVING` s.
+    """Return the host's IP addresses from the system's resolver.
 
-    A resolver cannot be interrupted, so it runs in a thread that is abandoned if it hangs.
+    Raises AddressRefused if the host is unknown or the resolver needs more than `RESOLVE_SECONDS`. A resolver cannot be
+    interrupted, so it runs in a thread that is abandoned if it hangs.
     """
     answer: Future[list[str]] = Future()
 
@@ -150,7 +155,10 @@ class DeliveryOutcome:
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryOutcome:
-    """Send the body by POST and return the outcome. Status 200 to 299 means success; the response body is not read."""
+    """Send the body by POST to a webhook and return the outcome, which describes errors instead of raising them.
+
+    Status 200 to 299 means success. Redirects are not followed, and the response body is not read.
+    """
     try:
         target = parse_target(url)
         addresses = resolve(target)
@@ -170,7 +178,10 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryOutcome:
 
 
 def _exchange(target: WebhookTarget, address: str, body: bytes, headers: Mapping[str, str]) -> int:
-    """Send the body and return the status. Raises OSError, HTTPException, or TimeoutError."""
+    """Send the body to the IP address and return the response's status.
+
+    Raises TimeoutError after `EXCHANGE_SECONDS`, and OSError or HTTPException for other errors.
+    """
     connection = _Connection(target, address)
     has_timed_out = threading.Event()
 
@@ -210,6 +221,7 @@ class _Connection(http.client.HTTPConnection):
         self._target, self._address = target, address
 
     def connect(self) -> None:
+        """Connect to the checked IP address and, for https, verify the certificate of the host name."""
         self.sock = socket.create_connection((self._address, self._target.port), timeout=PATIENCE)
         if self._target.secure:
             context = ssl.create_default_context()
@@ -218,7 +230,7 @@ class _Connection(http.client.HTTPConnection):
             wrapped.do_handshake()
 
     def cut_off(self) -> None:
-        """Interrupt all waits of the thread that uses the connection."""
+        """Shut down the socket, which interrupts all waits of the thread that uses the connection."""
         sock = self.sock
         if sock is not None:
             try:

@@ -81,7 +81,7 @@ def add_webhook(team: Team, url: str, creator: User) -> Webhook:
 
 
 def rotate_secret(webhook: Webhook) -> str:
-    """Replace the secret for all messages from now on, and return it."""
+    """Replace the secret that signs messages from now on, and return the new one."""
     webhook.secret = _new_secret()
     webhook.save(update_fields=["secret"])
     return webhook.secret
@@ -93,7 +93,7 @@ def switch_on(webhook: Webhook) -> None:
 
 
 def switch_off(webhook: Webhook) -> None:
-    """Stop sending, and give up waiting messages."""
+    """Stop sending. Waiting messages are given up once they are due."""
     Webhook.objects.filter(pk=webhook.pk).update(active=False)
 
 
@@ -106,7 +106,10 @@ def has_webhooks(team: Team) -> bool:
 
 
 def queue_delivery(team: Team, event: str, key: str, body: Mapping[str, Any]) -> int:
-    """Store a message for each of the team's webhooks, once per `key`; return the number of webhooks."""
+    """Store a message for each active webhook of the team, once per `key`; return the number of webhooks.
+
+    Returns 0 if webhooks are disabled on this site.
+    """
     if not settings.WEBHOOKS_ENABLED:
         return 0
     webhooks = Webhook.objects.filter(team=team, active=True)
@@ -116,7 +119,7 @@ def queue_delivery(team: Team, event: str, key: str, body: Mapping[str, Any]) ->
 
 
 def send_test(webhook: Webhook) -> Delivery:
-    """Store a test message."""
+    """Queue a test message for delivery, and return it."""
     name = uuid.uuid4().hex
     row = _delivery(webhook, "test", name, {"outcome": "This is a test."})
     row.save()
@@ -133,7 +136,10 @@ def deliveries_are_due() -> bool:
 
 
 def send_deliveries(deadline: float) -> int:
-    """Send due messages until `time.monotonic()` reaches `deadline`; return the number that arrived."""
+    """Send due messages until `time.monotonic()` reaches `deadline`; return the number that arrived.
+
+    Failed messages are retried later, up to `ATTEMPTS` times. Then a webhook that has failed for days is switched off.
+    """
     arrived_count = 0
     while settings.WEBHOOKS_ENABLED and time.monotonic() < deadline and (delivery := _claim()) is not None:
         outcome = _attempt(delivery)
@@ -165,7 +171,10 @@ def _waiting_deliveries() -> OutboxQuerySet:
 
 
 def _claim() -> Delivery | None:
-    """Claim the due message with the fewest attempts, oldest first."""
+    """Claim and return the due message with the fewest attempts, oldest first, or return None if there is none.
+
+    Messages of inactive webhooks, or without attempts left, are given up.
+    """
     due_deliveries = _waiting_deliveries().due().order_by("attempts", "pk").select_related("webhook__team")
     while (delivery := due_deliveries.first()) is not None:
         if not delivery.webhook.active:
@@ -178,6 +187,7 @@ def _claim() -> Delivery | None:
 
 
 def _attempt(delivery: Delivery) -> DeliveryOutcome:
+    """Sign the message, send it to its webhook, and return the outcome. Errors are logged and become an outcome."""
     body = json.dumps(delivery.body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     identifier, now, secret = delivery.body["id"], timezone.now(), delivery.webhook.secret
     try:
@@ -198,7 +208,10 @@ def _attempt(delivery: Delivery) -> DeliveryOutcome:
 
 
 def _switch_off_if_failing(webhook: Webhook, now: datetime) -> None:
-    """Switch off a webhook to which no message was delivered for days, and notify the team's owners."""
+    """Switch off a webhook that has accepted no message for days, and notify the team's owners.
+
+    Several messages must have failed since the last success.
+    """
     last_success = webhook.deliveries.aggregate(last=Max("sent_at"))["last"]
     start = max(filter(None, (last_success, webhook.active_since)))
     failures = webhook.deliveries.filter(state="failed", created_at__gt=start).order_by("created_at")

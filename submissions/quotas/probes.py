@@ -40,7 +40,11 @@ def fingerprint_submitted_run(job: Job, stored_run: StoredRun, qrels: Qrels) -> 
 def flag_suspicious_run(
     job: Job, submission: Submission, evaluation: Evaluation, fingerprints: RunFingerprints
 ) -> list[Flag]:
-    """Store the run's signature and create flags, in the transaction that records the evaluation."""
+    """Store the run's signature and return its flags, which are created if they do not exist.
+
+    A run is flagged if it answers few queries, has few documents, has the same scores as an earlier submission, or is
+    nearly the same as earlier ones. Call it in the transaction that records the evaluation.
+    """
     run = evaluation.run
     defaults = {"submission": submission, "tops": fingerprints.signature.pack()}
     RunSignature.objects.get_or_create(run=run, defaults=defaults)
@@ -85,9 +89,10 @@ def flag_suspicious_run(
 def _nearest_earlier(
     run: Run, signature: Signature, earlier_signatures: Mapping[str, Sequence[RunSignature]]
 ) -> dict[str, Any]:
-    """Return the nearest earlier submission, or the chain that the run continues; empty if there is neither.
+    """Return details of the most similar earlier submission, if it is nearly the same or the run continues a chain.
 
-    Identical runs are ignored, because their scores identify them.
+    Otherwise the result is empty. The details contain the submission's id, the chain, and the numbers of queries with
+    the same documents. Identical runs are ignored, because their scores identify them.
     """
     comparable_signatures: dict[str, list[Signature]] = {}
     for key, rows in earlier_signatures.items():

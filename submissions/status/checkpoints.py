@@ -116,7 +116,11 @@ class ModelPart:
 
 
 def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
-    """Return the status of a model job; without `complete`, only public facts."""
+    """Return the status of a model job, with its variants and costs if it has an entry.
+
+    Stage, remaining time, and shards are given only for running jobs. Unless `complete` is true, only public facts are
+    given, without the cause of a failure.
+    """
     failure = MODEL_FAILURES.get(job.error_code) if complete else None
     is_running = job.state == State.RETRIEVING and complete
     further_entries = [
@@ -162,7 +166,10 @@ def model_problems(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _time_left(job: Job) -> timedelta | None:
-    """Estimate the remaining time of encoding; other stages are short or report no progress."""
+    """Estimate the remaining time of encoding from its progress.
+
+    Return None in other stages, for jobs that wait for shards, and while there is little progress.
+    """
     if job.stage != "encoding" or job.started_at is None or job.waits_for_id or job.progress < _MIN_PROGRESS:
         return None
     elapsed: timedelta = timezone.now() - job.started_at
@@ -170,6 +177,7 @@ def _time_left(job: Job) -> timedelta | None:
 
 
 def _shards(job: Job) -> ShardProgress | None:
+    """Return the progress of the encoding that the job waits for, or None if it does not wait for shards."""
     encoding = job.waits_for
     if encoding is None or job.lease_expires_at is not None:
         # A running job refers to the encoding only to protect it from the sweep.
@@ -224,7 +232,7 @@ class MeasuredCosts:
 
 
 def _describe_costs(measurement: Measurement) -> MeasuredCosts:
-    """Return the costs of a measurement as boards show them."""
+    """Return the costs of a measurement as text, in the form that boards show."""
     measured_entry = _convert_measurement(measurement)
     ratio = None if measured_entry.over_stored_runs else times_baseline(measured_entry)
     other_columns = [(column, column.value(measured_entry)) for column in COSTS if column.key not in _SEPARATE_COLUMNS]

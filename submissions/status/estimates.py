@@ -68,7 +68,11 @@ class ModelLoad:
         return START_SECONDS + _count(dataset, "documents") / LIGHT_TEXTS_PER_SECOND
 
     def _texts(self, dataset: Dataset) -> int:
-        """Count documents if they are encoded or indexed, pairs if candidates are scored, else queries."""
+        """Return the number of texts that the model reads, including generated ones.
+
+        These are documents if they are encoded or indexed. Otherwise they are queries, or pairs if candidates are
+        re-ranked.
+        """
         if self.engine.encoding_parameters is not None or self.light:
             # Count generated tokens as texts of 200 pieces that the model reads.
             tokens = self._value("queries_per_document", 0) * self._value("generated_tokens", 0)
@@ -76,7 +80,10 @@ class ModelLoad:
         return (_count(dataset, "queries") + FULL_EFFORT.searches) * self._value("reranking_depth", 1)
 
     def _pieces(self, dataset: Dataset) -> float:
-        """Return the mean number of word pieces read per document, over all passages if it is split."""
+        """Return the mean number of word pieces that the model reads per document.
+
+        If documents are split into overlapping passages, repeated pieces count again.
+        """
         version = dataset.current_version
         words = (version.statistics if version else {}).get("words_per_document")
         max_length = self._value("maximum_length", 0) or OWN_LENGTH_LIMIT
@@ -111,7 +118,7 @@ class TimeEstimate:
 
 
 def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
-    """Return finished jobs of the same engine and kind of model, newest first.
+    """Return finished jobs of the same engine and kind of model, newest first, with estimated and actual seconds.
 
     Only jobs of the newest one's queue are returned, since other queues run on other hardware.
     """
@@ -138,7 +145,11 @@ def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
 
 
 def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Dataset) -> TimeEstimate:
-    """Estimate the duration of a known load: the rule of thumb times the median ratio of the most similar jobs."""
+    """Estimate how long a known load takes on the dataset, from the rule of thumb and similar jobs in `history`.
+
+    The rule of thumb is multiplied by the median ratio of the most similar jobs. With few or no similar jobs, the
+    result is a range around this value.
+    """
     rule_seconds = load.seconds(dataset)
     similar_jobs = sorted(history, key=lambda job: abs(math.log(job.rule / rule_seconds)))
     similar_jobs = [

@@ -117,7 +117,7 @@ class Overview:
 
 
 def overview() -> Overview:
-    """Return the present workers, queues, jobs, and failures."""
+    """Return a snapshot of the present workers, queues, and claimed jobs, and of failures of the last day."""
     now = Worker.objects.database_now()
     claimed_jobs = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
     jobs = []
@@ -145,12 +145,13 @@ def overview() -> Overview:
 
 
 def job_queues() -> list[QueueRow]:
-    """Return the present job queues."""
+    """Return the present job queues with the numbers of their waiting jobs and workers."""
     now = Worker.objects.database_now()
     return _job_queues(now, _workers(now, []))
 
 
 def _workers(now: datetime, jobs: Sequence[JobRow]) -> list[WorkerRow]:
+    """Return all workers with the jobs that they hold, live workers first."""
     names = dict(HardwareClass.objects.values_list("slug", "name"))
     rows = [
         WorkerRow(
@@ -166,7 +167,7 @@ def _workers(now: datetime, jobs: Sequence[JobRow]) -> list[WorkerRow]:
 
 
 def _row(name: str, now: datetime, workers: Sequence[WorkerRow], oldest: datetime | None, **values: Any) -> QueueRow:
-    """Return a queue with the numbers of its workers that accept and refuse work."""
+    """Return a queue's row, counting the live workers that accept and refuse work. `values` are its other fields."""
     serving = [worker.worker.refusal for worker in workers if worker.alive and name in worker.worker.queues]
     refusing = sum(map(bool, serving))
     values |= {"workers": len(serving) - refusing, "refusing": refusing}
@@ -174,6 +175,7 @@ def _row(name: str, now: datetime, workers: Sequence[WorkerRow], oldest: datetim
 
 
 def _job_queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
+    """Return a row for each job queue, with the numbers of waiting, delayed, and claimed jobs."""
     rows = []
     for name in Job.Queue.values:
         queue_jobs = Job.objects.filter(queue=name).order_by()
@@ -192,7 +194,7 @@ def _count(rows: QuerySet[Any]) -> tuple[int, datetime | None]:
 
 
 def _count_messages() -> tuple[int, datetime | None, int]:
-    """Count due mails and webhook messages; also return the oldest creation time and the number retried later."""
+    """Return the number of due mails and webhook messages, the oldest creation time, and the number retried later."""
     outboxes = (
         AccountMail.objects.all(),
         Notice.objects.filter(mail_state="waiting"),

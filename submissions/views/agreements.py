@@ -34,7 +34,11 @@ def round_agreement(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
-    """Show the agreement and whether the visitor accepted it. A POST records an acceptance."""
+    """Show the agreement and whether the visitor accepted it. A POST records the user's acceptance.
+
+    If the agreement has changed or the box is not ticked, the status is 409 and the page states the reason. Anonymous
+    visitors are asked to sign in before they can accept.
+    """
     refusal = ""
     if request.method == "POST":
         if not isinstance(request.user, User):

@@ -56,7 +56,10 @@ OVER_BM25 = "Expansion and weighting over BM25"
 
 
 def requested_engine(request: HttpRequest) -> EngineDescription:
-    """Return the engine of the form or the URL, or the default engine. Raises UnknownChoice."""
+    """Return the engine named in the form or the URL, or the default engine.
+
+    An unknown engine in the form means the default engine. Raises UnknownChoice for an unknown engine in the URL.
+    """
     engine_name = request.POST.get("engine") or choice(request.GET, "engine", ENGINES) or DEFAULT_ENGINE
     return ENGINES.get(engine_name) or ENGINES.get(DEFAULT_ENGINE) or next(iter(ENGINES.values()))
 
@@ -95,7 +98,7 @@ class ModelPage(SubmissionPage):
         return all([super().is_valid(), *(form.is_valid() for form in forms)])
 
     def submit(self) -> Submission:
-        """Submit the model. The forms must be valid. Raises Refused."""
+        """Submit the model and return the submission. The forms must be valid. Raises Refused."""
         values = self.model_form.cleaned_data
         slugs = self.prompts.slugs if values["benchmark"] else values["dataset"]
         hub = HubModel(values["hub_model"], values["hub_commit"]) if values["hub_model"] else None
@@ -113,16 +116,17 @@ class ModelPage(SubmissionPage):
         return intake.accept_model(self.person, request=request, **self.submission_arguments())
 
     def archive(self) -> checkpoints.CheckpointArchive | None:
-        """Return the uploaded archive, sent with this form or before. Raises Refused for several."""
+        """Return the archive, sent with this form or uploaded before, or None. Raises Refused if there are several."""
         post, sent_files = self.request.POST, self.request.FILES.getlist(CHECKPOINT_FIELD)
         upload_ids, pooling = post.getlist(f"{UPLOAD_PREFIX}{CHECKPOINT_FIELD}"), post.get("pooling", "")
         files = incoming_files(self.person, sent_files, upload_ids, Upload.Kind.MODEL)
         return intake.one_archive(files, pooling if pooling in intake.POOLINGS else "")
 
     def check(self) -> HttpResponse:
-        """Return a page with the report of the archive, for an engine that runs its kind.
+        """Return a page with the report of the sent archive, without submitting it.
 
-        Raises Refused and TooManyChecks.
+        If the page's engine cannot run the archive but another one can, the page is that of the first such engine.
+        Raises Refused if no archive was sent, and TooManyChecks.
         """
         archive = self.archive()
         if archive is None:
@@ -173,7 +177,7 @@ class ModelPage(SubmissionPage):
         }
 
     def _kept_prompts(self) -> list[tuple[Checkpoint, str, list[Problem]]]:
-        """Return the stored models that have or need prompts, with model family and remarks."""
+        """Return the stored models that have or need prompts, each with its model family and remarks on its prompts."""
         rows = [
             (
                 row,
@@ -185,7 +189,10 @@ class ModelPage(SubmissionPage):
         return [row for row in rows if row[0].description.get("prompts") or row[1]]
 
     def kept_files(self, refused_names: Collection[str], *, takes: bool) -> list[tuple[Upload, bool]]:
-        """Return the user's uploaded archives, including one just sent, and whether each is selected."""
+        """Return the user's complete uploads of archives, each with whether it is selected.
+
+        If `store_sent` is true, archives sent with the form are first stored as uploads, except refused ones.
+        """
         chosen_ids = self.request.POST.getlist(f"{UPLOAD_PREFIX}{CHECKPOINT_FIELD}")
         sent_files = self.request.FILES.getlist(CHECKPOINT_FIELD) if takes and self.request.method == "POST" else []
         chosen_ids += self.keep(map(incoming_file, sent_files), refused_names)
@@ -204,7 +211,7 @@ class ModelPage(SubmissionPage):
         return {name: number for number, name in enumerate(names, 1)}
 
     def _engines(self) -> dict[str, list[EngineDescription]]:
-        """Return the engines, grouped by the kind of model that they need."""
+        """Return the engines in groups: encoders, re-rankers, those based on BM25, and those without a model."""
         names = (ENCODERS, RERANKERS, OVER_BM25, NO_MODEL)
         groups: dict[str, list[EngineDescription]] = {name: [] for name in names}
         for engine in ENGINES.values():
@@ -215,7 +222,7 @@ class ModelPage(SubmissionPage):
         return groups
 
     def _offers(self, load: ModelLoad) -> Iterator[dict[str, Any]]:
-        """Yield the datasets with estimated run times and the reason if a dataset is closed."""
+        """Yield each dataset with its estimated run time, the fields of its prompts, and the reason if it is closed."""
         chosen_slugs = self.model_form["dataset"].value() or []
         history = similar_finished_jobs(load) if load.known else []
         closed_reasons = closed_datasets((dataset.pk for dataset in self.datasets), timezone.now())

@@ -75,6 +75,7 @@ class Rows(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
+        """Yield metrics of queues, claimed and ended jobs, workers, stages of jobs, and cached pages."""
         depth = GaugeMetricFamily("runboard_queue_jobs", "Number of jobs waiting for a worker.", labels=["queue"])
         age = GaugeMetricFamily("runboard_queue_oldest_seconds", "Waiting time of the oldest job.", labels=["queue"])
         for queue in job_queues():
@@ -120,7 +121,7 @@ class Rows(Collector):
 
 
 def _count(jobs: QuerySet[Job], name: str, description: str, **labels: str) -> Metric:
-    """Return the number of jobs for each combination of labels, which map to columns."""
+    """Return a gauge with the number of jobs for each combination of labels. `labels` maps labels to columns."""
     family = GaugeMetricFamily(name, description, labels=list(labels))
     for *values, number in jobs.order_by().values_list(*labels.values()).annotate(Count("pk")):
         family.add_metric(values, number)

@@ -53,7 +53,7 @@ PER_PAGE = 50
 @permissions.personal_page("GET", "HEAD")
 @reads("page")
 def submissions(request: HttpRequest) -> HttpResponse:
-    """List the submissions of the user's teams, newest first."""
+    """Show a page of the submissions of the user's teams, newest first."""
     page = Paginator(with_jobs(permissions.get_submissions(request.user)), PER_PAGE).get_page(
         whole_number(request.GET, "page", 1)
     )
@@ -72,7 +72,10 @@ def submission(request: HttpRequest, identifier: str) -> HttpResponse:
 @never_cache
 @require_safe
 def progress(request: HttpRequest, identifier: str) -> HttpResponse:
-    """Show the part of the status page that changes. Its status ends polling once all jobs have ended."""
+    """Show the part of the status page that changes.
+
+    The response has status 286, which ends polling, once all jobs have ended.
+    """
     context = _context(request, _find(request, identifier))
     submission_status: SubmissionStatus = context["status"]
     # Ended submissions cannot be canceled, so replace the buttons.
@@ -85,9 +88,9 @@ def progress(request: HttpRequest, identifier: str) -> HttpResponse:
 @takes_tokens
 @reads("seed")
 def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase:
-    """Send a scored run as gzip; 404 if it does not exist or the visitor has no access.
+    """Send a scored run as gzip; `?seed=` selects a run of a seed set.
 
-    `?seed=` selects a run of a seed set.
+    Raises Http404 if the run does not exist or the visitor has no access.
     """
     submission = _find(request, identifier)
     job_key = (dataset, request.GET.get("seed", ""))
@@ -134,7 +137,10 @@ def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
 
 
 def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[..., HttpResponse]:
-    """Return the rate-limited POST view of a change to a submission."""
+    """Return a rate-limited POST view that applies `change` to a submission and redirects to its page.
+
+    Only users who may manage the submission can use it. The page shows a message if the change is refused.
+    """
 
     @wraps(change)
     def view(request: HttpRequest, identifier: str) -> HttpResponse:
@@ -187,7 +193,7 @@ def priority(request: HttpRequest, submission: Submission) -> None:
 
 @permissions.personal_page("GET", "HEAD", "POST")
 def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
-    """Edit the description of a system."""
+    """Show or process the form that edits the description of a system. Users without the right to edit it get 404."""
     system = get_object_or_404(permissions.editable_systems(request.user), slug=slug)
     data = request.POST if request.method == "POST" else None
     form = SystemForm(data, system=system, initial=SystemForm.get_initial_values(system), label_suffix="")
@@ -210,7 +216,11 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _save_description(request: HttpRequest, system: System, form: SystemForm) -> bool:
-    """Save the description. Errors are added to the form."""
+    """Save the description and return True, or add an error to the form and return False.
+
+    It is not saved if the form is based on an outdated version, the name is taken, or a challenge settled changed
+    fields.
+    """
     seen_version = parse_number(request.POST.get("rendered_from", ""))
     if seen_version is None:
         form.add_error(None, "The form does not state its version of the description. Check the values and save again.")
@@ -234,7 +244,7 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
 
 @permissions.personal_page("GET", "HEAD", "POST")
 def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
-    """Make a system anonymous until a date, change the date, or end its anonymity."""
+    """Show or process the form that makes a system anonymous until a date, changes the date, or ends the anonymity."""
     system = get_object_or_404(permissions.editable_systems(request.user), slug=slug)
     is_post = request.method == "POST"
     is_lifting = is_post and request.POST.get("action") == "lift"
@@ -272,7 +282,7 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
 
 @permissions.personal_page("GET", "HEAD", "POST")
 def challenge(request: HttpRequest, slug: str) -> HttpResponse:
-    """Challenge a claim of a system."""
+    """Show or process the form that challenges a claim of a system."""
     system, person = get_object_or_404(seen_systems(), slug=slug), permissions.require_user(request)
     is_post = request.method == "POST"
     form = ChallengeForm(
@@ -305,7 +315,7 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
 
 @permissions.personal_page("POST")
 def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
-    """Retract one of the user's own challenges."""
+    """Retract one of the user's own challenges, or show why this is refused."""
     challenge = get_object_or_404(
         Challenge,
         system=get_object_or_404(seen_systems(), slug=slug),
@@ -321,11 +331,17 @@ def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
 
 
 def _find(request: HttpRequest, identifier: str, *, manage: bool = False) -> Submission:
+    """Return the submission if the visitor may see it. Raises Http404, and PermissionDenied as `visible_submission`."""
     submissions = with_jobs(Submission.objects.all())
     return permissions.visible_submission(request.user, submissions, identifier, manage=manage)
 
 
 def _context(request: HttpRequest, submission: Submission, **values: Any) -> dict[str, Any]:
+    """Return the template context of a submission's page.
+
+    `values` overrides context values, such as a form with errors. It contains private facts only for users who may
+    manage the submission.
+    """
     status = describe_with_standing(submission, complete=permissions.may_manage(request.user, submission))
     model, remarks = submission.checkpoint, []
     has_default_prompts = (

@@ -106,7 +106,11 @@ class SubmissionPage:
         self.team_form = self._team_form(data)
 
     def answer(self) -> HttpResponse:
-        """Show the form, check files (`action=check`), or submit and redirect to the submission's page."""
+        """Return the form, the reports of checked files (`action=check`), or a redirect to the new submission.
+
+        If the submission is refused or a form has errors, the form shows the reasons with status 400; with 429 for too
+        many requests.
+        """
         if self.request.method != "POST":
             return self.show()
         if wait := seconds_to_wait(CheckThrottle() if self.checking else SubmitThrottle(), self.request):
@@ -140,11 +144,14 @@ class SubmissionPage:
         raise NotImplementedError
 
     def kept_files(self, refused_names: Collection[str], *, takes: bool) -> Any:
-        """Return the user's uploads, after storing the files that were just sent, except refused ones."""
+        """Return the user's uploads for the page.
+
+        If `store_sent` is true, files that were just sent are first stored as uploads, except refused ones.
+        """
         raise NotImplementedError
 
     def _entered(self) -> QueryDict:
-        """Return the form data, with the architecture of the page's engine, if any."""
+        """Return the form data, with the architecture of the page's engine, if any, as that of a new system."""
         if not self.architecture:
             return self.request.POST
         entered = self.request.POST.copy()
@@ -178,7 +185,7 @@ class SubmissionPage:
         return self.request.method == "POST" and not self.request.POST.get("system")
 
     def _initial_values(self, prefix: str = "") -> dict[str, Any]:
-        """Return the entered values as initial data if files are only checked, or `?system=` on the first visit."""
+        """Return initial form values: `?system=` on the first visit, otherwise the entered values with this prefix."""
         if self.request.method != "POST":
             return {} if prefix else {"system": self.request.GET.get("system", ""), "public": "yes"}
         entered = self.request.POST.items()
@@ -201,7 +208,11 @@ class SubmissionPage:
     def context(
         self, refusal: Refused | None = None, reports: Sequence[FileReport] = (), slow_down: int = 0
     ) -> dict[str, Any]:
-        """Return the context shared by both templates."""
+        """Return the context shared by both templates: forms, systems, rounds, quotas, uploads, and reports.
+
+        The reports are those of the refusal, if there is one. `slow_down` is the number of seconds to wait after too
+        many requests.
+        """
         reports = refusal.files if refusal else reports
         refused_names = {report.name.split("/")[0] for report in reports if not report.report.valid}
         rounds = round_standings(self.person, get_teams(self.person).first())
@@ -233,7 +244,7 @@ class SubmissionPage:
         }
 
     def keep(self, files: Iterable[IncomingFile], refused_names: Collection[str]) -> list[str]:
-        """Store files sent with the form as uploads, except refused ones. Return the uploads' ids.
+        """Store files sent with the form as uploads, except refused ones, and return the ids of the uploads.
 
         Files beyond the user's limit are not stored.
         """
@@ -270,9 +281,9 @@ class SubmitPage(SubmissionPage):
         return self.show(reports=check_only(self.files(), self._seeds()))
 
     def show_errors(self) -> HttpResponse:
-        """Return the page with the errors of the forms and the files. Raises Refused.
+        """Return the page with the errors of the forms and the reports of the files.
 
-        Both are reported together, so that users can correct all of them together.
+        Users can then correct both at once. Raises Refused.
         """
         return self.show(400, reports=check_only(self.files(), self._seeds()))
 
@@ -283,7 +294,10 @@ class SubmitPage(SubmissionPage):
         return split_labels(self.request.POST.getlist("seeds"))
 
     def files(self) -> list[IncomingFile]:
-        """Return the sent files, with their datasets if the input or the adjacent field names one."""
+        """Return the sent files and the selected uploads, each with its dataset if one was chosen.
+
+        The dataset is that of the file's own input, of the field next to an upload, or of the field `dataset`.
+        """
         post, files = self.request.POST, []
         default_dataset = post.get("dataset", "")
         for field, uploads in self.request.FILES.lists():
@@ -310,9 +324,10 @@ class SubmitPage(SubmissionPage):
         }
 
     def kept_files(self, refused_names: Collection[str], *, takes: bool) -> list[dict[str, Any]]:
-        """Return the user's uploads with their likely datasets, after storing the files that were just sent.
+        """Return the user's uploads, each with whether it is selected and its chosen or recognized dataset.
 
-        Files with refused content are deleted or not stored.
+        If `store_sent` is true, files that were just sent are first stored as uploads. Files with refused content are
+        deleted or not stored.
         """
         chosen_datasets: dict[str, str] = {}
         with suppress(Refused, UploadInUse):
@@ -334,7 +349,7 @@ class SubmitPage(SubmissionPage):
 
     @staticmethod
     def _recognised(file: IncomingFile) -> str:
-        """Return the slug of the dataset that matches the file's name or ids; empty for zips, no match, or several."""
+        """Return the slug of the dataset that matches the file's name or ids; empty for zips and unclear matches."""
         with suppress(Refused, InvalidContent, FileNotFoundError):
             if not file.is_zip:
                 with run_files([file]) as runs:
@@ -342,7 +357,10 @@ class SubmitPage(SubmissionPage):
         return ""
 
     def _datasets(self) -> list[dict[str, Any]]:
-        """Return the datasets that accept runs, with the accessible files that a run needs."""
+        """Return the datasets that accept runs, with the files that a run needs and the visitor may download.
+
+        Each has the reason if it is closed, and whether it was chosen.
+        """
         chosen_slug = self.request.POST.get("dataset") or self.request.GET.get("dataset", "")
         kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS)
         datasets = datasets_with_content()

@@ -25,6 +25,7 @@ class Command(BaseCommand):
             add_actor_arguments(parser_of_verb, "note, stored in the record")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """List flags, or clear or confirm one on behalf of a curator. Raises CommandError if it does not exist."""
         if options["verb"] == "list":
             self._list(options)
             return
@@ -36,6 +37,7 @@ class Command(BaseCommand):
             self.stdout.write(operation.run(flag, options))
 
     def _list(self, options: dict[str, Any]) -> None:
+        """Print the open flags, or with `--all` all flags, one per line with tabs, newest first."""
         flags = Flag.objects.select_related("dataset", "team", "submission__system")
         if not options["all"]:
             flags = flags.filter(state=Flag.State.OPEN)

@@ -46,6 +46,7 @@ class Command(BaseCommand):
             curating.add_actor_arguments(verb, "reason, stored in the record; the team can see the reason of a refund")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Show a user's quotas, or refund a submission, set a team's exception, or end it on behalf of a curator."""
         if options["verb"] == "show":
             self._show(curating.find_person(options["email"]))
             return
@@ -62,6 +63,10 @@ class Command(BaseCommand):
         self.stdout.write("\n".join(map(_line, quotas)) or "No dataset is limited.")
 
     def _refund(self, options: dict[str, Any]) -> str:
+        """Refund the submission on all its datasets, or on `--dataset`.
+
+        Raises CommandError if nothing can be refunded.
+        """
         uses = QuotaUse.objects.filter(
             submission=options["submission"], kind=QuotaUse.Kind.SUBMISSION, refunded_at=None
         )
@@ -74,6 +79,7 @@ class Command(BaseCommand):
         return f"Refunded on {', '.join(str(use.dataset) for use in uses)}."
 
     def _add_exception(self, options: dict[str, Any]) -> str:
+        """Store the team's own quota and describe it."""
         end_time = curating.read_moment(options["until"]) if options["until"] else None
         row = grant_exception(
             curating.find_by_slug(Team, options["team"]), _dataset(options),
@@ -102,6 +108,7 @@ def _dataset(options: dict[str, Any]) -> Dataset | None:
 
 
 def _limit(text: str) -> int | None:
+    """Parse a number of submissions; None for “none”. Raises ArgumentTypeError for other texts."""
     if text == "none":
         return None
     if not text.isdigit() or int(text) > 32767:

@@ -9,6 +9,7 @@ from submissions.jobs.cleanup import GRACE, remove_unreferenced
 
 
 def _hours(text: str) -> float:
+    """Parse a number of hours, which may be a fraction. Raises ArgumentTypeError if it is negative or infinite."""
     try:
         hours = float(text)
     except ValueError:

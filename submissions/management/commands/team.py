@@ -31,6 +31,7 @@ class Command(CurationCommand):
         )
 
     def curate(self, **options: Any) -> str:
+        """Rename the team, or change its members if the curator may change accounts; return a sentence about it."""
         team = find_by_slug(Team, options["team"])
         if options["verb"] == "rename":
             return self._rename(team, options["subject"])
@@ -47,6 +48,10 @@ class Command(CurationCommand):
         return f"Renamed {earlier_name} to {team.name}. The earlier URL redirects."
 
     def _change(self, team: Team, person: User, verb: str, owner: bool) -> str:
+        """Add or remove the user, change their role, or transfer the team to them, according to `verb`.
+
+        Return a sentence about the change. Raises CommandError if the user is not a member.
+        """
         curator = actor().person
         if curator is None:
             raise CommandError("Name the acting user with --by.")
