@@ -100,9 +100,9 @@ _SYSTEMS = (
     ("Linux", "Linux"),
 )  # fmt: skip
 #: Time for which a listed session may be missing from the session store.
-_SEEN_LATELY = timedelta(days=1)
+_UNSTORED_PERIOD = timedelta(days=1)
 #: Time after its last write for which a session that is missing from the list is searched for.
-_WRITTEN_LATELY = timedelta(hours=1)
+_UNLISTED_PERIOD = timedelta(hours=1)
 
 
 def get_sessions(person: User) -> list[UserSession]:
@@ -150,7 +150,7 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
     """
     listed_sessions = UserSession.objects.filter(user=person).exclude(session_key=keep or "")
     keys = set(listed_sessions.values_list("session_key", flat=True))
-    expires_after = timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE) - _WRITTEN_LATELY
+    expires_after = timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE) - _UNLISTED_PERIOD
     for row in Session.objects.filter(expire_date__gt=expires_after).exclude(session_key__in=keys).iterator():
         if row.session_key != keep and row.get_decoded().get(SESSION_KEY) == str(person.pk):
             keys.add(row.session_key)
@@ -166,7 +166,7 @@ def delete_expired_sessions() -> int:
     """
     now = timezone.now()
     session_count, _ = Session.objects.filter(expire_date__lt=now).delete()
-    stale_rows = UserSession.objects.filter(last_seen_at__lt=now - _SEEN_LATELY)
+    stale_rows = UserSession.objects.filter(last_seen_at__lt=now - _UNSTORED_PERIOD)
     row_count, _ = stale_rows.exclude(session_key__in=Session.objects.values("session_key")).delete()
     return session_count + row_count
 
@@ -238,7 +238,7 @@ logger = logging.getLogger("runboard.sign_in")
 
 
 @receiver(authenticator_added)
-def count_enrolment(request: HttpRequest, user: User, authenticator: Authenticator, **kwargs: Any) -> None:
+def record_enrolment(request: HttpRequest, user: User, authenticator: Authenticator, **kwargs: Any) -> None:
     """Record the second factor for this session, because enrolment just verified a code."""
     if authenticator.type == Authenticator.Type.TOTP:
         record_authentication(request, user, "mfa", id=authenticator.pk, type=authenticator.type)

@@ -232,12 +232,12 @@ class ElsewhereSignupForm(AllowedDomain, SiteLabels, SignupForm):
     """Form for the address of a new account if the service provides no allowed one."""
 
 
-def hide_unless(possible: Callable[[HttpRequest], bool], view: Callable[..., HttpResponseBase]) -> Callable[..., Any]:
-    """Return allauth's view with status 404 if `possible(request)` is false or the external service has no keys."""
+def serve_if(is_available: Callable[[HttpRequest], bool], view: Callable[..., HttpResponseBase]) -> Callable[..., Any]:
+    """Return allauth's view with status 404 if `is_available(request)` is false or the external service has no keys."""
 
     @wraps(view)
     def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
-        if not possible(request):
+        if not is_available(request):
             raise Http404
         try:
             return view(request, *arguments, **options)

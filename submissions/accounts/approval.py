@@ -174,7 +174,7 @@ def apply_agreement(agreement: Agreement) -> None:
         _apply_visibilities(agreement, dataset)
         boards_changed([dataset.pk], Kind.DESCRIPTION)
     for acceptance in waiting_acceptances().filter(agreement=agreement):
-        if _is_listed(agreement, acceptance.person):
+        if _has_listed_address(agreement, acceptance.person):
             approve_registration(agreement, acceptance.person)
 
 
@@ -267,7 +267,7 @@ def accept_agreement(person: User, agreement: Agreement, version: int) -> None:
         if is_new:
             after = {"version": version, "text_sha256": digest}
             record("agreement accepted", row, dataset=row.dataset_id, after=after)
-        if row.needs_approval and _is_listed(row, person):
+        if row.needs_approval and _has_listed_address(row, person):
             approve_registration(row, person)
 
 
@@ -276,11 +276,11 @@ def approve_listed_acceptances(email_address: EmailAddress, **options: object) -
     """Approve registrations that waited for this address to be verified."""
     with transaction.atomic(), acting(email_address.user):
         for acceptance in waiting_acceptances().filter(person=email_address.user):
-            if _is_listed(acceptance.agreement, acceptance.person):
+            if _has_listed_address(acceptance.agreement, acceptance.person):
                 approve_registration(acceptance.agreement, acceptance.person)
 
 
-def _is_listed(agreement: Agreement, person: User) -> bool:
+def _has_listed_address(agreement: Agreement, person: User) -> bool:
     addresses = EmailAddress.objects.filter(user=person, verified=True).values_list("email", flat=True)
     return not {address.lower() for address in addresses}.isdisjoint(agreement.listed)
 

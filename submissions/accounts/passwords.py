@@ -88,10 +88,10 @@ def is_breached(password: str) -> bool:
     if source == "off":
         return False
     digest = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest().upper()
-    return _in_range(digest) if source == "on" else _in_file(Path(source), digest)
+    return _service_contains(digest) if source == "on" else _file_contains(Path(source), digest)
 
 
-def _in_file(path: Path, digest: str) -> bool:
+def _file_contains(path: Path, digest: str) -> bool:
     """Return whether the sorted file of hashes has the digest. Log errors and return False.
 
     Bisects by byte, because haveibeenpwned.com's list has 40 GB.
@@ -100,7 +100,7 @@ def _in_file(path: Path, digest: str) -> bool:
     try:
         with path.open("rb") as file:
 
-            def from_byte(position: int) -> bytes:
+            def first_hash_from(position: int) -> bytes:
                 """Return the first hash whose line starts at or after `position`, or a value above all hashes."""
                 file.seek(max(position - 1, 0))
                 if position:
@@ -108,13 +108,13 @@ def _in_file(path: Path, digest: str) -> bool:
                 return file.readline(200)[:_DIGITS].upper() or b"~"
 
             size = file.seek(0, os.SEEK_END)
-            return from_byte(bisect_left(range(size), encoded_digest, key=from_byte)) == encoded_digest
+            return first_hash_from(bisect_left(range(size), encoded_digest, key=first_hash_from)) == encoded_digest
     except OSError as error:
         logger.warning("cannot read the BREACHED_PASSWORDS file: %s", type(error).__name__)
     return False
 
 
-def _in_range(digest: str) -> bool:
+def _service_contains(digest: str) -> bool:
     """Return whether the service knows the digest. Log errors and return False.
 
     The query contains only the first five digits, so that the service does not learn the password.

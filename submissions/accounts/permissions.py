@@ -95,7 +95,7 @@ def visible_submission(
     return submission
 
 
-def downloadable_runs(person: Person, submission: Submission, *, own: bool | None = None) -> list[Job]:
+def downloadable_runs(person: Person, submission: Submission, *, is_own: bool | None = None) -> list[Job]:
     """Return the submission's scored jobs whose runs the user may download.
 
     Teams may download their own runs. Exceptions are runs of models over hidden judgments or restricted queries,
@@ -108,9 +108,9 @@ def downloadable_runs(person: Person, submission: Submission, *, own: bool | Non
     scored_jobs = [
         job for job in submission.jobs.all() if get_evaluation_key(job) is not None and not run_stays_private(job)
     ]
-    if own is None:
-        own = bool(scored_jobs) and get_submissions(person).filter(pk=submission.pk).exists()
-    if own:
+    if is_own is None:
+        is_own = bool(scored_jobs) and get_submissions(person).filter(pk=submission.pk).exists()
+    if is_own:
         return scored_jobs
     return [
         job

@@ -82,7 +82,7 @@ class PersonForm(CurationForm, UserChangeForm):
         return values
 
 
-def _decision(decide: Callable[[Any], bool], success: str, refusal: str) -> Callable[[Any, object], str]:
+def _decision_action(decide: Callable[[Any], bool], success: str, refusal: str) -> Callable[[Any, object], str]:
     """Return a function that applies `decide` to a row and returns the message `success`.
 
     It raises ActionRefused with `refusal` if `decide` returns False. Both texts are templates for the row.
@@ -100,7 +100,7 @@ class AccountAdmin(CurationAdmin):
     """Base of admin pages about accounts. Permanent records contain only abbreviated addresses."""
 
     def audit_value(self, name: str, value: Any) -> Any:
-        return _ends(str(value or "")) if name == "email" else super().audit_value(name, value)
+        return _abbreviate_address(str(value or "")) if name == "email" else super().audit_value(name, value)
 
 
 @admin.register(User)
@@ -126,7 +126,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
     approve = Operation(
         "Approve sign-in (asks for a reason)",
         APPROVES,
-        _decision(
+        _decision_action(
             approval.approve_account,
             "Approved: account {0.pk}.",
             "Account {0.pk} is not waiting for approval.",
@@ -194,10 +194,10 @@ class AddressAdmin(AccountAdmin, EmailAddressAdmin):
             record("edited", self._record_name(address), before=before, after=after)
 
     def _record_name(self, obj: EmailAddress) -> str:
-        return f"address {_ends(obj.email)} of account {obj.user_id}"
+        return f"address {_abbreviate_address(obj.email)} of account {obj.user_id}"
 
 
-def _ends(address: str) -> str:
+def _abbreviate_address(address: str) -> str:
     name, _, host = address.rpartition("@")
     return f"{name[:1]}…@{host}" if host else ""
 
@@ -267,7 +267,7 @@ class TeamAdmin(CurationAdmin):
     approve = Operation(
         "Approve for hidden datasets (asks for a reason)",
         APPROVES,
-        _decision(approval.approve_team, "Approved: {}.", "{} is already approved."),
+        _decision_action(approval.approve_team, "Approved: {}.", "{} is already approved."),
         title="Approve teams",
         button="Approve",
         explanation="The teams can submit to datasets with hidden judgments, and their owners get an email. "
@@ -277,7 +277,7 @@ class TeamAdmin(CurationAdmin):
     withdraw_approval = Operation(
         "Withdraw approval (asks for a reason)",
         APPROVES,
-        _decision(approval.withdraw_approval, "Approval withdrawn: {}.", "{} is not approved."),
+        _decision_action(approval.withdraw_approval, "Approval withdrawn: {}.", "{} is not approved."),
         title="Withdraw approvals",
         button="Withdraw",
         explanation="The teams can no longer submit to datasets with hidden judgments if teams need "
@@ -340,7 +340,7 @@ class TeamAdmin(CurationAdmin):
             obj.slug = teams.free_team_slug(obj.name, obj)
         super().save_model(request, obj, form, change)
         if change:
-            teams.keep_address(obj, earlier_slug)
+            teams.redirect_earlier_slug(obj, earlier_slug)
         team_changed(obj)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
@@ -352,12 +352,12 @@ class TeamAdmin(CurationAdmin):
         team, user = form.instance, curator(request)
         # Members of a new team are not locked yet. Lock them in the order of their numbers, as everywhere.
         for row in sorted(formset.new_objects, key=lambda membership: membership.user_id):
-            teams.add_member(team, row.user, owner=row.owner, by=user)
+            teams.add_member(team, row.user, owner=row.owner, actor=user)
         # Add owners before removing others, so that the team always has one.
         for row, _ in sorted(formset.changed_objects, key=lambda change: not change[0].owner):
-            teams.set_role(team, row.pk, owner=row.owner, by=user, curating=True)
+            teams.set_role(team, row.pk, owner=row.owner, actor=user, curating=True)
         for row in formset.deleted_objects:
-            teams.remove_member(team, row.pk, by=user, curating=True)
+            teams.remove_member(team, row.pk, actor=user, curating=True)
 
 
 #: Maximum number of addresses per list.
@@ -517,7 +517,7 @@ class AcceptanceAdmin(ReadOnlyAdmin):
     approve = Operation(
         "Approve (asks for a reason)",
         "leaderboard.change_agreement",
-        _decision(
+        _decision_action(
             lambda acceptance: approval.approve_registration(acceptance.agreement, acceptance.person),
             "Approved: {0.person}, {0.agreement}.",
             "{0.person} is already approved.",
@@ -530,7 +530,7 @@ class AcceptanceAdmin(ReadOnlyAdmin):
     withdraw = Operation(
         "Withdraw approval (asks for a reason)",
         "leaderboard.change_agreement",
-        _decision(
+        _decision_action(
             lambda acceptance: approval.withdraw_registration(acceptance.agreement, acceptance.person),
             "Withdrawn: {0.person}, {0.agreement}.",
             "{0.person} is not approved.",

@@ -30,14 +30,14 @@ class MergeForm(ReasonForm):
     )
 
 
-def _merge(duplicate: System, values: Mapping[str, Any]) -> str:
+def _merge_row(duplicate: System, values: Mapping[str, Any]) -> str:
     name, target = str(duplicate), values["into"]
     merge_systems(duplicate, target)
     return f"{name} was merged into {target}. Its URL redirects there."
 
 
 MERGE = Operation(
-    "Merge into another", MODERATES, _merge, form=MergeForm, refusals=(CannotMerge,),
+    "Merge into another", MODERATES, _merge_row, form=MergeForm, refusals=(CannotMerge,),
     help="Move all results and submissions of a duplicate to the other system and redirect its URL there.",
     report=lambda duplicate, values: f"{duplicate} was merged into {values['into']} ({values['into'].slug}).",
     arguments={"into": "into"},
@@ -77,7 +77,7 @@ class MergingSystemAdmin(SystemAdmin):
         )  # fmt: skip
 
 
-def _measure(entry: Entry, values: Mapping[str, Any]) -> str:
+def _measure_row(entry: Entry, values: Mapping[str, Any]) -> str:
     job = request_measurement(entry)
     return f"Job {job.pk} measures {entry} again. The current costs remain until it has finished."
 
@@ -93,7 +93,7 @@ class MeasuredEntryAdmin(EntryAdmin):
         return (*super().acts(obj), *(["measure_again"] if was_measured else []))
 
     measure_again = Operation(
-        "Measure costs again (latency, memory, index; keeps scores)", MODERATES, _measure,
+        "Measure costs again (latency, memory, index; keeps scores)", MODERATES, _measure_row,
         refusals=(CannotMeasure,), title="Measure costs again", button="Measure again",
         explanation="A job runs the model again and times it. The current costs remain until it has "
         "finished:",

@@ -391,14 +391,14 @@ class ChallengesSerializer(serializers.Serializer[Any]):
 
 
 def submission_answers(
-    statuses: Iterable[SubmissionStatus], request: Request, *, own: bool | None = None
+    statuses: Iterable[SubmissionStatus], request: Request, *, is_own: bool | None = None
 ) -> list[dict[str, Any]]:
     """Return the API's answers for submissions and their jobs.
 
-    Users who may download a run get its URL. `own` is passed to `downloadable_runs`.
+    Users who may download a run get its URL. `is_own` is passed to `downloadable_runs`.
     """
     statuses = list(statuses)
-    runs = {job.pk for status in statuses for job in downloadable_runs(request.user, status.submission, own=own)}
+    runs = {job.pk for status in statuses for job in downloadable_runs(request.user, status.submission, is_own=is_own)}
     serializer = SubmissionSerializer(statuses, many=True, context={"request": request, "runs": runs})
     return list(serializer.data)
 

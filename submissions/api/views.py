@@ -121,7 +121,7 @@ class SubmissionsView(APIView):
         pagination = requests.Pages()
         page = pagination.paginate_queryset(rows, request, view=self) or []
         statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
-        return pagination.get_paginated_response(serializers.submission_answers(statuses, request, own=True))
+        return pagination.get_paginated_response(serializers.submission_answers(statuses, request, is_own=True))
 
     @call(
         "submissions",

@@ -47,9 +47,9 @@ MAX_EVENT_AGE = timedelta(days=3)
 #: Maximum number of submissions processed at a time, so that other events are processed too.
 BATCH_SIZE = 50
 #: Maximum number of a team's rescored results listed in a notice; the board shows all.
-OUTCOMES = 10
+MAX_OUTCOMES = 10
 #: Time before its end at which a round is announced as closing; rounds that are shorter are announced only at opening.
-BEFORE_CLOSING = timedelta(hours=24)
+CLOSING_NOTICE_PERIOD = timedelta(hours=24)
 
 #: Kind and subject of the notice by state. Users are not notified of submissions that they canceled or withdrew.
 _ENDINGS = {
@@ -59,24 +59,24 @@ _ENDINGS = {
     State.TIMED_OUT: (NoticeKind.FAILED, gettext_noop("Failed: {what}")),
 }
 #: Maximum number of problems listed in a notice; the status page lists all.
-PROBLEMS = 8
+MAX_PROBLEMS = 8
 #: Kinds of announcements of a round.
 ANNOUNCED_KINDS = (NoticeKind.ROUND_OPENING, NoticeKind.ROUND_CLOSING)
 
 
 def notify_finished() -> int:
     """Notify users of finished submissions and bulk imports, once each; return the number of submissions."""
-    bulks = sum(_notify_bulk(bulk) for bulk in finished_bulks())
-    return bulks + _notify_each(_notify_submission, with_jobs(finished_submissions())[:BATCH_SIZE])
+    bulk_count = sum(_notify_bulk(bulk) for bulk in finished_bulks())
+    return bulk_count + _notify_each(_notify_submission, with_jobs(finished_submissions())[:BATCH_SIZE])
 
 
-def _notify_each(tell: Callable[[Any], bool], rows: Iterable[Any]) -> int:
-    """Call `tell` for each row in its own transaction, logging failures; return the number of successes."""
+def _notify_each(notify_row: Callable[[Any], bool], rows: Iterable[Any]) -> int:
+    """Call `notify_row` for each row in its own transaction, logging failures; return the number of successes."""
     count = 0
     for row in rows:
         try:
             with transaction.atomic():
-                count += tell(row)
+                count += notify_row(row)
         except Exception:
             logger.exception("Could not notify users of %s %s", row._meta.verbose_name, row.pk)
     return count
@@ -98,8 +98,8 @@ def finished_bulks() -> list[str]:
 
 def _all_finished(jobs: QuerySet[Job]) -> tuple[Any, Any]:
     """Return conditions on submissions: all their `jobs` have ended, and no result waits for its release."""
-    in_turn = jobs.filter(entry__visibility=Entry.Visibility.HELD, entry__due_at__lte=timezone.now())
-    return ~Exists(jobs.exclude(state__in=TERMINAL)), ~Exists(in_turn)
+    held_jobs = jobs.filter(entry__visibility=Entry.Visibility.HELD, entry__due_at__lte=timezone.now())
+    return ~Exists(jobs.exclude(state__in=TERMINAL)), ~Exists(held_jobs)
 
 
 @transaction.atomic
@@ -187,12 +187,12 @@ def _rounds_to_announce(kind: NoticeKind) -> list[Round]:
     now = timezone.now()
     rounds = listed_rounds().filter(opens_at__lte=now, closes_at__gt=now)
     if kind == NoticeKind.ROUND_CLOSING:
-        rounds = rounds.filter(closes_at__lte=now + BEFORE_CLOSING)
+        rounds = rounds.filter(closes_at__lte=now + CLOSING_NOTICE_PERIOD)
     return [
         round_
         for round_ in rounds
         if kind.value not in round_.announced
-        and (kind == NoticeKind.ROUND_OPENING or round_.closes_at - round_.opens_at > BEFORE_CLOSING)
+        and (kind == NoticeKind.ROUND_OPENING or round_.closes_at - round_.opens_at > CLOSING_NOTICE_PERIOD)
     ]
 
 
@@ -229,11 +229,11 @@ def _process_event(request: WorkRequest) -> bool:
     """Notify users of the event in the request. Return False if it was processed before or is unknown."""
     if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
         return False
-    tell = _EVENTS.get(request.payload.get("event", ""))
-    if tell is None:
+    notify_row = _EVENTS.get(request.payload.get("event", ""))
+    if notify_row is None:
         logger.error("Unknown event in request %s", request.pk)
         return False
-    tell(request.payload)
+    notify_row(request.payload)
     return True
 
 
@@ -257,15 +257,15 @@ def _notify_rescored(payload: Mapping[str, Any]) -> None:
     for person in team_members(by_team):
         teams = set(person.memberships.values_list("team", flat=True)) & set(by_team)
         # List the newest submissions of each team.
-        newest_submissions = [submission for team in sorted(teams) for submission in by_team[team][:OUTCOMES]]
+        newest_submissions = [submission for team in sorted(teams) for submission in by_team[team][:MAX_OUTCOMES]]
         lines = [line for submission in newest_submissions for line in outcomes.get(str(submission.pk), ())]
         text = "\n\n".join([introduction.format(dataset=name), "\n".join(lines)])
         notify([person], Message(NoticeKind.RESCORED, f"rescore-{rescore.pk}", subject, text, page))
     for team_submissions in by_team.values():
         if has_webhooks(team_submissions[0].team):
             for submission in team_submissions:
-                current = with_jobs(Submission.objects.filter(pk=submission.pk)).get()
-                status = describe_with_standing(current, complete=True, compare=False)
+                current_submission = with_jobs(Submission.objects.filter(pk=submission.pk)).get()
+                status = describe_with_standing(current_submission, complete=True, compare=False)
                 body = result_body(status, rescore.dataset)
                 queue_delivery(submission.team, "rescored", f"rescore-{rescore.pk}-{submission.pk}", body)
 
@@ -315,12 +315,12 @@ def _finished_message(status: SubmissionStatus) -> Message:
     # The subject states the outcome, so the text begins with details.
     lines = [outcome_text(status)] if kind == NoticeKind.FINISHED else []
     lines += [_failure_text(job) for job in status.jobs if job.lost]
-    for cost in get_charges(submission, now=False):
-        if not cost.is_counted:
+    for charge in get_charges(submission, now=False):
+        if not charge.is_counted:
             sentence = _("It does not count towards the quota on {dataset}.")
-            if cost.refund_reason:
+            if charge.refund_reason:
                 sentence = _("It does not count towards the quota on {dataset}, because {why}.")
-            lines.append(sentence.format(dataset=cost.dataset.name, why=cost.refund_reason))
+            lines.append(sentence.format(dataset=charge.dataset.name, why=charge.refund_reason))
     return Message(
         kind=kind,
         key=_end_key(status),
@@ -345,12 +345,12 @@ def _bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:
     lines = [_("{runs} are scored.").format(runs=scored_runs) if failures else all_scored.format(n=len(statuses))]
     lines += [
         f"{status.submission.system.name}\n{_failure_text(job)}"
-        for status in failures[:PROBLEMS]
+        for status in failures[:MAX_PROBLEMS]
         for job in status.jobs
         if job.lost
     ]
-    if len(failures) > PROBLEMS:
-        lines.append(_("And {n:,} more; see the list of submissions.").format(n=len(failures) - PROBLEMS))
+    if len(failures) > MAX_PROBLEMS:
+        lines.append(_("And {n:,} more; see the list of submissions.").format(n=len(failures) - MAX_PROBLEMS))
     return Message(
         kind=NoticeKind.REJECTED if failures else NoticeKind.FINISHED,
         key=f"bulk-{bulk}",
@@ -364,12 +364,12 @@ def _failure_text(job: JobStatus) -> str:
     """Return why a job has no score, with its first problems, and what to do."""
     file = f", {job.job.file_name}" if job.job.file_name else ""
     lines = [f"{job.job.dataset.name}{file}: {job.error or job.meaning}"]
-    for problem in job.problems[:PROBLEMS]:
+    for problem in job.problems[:MAX_PROBLEMS]:
         lines_text = at_lines(problem.get("lines") or (), problem.get("count", 0))
         hint = f" {problem['hint']}" if problem.get("hint") else ""
         lines.append(f"- {problem['message']}{lines_text}.{hint}".replace("..", "."))
-    if len(job.problems) > PROBLEMS:
-        lines.append(_("- and {n} more").format(n=len(job.problems) - PROBLEMS))
+    if len(job.problems) > MAX_PROBLEMS:
+        lines.append(_("- and {n} more").format(n=len(job.problems) - MAX_PROBLEMS))
     if job.model.remedy:
         lines.append(job.model.remedy)
     return "\n".join(lines)

@@ -31,7 +31,7 @@ from submissions.notifications.webhooks import deliveries_are_due, send_deliveri
 logger = logging.getLogger(__name__)
 
 #: Duration of a turn in seconds, half of it for mail. Remaining messages are sent in the next turn.
-TURN = 20.0
+TURN_SECONDS = 20.0
 #: Cache lock for one turn at a time. It expires on its own; rows are claimed in any case.
 _LOCK, _LOCK_SECONDS = "notices-turn", 60
 ATTEMPTS = 3
@@ -218,13 +218,13 @@ def send_notifications() -> None:
         return
     try:
         # Account mail is sent first, since users wait for it.
-        account_mailer.send(deadline=time.monotonic() + TURN / 2)
+        account_mailer.send(deadline=time.monotonic() + TURN_SECONDS / 2)
         events.notify_finished()
         events.process_events()
         events.announce_rounds()
         now = time.monotonic()
-        notice_mailer.send(deadline=now + TURN / 2)
-        send_deliveries(deadline=now + TURN)
+        notice_mailer.send(deadline=now + TURN_SECONDS / 2)
+        send_deliveries(deadline=now + TURN_SECONDS)
     finally:
         if cache.get(_LOCK) == token:  # otherwise it has expired, and another turn may hold it
             cache.delete(_LOCK)

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 #: Timeout in seconds for connecting and each read, and for the whole exchange after name resolution.
-PATIENCE, EXCHANGE_SECONDS = 5.0, 10.0
+STEP_SECONDS, EXCHANGE_SECONDS = 5.0, 10.0
 #: Permitted ports. Signed messages should not reach other services.
 PORTS = (443, 8443)
 #: Timeout for name resolution in seconds; that of the system is half a minute and cannot be set.
-RESOLVING = 5.0
+RESOLVE_SECONDS = 5.0
 #: Same text for all results of name resolution, so that it does not reveal which internal names exist.
 _UNREACHABLE = "The host is unknown, or not on the internet."
 #: Permitted ports on this machine if WEBHOOKS_LOOPBACK is set: unprivileged ones.
@@ -122,7 +122,7 @@ def _resolve_host(target: WebhookTarget) -> list[str]:
 
     threading.Thread(target=ask, daemon=True, name="resolving").start()
     try:
-        return answer.result(timeout=RESOLVING)
+        return answer.result(timeout=RESOLVE_SECONDS)
     except (OSError, UnicodeError):  # TimeoutError is an OSError
         raise AddressRefused(_UNREACHABLE) from None
 
@@ -169,7 +169,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryOutcome:
     except ssl.SSLCertVerificationError:
         return DeliveryOutcome(False, "the TLS certificate is not valid")
     except TimeoutError:
-        return DeliveryOutcome(False, f"no response within {PATIENCE:.0f} s")
+        return DeliveryOutcome(False, f"no response within {STEP_SECONDS:.0f} s")
     except (OSError, http.client.HTTPException) as error:
         return DeliveryOutcome(False, f"no connection ({type(error).__name__})")
     if 300 <= status < 400:
@@ -217,17 +217,17 @@ class _Connection(http.client.HTTPConnection):
     """Connection to a fixed address, with TLS verified against the host name."""
 
     def __init__(self, target: WebhookTarget, address: str) -> None:
-        super().__init__(target.host, target.port, timeout=PATIENCE)
+        super().__init__(target.host, target.port, timeout=STEP_SECONDS)
         self._target, self._address = target, address
 
     def connect(self) -> None:
         """Connect to the checked IP address and, for https, verify the certificate of the host name."""
-        self.sock = socket.create_connection((self._address, self._target.port), timeout=PATIENCE)
+        self.sock = socket.create_connection((self._address, self._target.port), timeout=STEP_SECONDS)
         if self._target.secure:
             context = ssl.create_default_context()
-            wrapped = context.wrap_socket(self.sock, server_hostname=self._target.host, do_handshake_on_connect=False)
-            self.sock = wrapped  # set before the handshake, so that `cut_off` can end it too
-            wrapped.do_handshake()
+            tls = context.wrap_socket(self.sock, server_hostname=self._target.host, do_handshake_on_connect=False)
+            self.sock = tls  # set before the handshake, so that `cut_off` can end it too
+            tls.do_handshake()
 
     def cut_off(self) -> None:
         """Shut down the socket, which interrupts all waits of the thread that uses the connection."""

@@ -103,26 +103,26 @@ def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
         QuotaSpent: If the quota of the user or the team is used up. No dataset is charged then.
         Refused: If the team is not approved. No dataset is charged then.
     """
-    hidden = list(Dataset.objects.filter(pk__in={dataset.pk for dataset in datasets}, hidden=True))
-    if not hidden:
+    hidden_datasets = list(Dataset.objects.filter(pk__in={dataset.pk for dataset in datasets}, hidden=True))
+    if not hidden_datasets:
         return
-    refuse_unapproved(submission.team, hidden)
-    _refuse_spent(submission.submitter, submission.team, hidden, len({dataset.pk for dataset in datasets}))
+    refuse_unapproved(submission.team, hidden_datasets)
+    _refuse_spent(submission.submitter, submission.team, hidden_datasets, len({dataset.pk for dataset in datasets}))
     now = timezone.now()
     QuotaUse.objects.bulk_create(
         QuotaUse(dataset=dataset, team=submission.team, person=submission.submitter, submission=submission, at=now)
-        for dataset in hidden
+        for dataset in hidden_datasets
     )
 
 
-def _refuse_spent(person: User, team: Team | None, hidden: Sequence[Dataset], dataset_count: int) -> None:
+def _refuse_spent(person: User, team: Team | None, hidden_datasets: Sequence[Dataset], dataset_count: int) -> None:
     """Raise QuotaSpent if a quota on the hidden datasets is used up.
 
     `team` is None to check only the user's own count. `dataset_count` is the number of all requested datasets.
     """
-    quotas = counting.get_quotas(person, [team], hidden) if hidden else []
-    if exhausted := [quota for quota in quotas if quota.spent]:
-        raise QuotaSpent(exhausted, dataset_count)
+    quotas = counting.get_quotas(person, [team], hidden_datasets) if hidden_datasets else []
+    if spent_quotas := [quota for quota in quotas if quota.spent]:
+        raise QuotaSpent(spent_quotas, dataset_count)
 
 
 def charge_again(submission: Submission, datasets: Iterable[int]) -> None:
@@ -131,12 +131,12 @@ def charge_again(submission: Submission, datasets: Iterable[int]) -> None:
     It counts as one of today's submissions. Call it after `lock_quota`. Raises QuotaSpent if the quota has been used
     up.
     """
-    given_back = QuotaUse.objects.filter(
+    refunded_uses = QuotaUse.objects.filter(
         submission=submission, dataset__in=datasets, kind=QuotaUse.Kind.SUBMISSION, refund_reason=OUR_FAULT
     ).exclude(refunded_at=None)
-    hidden = [use.dataset for use in given_back.select_related("dataset")]
-    _refuse_spent(submission.submitter, submission.team, hidden, len(hidden))
-    given_back.update(refunded_at=None, refund_reason="", at=timezone.now())
+    hidden_datasets = [use.dataset for use in refunded_uses.select_related("dataset")]
+    _refuse_spent(submission.submitter, submission.team, hidden_datasets, len(hidden_datasets))
+    refunded_uses.update(refunded_at=None, refund_reason="", at=timezone.now())
 
 
 def refund_use(use: QuotaUse, reason: str) -> bool:
@@ -206,8 +206,8 @@ def _refund_reason(jobs: Sequence[Job]) -> str:
     # A timeout of scoring is our fault; a timeout of a model is not.
     if State.FAILED in states or any(job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL for job in jobs):
         return OUR_FAULT
-    began = any(job.state in (State.CANCELLED, State.TIMED_OUT) and job.started_at for job in jobs)
-    if began or states & {State.DONE, State.WITHDRAWN}:
+    has_begun = any(job.state in (State.CANCELLED, State.TIMED_OUT) and job.started_at for job in jobs)
+    if has_begun or states & {State.DONE, State.WITHDRAWN}:
         return ""
     return REJECTED if State.REJECTED in states else NEVER_BEGAN
 
@@ -231,17 +231,17 @@ def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[No
     files refused today. If many requests run at once, the limit also replaces the verdict, so that users see at most as
     many verdicts as the limit allows. Refusals for other reasons than the content of a file are not recorded.
     """
-    hidden = list({dataset.pk: dataset for dataset in datasets if dataset.hidden}.values())
-    if hidden:
+    hidden_datasets = list({dataset.pk: dataset for dataset in datasets if dataset.hidden}.values())
+    if hidden_datasets:
         # Exceptions for teams are not considered here: a user with one is counted again under the lock.
         if not person.teams.exclude(quota_exceptions=None).exists():
-            _refuse_spent(person, None, hidden, len(hidden))
+            _refuse_spent(person, None, hidden_datasets, len(hidden_datasets))
         _refuse_beyond_limit(person)
     try:
         yield
     except Refused as refusal:
         # If files have errors too, the refusal has the code of the files.
-        if hidden and not is_free(refusal.code):
+        if hidden_datasets and not is_free(refusal.code):
             with transaction.atomic():
                 # Lock before counting: if two requests end at the same time, the second sees the first.
                 User.objects.select_for_update(no_key=True).get(pk=person.pk)
@@ -252,7 +252,7 @@ def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[No
                 )
                 QuotaUse.objects.bulk_create(
                     QuotaUse(kind=QuotaUse.Kind.REFUSAL, dataset=dataset, person=person, at=now)
-                    for dataset in hidden
+                    for dataset in hidden_datasets
                     if not invalid_slugs or dataset.slug in invalid_slugs
                 )
         raise

@@ -27,7 +27,7 @@ MIN_DOCUMENTS = 10
 #: one person may use several accounts.
 MAX_COMPARED = 300
 #: Length from which a chain of nearly identical submissions counts as probing.
-CHAIN = 3
+MIN_CHAIN = 3
 
 
 def fingerprint_submitted_run(job: Job, stored_run: StoredRun, qrels: Qrels) -> RunFingerprints | None:
@@ -100,19 +100,19 @@ def _nearest_earlier(
         # Signatures are comparable only if they cover the same topics of the version.
         if same_topics := [candidate for candidate in candidates if len(candidate.sets) == len(signature.sets)]:
             comparable_signatures[key] = same_topics
-    best: tuple[RunSimilarity, str] | None = None
+    best_match: tuple[RunSimilarity, str] | None = None
     for key, signatures in comparable_signatures.items():
         for candidate in signatures:
             similarity = compare(signature, candidate)
-            if similarity.is_comparable and (best is None or similarity.share > best[0].share):
-                best = (similarity, key)
-    if best is None:
+            if similarity.is_comparable and (best_match is None or similarity.share > best_match[0].share):
+                best_match = (similarity, key)
+    if best_match is None:
         return {}
-    similarity, nearest_submission = best
+    similarity, nearest_submission = best_match
     keys = list(comparable_signatures)
     positions = linked_submissions([signature], [comparable_signatures[key] for key in keys])
     chain = [keys[position] for position in positions]
-    if not similarity.is_nearly_same and len(chain) + 1 < CHAIN:
+    if not similarity.is_nearly_same and len(chain) + 1 < MIN_CHAIN:
         return {}
     return {
         "submission": nearest_submission,

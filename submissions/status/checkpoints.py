@@ -131,7 +131,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
     variants = [ResultVariant(variant) for variant in (*further_entries, entry)] if entry and further_entries else []
     variants.sort(key=lambda variant: (variant.place or (DEPTH, 0), variant.label))
     measurement = _get_newest_measurement(entry) if entry else None
-    shards = _shards(job) if is_running else None
+    shards = _shard_progress(job) if is_running else None
     # Effectiveness and latency against depth for re-rankers, against bytes for truncated embeddings.
     measure, points = job.dataset.primary_measure, []
     for variant in variants:
@@ -146,7 +146,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
     return ModelPart(
         stage=STAGES.get(job.stage, job.stage) if is_running else "",
         note=job.progress_note if is_running else "",
-        time_left=shards.time_left if shards else _time_left(job) if is_running else None,
+        time_left=shards.time_left if shards else _estimate_time_left(job) if is_running else None,
         shards=shards,
         facts=fact_texts(entry.facts) if entry else (),
         variants=variants,
@@ -165,7 +165,7 @@ def model_problems(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**problem, "hint": _HINTS.get(problem["code"], problem["hint"])} for problem in problems]
 
 
-def _time_left(job: Job) -> timedelta | None:
+def _estimate_time_left(job: Job) -> timedelta | None:
     """Estimate the remaining time of encoding from its progress.
 
     Return None in other stages, for jobs that wait for shards, and while there is little progress.
@@ -176,7 +176,7 @@ def _time_left(job: Job) -> timedelta | None:
     return elapsed * (1 - job.progress) / job.progress
 
 
-def _shards(job: Job) -> ShardProgress | None:
+def _shard_progress(job: Job) -> ShardProgress | None:
     """Return the progress of the encoding that the job waits for, or None if it does not wait for shards."""
     encoding = job.waits_for
     if encoding is None or job.lease_expires_at is not None:

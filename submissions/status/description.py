@@ -350,7 +350,7 @@ class SubmissionStatus:
 def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
     """Return the submissions, prefetching everything that `describe` reads."""
     measurements = ("entry__measurements__hardware", "further_entries__measurements__hardware")
-    jobs = Prefetch("jobs", _jobs().prefetch_related(*measurements))
+    jobs = Prefetch("jobs", _job_rows().prefetch_related(*measurements))
     return submissions.select_related("system", "team", "checkpoint", "round").prefetch_related(
         jobs, "quota_uses__dataset"
     )
@@ -358,10 +358,10 @@ def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
 
 def load_jobs(submission: Submission) -> None:
     """Prefetch what `describe` reads of a submission that was just stored and has no results yet."""
-    prefetch_related_objects([submission], Prefetch("jobs", _jobs()))
+    prefetch_related_objects([submission], Prefetch("jobs", _job_rows()))
 
 
-def _jobs() -> QuerySet[Job]:
+def _job_rows() -> QuerySet[Job]:
     jobs = Job.objects.exclude(kind=Job.Kind.SHARD)
     related = ("dataset", "entry", "waits_for", "evaluation__run")
     return jobs.select_related(*related).defer("evaluation__values")
@@ -447,7 +447,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
     return JobStatus(
         job=job,
         state=state,
-        meaning=obstacle.text if obstacle else _meaning(job, state, entry),
+        meaning=obstacle.text if obstacle else _describe_state(job, state, entry),
         queue_position=queue_position(job),
         workers_alive=alive,
         workers_refusing=refusing,
@@ -458,7 +458,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
         model=model_part(job, entry, complete=complete) if runs_model else ModelPart(),
         problems=(model_problems(problems) if runs_model else problems) if complete else (),
         log=job.log.splitlines() if complete else (),
-        error=_error(job) if complete else "",
+        error=_failure_cause(job) if complete else "",
     )
 
 
@@ -466,7 +466,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
 _FOR_EVERYONE = (Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED)
 
 
-def _meaning(job: Job, state: State, entry: Entry | None) -> str:
+def _describe_state(job: Job, state: State, entry: Entry | None) -> str:
     """Return the job's state in a sentence for the submitter, such as that it waits for judgments or a retry."""
     if entry is not None and is_held(entry):
         return describe_held(entry)
@@ -490,7 +490,7 @@ def _meaning(job: Job, state: State, entry: Entry | None) -> str:
     return _(MEANING[state])
 
 
-def _error(job: Job) -> str:
+def _failure_cause(job: Job) -> str:
     """Return why the job failed, was rejected, or timed out; empty for other jobs."""
     if job.error_code in MODEL_FAILURES:
         return MODEL_FAILURES[job.error_code].meaning

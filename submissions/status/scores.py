@@ -92,8 +92,8 @@ def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
     if job.evaluation is None:
         return scores_of_entry(entry, compare, job) if entry is not None else []
     group = comparison_group(job.evaluation)
-    baseline = _baseline(job.dataset_id, group, job.entry_id) if compare else NONE
-    return _scores(published_scores(job.evaluation, job.dataset), baseline, job)
+    baseline = _find_baseline(job.dataset_id, group, job.entry_id) if compare else NONE
+    return _build_scores(published_scores(job.evaluation, job.dataset), baseline, job)
 
 
 def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list[Score]:
@@ -107,15 +107,15 @@ def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list
         return scores_of_entry(shown_entry, compare) if shown_entry is not None else []
     baseline, word_pieces = NONE, None
     if compare:
-        baseline = _baseline(entry.dataset_id, entry.comparison_group, entry.pk)
+        baseline = _find_baseline(entry.dataset_id, entry.comparison_group, entry.pk)
         # BM25 over word pieces, if the job includes it with the same visibility.
         further_entries = job.further_entries.all() if job is not None else ()
         word_piece_entries = (row for row in further_entries if is_word_pieces(row.configuration))
         word_pieces = next((row.scores for row in word_piece_entries if row.visibility == entry.visibility), None)
-    return _scores(entry.scores, baseline, job, word_pieces or {}, entry.deviations)
+    return _build_scores(entry.scores, baseline, job, word_pieces or {}, entry.deviations)
 
 
-def _scores(
+def _build_scores(
     values: Mapping[str, float],
     baseline: Baseline,
     job: Job | None,
@@ -144,7 +144,7 @@ def _scores(
     ]
 
 
-def _baseline(dataset_id: int, comparison_group: str, entry_id: int | None) -> Baseline:
+def _find_baseline(dataset_id: int, comparison_group: str, entry_id: int | None) -> Baseline:
     """Return the comparison group's public baseline with its published scores.
 
     Return NONE if there is no baseline, or if it is `entry_id` itself.

@@ -167,7 +167,7 @@ class _NotOwner(teams.TeamRefused):
     status = 403
 
 
-def _changes_team(*, owners: bool) -> Callable[[View], View]:
+def _team_change(*, owners: bool) -> Callable[[View], View]:
     """Return a decorator that turns a function of request and team into a rate-limited POST view for team members.
 
     The view finds the user's team by the slug in the URL. If `owners` is true, only owners may use it. If the change is
@@ -195,7 +195,7 @@ def _changes_team(*, owners: bool) -> Callable[[View], View]:
     return decorate
 
 
-@_changes_team(owners=True)
+@_team_change(owners=True)
 def rename(request: HttpRequest, team: Team) -> HttpResponse:
     """Rename the team, or show the form's errors."""
     form = TeamForm(request.POST)
@@ -210,7 +210,7 @@ def rename(request: HttpRequest, team: Team) -> HttpResponse:
     return redirect("team-manage", slug=team.slug)
 
 
-@_changes_team(owners=True)
+@_team_change(owners=True)
 def invite(request: HttpRequest, team: Team) -> HttpResponse:
     """Invite an address to the team, queue the email, and show the link once."""
     form = InvitationForm(request.POST)
@@ -218,23 +218,23 @@ def invite(request: HttpRequest, team: Team) -> HttpResponse:
         return _team_page(request, team, status=400, invitation_form=form)
     throttling.enforce_limit(throttling.InviteThrottle(), request)
     invitation, secret = teams.invite(
-        team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=require_user(request)
+        team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], actor=require_user(request)
     )
     return _show_link(request, team, invitation, secret)
 
 
-@_changes_team(owners=True)
+@_team_change(owners=True)
 def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Replace the invitation's link and send it (`action=renew`), or revoke the invitation."""
     if request.POST.get("action") == "renew":
         throttling.enforce_limit(throttling.InviteThrottle(), request)
-        return _show_link(request, team, *teams.renew_invitation(team, key, by=require_user(request)))
-    teams.revoke_invitation(team, key, by=require_user(request))
+        return _show_link(request, team, *teams.renew_invitation(team, key, actor=require_user(request)))
+    teams.revoke_invitation(team, key, actor=require_user(request))
     messages.success(request, _("The invitation was revoked. Its link no longer works."))
     return redirect("team-manage", slug=team.slug)
 
 
-@_changes_team(owners=True)
+@_team_change(owners=True)
 def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Change the member's role, transfer the team to the member, or remove the member, as the field `action` says.
 
@@ -242,13 +242,13 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """
     action, user = request.POST.get("action"), require_user(request)
     if action == "transfer":
-        person = teams.transfer_team(team, key, by=user).user
+        person = teams.transfer_team(team, key, actor=user).user
         message = _("{name} now owns the team. You are a member.")
     elif action == "remove":
-        person = teams.remove_member(team, key, by=user)
+        person = teams.remove_member(team, key, actor=user)
         message = _("{name} was removed and no longer has access to the team.")
     elif action in ("owner", "member"):
-        person = teams.set_role(team, key, owner=action == "owner", by=user).user
+        person = teams.set_role(team, key, owner=action == "owner", actor=user).user
         message = _("{name} is now an owner.") if action == "owner" else _("{name} is now a member.")
     else:
         raise teams.TeamRefused("Choose one of the actions owner, member, transfer, or remove.")
@@ -258,7 +258,7 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     return redirect("team-manage", slug=team.slug)
 
 
-@_changes_team(owners=False)
+@_team_change(owners=False)
 def leave(request: HttpRequest, team: Team) -> HttpResponse:
     teams.leave_team(team, require_user(request))
     messages.success(request, _("You left “{name}”. Your submissions remain with the team.").format(name=team.name))

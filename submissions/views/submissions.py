@@ -66,7 +66,7 @@ def submissions(request: HttpRequest) -> HttpResponse:
 @require_safe
 def submission(request: HttpRequest, identifier: str) -> HttpResponse:
     """Show a submission's status. Visitors outside its team see only public facts."""
-    return render(request, "submissions/submission.html", _context(request, _find(request, identifier)))
+    return render(request, "submissions/submission.html", _page_context(request, _find_submission(request, identifier)))
 
 
 @never_cache
@@ -76,7 +76,7 @@ def progress(request: HttpRequest, identifier: str) -> HttpResponse:
 
     The response has status 286, which ends polling, once all jobs have ended.
     """
-    context = _context(request, _find(request, identifier))
+    context = _page_context(request, _find_submission(request, identifier))
     submission_status: SubmissionStatus = context["status"]
     # Ended submissions cannot be canceled, so replace the buttons.
     context["swap_actions"] = submission_status.ended and submission_status.complete
@@ -92,7 +92,7 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
 
     Raises Http404 if the run does not exist or the visitor has no access.
     """
-    submission = _find(request, identifier)
+    submission = _find_submission(request, identifier)
     job_key = (dataset, request.GET.get("seed", ""))
     jobs = permissions.downloadable_runs(request.user, submission)
     job = next((job for job in jobs if (job.dataset.slug, job.seed) == job_key), None)
@@ -115,7 +115,7 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
 @permissions.personal_page("POST")
 def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     """Cancel the unfinished jobs of a submission."""
-    submission = _find(request, identifier, manage=True)
+    submission = _find_submission(request, identifier, manage=True)
     if changes.cancel(submission, permissions.require_user(request)):
         messages.success(request, _("Canceled. Running jobs stop within seconds."))
     else:
@@ -126,17 +126,17 @@ def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
 @permissions.personal_page("POST")
 def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
     """Withdraw the submission. The reason remains visible."""
-    submission = _find(request, identifier, manage=True)
+    submission = _find_submission(request, identifier, manage=True)
     form = WithdrawalForm(request.POST)
     if not form.is_valid():
-        context = _context(request, submission, withdrawal_form=form)
+        context = _page_context(request, submission, withdrawal_form=form)
         return render(request, "submissions/submission.html", context, status=400)
     changes.withdraw(submission, form.cleaned_data["reason"], permissions.require_user(request))
     messages.success(request, _("Withdrawn. Boards show your reason in place of the results."))
     return redirect(submission)
 
 
-def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[..., HttpResponse]:
+def _change_view(change: Callable[[HttpRequest, Submission], None]) -> Callable[..., HttpResponse]:
     """Return a rate-limited POST view that applies `change` to a submission and redirects to its page.
 
     Only users who may manage the submission can use it. The page shows a message if the change is refused.
@@ -144,10 +144,10 @@ def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[...,
 
     @wraps(change)
     def view(request: HttpRequest, identifier: str) -> HttpResponse:
-        submission = _find(request, identifier, manage=True)
+        submission = _find_submission(request, identifier, manage=True)
         if wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request):
             messages.warning(request, throttling.throttle_message(wait))
-            return render(request, "submissions/submission.html", _context(request, submission), status=429)
+            return render(request, "submissions/submission.html", _page_context(request, submission), status=429)
         try:
             change(request, submission)
         except Refused as refusal:
@@ -157,7 +157,7 @@ def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[...,
     return permissions.personal_page("POST")(view)
 
 
-@_changes
+@_change_view
 def visibility(request: HttpRequest, submission: Submission) -> None:
     """Make the results public or private."""
     is_public = request.POST.get("public") == "yes"
@@ -165,7 +165,7 @@ def visibility(request: HttpRequest, submission: Submission) -> None:
     messages.success(request, _("The submission is now public.") if is_public else _("The submission is now private."))
 
 
-@_changes
+@_change_view
 def reusable(request: HttpRequest, submission: Submission) -> None:
     """Allow or forbid others to re-rank and fuse the runs."""
     is_reusable = request.POST.get("reusable") == "yes"
@@ -176,14 +176,14 @@ def reusable(request: HttpRequest, submission: Submission) -> None:
     )
 
 
-@_changes
+@_change_view
 def retry(request: HttpRequest, submission: Submission) -> None:
     """Queue the jobs again that failed on our side."""
     queued = changes.retry(submission, permissions.require_user(request))
     messages.info(request, _("Queued again.") if queued else _("No jobs can be retried."))
 
 
-@_changes
+@_change_view
 def priority(request: HttpRequest, submission: Submission) -> None:
     """Change the submission's priority among its team's runs in the round."""
     priority_text = request.POST.get("priority", "")
@@ -330,13 +330,13 @@ def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
     return redirect("system-challenge", slug=slug)
 
 
-def _find(request: HttpRequest, identifier: str, *, manage: bool = False) -> Submission:
+def _find_submission(request: HttpRequest, identifier: str, *, manage: bool = False) -> Submission:
     """Return the submission if the visitor may see it. Raises Http404, and PermissionDenied as `visible_submission`."""
     submissions = with_jobs(Submission.objects.all())
     return permissions.visible_submission(request.user, submissions, identifier, manage=manage)
 
 
-def _context(request: HttpRequest, submission: Submission, **values: Any) -> dict[str, Any]:
+def _page_context(request: HttpRequest, submission: Submission, **values: Any) -> dict[str, Any]:
     """Return the template context of a submission's page.
 
     `values` overrides context values, such as a form with errors. It contains private facts only for users who may

@@ -46,7 +46,7 @@ MULTIPLE_FILES = "several"
 #: Prefix of fields that contain ids of resumable uploads, followed by the name of the file input.
 UPLOAD_PREFIX = "upload:"
 #: Size in bytes above which the page's script uses resumable uploads.
-LARGE = 8 * 1024 * 1024
+LARGE_FILE_BYTES = 8 * 1024 * 1024
 #: Optional fields of a new system, by group. Groups are collapsed unless they contain errors.
 OPTIONAL_FIELDS = {
     "Links and license": (
@@ -93,12 +93,12 @@ class SubmissionPage:
             system for system in get_systems(self.person) if not architecture or system.architecture == architecture
         ]
         self.checking = request.method == "POST" and request.POST.get("action") == "check"
-        data = self._entered() if request.method == "POST" and not self.checking else None
+        data = self._form_data() if request.method == "POST" and not self.checking else None
         self.form = SubmissionForm(
             data, systems=self.systems, teams=get_teams(self.person), initial=self._initial_values(), label_suffix=""
         )
         self.system_form = SystemForm(
-            data if self._new_system() else None,
+            data if self._creates_system() else None,
             prefix=PREFIX,
             initial=self._initial_values(f"{PREFIX}-"),
             label_suffix="",
@@ -143,14 +143,14 @@ class SubmissionPage:
     def submit(self) -> Submission:
         raise NotImplementedError
 
-    def kept_files(self, refused_names: Collection[str], *, takes: bool) -> Any:
+    def kept_files(self, refused_names: Collection[str], *, store: bool) -> Any:
         """Return the user's uploads for the page.
 
-        If `store_sent` is true, files that were just sent are first stored as uploads, except refused ones.
+        If `store` is true, files that were just sent are first stored as uploads, except refused ones.
         """
         raise NotImplementedError
 
-    def _entered(self) -> QueryDict:
+    def _form_data(self) -> QueryDict:
         """Return the form data, with the architecture of the page's engine, if any, as that of a new system."""
         if not self.architecture:
             return self.request.POST
@@ -181,7 +181,7 @@ class SubmissionPage:
         if name:
             rename_team(personal_team(self.person), name)
 
-    def _new_system(self) -> bool:
+    def _creates_system(self) -> bool:
         return self.request.method == "POST" and not self.request.POST.get("system")
 
     def _initial_values(self, prefix: str = "") -> dict[str, Any]:
@@ -193,7 +193,7 @@ class SubmissionPage:
 
     def is_valid(self) -> bool:
         """Return whether the forms are valid. The system's form is only checked for new systems."""
-        required_forms = [self.form, self.team_form, self.system_form if self._new_system() else None]
+        required_forms = [self.form, self.team_form, self.system_form if self._creates_system() else None]
         return not any(form.errors for form in required_forms if form is not None)
 
     def submission_arguments(self) -> dict[str, Any]:
@@ -232,18 +232,18 @@ class SubmissionPage:
                 self.person, list(get_teams(self.person)), open_datasets.filter(hidden=True)
             ),
             "unfinished": get_uploads(self.person).filter(kind=self.kind, completed_at=None, offset__gt=0),
-            "kept": self.kept_files(refused_names, takes=not slow_down),
+            "kept": self.kept_files(refused_names, store=not slow_down),
             "refusal": refusal,
             "reports": reports,
             "checked": bool(reports) and refusal is None,
             "slow_down": slow_down,
-            "large": LARGE,
+            "large": LARGE_FILE_BYTES,
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "api_address": absolute(self.request, "/api/v1/"),
             "site_address": absolute(self.request, "/").rstrip("/"),
         }
 
-    def keep(self, files: Iterable[IncomingFile], refused_names: Collection[str]) -> list[str]:
+    def store_uploads(self, files: Iterable[IncomingFile], refused_names: Collection[str]) -> list[str]:
         """Store files sent with the form as uploads, except refused ones, and return the ids of the uploads.
 
         Files beyond the user's limit are not stored.
@@ -256,7 +256,7 @@ class SubmissionPage:
                     upload_ids.append(upload.pk)
         return upload_ids
 
-    def whole_uploads(self) -> QuerySet[Upload]:
+    def complete_uploads(self) -> QuerySet[Upload]:
         """Return the user's complete uploads that no submission has used."""
         return get_uploads(self.person).filter(kind=self.kind).exclude(completed_at=None)
 
@@ -317,38 +317,38 @@ class SubmitPage(SubmissionPage):
     def context(self, *arguments: Any, **changes: Any) -> dict[str, Any]:
         return {
             **super().context(*arguments, **changes),
-            "datasets": self._datasets(),
+            "datasets": self._dataset_choices(),
             "several": MULTIPLE_FILES,
             "at_once": describe_bytes(settings.VALIDATE_AT_ONCE_BYTES),
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
         }
 
-    def kept_files(self, refused_names: Collection[str], *, takes: bool) -> list[dict[str, Any]]:
+    def kept_files(self, refused_names: Collection[str], *, store: bool) -> list[dict[str, Any]]:
         """Return the user's uploads, each with whether it is selected and its chosen or recognized dataset.
 
-        If `store_sent` is true, files that were just sent are first stored as uploads. Files with refused content are
+        If `store` is true, files that were just sent are first stored as uploads. Files with refused content are
         deleted or not stored.
         """
         chosen_datasets: dict[str, str] = {}
         with suppress(Refused, UploadInUse):
-            sent_files = self.files() if takes and self.request.method == "POST" else []
+            sent_files = self.files() if store and self.request.method == "POST" else []
             for file in sent_files:
                 if file.upload and file.name in refused_names:
                     discard_upload(Upload.objects.get(pk=file.upload))
                     continue
-                for upload in [file.upload] if file.upload else self.keep([file], refused_names):
-                    chosen_datasets[upload] = file.dataset or self._recognised(file)
+                for upload in [file.upload] if file.upload else self.store_uploads([file], refused_names):
+                    chosen_datasets[upload] = file.dataset or self._recognize_dataset(file)
         return [
             {
                 "upload": upload,
                 "chosen": upload.pk in chosen_datasets,
                 "dataset": chosen_datasets.get(upload.pk, ""),
             }
-            for upload in self.whole_uploads()
+            for upload in self.complete_uploads()
         ]
 
     @staticmethod
-    def _recognised(file: IncomingFile) -> str:
+    def _recognize_dataset(file: IncomingFile) -> str:
         """Return the slug of the dataset that matches the file's name or ids; empty for zips and unclear matches."""
         with suppress(Refused, InvalidContent, FileNotFoundError):
             if not file.is_zip:
@@ -356,7 +356,7 @@ class SubmitPage(SubmissionPage):
                     return runs[0].dataset.slug
         return ""
 
-    def _datasets(self) -> list[dict[str, Any]]:
+    def _dataset_choices(self) -> list[dict[str, Any]]:
         """Return the datasets that accept runs, with the files that a run needs and the visitor may download.
 
         Each has the reason if it is closed, and whether it was chosen.

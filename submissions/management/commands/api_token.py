@@ -44,7 +44,7 @@ class Command(BaseCommand):
         If the account has the maximum number of tokens, the oldest one from the command line is revoked. The creation
         is recorded.
         """
-        person = self._person(options["email"].strip().lower())
+        person = self._find_or_create_account(options["email"].strip().lower())
         personal_team(person)
         values = {"scopes": options["scopes"], "days": options["days"]}
         try:
@@ -65,7 +65,7 @@ class Command(BaseCommand):
         self.stderr.write(f"The token is valid for {options['days']} days. Scopes: {', '.join(options['scopes'])}.")
         self.stdout.write(token)
 
-    def _person(self, email: str) -> User:
+    def _find_or_create_account(self, email: str) -> User:
         """Return the account with this address. On a site with embedded settings, create it if it is missing.
 
         Raises CommandError otherwise, or if the address is invalid.

@@ -33,11 +33,11 @@ class Command(BaseCommand):
             verb.add_argument("team", help="slug of the team")
             verb.add_argument("--dataset", help="slug of the dataset (default: all hidden datasets)")
         except_parser.add_argument(
-            "--daily", type=_limit, required=True, help="submissions per day, or “none” for no limit"
+            "--daily", type=_parse_limit, required=True, help="submissions per day, or “none” for no limit"
         )
         except_parser.add_argument(
             "--monthly",
-            type=_limit,
+            type=_parse_limit,
             required=True,
             help="submissions per calendar month, or “none” for no limit",
         )
@@ -48,7 +48,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Show a user's quotas, or refund a submission, set a team's exception, or end it on behalf of a curator."""
         if options["verb"] == "show":
-            self._show(curating.find_person(options["email"]))
+            self._show_quotas(curating.find_person(options["email"]))
             return
         act = {"refund": self._refund, "except": self._add_exception, "end": self._end}[options["verb"]]
         try:
@@ -57,10 +57,10 @@ class Command(BaseCommand):
         except ValueError as error:
             raise CommandError(str(error)) from error
 
-    def _show(self, person: User) -> None:
+    def _show_quotas(self, person: User) -> None:
         hidden_datasets = Dataset.objects.open_for_runs().filter(hidden=True)
         quotas = [*chain(*limited_quotas(person, list(get_teams(person)), hidden_datasets).values())]
-        self.stdout.write("\n".join(map(_line, quotas)) or "No dataset is limited.")
+        self.stdout.write("\n".join(map(_format_quota, quotas)) or "No dataset is limited.")
 
     def _refund(self, options: dict[str, Any]) -> str:
         """Refund the submission on all its datasets, or on `--dataset`.
@@ -95,7 +95,7 @@ class Command(BaseCommand):
         return f"{team} has the default quota on {dataset or 'all datasets'} again."
 
 
-def _line(quota: Quota) -> str:
+def _format_quota(quota: Quota) -> str:
     return f"{quota.dataset.slug}\t{quota.team or '-'}\t{_usage(quota.day)} today\t{_usage(quota.month)} this month"
 
 
@@ -107,7 +107,7 @@ def _dataset(options: dict[str, Any]) -> Dataset | None:
     return curating.find_dataset(options["dataset"]) if options["dataset"] else None
 
 
-def _limit(text: str) -> int | None:
+def _parse_limit(text: str) -> int | None:
     """Parse a number of submissions; None for “none”. Raises ArgumentTypeError for other texts."""
     if text == "none":
         return None
