@@ -237,6 +237,7 @@ def serve_if(is_available: Callable[[HttpRequest], bool], view: Callable[..., Ht
 
     @wraps(view)
     def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
+        """Call the view, or raise Http404."""
         if not is_available(request):
             raise Http404
         try:

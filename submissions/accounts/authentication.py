@@ -151,6 +151,7 @@ def takes_tokens(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRes
 
     @wraps(view)
     def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
+        """Sign in by the token, if there is one, and call the view, or return the token's error as text."""
         authentication = TokenAuthentication(Scope.READ)
         try:
             credentials = authentication.authenticate(Request(request))

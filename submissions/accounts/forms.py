@@ -44,6 +44,7 @@ class SiteLabels:
     fields: dict[str, forms.Field]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Replace labels, remove placeholders, and validate addresses with the site's message."""
         super().__init__(*arguments, **options)
         labels = _LABELS | self.labels
         for name, field in self.fields.items():
@@ -90,6 +91,7 @@ class SignupForm(AllowedDomain, SiteLabels, account.SignupForm):
     """Signup form."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Add hints about allowed domains and the approval of accounts to the address field."""
         super().__init__(*arguments, **options)
         hints: list[Any] = []
         if settings.SIGNUP_DOMAINS:

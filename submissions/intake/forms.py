@@ -181,6 +181,7 @@ class SubmissionForm(forms.Form):
     anonymous_until = AnonymityField()
 
     def __init__(self, *arguments: Any, systems: list[System], teams: Iterable[Team] = (), **options: Any) -> None:
+        """Offer these systems, a new one, and the teams as choices."""
         super().__init__(*arguments, **options)
         system_choices = [(system.slug, system.name) for system in systems]
         self.fields["system"] = forms.ChoiceField(required=False, choices=[("", _("New system")), *system_choices])
@@ -209,6 +210,7 @@ class AnonymityForm(forms.Form):
     anonymous_until = AnonymityField()
 
     def __init__(self, *arguments: Any, system: System, **options: Any) -> None:
+        """Require a date; the initial one is that of the system."""
         day = system.anonymous_until.date() if system.anonymous_until else None
         super().__init__(*arguments, **options)
         self.fields["anonymous_until"].initial = day

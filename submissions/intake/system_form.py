@@ -145,6 +145,7 @@ class SystemForm(forms.Form):
     bibtex = TextField(label=_("BibTeX"), rows=3, required=False, max_length=5000)
 
     def __init__(self, *arguments: Any, system: System | None = None, **options: Any) -> None:
+        """Disable the fields that an upheld challenge of the existing `system` settled."""
         super().__init__(*arguments, **options)
         self.system = system
         self.settlement = latest_settlement(system) if system is not None else None

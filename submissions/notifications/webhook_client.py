@@ -114,6 +114,7 @@ def _resolve_host(target: WebhookTarget) -> list[str]:
     answer: Future[list[str]] = Future()
 
     def ask() -> None:
+        """Store the host's addresses, or the resolver's error, in `answer`."""
         try:
             entries = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
             answer.set_result(list(dict.fromkeys(str(entry[4][0]) for entry in entries)))

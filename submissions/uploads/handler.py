@@ -208,6 +208,7 @@ class RequestSizeMiddleware(Middleware):
 
 
 def _refusal(size: int, limit: int) -> Refused:
+    """Build the refusal of a request of `size` bytes, with advice on how to stay below the limit."""
     return Refused.for_problem(
         REQUEST_TOO_LARGE,
         f"The request has {describe_bytes(size)}; the limit is {describe_bytes(limit)}.",

@@ -174,10 +174,16 @@ def _team_change(*, owners: bool) -> Callable[[View], View]:
     refused, the team's page shows the reason, or the account page if the user is no longer a member.
     """
 
-    def decorate(view: View) -> View:
+    def as_team_change(view: View) -> View:
+        """Return the POST view of a change to a team."""
+
         @personal_page("POST")
         @wraps(view)
         def answer(request: HttpRequest, slug: str, **options: Any) -> HttpResponse:
+            """Apply the change to the user's team, or show on a page why it is refused.
+
+            Raises Http404 for other teams.
+            """
             team = _get_team(request, slug)
             try:
                 throttling.enforce_limit(throttling.ChangeThrottle(), request)
@@ -192,7 +198,7 @@ def _team_change(*, owners: bool) -> Callable[[View], View]:
 
         return answer
 
-    return decorate
+    return as_team_change
 
 
 @_team_change(owners=True)

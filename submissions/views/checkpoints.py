@@ -71,6 +71,7 @@ class ModelPage(SubmissionPage):
     kind = Upload.Kind.MODEL
 
     def __init__(self, request: HttpRequest, engine: EngineDescription | None = None) -> None:
+        """Create the forms with the checkpoints, datasets, and runs that the engine can use, filled from a POST."""
         self.engine = engine or requested_engine(request)
         super().__init__(request, self.engine.architecture)
         data = request.POST if request.method == "POST" else None

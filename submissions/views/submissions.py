@@ -144,6 +144,7 @@ def _change_view(change: Callable[[HttpRequest, Submission], None]) -> Callable[
 
     @wraps(change)
     def view(request: HttpRequest, identifier: str) -> HttpResponse:
+        """Apply the change, unless the user makes too many, and redirect to the submission's page."""
         submission = _find_submission(request, identifier, manage=True)
         if wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request):
             messages.warning(request, throttling.throttle_message(wait))

@@ -88,6 +88,7 @@ class SubmissionPage:
     kind: Upload.Kind
 
     def __init__(self, request: HttpRequest, architecture: str = "") -> None:
+        """Create the forms with the user's systems and teams. Entered data is validated only for a submission."""
         self.request, self.person, self.architecture = request, require_user(request), architecture
         self.systems = [
             system for system in get_systems(self.person) if not architecture or system.architecture == architecture
@@ -315,6 +316,7 @@ class SubmitPage(SubmissionPage):
         return files
 
     def context(self, *arguments: Any, **changes: Any) -> dict[str, Any]:
+        """Return the template's context."""
         return {
             **super().context(*arguments, **changes),
             "datasets": self._dataset_choices(),

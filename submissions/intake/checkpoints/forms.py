@@ -24,6 +24,7 @@ class ParametersForm(forms.Form):
     """
 
     def __init__(self, engine: EngineDescription, data: QueryDict | None, **options: Any) -> None:
+        """Create the fields of the engine's parameters. Parameters missing from `data` get their defaults."""
         prefix = options.get("prefix", "")
         super().__init__(None if data is None else _complete_values(engine, data, prefix), **options)
         self.engine = engine
@@ -49,6 +50,7 @@ class PromptsForm(forms.Form):
     def __init__(
         self, engine: EngineDescription, datasets: Iterable[Dataset], data: QueryDict | None, **options: Any
     ) -> None:
+        """Create a field for each pair of a dataset and a prompt of the engine."""
         super().__init__(data, **options)
         self.engine = engine
         self.slugs = [dataset.slug for dataset in datasets]
@@ -170,6 +172,7 @@ class ModelForm(forms.Form):
         sources: Iterable[RunSource],
         **options: Any,
     ) -> None:
+        """Offer these checkpoints, datasets, benchmarks, and input runs as choices."""
         super().__init__(*arguments, **options)
         choices: dict[str, list[tuple[str, str]]] = {
             "checkpoint_id": [("", "No stored checkpoint")],

@@ -39,6 +39,7 @@ class Command(CurationCommand):
         return self._change_member(team, find_person(options["subject"]), options["verb"], options["owner"])
 
     def _rename(self, team: Team, name: str) -> str:
+        """Rename the team and return a sentence about it. Raises CommandError if the name is invalid."""
         try:
             new_name = TeamNameField().clean(name)
         except ValidationError as error:
