@@ -37,7 +37,7 @@ _PROBLEMS = {
     "unusable_pattern": ("{lines} with a pattern that is not a regular expression, calls its groups, has the flag "
         f"x, or is longer than {pattern_check.MAX_CHARACTERS:,} characters",
         "Correct the pattern, or write plain strings as `answers`."),
-    "endless_pattern": (f"{{lines}} with a pattern that takes more than {pattern_check.PATTERN_SECONDS} s on a text of "
+    "endless_pattern": (f"{{lines}} with a pattern that takes more than {pattern_check.SEARCH_SECONDS} s on a text of "
         f"{pattern_check.TEXT_LENGTH:,} characters, or too much time or memory to compile",
         EndlessPattern.HINT),
     "too_many_patterns": (f"{{lines}} beyond the limit of {pattern_check.MAX_PATTERNS:,} patterns, or of "

@@ -20,7 +20,7 @@ FLAGS = regex.IGNORECASE | regex.MULTILINE
 #: Maximum number of characters of a pattern in NFD, and of patterns in a file.
 MAX_CHARACTERS, MAX_PATTERNS = 1_000, 10_000
 #: Seconds that a pattern may take on each test text, and the length of these texts in characters.
-PATTERN_SECONDS, TEXT_LENGTH = 0.2, 1_000
+SEARCH_SECONDS, TEXT_LENGTH = 0.2, 1_000
 #: Maximum processor seconds for one pattern (rounded up) and for a file, and bytes of memory for all its patterns.
 PATTERN_SECONDS, FILE_SECONDS, MEMORY = 2.0, 30.0, 1 << 29
 #: Strings to repeat in test texts, in addition to strings of the pattern, and the maximum number of texts.
@@ -80,13 +80,13 @@ def _find_problem(texts: Sequence[str], compiled: list[object]) -> str:
             resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
             pattern = regex.compile(text, FLAGS)
             compiled.append(pattern)
-            if pattern.search("", timeout=PATTERN_SECONDS):
+            if pattern.search("", timeout=SEARCH_SECONDS):
                 return "empty_answer"
             # Excessive backtracking shows on texts that repeat a character or a word of the pattern.
             words = regex.findall(r"\w+", regex.sub(r"\\.", " ", text))
             repeated = dict.fromkeys([*_REPEATED_STRINGS, *words, *(f"{word} " for word in words), *text])
             for string in islice(repeated, _MAX_TRIALS):
-                pattern.search(f"{string * (TEXT_LENGTH // len(string))}! {' '.join(words)}", timeout=PATTERN_SECONDS)
+                pattern.search(f"{string * (TEXT_LENGTH // len(string))}! {' '.join(words)}", timeout=SEARCH_SECONDS)
     except (regex.error, RecursionError, OverflowError):
         return "unusable_pattern"
     except (TimeoutError, MemoryError):
