@@ -24,14 +24,14 @@ from evaluation.collections.other_formats import (
 )
 
 
-def _canonical(name: str) -> str:
+def _canonical_name(name: str) -> str:
     """Return a column's name in lower case, without spaces, quotes, `#`, `-`, and `_`."""
     return "".join(letter for letter in name.lower() if letter not in "-_#\"' \r\t")
 
 
 #: Column of a query's text, which has more alternative names than the text of a document.
 _QUERY_TEXT = "query text"
-#: Names of each column in order of preference, as `_canonical` writes them.
+#: Names of each column in order of preference, as `_canonical_name` writes them.
 _NAMES = {
     "_id": ("id",),
     "text": ("text", "content"),
@@ -46,8 +46,8 @@ _OTHER_NAMES = {
     "_id": (
         "docid", "docno", "documentid", "corpusid", "passageid", "pid", "queryid", "qid", "topicid", "questionid",
     ),
-    "text": tuple(map(_canonical, beir.OTHER_TEXT_FIELDS)),
-    _QUERY_TEXT: tuple(map(_canonical, (*beir.OTHER_TEXT_FIELDS, *beir.OTHER_QUERY_FIELDS))),
+    "text": tuple(map(_canonical_name, beir.OTHER_TEXT_FIELDS)),
+    _QUERY_TEXT: tuple(map(_canonical_name, (*beir.OTHER_TEXT_FIELDS, *beir.OTHER_QUERY_FIELDS))),
     "score": ("score", "grade", "relevance", "rel", "label", "judgment", "judgement", "relevancy", "qrel"),
 }  # fmt: skip
 _ROWS_AT_ONCE = 1000
@@ -154,17 +154,17 @@ def _read_columns(
 def column_places(cells: Sequence[str], columns: Sequence[str]) -> tuple[int, ...] | None:
     """Return the positions of these columns in a header, or None if one is missing or ambiguous."""
     indices = [_find_column(tuple(cells), column) for column in columns]
-    if "score" in columns and "rank" in map(_canonical, cells):  # The table is a run.
+    if "score" in columns and "rank" in map(_canonical_name, cells):  # The table is a run.
         return None
     return None if None in indices else tuple(index for index in indices if index is not None)
 
 
 @lru_cache(maxsize=1024)
 def _find_column(cells: tuple[str, ...], column: str) -> int | None:
-    names = [_canonical(cell) for cell in cells]
+    names = [_canonical_name(cell) for cell in cells]
     if column in cells and column != "score":
         return cells.index(column)
-    for name in _NAMES.get(column, () if column in _OTHER_NAMES else (_canonical(column),)):
+    for name in _NAMES.get(column, () if column in _OTHER_NAMES else (_canonical_name(column),)):
         if name in names:
             return names.index(name)
     indices = [index for index, name in enumerate(names) if name in _OTHER_NAMES.get(column, ())]

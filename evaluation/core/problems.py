@@ -108,7 +108,7 @@ class LineProblems:
             self.lines[code].append(line)
 
     def report(self, texts: Mapping[str, tuple[str, str]], **values: object) -> tuple[Problem, ...]:
-        """Return one error for each code.
+        """Return one error for each code, sorted by code.
 
         `texts` maps codes to pairs of message and hint. Messages are format strings with `lines` and `values` as
         fields.

@@ -66,7 +66,7 @@ class Qrels:
     negative_count: int = 0
     _tables: dict[int, JudgedTable] = field(default_factory=dict, repr=False, compare=False)
     #: Values by query that measures derive only from the judgments, by name. They are computed with the first run.
-    computed: dict[str, NDArray[np.float64]] = field(default_factory=dict, repr=False, compare=False)
+    cached_values: dict[str, NDArray[np.float64]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_dict(cls, judgements: Mapping[str, Mapping[str, int]]) -> Qrels:

@@ -66,13 +66,13 @@ class JudgedRankings:
         """Return which of the retrieved judged documents are relevant."""
         return self.grade >= level
 
-    def relevant_judged(self, level: int) -> Values:
+    def relevant_totals(self, level: int) -> Values:
         """Return the number of relevant documents for each query."""
-        computed = self.qrels.computed
-        if (key := f"relevant from {level}") not in computed:
+        cached_values = self.qrels.cached_values
+        if (key := f"relevant from {level}") not in cached_values:
             relevant = np.bincount(self.qrels.rows, self.qrels.grades >= level, self.queries)
-            computed[key] = relevant.astype(np.float64)
-        return computed[key]
+            cached_values[key] = relevant.astype(np.float64)
+        return cached_values[key]
 
     def running_counts(self, flags: Flags) -> NDArray[np.int64]:
         """Return the number of flagged documents up to each retrieved judged document of a query, inclusive."""
@@ -111,16 +111,16 @@ def ndcg(ranking: JudgedRankings, k: int | None, level: int, exponential: bool =
         return np.exp2(gains) - 1 if exponential else gains
 
     gain = ranking.per_query(_discount(compute_gains(ranking.grade), ranking.rank) * _is_within(ranking, k))
-    computed = ranking.qrels.computed
-    if (key := f"ideal gain at {k}, exponential: {exponential}") not in computed:
+    cached_values = ranking.qrels.cached_values
+    if (key := f"ideal gain at {k}, exponential: {exponential}") not in cached_values:
         rows, grades = ranking.qrels.rows, ranking.qrels.grades.astype(np.int64)
         order = np.lexsort((-grades, rows))
         ideal_rank = np.arange(len(order)) - ranking.qrels.offsets[rows] + 1  # rows are already sorted
         ideal_gain = _discount(compute_gains(grades[order]), ideal_rank)
         if k is not None:
             ideal_gain = ideal_gain * (ideal_rank <= k)
-        computed[key] = ranking.per_query(ideal_gain, rows)
-    return divide(gain, computed[key])
+        cached_values[key] = ranking.per_query(ideal_gain, rows)
+    return divide(gain, cached_values[key])
 
 
 def _count_displayed(ranking: JudgedRankings, k: int | None) -> Values:
@@ -131,7 +131,7 @@ def average_precision(ranking: JudgedRankings, k: int | None, level: int) -> Val
     """Return AP@k: the sum of precision at the ranks of relevant documents, divided by their total number."""
     relevant = ranking.relevant(level)
     precision = ranking.running_counts(relevant) / ranking.rank * (relevant & _is_within(ranking, k))
-    return divide(ranking.per_query(precision), ranking.relevant_judged(level))
+    return divide(ranking.per_query(precision), ranking.relevant_totals(level))
 
 
 def reciprocal_rank(ranking: JudgedRankings, k: int | None, level: int) -> Values:
@@ -148,12 +148,12 @@ def precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 
 def recall(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return the number of relevant documents among the first k, divided by the number of relevant documents."""
-    return divide(_count_relevant(ranking, k, level), ranking.relevant_judged(level))
+    return divide(_count_relevant(ranking, k, level), ranking.relevant_totals(level))
 
 
 def capped_recall(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return the number of relevant documents among the first k, divided by min(k, number of relevant documents)."""
-    possible = ranking.relevant_judged(level)
+    possible = ranking.relevant_totals(level)
     return divide(_count_relevant(ranking, k, level), possible if k is None else np.minimum(possible, k))
 
 
@@ -165,7 +165,7 @@ def success(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 def f1(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return the harmonic mean of P@k and R@k: twice the number of relevant documents among the first k, by k + R."""
     assert k is not None
-    return divide(2 * _count_relevant(ranking, k, level), k + ranking.relevant_judged(level))
+    return divide(2 * _count_relevant(ranking, k, level), k + ranking.relevant_totals(level))
 
 
 def answer(ranking: JudgedRankings, k: int | None, level: int) -> Values:
@@ -188,7 +188,7 @@ def _get_answers(ranking: JudgedRankings) -> FoundAnswers:
 
 def r_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return precision at the number of relevant documents."""
-    possible = ranking.relevant_judged(level)
+    possible = ranking.relevant_totals(level)
     retrieved = ranking.per_query(ranking.relevant(level) & (ranking.rank <= possible[ranking.query]))
     return divide(retrieved, possible)
 
@@ -199,7 +199,7 @@ def bpref(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     Buckley & Voorhees, SIGIR 2004: (1 / R) Σ (1 − min(N above r, R) / min(N, R)) over retrieved relevant documents r.
     """
     relevant = ranking.relevant(level)
-    possible = ranking.relevant_judged(level)
+    possible = ranking.relevant_totals(level)
     not_relevant = np.diff(ranking.qrels.offsets) - possible
     non_relevant_above = ranking.running_counts(~relevant).astype(np.float64)
     bound = possible[ranking.query]
@@ -263,8 +263,8 @@ class _Completed(JudgedRankings):
 
     added: Values = field(default_factory=lambda: np.zeros(0))
 
-    def relevant_judged(self, level: int) -> Values:
-        return super().relevant_judged(level) + self.added
+    def relevant_totals(self, level: int) -> Values:
+        return super().relevant_totals(level) + self.added
 
 
 def all_relevant(formula: Bound) -> Bound:
@@ -301,7 +301,7 @@ def upper_ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     added_gains = _cumulate_discounts(np.where(unjudged, discounts, 0.0), unjudged, max_unjudged)
     judged_gains = np.stack([np.where(grid >= grade, discounts, 0.0).sum(axis=1) for grade in levels])
     cumulated_discounts = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(k or grid.shape[1]) + 2))])
-    relevant_counts = np.stack([ranking.relevant_judged(int(grade)).astype(np.int64) for grade in levels])
+    relevant_counts = np.stack([ranking.relevant_totals(int(grade)).astype(np.int64) for grade in levels])
     best = np.zeros(len(grid))
     while True:
         gain, ideal = np.zeros_like(best), np.zeros_like(best)

@@ -1,7 +1,7 @@
 """Run formats other than TREC's, recognized by the start of the file and rewritten as TREC lines.
 
-Every reader of runs uses this module (`trec_text`, or `recognize` and `write_as_trec`), so that all of them read a file
-the same way. A table without column names is recognized only if its values cannot be judgments.
+Every reader of runs uses this module (`trec_text`, or `recognize_format` and `write_as_trec`), so that all of them read
+a file the same way. A table without column names is recognized only if its values cannot be judgments.
 """
 
 import codecs
@@ -135,7 +135,7 @@ class Table:
 Form = Table | Literal["json", "jsonl"] | None
 
 
-def recognize(start: bytes) -> Form:
+def recognize_format(start: bytes) -> Form:
     """Return the format of a run that begins with `start`, as returned by `read_start`; None for TREC lines.
 
     Raises InvalidRun for UTF-16.
@@ -227,20 +227,20 @@ def trec_text(
     limits = limits or FileLimits()
     with open_expanded(source, limits) as file:
         start = read_start(file)
-        form = None if is_trec else recognize(start)
+        form = None if is_trec else recognize_format(start)
         if form is None:
             header = read_header(start)
             yield header, io.BufferedReader(StreamedLines(file, start[header.size :]), BLOCK)
             return
     with (
-        rewritten(form, source, limits) as (path, limits, _),
+        open_rewritten(form, source, limits) as (path, limits, _),
         trec_text(path, limits, is_trec=True) as text,
     ):
         yield text
 
 
 @contextmanager
-def rewritten(
+def open_rewritten(
     form: Form, source: Path | str | bytes, limits: FileLimits
 ) -> Iterator[tuple[str, FileLimits, dict[str, Any]]]:
     """Rewrite a run as a temporary file of TREC lines; yield its path, the limits for it, and metadata."""

@@ -231,7 +231,7 @@ class ScoredRun:
     missing_queries: int
     first_documents: bytes = b""
 
-    def claimed(self) -> ClaimedScores:
+    def as_claimed_scores(self) -> ClaimedScores:
         """Return the scores in the form that verification compares."""
         return ClaimedScores(
             [measure.verified() for measure in self.measures],

@@ -30,7 +30,7 @@ from evaluation.kernel.library import (
     order_by_query,
 )
 from evaluation.runs import problems
-from evaluation.runs.forms import Form, StreamedLines, read_start, recognize, rewritten
+from evaluation.runs.forms import Form, StreamedLines, open_rewritten, read_start, recognize_format
 from evaluation.runs.header import RunHeader, lines_to_quote, read_header, read_lines
 from evaluation.runs.problems import LineCount, RunContents
 
@@ -143,7 +143,7 @@ class _RunFile:
         """
         with open_expanded(self.path, self.limits) as file:
             start = read_start(file)
-            if not is_trec and (form := recognize(start)) is not None:
+            if not is_trec and (form := recognize_format(start)) is not None:
                 return self._read_rewritten(form)
             header = read_header(start)
             text = start[header.size :]
@@ -168,7 +168,7 @@ class _RunFile:
         return _RunPass(self.task, self.limits, header.lines, most_bytes).read(source, self.progress)
 
     def _read_rewritten(self, form: Form) -> RunContents:
-        with rewritten(form, self.path, self.limits) as (lines, wider_limits, metadata):
+        with open_rewritten(form, self.path, self.limits) as (lines, wider_limits, metadata):
             contents = _RunFile(lines, self.task, wider_limits, self.progress).read(is_trec=True)
         if not isinstance(form, str):
             return contents  # Line numbers of a table are unchanged, and messages quote the rewritten lines.

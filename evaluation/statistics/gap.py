@@ -81,7 +81,7 @@ def least_difference(values: ArrayLike, *, alpha: float, step: float = STEP) -> 
     return max(1, ceil(unrounded / step - 1e-9)) * step
 
 
-def for_all_pairs(least_significant: float, systems: int, *, alpha: float) -> float:
+def extend_to_all_pairs(least_significant: float, systems: int, *, alpha: float) -> float:
     """Convert a least significant difference of two systems to one for all pairs of `systems` systems."""
     return least_significant * _quantile(alpha, max(systems, 2)) / _quantile(alpha, 2)
 
