@@ -287,9 +287,9 @@ class ModelFolder:
     def _plan_plain_encoder(self) -> Plan:
         """Return the plan of a model without modules and task head: a sparse encoder or a dense one.
 
-        If both are acceptable, a masked language model with the pooling max or sum, or without one, is sparse (SPLADE),
-        and so is any model with the pooling SPARTA. Raises Refused if the kind is not acceptable or the pooling is
-        unknown.
+        A masked language model is sparse (SPLADE) if sparse encoders are acceptable, unless dense ones are requested
+        too and its pooling is one of theirs, such as mean. A model with the pooling SPARTA is sparse. Raises Refused if
+        the kind is not acceptable or the pooling is unknown.
         """
         source, file = self.source, self.source.at(CONFIG)
         if self.kinds == {CheckpointKind.MULTI_VECTOR}:

@@ -45,8 +45,8 @@ def replace_on_success(path: Path) -> Iterator[Path]:
 def open_atomically(path: Path, heading: Callable[[], str] = str) -> Iterator[TextIO]:
     """Open a text file that appears only when it is complete; gzip-compressed if its name ends in .gz.
 
-    `heading` returns the first line. It is called again after the content has been written, and must always return
-    a line of the same length.
+    `heading` returns the first line, or an empty string for none. It is called again after the content has been
+    written, and must always return a line of the same length.
     """
     packed = path.suffix == ".gz"
     # The first line is a separate gzip member without compression. Its length depends only on the length of the line,

@@ -144,7 +144,7 @@ def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, repor
     for first_document, shard in zip(range(numbers.start * size, numbers.stop * size, size), folders, strict=True):
         if not shard.exists():
             if position != first_document:
-                reading = read_corpus(task.corpus, first=first_document)
+                reading = read_corpus(task.corpus, first_document=first_document)
             documents = list(islice(reading, size))
             position = first_document + len(documents)
 

@@ -89,7 +89,7 @@ class Table:
         return [cells for row in rows if len(cells := _split_cells(row, self.separator)) == self.columns]
 
     def fits_names(self, rows: Sequence[bytes]) -> bool:
-        """Return whether the rows below the column names are results rather than judgments or TREC lines."""
+        """Return whether most rows below the column names are results of this table, not judgments or TREC lines."""
         cells = self.split(rows)
         if 2 * len(cells) < len(rows) or all(map(_is_trec, rows)):
             return False
@@ -243,7 +243,10 @@ def trec_text(
 def open_rewritten(
     form: Form, source: Path | str | bytes, limits: FileLimits
 ) -> Iterator[tuple[str, FileLimits, dict[str, Any]]]:
-    """Rewrite a run as a temporary file of TREC lines; yield its path, the limits for it, and metadata."""
+    """Rewrite a run as a temporary file of TREC lines; yield its path, the limits for it, and metadata.
+
+    The file is deleted at the end of the block. Raises InvalidContent.
+    """
     with tempfile.NamedTemporaryFile(prefix="rewritten-", suffix=".run") as lines:
         metadata = write_as_trec(form, source, limits, cast(IO[bytes], lines))
         lines.flush()
@@ -264,6 +267,10 @@ def _whole_rank(cell: bytes) -> bytes:
 
 
 def _split_cells(line: bytes, separator: bytes | None) -> list[bytes]:
+    """Return the stripped cells of a line, without quotes of CSV; no cells if the quotes are invalid.
+
+    A separator of None stands for white space, where quotes have no meaning.
+    """
     if separator is None:
         return line.split()
     if b'"' not in line:
@@ -277,7 +284,10 @@ def _split_cells(line: bytes, separator: bytes | None) -> list[bytes]:
 
 
 def _find_table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
-    """Return the table that the rows form with this separator, or None if another format is possible."""
+    """Return the table that the rows form with this separator, or None if they clearly form none.
+
+    The first row may have column names. Without them, the values must show which columns are ranks or scores.
+    """
     first = _split_cells(rows[0], separator)
     if len(first) > _MAX_COLUMNS:
         return None

@@ -72,7 +72,7 @@ STEP = 0.005
 def least_difference(values: ArrayLike, *, alpha: float, step: float = STEP) -> float:
     """Return the least significant difference to a system with these values by query, rounded up to steps.
 
-    The result is at least one step, and infinite for fewer than two queries.
+    `alpha` is the significance level. The result is at least one step, and infinite for fewer than two queries.
     """
     by_query = np.asarray(values, dtype=np.float64)
     if by_query.ndim != 1 or len(by_query) < 2:
