@@ -64,7 +64,7 @@ def check_queries(path: Path, on_id: OnId | None = None, progress: Progress | No
 def copy_queries(path: Path, query_ids: Collection[str], target: Path) -> FileStatistics:
     """Copy the lines of the selected queries unchanged, and return the statistics of the copy.
 
-    Raises InvalidContent if a copied line is repeated, or none is. Unusable lines of `path` are skipped.
+    Unusable lines of `path` are skipped. Raises InvalidContent if an id is copied twice, or no line is copied.
     """
     line = b""
 

@@ -92,7 +92,7 @@ class Report:
 
 
 class LineProblems:
-    """Collects the problems of a file's lines: a count and the first line numbers for each code."""
+    """Collector of the problems of a file's lines: a count and the first line numbers for each code."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()

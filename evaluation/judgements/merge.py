@@ -180,8 +180,8 @@ def count_merged_by_judge(judge_grades: JudgeGrades, merged: Grades) -> dict[Jud
 def agreements(judge_grades: JudgeGrades, level: int) -> list[dict[str, Any]]:
     """Return the agreement of any two judges who judged the same pairs.
 
-    Each entry has the number of `pairs`, the `kappa` of the grades, and `kappa_relevant` of relevant (grade ≥ `level`)
-    or not. A κ is None if it is not defined.
+    Each entry has the names of the two `judges`, the number of `pairs`, the `kappa` of the grades, and `kappa_relevant`
+    of relevant (grade ≥ `level`) or not. A κ is None if it is not defined.
     """
     pairwise_agreements = []
     for (first_judge, first), (second_judge, second) in combinations(group_by_judge(judge_grades).items(), 2):

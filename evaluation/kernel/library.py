@@ -301,12 +301,10 @@ def order_by_query(reading: Reading, length: int, line_count: int) -> tuple[NDAr
         TooManyQueriesError: There are too many query ids.
     """
     starts, owners = np.empty(line_count + 1, np.uint64), np.empty(line_count, np.uint32)
-    indexed_count = reading.library.index_lines(
-        byref(reading.fields), length, address(starts), address(owners), line_count
-    )
-    if indexed_count == -1:
+    count = reading.library.index_lines(byref(reading.fields), length, address(starts), address(owners), line_count)
+    if count == -1:
         raise TooManyQueriesError
-    if indexed_count != line_count:
+    if count != line_count:
         raise RuntimeError("the kernel rejected the text to index")
     owner_count = max(1, reading.fields.queries.count)
     offsets, order = np.zeros(owner_count + 1, np.uint64), np.empty(line_count, np.uint32)
@@ -315,7 +313,7 @@ def order_by_query(reading: Reading, length: int, line_count: int) -> tuple[NDAr
 
 
 class GatheredLines:
-    """Copies lines in a given order. `copied_count` is the number of lines copied so far."""
+    """Copier of lines in a given order. `copied_count` is the number of lines copied so far."""
 
     def __init__(self, text: Bytes, starts: NDArray[np.uint64], order: NDArray[np.uint32], max_line_bytes: int) -> None:
         self.text, self.starts, self.order, self.max_line_bytes = text, starts, order, max_line_bytes

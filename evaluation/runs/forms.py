@@ -99,7 +99,10 @@ class Table:
         return not grades and _NUMBER.fullmatch(cells[0][self.score]) is not None
 
     def recognized_first_rank(self, cells: Sequence[Sequence[bytes]]) -> int | None:
-        """Return the first rank if the rows clearly form this table without column names, or else None."""
+        """Return the first rank if the rows clearly form this table without column names, otherwise None.
+
+        Ranks must count up for each query. Scores without ranks must be varied numbers, mostly with fractions.
+        """
         if self.score is not None:
             numbers = [row[self.score] for row in cells]
             if not all(map(_NUMBER.fullmatch, numbers)):
@@ -284,7 +287,7 @@ def _split_cells(line: bytes, separator: bytes | None) -> list[bytes]:
 
 
 def _find_table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
-    """Return the table that the rows form with this separator, or None if they clearly form none.
+    """Return the table that the rows form with this separator, or None if they do not clearly form one.
 
     The first row may have column names. Without them, the values must show which columns are ranks or scores.
     """

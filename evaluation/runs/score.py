@@ -260,9 +260,10 @@ def check_run(
     limits: FileLimits | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Return every problem of a run file without scoring it.
+    """Return every problem of a run file, and its statistics, without scoring it.
 
-    `progress` is called with the share read and may raise to stop.
+    `progress` is called with the share read and may raise to stop. A file that cannot be read is an error in the
+    report.
     """
     limits = limits or FileLimits()
     try:

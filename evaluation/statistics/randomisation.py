@@ -80,7 +80,10 @@ class PermutedSums:
             start += len(signs)
 
     def p_values(self, anchor: int) -> Values:
-        """Return the two-sided p-value of each system's difference to the system `anchor`, 1 for the anchor itself."""
+        """Return the two-sided p-value of each system's difference to the system `anchor`, 1 for the anchor itself.
+
+        It is exact if few queries differ, and at most Hoeffding's bound if no pattern reaches the observed difference.
+        """
         threshold = np.abs(self.totals - self.totals[anchor]) - self._slack
         rows = max(1, _MAX_COMPARED_SUMS // max(1, self.permutations))
         extreme = np.concatenate(
@@ -124,7 +127,7 @@ def hoeffding_bound(differences: Values) -> Values:
 
 
 def exact_p(differences: ArrayLike) -> float:
-    """Return the p-value over all sign patterns of the nonzero differences."""
+    """Return the two-sided p-value over all sign patterns of the nonzero differences of one pair of systems."""
     nonzero = np.asarray(differences, dtype=np.float64)
     nonzero = nonzero[nonzero != 0]
     sums = np.zeros(1)
