@@ -281,7 +281,7 @@ def _sample_documents(corpus: Path) -> list[Document]:
     sample_size = min(max(total // 200, _MIN_DOCUMENTS), _MAX_DOCUMENTS, total)
     positions = [number * total // sample_size for number in range(sample_size)]
     if read_table(corpus) is not None:
-        return [next(read_corpus(corpus, first=position)) for position in positions]
+        return [next(read_corpus(corpus, first_document=position)) for position in positions]
     selected_positions = set(positions)
     return [document for number, document in enumerate(read_corpus(corpus)) if number in selected_positions]
 

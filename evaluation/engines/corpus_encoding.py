@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, corpus_fingerprint, count_documents, read_corpus
-from evaluation.core.writing import complete_or_absent, describe_damage, make_folder
+from evaluation.core.writing import describe_damage, make_folder, open_atomically
 from evaluation.engines.base import (
     SHARD_SIZE,
     DividedEngine,
@@ -123,7 +123,7 @@ def claim_shards(task: EncodingTask, folder: Path) -> None:
             raise InvalidParameter(f"The shards in {folder} were made with another {differences}; choose a new folder.")
     else:
         folder.mkdir(parents=True, exist_ok=True)
-        with complete_or_absent(note) as file:
+        with open_atomically(note) as file:
             json.dump(inputs, file, indent=1)
 
 
@@ -146,7 +146,7 @@ def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, repor
     for first_document, shard in zip(range(numbers.start * size, numbers.stop * size, size), folders, strict=True):
         if not shard.exists():
             if position != first_document:
-                reading = read_corpus(task.corpus, first=first_document)
+                reading = read_corpus(task.corpus, first_document=first_document)
             documents = list(islice(reading, size))
             position = first_document + len(documents)
 

@@ -22,7 +22,7 @@ import orjson
 from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import read_queries
 from evaluation.core.problems import InvalidContent, Problem
-from evaluation.core.writing import complete_or_absent, replace_on_success
+from evaluation.core.writing import open_atomically, replace_on_success
 from evaluation.engines.base import SearchResult
 
 #: Label of the only ranking of an engine without variants.
@@ -132,7 +132,7 @@ class RunWriter:
     @contextmanager
     def open_file(self, path: Path) -> Iterator[RunWriter]:
         """Open a file for writing. It appears when the block ends successfully."""
-        with complete_or_absent(path, self._heading) as self._file:
+        with open_atomically(path, self._heading) as self._file:
             yield self
 
     def _heading(self) -> str:

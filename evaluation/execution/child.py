@@ -252,7 +252,7 @@ def _encode_shard(engine: ShardedEngine, job: ExecutionJob, number: int, channel
     """Encode a shard into the output folder, and return its number, its number of documents, and the seconds."""
     assert job.corpus is not None
     first_document = number * job.shard_size
-    documents = list(islice(read_corpus(job.corpus, first=first_document), job.shard_size))
+    documents = list(islice(read_corpus(job.corpus, first_document=first_document), job.shard_size))
     channel.report("encoding", 0.0)
     report = partial(channel.report, "encoding")
     start = perf_counter()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.checkpoints.files import NotJson, parse, read_file
+from evaluation.checkpoints.files import NotJson, parse_json, read_file
 from evaluation.checkpoints.findings import CODES, quote
 from evaluation.collections.beir import read_queries
 from evaluation.core.problems import ModelFailure, Problem
@@ -88,7 +88,7 @@ def read_progress(line: bytes, previous: Progress | None = None) -> Progress | N
     hundredths through five stages, a child can reveal at most 500 values.
     """
     try:
-        message = parse(line)
+        message = parse_json(line)
         stage, share = message["stage"], message["share"]
     except (NotJson, KeyError, TypeError, IndexError):
         return None
@@ -402,7 +402,7 @@ def is_plain_file(path: Path) -> bool:
 def _read_object(path: Path) -> dict[str, Any]:
     """Return the JSON object in a small regular file. Raises InvalidOutcome for anything else."""
     try:
-        value = parse(read_file(path, _LARGEST_FILE))
+        value = parse_json(read_file(path, _LARGEST_FILE))
     except OSError as error:
         raise InvalidOutcome(f"{path.name}: {error.strerror}") from error
     except NotJson as error:

@@ -32,7 +32,10 @@ _RECURSION = 500
 
 
 def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
-    """Return the problem codes of lines with unusable patterns, by line number."""
+    """Return the problem codes of lines with unusable patterns, by line number.
+
+    `patterns` are texts by line number. They are tried in a process with limits. Raises RuntimeError if it did not run.
+    """
     problems = {
         line: "unusable_pattern"
         for line, texts in patterns.items()
@@ -59,7 +62,10 @@ def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
 
 
 def _main() -> None:
-    """Print each line's problem code, preceded by `endless_pattern` in case the process is killed."""
+    """Check the patterns in standard input, and print the number and the problem code of each line.
+
+    The code `endless_pattern` is printed first, in case the process is killed.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(_RECURSION)
@@ -73,6 +79,10 @@ def _main() -> None:
 
 
 def _find_problem(texts: Sequence[str], compiled: list[object]) -> str:
+    """Compile patterns and search test texts with them; return the code of the first problem, or an empty string.
+
+    Compiled patterns are added to `compiled`.
+    """
     try:
         for text in texts:
             # A slower process is killed, because this is the only way to end a loop in the package's C code.

@@ -24,7 +24,7 @@ from evaluation.archives.zip import (
     without_companions,
 )
 from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report, format_count
-from evaluation.runs.forms import recognize, trec_text, write_as_trec
+from evaluation.runs.forms import recognize_format, trec_text, write_as_trec
 from evaluation.runs.header import MAX_HEADER_BYTES, quote, read_header
 from evaluation.runs.json_runs import JSON
 from evaluation.runs.problems import EMPTY, UNKNOWN_DOCUMENTS_SHARE, refuse_binary
@@ -359,7 +359,7 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
             if len(start) <= limit:
                 text = start
                 # JSON is read from the file, because its expansion limit depends on the compression.
-                content = run.path if recognize(text[:BLOCK]) == "json" else text
+                content = run.path if recognize_format(text[:BLOCK]) == "json" else text
                 report = check_run(content, scoring_target(run.version))
         except InvalidContent as error:
             report = error.report
@@ -445,7 +445,7 @@ def _read_trec_start(path: Path) -> bytes:
     content = _read_start(path, settings.VALIDATE_AT_ONCE_BYTES)
     if not content.strip():
         raise InvalidContent.build(EMPTY.problem())
-    form = recognize(content[:BLOCK])
+    form = recognize_format(content[:BLOCK])
     if form is None:
         refuse_binary(content[:4096])
         return content
