@@ -102,7 +102,10 @@ class RankedDataset:
         return self.facts.qrels_id is not None and any_scored(self.board.rows, self.board.measure)
 
     def view(self, state: BoardState) -> Board:
-        """Return the view of the board. Raises UnknownChoice for a column that it does not have."""
+        """Return the rows and columns that a view shows, with the notes below the board.
+
+        Raises UnknownChoice for a column, range, or facet value that the board does not have.
+        """
         board, hidden = apply_view(self.board, state, self.board.measure), self.facts.hidden
         notes = [
             *self._notes_on_results(board),
@@ -117,7 +120,11 @@ class RankedDataset:
         return replace(board, notes=notes)
 
     def _notes_on_results(self, board: Board) -> list[str]:
-        """Return the notes on all rows, including those that the view hides."""
+        """Return the notes on the ranking, on kinds of rows, and on marks.
+
+        All rows count, including those that the view hides. Notes on spreads and doubtful figures depend on the visible
+        columns.
+        """
         facts, rows = self.facts, self.board.rows
         kinds = {row.ranked_in for row in rows}
         notes = [f"Ranked by {board.measure}; equal values share a rank, the earlier submission first."]
@@ -168,9 +175,9 @@ def rank_dataset(
 ) -> RankedDataset:
     """Return the ranked board for the measure, the hardware, and the weights of a view.
 
-    `measured` are the costs of the entries, `statements` their test results. Private entries belong to the reader's
-    own teams; no other row depends on them. Raises UnknownChoice for a measure or hardware that the board does not
-    have.
+    `measured` are the costs of the entries, `statements` their test results. Withdrawn and superseded entries get no
+    row, and private ones belong to the reader's teams and do not affect other rows. Raises UnknownChoice for a measure
+    or hardware that the board does not have.
     """
     shown_entries = [_without_numbers(entry) for entry in entries if entry.visibility in _ROW_VISIBILITIES]
     measures = _measures(facts, [entry.scores for entry in shown_entries if entry.visibility != QUARANTINED])
@@ -237,7 +244,10 @@ def _names_gaps(state: BoardState) -> bool:
 
 
 def _with_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
-    """Return the board with all properties that follow from its ranked rows."""
+    """Return the board with its best values, counts, test results, hardware, and summary.
+
+    A measure about judging has no summary, unless it is the dataset's primary measure.
+    """
     board, facts, tests, costs = (
         ranked_board.board,
         ranked_board.facts,
@@ -269,7 +279,7 @@ def _with_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
 
 
 def _without_numbers(entry: EntryRow) -> EntryRow:
-    """Return the entry; a quarantined one keeps its row and the curator's reason, but no results."""
+    """Return the entry, without scores, figures, and submission if it is quarantined."""
     if entry.visibility != QUARANTINED:
         return entry
     return entry._replace(
@@ -285,13 +295,20 @@ def _without_numbers(entry: EntryRow) -> EntryRow:
 
 
 def _measures(facts: DatasetFacts, scores: Iterable[Iterable[str]]) -> list[str]:
-    """Return the primary measure and all others that any row has; those about judging come last."""
+    """Return the dataset's measures that any row has, then those about judging.
+
+    `scores` has the measures of each row. If no row has any of the dataset's measures, the primary measure comes first.
+    """
     available = set[str]().union(*scores)
     dataset_measures = [name for name in facts.measures or [facts.primary_measure] if name in available]
     return add_judged_measures(dataset_measures or [facts.primary_measure], available, hidden=facts.hidden)
 
 
 def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
+    """Return the measure that a view names, else the measure that it sorts by, else the first one.
+
+    Raises UnknownChoice if the view names a measure that is not one of `measures`.
+    """
     if state.measure:
         if state.measure not in measures:
             raise UnknownChoice("measure", state.measure, measures)
@@ -301,7 +318,10 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
 
 
 def _focus_columns(measure: str, tests: SignificanceColumns, difference: str) -> list[Column]:
-    """Return the columns of the system, the measure in focus, and its differences, with their tests."""
+    """Return the columns of the system, the measure in focus, and its differences, with their tests.
+
+    `difference` is the head of the group of differences.
+    """
     direction = better(measure)
 
     def delta(line: EntryLine) -> Value:
@@ -337,7 +357,11 @@ def _focus_columns(measure: str, tests: SignificanceColumns, difference: str) ->
 
 
 def _other_columns(facts: DatasetFacts, measures: Sequence[str], measure: str) -> list[Column]:
-    """Return the columns of additional measures, including expected ones that no row has."""
+    """Return the columns of all measures except the one in focus, whether or not any row has them.
+
+    If the dataset has open judgments, they include the measures about judging, and the score without the documents that
+    only the own team retrieved.
+    """
     names_expected, has_open_judgements = (
         {*measures, *facts.measures},
         facts.qrels_id is not None and not facts.hidden,
@@ -375,6 +399,11 @@ def _lines(
     tests: SignificanceColumns,
     known_gaps: Mapping[int, Gap] | None,
 ) -> Iterator[EntryLine]:
+    """Yield the line of each entry: the kind that it is ranked in, its baseline's score, and its test results.
+
+    The baseline is the public one of the entry's comparison group. Only scored results on current judgments have test
+    results.
+    """
     baselines = {
         entry.comparison_group: entry.scores.get(measure)
         for entry in entries
@@ -399,7 +428,10 @@ def _lines(
 
 
 def _row(line: EntryLine, hidden: BoardStatements | None, measure: str) -> Row:
-    """Return the row of an entry without cells; with hidden judgments, `hidden` has the significance."""
+    """Return the row of an entry, still without values and cells.
+
+    `hidden` has the statements that decide significance if the judgments are hidden, and is None otherwise.
+    """
     entry = line.entry
     return Row(
         entry,
@@ -416,6 +448,7 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
     """Return the column of a measure. In focus, its cells show the interval and the spread over seeds."""
 
     def cell(line: Any) -> Cell | Value:
+        """Return the score, as a cell if it has an interval or a deviation over seeds to show."""
         value: Value = line.entry.scores.get(measure)
         if line.entry.deviations or (in_focus and line.certainty is not None):
             certainty = line.certainty if in_focus else None
@@ -438,9 +471,10 @@ _UPPER_BOUND_NOTE = _("the maximum of the score for any grades of the unjudged d
 
 
 def add_judged_measures(measures: Sequence[str], available: Collection[str], *, hidden: bool) -> list[str]:
-    """Return the measures of a board followed by those about judging that any row has.
+    """Return a board's measures, followed by those about judging that any row has.
 
-    Boards over hidden judgments have no measures about judging.
+    `available` are the measures that any row has. The first of `measures` stays first. If the judgments are hidden, no
+    measures about judging are added.
     """
     judging_measures = [*JUDGED_MEASURES, *sorted(name for name in available if name not in JUDGED_MEASURES)]
     last_measures = [name for name in judging_measures if is_about_judging(name) and name in available and not hidden]
@@ -471,10 +505,9 @@ PRIVATE_PART_NOTE = _(
 
 
 def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
-    """Return columns with the private value of the measure in focus and its difference from the public one.
+    """Return the columns of the private score in the measure in focus, and of private minus public score.
 
-    There are none until a round is revealed. They are empty for later results and for rounds that are not revealed
-    yet.
+    There are none until a round is revealed. They are empty for later results and for rounds that are not revealed yet.
     """
     if not any(measure in entry.private_scores for entry in entries):
         return []

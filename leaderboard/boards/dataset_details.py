@@ -73,9 +73,10 @@ class DatasetDetails(NamedTuple):
 
 
 def dataset_details(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> DatasetDetails:
-    """Return the details for a dataset's row (`pages.DATASET_FIELDS`), in at most five database queries.
+    """Return example, loading snippets, versions of judgments, and similar datasets for a dataset's page.
 
-    `files` are those that the visitor may download, `site` is the site's address, for the commands.
+    `dataset` is a row with `pages.DATASET_FIELDS`, `files` are those that the visitor may download, and `site` is the
+    site's address for the commands. Takes at most five database queries.
     """
     return DatasetDetails(
         example=example(dataset),
@@ -95,9 +96,9 @@ def has_public_documents(dataset: Mapping[str, Any]) -> bool:
 
 
 def example(dataset: Mapping[str, Any]) -> QueryExample | None:
-    """Return the dataset's example, or None if there is none or its queries or documents are not public.
+    """Return the stored example of a query and a document, truncated, or None if none may be shown.
 
-    There is also none if its grade is of hidden or of earlier judgments.
+    The queries and documents must be public. A grade must be from the current judgments, and these must not be hidden.
     """
     if not has_public_documents(dataset) or dataset["queries_visibility"] != Visibility.PUBLIC:
         return None
@@ -120,7 +121,7 @@ def example(dataset: Mapping[str, Any]) -> QueryExample | None:
 
 
 def _truncate(text: str, length: int) -> str:
-    """Return the text on one line, truncated between words."""
+    """Return the text on one line, cut between words and with an ellipsis if it has more than `length` characters."""
     line = " ".join(text[: 4 * length].split())
     if len(line) <= length:
         return line
@@ -129,6 +130,11 @@ def _truncate(text: str, length: int) -> str:
 
 
 def _snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> Iterable[LoadingSnippet]:
+    """Yield code that loads the dataset with ir_datasets and BEIR, and commands that download its files.
+
+    Sources that do not have the dataset are omitted. If the judgments can be downloaded, a command that scores a run
+    follows.
+    """
     if dataset["ir_datasets_id"]:
         code = (
             f'import ir_datasets\n\ndataset = ir_datasets.load("{dataset["ir_datasets_id"]}")\n'
@@ -160,6 +166,10 @@ def _snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: st
 
 
 def _beir(name: str, split: str | None) -> str:
+    """Return Python code that downloads a dataset of BEIR and loads it.
+
+    `name` may include a part, such as `cqadupstack/android`. If `split` is None, the code loads BEIR's usual split.
+    """
     split = split or ("dev" if name == "msmarco" else "test")
     address = _BEIR.format(name=name.partition("/")[0])
     return (
@@ -171,9 +181,9 @@ def _beir(name: str, split: str | None) -> str:
 
 
 def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
-    """Return all versions of the judgments that were used for scoring, newest first, with their changes.
+    """Return the versions of the judgments that boards have used, newest first, with their changes.
 
-    For hidden judgments the texts only say that they changed.
+    For hidden judgments the texts only say that they changed. A dataset without a current version has none.
     """
     if dataset["current_version_id"] is None:
         return []
@@ -213,7 +223,11 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
 
 
 def _changes(previous: Any, row: Any, *, hidden: bool) -> str:
-    """Return the publishable differences from the previous version as text."""
+    """Return as text how a version of the judgments differs from the previous one.
+
+    The text of the first version, whose `previous` is None, has its numbers of judgments and queries. For hidden
+    judgments no numbers are given.
+    """
     statistics = row.statistics
     if previous is None:
         if hidden or "judgements" not in statistics:
@@ -257,7 +271,10 @@ class AwaitingRun(NamedTuple):
 
 
 def awaiting_runs(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
-    """Return the pending runs of a dataset, given by its row, oldest first; none once there are judgments."""
+    """Return the public runs that wait for judgments, oldest first.
+
+    There are none unless the dataset is collecting runs and has no judgments yet.
+    """
     if dataset["state"] != Dataset.State.COLLECTING or dataset["current_qrels_id"] is not None:
         return []
     rows = (
@@ -318,12 +335,19 @@ BM25_FINDS_NOTHING = _has_empty_bm25("current_qrels")
 
 
 def remarks(*, finds_nothing: bool, statistics: Mapping[str, Any] | None, hidden: bool) -> list[str]:
-    """Return the public remarks on a collection as sentences; `statistics` are those of its judgments."""
+    """Return the public remarks on a collection as sentences.
+
+    `finds_nothing` tells that BM25 retrieves no documents. `statistics` are those of the judgments; documents that are
+    judged but missing are only reported if the judgments are not hidden.
+    """
     return [_NO_RESULTS] * finds_nothing + ([] if hidden or not statistics else missing_documents(statistics))
 
 
 def qrels_remarks(qrels: int | None, *, hidden: bool) -> list[str]:
-    """Return the remarks on a collection with these judgments, current or past. One database query."""
+    """Return the remarks on a collection with these judgments, current or past. One database query.
+
+    There are none if `qrels` is None.
+    """
     rows = Qrels.objects.filter(pk__in=[qrels] if qrels else []).values_list("statistics", _has_empty_bm25("pk"))
     return [
         text

@@ -77,9 +77,10 @@ class Facet:
 
 
 def row_facets(system: EntryRow, provenances: Collection[str], trainings: Collection[str], gap: str = "") -> Facets:
-    """Return the facets of a system's row, with the provenances and training exposures of its entries.
+    """Return the facet values of a system's row.
 
-    `gap` tells whether the contamination gap is shown, and is empty if the row has none.
+    `provenances` and `trainings` are those of the row's entries. `gap` is the value of the contamination gap's facet,
+    empty if the row has no gap.
     """
     open_weights = False if system.closed_api else system.open_weights
     return {
@@ -119,10 +120,10 @@ def offered_facets(
     state: BoardState,
     names_by_key: Mapping[str, str] | None = None,
 ) -> list[Facet]:
-    """Return the facets worth offering, with counts among the rows that match all filters except facets.
+    """Return the facets that have at least two values or a selected one, with the number of rows per value.
 
-    `totals` are the counts of all rows, or of datasets, and `rows` those that match. `names_by_key` has the display
-    names of teams and publications by slug or key.
+    `totals` are the counts of all rows, or of datasets, and `rows` those that match all filters except facets.
+    `names_by_key` has the display names of teams and publications by slug or key.
     """
     names = tuple(totals)
     counts = _counts(rows, state, names) if state.filtered else totals
@@ -142,7 +143,10 @@ def offered_facets(
 
 
 def facet_label(facet: str, value: str, display_names: Mapping[str, str] | None = None) -> str:
-    """Return the label of a value; teams and publications are looked up in `display_names`."""
+    """Return the label of a facet's value, which is the value itself if no label is known.
+
+    Teams and publications are looked up in `display_names`, by slug or key.
+    """
     display_name = (display_names or {}).get(value) if facet == "team" else None
     return display_name or _WORDS.get(facet, {}).get(value) or value
 

@@ -43,10 +43,13 @@ ZERO_SHOT = (Entry.Training.ZERO_SHOT.value, Entry.Training.ADAPTED.value)
 
 
 def apply_view(board: Board, state: BoardState, default: str, omitted_keys: Collection[str] = ()) -> Board:
-    """Return the view of a ranked board, which must have all its rows in order of publication.
+    """Return a view of a ranked board: filtered, sorted, and paged rows, and the columns to show.
 
-    The rows are copies, because views share those of the ranked board. `default` is the default sort column. Pages
-    omit the columns with `omitted_keys`. Raises UnknownChoice for a column that the board does not have.
+    The board must have all its rows in order of publication. Pinned rows come first and ignore filters. The rows are
+    copies, because views share those of the ranked board. `default` is the default sort column. Pages omit the columns
+    with `omitted_keys`.
+
+    Raises UnknownChoice for a column or a facet value that the board does not have.
     """
     unfaceted_rows = _filter_without_facets(board, state)
     board = replace(board, total=len(board.rows), sorts=resolve_sorts(board, state, default))
@@ -96,7 +99,10 @@ def apply_view(board: Board, state: BoardState, default: str, omitted_keys: Coll
 
 
 def resolve_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
-    """Return the sort columns with their orders, except columns that are still being computed. Raises UnknownChoice."""
+    """Return the sort columns with their orders, or the default one if the view has none.
+
+    Columns that are still being computed are omitted. Raises UnknownChoice for a column that the board does not have.
+    """
     by_key = {column.key: column for column in board.columns}
     available_sorts = [sort for sort in state.sorts if sort.key not in board.pending_columns]
     sorts = []
@@ -116,7 +122,11 @@ def filter_rows(board: Board, state: BoardState) -> list[Row]:
 
 
 def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
-    """Return the rows that match the text, the switches, and the ranges."""
+    """Return the rows that match the view's text, switches, and ranges.
+
+    The text is searched in the names of systems, configurations, teams, and publications. Ranges of columns that are
+    still being computed are ignored. Raises UnknownParameter for a range of a column without numbers.
+    """
     rows = list(board.rows)
     if state.text:
         text = state.text.casefold()
@@ -146,7 +156,10 @@ def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
 
 
 def _filter_by_facets(rows: list[Row], state: BoardState) -> list[Row]:
-    """Return the rows with a selected value of every facet. Facets of datasets are ignored: they select columns."""
+    """Return the rows with a selected value of every facet.
+
+    Facets of datasets are ignored, because they select columns.
+    """
     for facet, selected_values in state.facets:
         if facet not in DATASET_FACETS:
             rows = [row for row in rows if matches_facet(row.facets, facet, selected_values)]
@@ -154,7 +167,10 @@ def _filter_by_facets(rows: list[Row], state: BoardState) -> list[Row]:
 
 
 def count_rows(rows: Sequence[Row]) -> FacetCounts:
-    """Return the number of rows by facet and value, and the names of teams and publications as in the column “By”."""
+    """Return the number of rows by facet and value, and display names of teams and publications.
+
+    The names are those of the column “By”, by slug or key.
+    """
     display_names = {
         str(row.facets.get("team")): row.entry.team if row.entry.team and row.entry.team_slug else str(owner)
         for row in rows
@@ -177,6 +193,7 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
     values_of_rows = [row.values for row in rows]
 
     def is_kept(column: Column) -> bool:
+        """Return whether a column is needed or has a value; for sizes, 0 does not count."""
         if column.key in needed_keys or not (
             check_all_kinds or column.kind == "figure" or column.group in (OTHER_MEASURES, JUDGED_SHARE)
         ):
@@ -188,7 +205,7 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
 
 
 def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows in the order of the view, block by block."""
+    """Return the rows sorted by the board's sort columns within each block."""
     sorted_rows = list(rows)
     for key, order in reversed(board.sorts):  # The sort is stable.
         column = board.column(key)
@@ -256,7 +273,10 @@ def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[BestVal
 
 
 def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
-    """Return the best and the second-best distinct values that are certain despite noise."""
+    """Return the best and the second-best distinct values, as far as they are certain despite noise.
+
+    A column with a single value has no best one.
+    """
     key, choose = column.key, max if column.better == "higher" else min
     numbers: list[Any] = [value for row in rows if (value := row.values.get(key)) is not None]
     ranges: list[tuple[Any, float]] = []
@@ -328,7 +348,10 @@ _WHOLE_GROUPS = ("effectiveness", "ranks-over-all", "reported")
 
 
 def offered_presets(columns: Iterable[Column], hidden_groups: Collection[str]) -> list[tuple[str, str]]:
-    """Return the names and labels of the presets that apply to these columns, ignoring hidden groups."""
+    """Return names and labels of the presets, without “Efficiency” if no column belongs to its groups.
+
+    Columns of `hidden_groups`, which are slugs, do not count.
+    """
     groups = {column.group_slug for column in columns}.difference(hidden_groups)
     return [
         (name, str(preset.label))
@@ -338,6 +361,11 @@ def offered_presets(columns: Iterable[Column], hidden_groups: Collection[str]) -
 
 
 def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) -> list[Column]:
+    """Return the columns of the view's preset, or the single columns that it names, in the board's order.
+
+    The default is the overview, which is also used if the board has none of the named columns. The system's name and
+    the sort columns are always included.
+    """
     name = state.columns[0] if state.columns else PRESETS[0]
     if name == "all":
         return list(columns)
@@ -369,7 +397,10 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
 
 
 def _fill_overview(board: Board, columns: Sequence[Column], selected_columns: Sequence[Column]) -> list[Column]:
-    """Return the selected columns, filled up with others, in the board's order."""
+    """Return the selected columns and others, up to the width of an overview, in the board's order.
+
+    Additional measures are added first, and whole groups on boards of several datasets.
+    """
     keys = {column.key for column in selected_columns}
     measure_keys = [column.key for column in columns if column.group_slug == _FURTHER_MEASURES]
     keys.update(measure_keys[: max(0, OVERVIEW_WIDTH - len(keys))])

@@ -102,7 +102,7 @@ def new_bests() -> list[Item]:
 
 
 def by_day(items: Iterable[Item]) -> list[Day]:
-    """Group the items by day, new bests first, then by team."""
+    """Group items, given newest first, by day; within a day, sort new bests first, then by team."""
     days = [(day, list(day_items)) for day, day_items in groupby(items, lambda item: item.at.date())]
     return [Day(day, sorted(day_items, key=lambda item: (not item.new_best, item.team))) for day, day_items in days]
 
@@ -129,6 +129,10 @@ def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
 
 
 def _items(changes: Iterable[BoardChange]) -> list[Item]:
+    """Return the news items of the changes, newest first.
+
+    Changes at a time when their dataset was not public are omitted, and so are changes without visible effects.
+    """
     public_changes = [change for change in changes if is_public(change.facts)]
     previous_facts = _previous_facts([change for change in public_changes if change.kind == Kind.IMPORTED])
     reported_items = _reported_items([change.at for change in public_changes if change.kind == Kind.REPORTED])
@@ -159,7 +163,10 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
 
 
 def _previous_facts(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
-    """Return the dataset's columns before each of these changes, by id of the change. One database query."""
+    """Return the dataset's columns before each of these changes, by id of the change. One database query.
+
+    They are empty for the first change of a dataset.
+    """
     if not changes:
         return {}
     condition = reduce(or_, (Q(dataset=change.dataset_id, revision=change.revision - 1) for change in changes))
@@ -169,7 +176,7 @@ def _previous_facts(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, An
 
 
 def _import_items(change: BoardChange, previous: Mapping[str, Any]) -> list[Item]:
-    """Return the items about an import's visible effects; none for files and settings."""
+    """Return the item about an import's main visible effect; none if only files or settings changed."""
     current = change.facts
     if not is_public(previous):
         topics = ", ".join(part for part in (current.get("task"), current.get("domain")) if part)
@@ -199,7 +206,11 @@ def _takes_runs(facts: Mapping[str, Any]) -> bool:
 
 
 def _later_baselines(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
-    """Return the baselines of results that were published before there was one, by id of the change. One query."""
+    """Return score and name of the baselines of results that were published before there was one.
+
+    They are by id of the change. Results that still have no baseline, and baselines themselves, are omitted. One
+    database query.
+    """
     changes_without_baseline = [
         change
         for change in changes
@@ -232,6 +243,11 @@ def _entry_item(
     board_statements: Mapping[int, BoardStatements],
     baseline: Mapping[str, Any],
 ) -> Item:
+    """Return the item about a result that was published or withdrawn, or that became the baseline.
+
+    `baseline` has the score and the name of a baseline that was added later. A result that was quarantined or withdrawn
+    since then is not a new best.
+    """
     if change.kind == Kind.WITHDRAWN:
         return _item(change, "Withdrawn", entry.withdrawal_reason, entry)
     if change.kind == Kind.BASELINE:
@@ -250,7 +266,8 @@ def _entry_item(
 def _result(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
     """Return a note such as `nDCG@10 0.345, +0.020 over BM25`, and whether the result was a new best.
 
-    `hidden` tells whether the judgments are or were hidden: then the note only has rounded values.
+    `hidden` tells whether the judgments are or were hidden; the note then has rounded values only. Without a score, the
+    note is empty.
     """
     measure = result.get("measure", "")
     value, baseline, best = (
@@ -268,7 +285,10 @@ def _result(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
 
 
 def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetime, list[Item]]:
-    """Return, by time, an item for each publication whose figures were loaded then. Two database queries."""
+    """Return, by time, an item for each publication whose figures were loaded then.
+
+    Takes one database query, and one more for each time.
+    """
     if not times:
         return {}
     changes = BoardChange.objects.filter(kind=Kind.REPORTED, at__in=times)
@@ -305,6 +325,7 @@ def _item(
     new_best: bool = False,
     significant: bool = False,
 ) -> Item:
+    """Return the item of a change. `entry` adds the system and its team, whose name is hidden if it is anonymous."""
     system = entry.system if entry else None
     shows_team = system and system.team and not system.participant and system.anonymous_until is None
     return Item(

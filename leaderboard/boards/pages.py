@@ -187,6 +187,7 @@ _DatasetMatch = tuple[dict[str, Any], Member, Sequence[str]]
 
 
 def _present_dataset(slug: str) -> _DatasetMatch | None:
+    """Return a listed dataset in its current revision, or None. Checksums of sealed datasets are removed."""
     computed_columns = {
         "changed_at": CHANGED_AT,
         "twin_changed_at": TWIN_CHANGED_AT,
@@ -210,6 +211,7 @@ def _present_dataset(slug: str) -> _DatasetMatch | None:
 
 
 def _past_dataset(slug: str, at: datetime.datetime) -> _DatasetMatch | None:
+    """Return a listed dataset as it was at a past time, or None if it was not public then."""
     ids = _listed_ids(slug)
     revisions = past.revisions_at(ids, at)
     if not ids or ids[0] not in revisions:
@@ -270,6 +272,10 @@ _BenchmarkMatch = tuple[dict[str, Any], Sequence[Member]]
 
 
 def _present_benchmark(slug: str) -> _BenchmarkMatch | None:
+    """Return a benchmark and its datasets in their current revisions, or None if there is none.
+
+    Datasets in preparation are omitted.
+    """
     columns = (
         "pk",
         "slug",
@@ -303,6 +309,7 @@ def _present_benchmark(slug: str) -> _BenchmarkMatch | None:
 
 
 def _past_benchmark(slug: str, at: datetime.datetime) -> _BenchmarkMatch | None:
+    """Return a benchmark and its public datasets as they were at a past time, or None if it had none then."""
     row = _benchmark_version(slug, at)
     if row is None:
         return None
@@ -359,7 +366,7 @@ def ranked_benchmark(
     state: BoardState,
     private: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
 ) -> RankedBenchmark:
-    """Return the ranked board of a benchmark for a view."""
+    """Return the ranked board of a benchmark for a view, from the cache if possible. Raises UnknownChoice."""
 
     def rank() -> RankedBenchmark:
         composed_rows = {member.dataset_id: compose(member, rows).rows for member in facts.members}
@@ -372,7 +379,10 @@ def ranked_benchmark(
 
 
 def _rank_once(key: str, rank: Callable[[], R]) -> R:
-    """Return the ranked board cached under a key; an empty key disables the cache."""
+    """Return the ranked board that is cached under a key, or rank it and cache it.
+
+    An empty key disables the cache. Boards are cached per language, because their summaries are translated.
+    """
     key = key and f"{get_language()} {key}"  # The cached board includes a translated summary.
     ranked_board: R | None = board_cache.get(key) if key else None
     if ranked_board is None:
@@ -383,7 +393,7 @@ def _rank_once(key: str, rank: Callable[[], R]) -> R:
 
 
 def read_boards(seconds: float) -> list[tuple[str, str]]:
-    """Rank boards for about `seconds`, benchmarks first, and return their kinds and slugs."""
+    """Rank boards for about `seconds`, benchmarks first, so that they are cached. Return their kinds and slugs."""
     end, boards_read = monotonic() + seconds, list[tuple[str, str]]()
     benchmarks, datasets = Benchmark.objects.order_by("position"), Dataset.objects.listed().order_by("pk")
     for kind, boards in (("benchmark", benchmarks), ("dataset", datasets)):
@@ -401,7 +411,7 @@ def read_rows(members: Iterable[Member]) -> dict[int, BoardRows]:
 
 
 def read_member(row: Mapping[str, Any], parts: Sequence[Member], revision: Revision | None = None) -> Member:
-    """Return a dataset from its columns, in its current revision or the given one."""
+    """Return a dataset from its columns and parts, in the given revision, or in its current one if None."""
     statistics = row.get("current_qrels__statistics") or {}
     judged_by = row.get("current_qrels__judged_by") or {}
     hidden = row["hidden"]
@@ -448,7 +458,10 @@ def read_parts(datasets: Collection[int]) -> dict[int, list[Member]]:
 
 
 def _past_member(row: Mapping[str, Any], revisions: Mapping[int, Revision]) -> Member:
-    """Return a dataset at a past time. Parts that were not public yet have no columns."""
+    """Return a dataset with its parts as they were at a past time.
+
+    `revisions` are by dataset. Parts that were not public yet have no columns.
+    """
     revision = revisions[row["pk"]]
     parts = [
         read_member({**revisions[pk].facts, "pk": pk}, (), revisions[pk])
@@ -473,9 +486,10 @@ def collect_bibtex(rows: Iterable[BoardRows]) -> dict[str, str]:
 def _mark_removed(
     board: Board, members: Sequence[Member], rows: Mapping[int, BoardRows], *, name_datasets: bool = False
 ) -> Board:
-    """Return a past board with the reason at each row that was removed later; `name_datasets` adds the dataset.
+    """Return a past board on which rows with results that were removed later show the reasons.
 
-    Only entries with values in the row are considered, not other entries of the same system.
+    Only entries with values in the row are considered, not other entries of the same system. `name_datasets` adds the
+    dataset's name to each reason. If anything was removed, the board also gets a note.
     """
     removals = past.find_removed(rows)
     if not removals:
@@ -507,7 +521,10 @@ def _mark_removed(
 
 
 def _twins_at(datasets: Collection[int], at: datetime.datetime) -> tuple[Sequence[Twins], Mapping[int, Revision]]:
-    """Return the twins of which both halves had boards at the time, and revisions of halves not in `datasets`."""
+    """Return the pairs of twin datasets whose other half had a board at the time, and its revision.
+
+    The revisions are by dataset, and only of halves that are not in `datasets`.
+    """
     twins = find_twins(datasets)
     other_halves = past.revisions_at({half for pair in twins for half in pair[:2]}.difference(datasets), at)
     return [pair for pair in twins if not other_halves.keys().isdisjoint(pair[:2])], other_halves

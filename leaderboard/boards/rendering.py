@@ -76,7 +76,7 @@ def render_rows(
     """Return all rows as HTML, with a `<tbody>` per block.
 
     `rooms` are the widths from `spread_widths`. `unpin` has, by slug of a pinned system, the URL of the view without
-    its pin. Scores have three decimals unless `exact`.
+    its pin. `may_pin` adds a pin button to other rows. Scores have three decimals unless `exact`.
     """
     if not board.rows:
         return SafeString("")
@@ -104,7 +104,11 @@ def render_rows(
 
 
 def _blocks(board: Board, rows: Sequence[str]) -> Iterator[str]:
-    """Yield the pinned rows, then each block, with a head unless there is only one."""
+    """Yield `<tbody>` elements: the pinned rows, then each block.
+
+    Blocks have a head, except rows scored here, and reported rows if there are no others. The head of incomplete rows
+    has the checkbox that shows them.
+    """
     if board.pinned:
         yield f"<tbody>{_join_rows(rows[: board.pinned])}</tbody>"
     other_rows = list(zip(board.rows[board.pinned :], rows[board.pinned :], strict=True))
@@ -155,10 +159,10 @@ class ColumnWriter:
     cells: Cells
 
     def write(self, room: int | None, *, begins_group: bool) -> list[str]:
-        """Return the cells as HTML, one per row.
+        """Return the cells as HTML, one per row, with the best and second-best values marked.
 
-        `room` is the width of spreads, None if no cell has more than its text. Texts at the start of a group get a
-        class, because the group's head is wider.
+        `room` is the width of spreads, None if no cell has more than its text. Missing values are dashes. Texts at the
+        start of a group get a class, because the group's head is wider.
         """
         key, values = self.column.key, self.values
         css_class = "" if self.column.numeric else "first t " if begins_group else "t "
@@ -222,7 +226,11 @@ class ColumnWriter:
         return texts, [FIGURE_SPACE * (max_decimals - digits) for digits in decimals]
 
     def deltas(self) -> ColumnHtml:
-        """Return differences from the baseline, with stars, and with ratios unless these have a column."""
+        """Return signed differences; in the column `delta`, also with stars and ratios.
+
+        Stars mark rows that differ significantly from the baseline after correction. Ratios are omitted if they have a
+        column of their own.
+        """
         differences, board = self._differences(*self._numbers("+")), self.board
         if self.column.key != DELTA:
             return differences
@@ -273,7 +281,7 @@ class ColumnWriter:
         return ColumnHtml(signed_texts, attributes, paddings)
 
     def plain_numbers(self) -> ColumnHtml:
-        """Return numbers with the column's decimals, or as many as they need, four at most."""
+        """Return numbers with the column's decimals, by default as many as the values need, at most four."""
         numbers = [value if isinstance(value, (float, int)) else None for value in self.values]
         known_numbers, decimals = [number for number in numbers if number is not None], self.column.decimals
         if decimals is None:
@@ -283,7 +291,10 @@ class ColumnWriter:
         )
 
     def figures(self) -> ColumnHtml:
-        """Return figures as printed, or else with significant digits, aligned at their points."""
+        """Return figures, aligned at their decimal points.
+
+        A cell's own text is shown unchanged; other values are rounded to significant digits.
+        """
         texts = [
             cell.text or (format_quantity(value) if isinstance(value, (float, int)) else "")
             for cell, value in zip(self.cells, self.values, strict=True)
@@ -299,7 +310,7 @@ class ColumnWriter:
         return ColumnHtml(["" if cell.value is None else escape(cell.text) for cell in self.cells])
 
     def texts(self) -> ColumnHtml:
-        """Return texts, with links to teams and submissions."""
+        """Return texts, with links to teams and submissions, and with provenances as badges."""
         key, html_by_value = self.column.key, {value: escape(str(value or "")) for value in set(self.values)}
         if key == "provenance":
             for value in html_by_value:
@@ -333,7 +344,7 @@ _WRITERS: Mapping[str, Callable[[ColumnWriter], ColumnHtml]] = {
 
 
 def _title(cell: Cell) -> str:
-    """Return the attribute with the text that a cell shows on hover."""
+    """Return the `title` attribute of a cell, with its text and its interval; empty if it has neither."""
     title = cell.title
     if cell.interval is not None:
         interval_text = "95% interval {:.4f} to {:.4f}".format(*cell.interval)
@@ -375,7 +386,7 @@ def spread_widths(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def spread_box(width: int, spread: str = "") -> str:
-    """Return a box as wide as a column's spreads, empty if it has none.
+    """Return HTML for a spread in a box that is `width` characters wide; an empty string if `width` is 0.
 
     Cells without a spread get an empty box, because clients without style sheets, such as text browsers, show hidden
     text.
@@ -459,7 +470,11 @@ class RowHeads(NamedTuple):
         return f'<a class="pin" hx-boost="true" href="{escape(href)}" aria-label="{label}"></a>' if href else ""
 
     def write(self, row: Row, pin: str, *classes: str) -> str:
-        """Return the start of a row: rank and name, which stay visible when the board is scrolled sideways."""
+        """Return the start of a row as HTML: the opening tag, and the cells of rank and system.
+
+        The system's cell has marks, badges, and a line of facts, and links to its page if there is one. `pin` is the
+        HTML of the button in the rank's cell; `classes` are added to the row.
+        """
         entry = row.entry
         signs = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)
         suffix = f"<sup>{signs}</sup>" if signs else ""
@@ -501,7 +516,10 @@ class RowHeads(NamedTuple):
         )
 
     def _rank(self, row: Row, *, tied: bool) -> str:
-        """Return the rank, and below it the rank range if there is one."""
+        """Return the rank as HTML, with the rank range below it if the tests leave several ranks open.
+
+        If no test results of the row are known, `tied` adds `≈ 1` to ranks other than the first.
+        """
         label = str(row.rank or "—") if row.ranked_in == REPORTED else row.rank_label or "—"
         certainty = row.certainty
         if certainty is None and tied:

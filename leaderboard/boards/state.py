@@ -228,7 +228,7 @@ class BoardState:
         return replace(self, **{"page": 1, **changes})  # type: ignore[arg-type]
 
     def with_facet(self, facet: str, values: Iterable[str]) -> BoardState:
-        """Return the state with these values of a facet, or with all values if there are none."""
+        """Return the state with these values selected in a facet; without values, it does not filter."""
         selections = {**dict(self.facets), facet: tuple(sorted(set(values)))}
         return self.with_values(facets=tuple((name, selections[name]) for name in FACETS if selections.get(name)))
 
@@ -239,7 +239,10 @@ def last_value(parameters: Parameters, name: str) -> str:
 
 
 def choice(parameters: Parameters, name: str, choices: Iterable[str]) -> str:
-    """Return the last value of a parameter, empty if there is none. Raises UnknownChoice."""
+    """Return the last value of a parameter, empty if there is none.
+
+    Raises UnknownChoice if the value is not one of `choices`.
+    """
     value, valid_values = last_value(parameters, name), list(choices)
     if value and value not in valid_values:
         raise UnknownChoice(name, value, valid_values)
@@ -272,6 +275,11 @@ def _column(key: str) -> str:
 
 
 def _facets(parameters: Parameters) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the selected values of each facet that has any, in the order of FACETS.
+
+    Languages are converted to known codes. Raises UnknownChoice for a value that a facet with fixed values does not
+    have.
+    """
     selections = []
     for name, valid_values in FACETS.items():
         selected_values = _known_values(parameters, name, valid_values)
@@ -314,6 +322,10 @@ def _ranges(parameters: Parameters) -> tuple[Range, ...]:
 
 
 def _weights(parameters: Parameters) -> tuple[tuple[str, float], ...]:
+    """Return the positive weights of the parameters `weight-…`, by criterion.
+
+    Raises UnknownChoice for a value that is not a number between 0 and MAX_WEIGHT.
+    """
     weights = []
     for name in WEIGHT_NAMES:
         value = last_value(parameters, f"weight-{name}").strip()
@@ -331,7 +343,7 @@ def _switch(parameters: Parameters, name: str) -> bool:
 
 
 def whole_number(parameters: Parameters, name: str, default: int) -> int:
-    """Return the integer value of a parameter. Raises UnknownChoice."""
+    """Return the integer value of a parameter, or `default` if it is empty. Raises UnknownChoice for other texts."""
     value = last_value(parameters, name).strip().replace(",", "")
     if not value:
         return default
@@ -342,6 +354,7 @@ def whole_number(parameters: Parameters, name: str, default: int) -> int:
 
 
 def _float(name: str, value: str) -> float:
+    """Return the number in a parameter's text. Raises UnknownChoice if it is not a finite number."""
     try:
         number = float(value)
     except ValueError:

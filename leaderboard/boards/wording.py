@@ -33,9 +33,9 @@ def p_values_text(statement: Statement) -> str:
 
 
 def significance_text(statement: Statement, delta: float | None, measure: str) -> str:
-    """Return whether a difference from the baseline is significant, with its p-values, or an empty text if unknown.
+    """Return whether a difference from the baseline is significant, with its p-values; empty if unknown.
 
-    Hidden judgments allow only a one-sided comparison, so worse scores are not tested.
+    `delta` is the difference. Hidden judgments allow only a one-sided comparison, so worse scores are not tested.
     """
     if statement.better is None:
         return ""

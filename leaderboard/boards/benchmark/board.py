@@ -72,7 +72,11 @@ class RankedBenchmark:
     notes_on_weights: Sequence[str]
 
     def view(self, state: BoardState, certainty: Mapping[int, BoardCertainty]) -> Board:
-        """Return the view of the board, with the tests of each dataset. Raises UnknownChoice."""
+        """Return the rows and columns that a view shows, with each dataset's tests and the notes.
+
+        If the view sorts by a column that can determine ranks, ranks are assigned by it. Raises UnknownChoice for a
+        column, range, or facet value that the board does not have.
+        """
         facts, board, state = self.facts, self.board, _without_omitted_datasets(self.facts, state)
         columns = {column.key: column for column in board.columns}
         default = default_sort(facts, columns)
@@ -107,6 +111,7 @@ class RankedBenchmark:
         return replace(board, found_with=test_settings, notes=notes)
 
     def _on_kinds(self, board: Board, state: BoardState) -> list[str]:
+        """Return the notes on kinds of rows and on marks, for public rows, including those that the view hides."""
         notes = []
         rows = [row for row in self.board.rows if row.ranked_in != PRIVATE]
         datasets = {member.slug for member in self.facts.members}
@@ -237,6 +242,7 @@ def _without_omitted_datasets(facts: BenchmarkFacts, state: BoardState) -> Board
 
 
 def _rank_notes(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[str]:
+    """Return the notes on ranking, means, differences, and Borda counts; `ranked_by` determines the ranks."""
     keys = {column.key: column for column in board.columns}
     is_multiple = facts.all_counted > 1
     notes = [f"Ranked by {ranked_by.label}; equal values share a rank, missing values always sort last."]
@@ -261,6 +267,7 @@ def _rank_notes(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[
 
 
 def _dataset_notes(facts: BenchmarkFacts, board: Board) -> list[str]:
+    """Return the notes on omitted and uncounted datasets, replaced measures, and composite datasets."""
     notes = []
     if facts.left_out:
         notes.append(
@@ -335,7 +342,10 @@ def add_significance(
 
 
 def _cell_certainty(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str, bool] | None:
-    """Return an entry's test results, their description, and whether it differs significantly, or None if untested."""
+    """Return an entry's test results, their description, and whether it differs significantly.
+
+    Results are cached with the dataset's certainty. Returns None if the entry was not tested.
+    """
     certainty, settings = dataset.certainty.entries.get(entry), dataset.settings
     if certainty is None:
         return None
@@ -377,6 +387,10 @@ def describe_result(certainty: EntryCertainty, settings: TestSettings, baseline:
 
 
 def _test_notes(facts: BenchmarkFacts, datasets: Sequence[_Dataset], *, has_marks: bool) -> list[str]:
+    """Return the notes on intervals and tests, and on datasets whose hidden judgments allow none.
+
+    `has_marks` tells whether a cell has the mark of a significant difference, which is then explained.
+    """
     settings, names = datasets[0].settings, {dataset.baseline for dataset in datasets}
     baseline = names.pop() if len(names) == 1 else "that dataset’s baseline"
     notes = [

@@ -104,12 +104,14 @@ class ViewOptions:
 def build_columns(
     facts: BenchmarkFacts, look: ViewOptions, aggregated: Mapping[str, Sequence[Cell | Value]]
 ) -> list[Column]:
-    """Return all columns. A single counted dataset needs no aggregates except the difference.
+    """Return all columns of the board. A single counted dataset needs no aggregates except the difference.
 
     `aggregated` has the cells of aggregates except those of the common mean, which depend on the view.
     """
 
     def with_cells(column: Column) -> Column:
+        """Return the column with its aggregates as cells; a baseline has no wins against itself."""
+
         def cell(line: BenchmarkLine) -> Cell | Value:
             with_itself = column.key == WINS and line.entry.is_baseline
             return None if with_itself else aggregated[column.key][line.number]
@@ -139,6 +141,7 @@ def over_datasets(facts: BenchmarkFacts) -> str:
 
 
 def _means(facts: BenchmarkFacts, direction: Direction) -> list[Column]:
+    """Return the columns of the mean, the common mean, and the number of datasets with a result."""
     number, total = len(facts.counted), facts.all_counted
     selection = f"{number} of {total}" if number < total else ""
     note = f"mean {over_datasets(facts)}, of complete rows only"
@@ -150,7 +153,10 @@ def _means(facts: BenchmarkFacts, direction: Direction) -> list[Column]:
 
 
 def common_column(column: Column, counted_members: Sequence[Member], positions: Sequence[int]) -> Column:
-    """Return the column of the common mean with the datasets that it covers."""
+    """Return the common mean's column with the number and the names of the datasets that it covers.
+
+    `positions` are those of the datasets in `counted_members`.
+    """
     names = ", ".join(counted_members[position].facts.name for position in positions)
     total = len(counted_members)
     note = f"mean over the counted datasets that all rows in view have, {len(positions)} of {total}: {names}"
@@ -162,6 +168,10 @@ def common_column(column: Column, counted_members: Sequence[Member], positions: 
 
 
 def _differences(facts: BenchmarkFacts, direction: Direction, head: str, *, is_multiple: bool) -> list[Column]:
+    """Return the columns that compare with the baseline: ratio of means, mean of ratios, and wins.
+
+    A board of a single counted dataset (`is_multiple` is False) only has the first. `head` is the head of their group.
+    """
     if not is_multiple:
         return [Column(AVERAGE, "Δ %", head, "relative", direction, note=_("relative to the baseline"))]
     means_note = f"ratio of means: the mean relative to the baseline's mean, {over_datasets(facts)}"
@@ -225,7 +235,7 @@ def _dataset(position: int, member: Member, look: ViewOptions) -> Column:
 
 
 def default_sort(facts: BenchmarkFacts, keys: Iterable[str]) -> str:
-    """Return the default sort column of a board."""
+    """Return the default sort column: the mean if it is one of `keys`, else the first dataset if there is one."""
     if MEAN in keys:
         return MEAN
     members = facts.counted or facts.members
@@ -387,9 +397,9 @@ def private_rows(
     *,
     zero_shot: bool,
 ) -> list[Row]:
-    """Return the rows of the reader's teams' `own_entries` entries by dataset, without costs.
+    """Return the rows of the private entries of the reader's teams, without costs and ranks.
 
-    They are compared with the baselines of the `public` lines.
+    `own_entries` are by dataset. They are compared with the baselines of the `public` lines.
     """
     datasets = [member.dataset_id for member in facts.members]
     entries = {dataset: BoardRows(dataset, list(own_entries.get(dataset, ()))) for dataset in datasets}

@@ -103,9 +103,9 @@ def collect_lines(
 ) -> list[SystemLine]:
     """Return one line per system, configuration, and kind, in order of first publication.
 
-    A later entry replaces an earlier one. `zero_shot` omits values of systems that were trained on the dataset or do
-    not declare their training. If there are `reference_lines`, they provide the baselines and the current
-    comparison groups.
+    A later entry replaces an earlier one, and lines without any score are omitted. `zero_shot` omits values of systems
+    that were trained on the dataset or do not declare their training. If there are `reference_lines`, they provide the
+    baselines and the current comparison groups.
     """
     names = [member.measure(measure) for member in facts.members]
     results_by_dataset = [
@@ -170,7 +170,10 @@ def _line(key: LineKey, results_by_dataset: Sequence[_Results], names: Sequence[
 
 
 def _results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measure: str) -> _Results:
-    """Return the results of each line on a dataset, ignoring other publications and earlier judgments."""
+    """Return the first and the current result with the measure, each by line, on a dataset.
+
+    Results of other publications, and on earlier versions or judgments, are ignored.
+    """
     current = f"scored:{member.facts.version_id}:{member.facts.qrels_id}:"
     valid_kinds = {
         (source, group)
@@ -199,7 +202,10 @@ def _current_results(results: Iterable[tuple[LineKey, EntryRow]]) -> dict[LineKe
 
 
 def _current_groups(lines: Sequence[SystemLine], number: int) -> list[str]:
-    """Return the comparison group of scored values by dataset: the baseline's, else the newest."""
+    """Return the comparison group of current scored values for each of `number` datasets.
+
+    It is the baseline's group, or the newest one if there is no baseline, and empty if there are no scored results.
+    """
     current = [""] * number
     baseline_positions: set[int] = set()
     for line in lines:
@@ -215,7 +221,10 @@ def _current_groups(lines: Sequence[SystemLine], number: int) -> list[str]:
 
 
 def available_measures(facts: BenchmarkFacts, rows: Mapping[int, BoardRows]) -> list[str]:
-    """Return the measures of the board: the benchmark's own, then those on at least half of the counted datasets."""
+    """Return the benchmark's own measure, then those that at least half of the counted datasets have.
+
+    A measure that stands in for another one on a dataset counts as the other one.
+    """
     measures_by_dataset = {
         dataset: dataset_rows.get_measures(facts.source_id) for dataset, dataset_rows in rows.items()
     }
@@ -236,7 +245,10 @@ def line_kinds(lines: Sequence[SystemLine]) -> list[str]:
 
 
 def find_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[int, tuple[str, bool]]:
-    """Return the baseline of scored values by position of a dataset, and whether it is the site's own BM25."""
+    """Return the baselines of scored values, by position of the dataset.
+
+    Each is the name and whether it is the site's own BM25.
+    """
     return {
         position: (
             baseline_label(line.entry.system, facts.members[position].facts.name),
@@ -267,7 +279,10 @@ SystemKey = tuple[int, str]
 def line_costs(
     facts: BenchmarkFacts, rows: Mapping[int, BoardRows], lines: Sequence[SystemLine], state: BoardState
 ) -> tuple[BoardCosts, list[CostLine]]:
-    """Return the costs of a view with their columns, and those of each line. Raises UnknownChoice for the hardware."""
+    """Return the costs of a view with their columns, and those of each line.
+
+    Costs are of a single dataset. Raises UnknownChoice for the hardware.
+    """
     costs = _select_costs(facts, rows, lines, state)
     bm25 = (
         line.key[:2] for line in lines if line.baseline_on and line.ranked_in == SCORED and line.entry.slug == BM25.slug

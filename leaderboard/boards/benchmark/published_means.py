@@ -45,7 +45,10 @@ class _ComputedMeans(NamedTuple):
 def compare_published_means(
     facts: BenchmarkFacts, board: Board, printed: Mapping[str, PublishedAverage]
 ) -> PublishedMeans | None:
-    """Return the comparison with the aggregates that a publication prints, or None if nothing can be compared."""
+    """Return the comparison with aggregates that a publication prints, or None if no system has both.
+
+    `printed` has the printed aggregates by name of the system.
+    """
     computed_means = []
     for row in board.rows:
         wins, ratio, ratios = (row.value(key) for key in (WINS, AVERAGE, MEAN_RELATIVE))
@@ -67,6 +70,7 @@ def compare_published_means(
 
 
 def _row(system: _ComputedMeans) -> PublishedMeansRow:
+    """Return a system's computed and printed aggregates as text."""
     printed = system.printed
     return PublishedMeansRow(
         system.system,
@@ -81,7 +85,10 @@ def _row(system: _ComputedMeans) -> PublishedMeansRow:
 
 
 def _sentence(computed_means: list[_ComputedMeans], dataset_count: int) -> str:
-    """Return which formula reproduces the printed averages, and which printed wins are inconsistent."""
+    """Return sentences on the formula that reproduces the printed averages, and on inconsistent printed wins.
+
+    If no formula reproduces all of them, the first sentence has the deviation of each.
+    """
     averages = [(system, system.printed.average) for system in computed_means if system.printed.average is not None]
     exact_readings = [
         name

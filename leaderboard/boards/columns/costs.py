@@ -51,7 +51,7 @@ def ratio_noise(measurement: MeasuredEntry) -> float:
 def relative_spread(figures: Mapping[str, Any]) -> float:
     """Return the relative spread of the mean latency, at least the difference between two jobs on one machine.
 
-    It is unknown under earlier protocols, and for a system too slow for many searches.
+    It is UNKNOWN_NOISE under earlier protocols, and for a system too slow for many searches.
     """
     spread = figures.get("spread_ms")
     if spread is None or figures["protocol"] != PROTOCOL or is_brief(figures):
@@ -62,9 +62,9 @@ def relative_spread(figures: Mapping[str, Any]) -> float:
 class CostColumn(NamedTuple):
     """A column of costs.
 
-    `compute` returns its value for a measurement, or None. `relative_noise` returns its relative uncertainty,
-    which is unknown for quantities that are timed once. With `whole_searches`, the column is empty if the first search
-    was not timed, so that boards never rank a part of a search.
+    `compute` returns its value for a measurement, or None. `relative_noise` returns its relative uncertainty, which is
+    unknown for quantities that are timed once. If `whole_searches`, the column is empty for measurements whose first
+    search was not timed, so that boards never rank a part of a search.
     """
 
     key: str
@@ -86,6 +86,8 @@ class CostColumn(NamedTuple):
 
 
 def _figure(name: str, divisor: float = 1.0) -> Callable[[MeasuredEntry], float | None]:
+    """Return a function that reads a measurement's figure in units of `divisor`, None if there is none."""
+
     def value(measurement: MeasuredEntry) -> float | None:
         figure = measurement.figures.get(name)
         return None if figure is None else figure / divisor
@@ -271,7 +273,13 @@ def cost_columns(
 
 
 def _column(cost_column: CostColumn, group: str, currency: str) -> Column:
+    """Return a cost as a column of boards: group, unit with the currency, and cells.
+
+    A doubtful time is shown as text, without a value to rank or sort by.
+    """
+
     def cell(line: Any) -> Cell | Value:
+        """Return the line's cost with its absolute uncertainty, or None if it was not measured."""
         value = None if line.measured is None else cost_column.value(line.measured)
         if value is not None and cost_column.is_timed and line.measured.doubt:
             return Cell(text=format_quantity(value), mark=DOUBTFUL_MARK, title=line.measured.doubt)
@@ -300,7 +308,10 @@ class CostLine(NamedTuple):
 
 
 def fill_costs(rows: Iterable[Row], columns: Sequence[Column], lines: Iterable[CostLine]) -> None:
-    """Set the costs of all rows that have any."""
+    """Set the measurement and the cost cells of the rows that have any costs.
+
+    `lines` has the costs of each row, in the same order.
+    """
     rows_with_costs = [(row, line) for row, line in zip(rows, lines, strict=True) if line.measured or line.figures]
     for row, line in rows_with_costs:
         row.measured = line.measured
@@ -352,7 +363,7 @@ def latency_variation(measurement: MeasuredEntry) -> str:
 
 
 def common_currency(measurements: Iterable[MeasuredEntry]) -> str:
-    """Return the common currency of the prices, empty if there is none or several."""
+    """Return the currency that all prices share; empty if there are no prices or several currencies."""
     currencies = {measurement.currency for measurement in measurements if measurement.currency}
     return currencies.pop() if len(currencies) == 1 else ""
 
@@ -614,6 +625,11 @@ def figure_key(figure: Mapping[str, Any], split_names: set[str]) -> FigureKey:
 
 
 def _reported_column(key: FigureKey, split_names: set[str], other_keys: set[str]) -> Column:
+    """Return the column of a reported figure; of several figures with its key, a row shows the last.
+
+    If one of `other_keys` is the column's usual slug, the unit is added to it.
+    """
+
     def cell(line: Any) -> Cell | None:
         matching_figures = [figure for figure in line.figures if figure_key(figure, split_names) == key]
         return _reported_cell(matching_figures[-1]) if matching_figures else None

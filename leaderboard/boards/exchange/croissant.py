@@ -52,7 +52,10 @@ _RECORDS = {
 def describe(
     dataset: Dataset, files: Sequence[DatasetFile], url: str, get_address: Callable[[DatasetFile], str]
 ) -> dict[str, Any]:
-    """Return the dataset as JSON-LD, with its public `files`; `get_address` returns the URL of a file."""
+    """Return a dataset and its public files as JSON-LD.
+
+    `url` is the dataset's page, and `get_address` returns the URL of a file.
+    """
     content = [file for file in files if file.kind in _RECORDS or file.kind == Kind.DOCUMENT_IDS]
     version = dataset.current_version
     description: dict[str, Any] = {
@@ -80,6 +83,7 @@ def describe(
 
 
 def _file(file: DatasetFile, address: str) -> dict[str, Any]:
+    """Return the `FileObject` of a public file, whose URL is `address`."""
     name = file.name.removesuffix(".gz")
     formats = {".jsonl": "application/jsonlines", ".tsv": "text/tab-separated-values"}
     kind = next((media_type for ending, media_type in formats.items() if name.endswith(ending)), "text/plain")
@@ -96,7 +100,7 @@ def _file(file: DatasetFile, address: str) -> dict[str, Any]:
 
 
 def _records(file: DatasetFile, has_titles: bool) -> dict[str, Any]:
-    """Return the record set of a file; if documents have no titles, the file may lack a title column."""
+    """Return the record set of a file with a field per column, omitting `title` if there are no titles."""
     name, fields = _RECORDS[Kind(file.kind)]
     fields = tuple(field for field in fields if has_titles or field[0] != "title")
     if file.kind == Kind.QRELS:

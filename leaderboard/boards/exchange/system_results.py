@@ -78,13 +78,17 @@ def exchanged_results(system_id: int) -> list[ExchangedResult]:
 
 
 def to_yaml(results: Sequence[ExchangedResult], site: str, url: str, user: str) -> str:
-    """Return the results of primary measures as YAML; `url` is the system's page on the `site`, `user` its team."""
+    """Return the results of primary measures as YAML for Hugging Face; missing ones are omitted.
+
+    `url` is the system's page on the `site`, and `user` its team, empty if unknown.
+    """
     entries = [_entry(result, site, url, user) for result in results if result.value is not None]
     text: str = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=math.inf)
     return text
 
 
 def _entry(result: ExchangedResult, site: str, url: str, user: str) -> dict[str, Any]:
+    """Return a result as an item of `.eval_results`; `user` is the team, omitted if empty."""
     dataset = {"id": f"BeIR/{result.beir_name}" if result.beir_name else result.dataset_slug}
     dataset["task_id"] = result.split
     source = {"url": url, "name": site}
@@ -187,7 +191,10 @@ def model_meta(system: System, results: Sequence[ExchangedResult], url: str) -> 
 
 
 def model_name(system: System) -> tuple[str, str]:
-    """Return the organization and the model."""
+    """Return organization and model: the team's slug, else the publication's key, and the system's slug.
+
+    The organization of an anonymous system is `anonymous`, and that of the site's own systems `runboard`.
+    """
     if system.anonymous_until is not None:
         return anonymity.ANONYMOUS, system.slug
     organisation = system.team.slug if system.team else system.source.key if system.source else "runboard"
@@ -195,7 +202,7 @@ def model_name(system: System) -> tuple[str, str]:
 
 
 def mteb_archive(system: System, results: Sequence[ExchangedResult], url: str) -> bytes:
-    """Return the results and the description as a zip file.
+    """Return the results and the model's descriptions as a zip file for MTEB's results repository.
 
     MTEB has no configurations, so they are written as revisions of the model. Configurations that become identical
     there (`k1=1.2` and `k1=12`) are numbered.
@@ -280,6 +287,7 @@ def every_eval_ever_record(
 
 
 def _record_result(result: ExchangedResult, measure: str, value: float, address: str) -> dict[str, Any]:
+    """Return one score of a result as an item of `evaluation_results`; `address` is the dataset's URL."""
     details = {
         "provenance": result.provenance,
         "configuration": result.configuration,

@@ -62,6 +62,7 @@ def to_json(board: Board, cited: Citation) -> dict[str, Any]:
 
 
 def _row(board: Board, row: Row) -> dict[str, Any]:
+    """Return a row's rank, system, values, and marks, and the test results and costs behind them."""
     cells = {column.key: row[column.key] for column in board.columns}
     statement = board.statements.for_entry(row.entry.pk, board.measure)
     settings = board.certainty.settings if board.certainty else board.found_with
@@ -102,7 +103,7 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
 
 
 def _summary(board: Board) -> dict[str, Any] | None:
-    """Return the summary as text and as data."""
+    """Return the board's summary as text and as data, or None if it has none."""
     summary = board.summary
     if summary is None:
         return None
@@ -123,7 +124,10 @@ def _summary(board: Board) -> dict[str, Any] | None:
 
 
 def _verdict(board: Board) -> dict[str, Any] | None:
-    """Return the results of the corrected tests on the whole board, which do not depend on the rows in view."""
+    """Return the results of the corrected tests on the whole board, or None if it has none.
+
+    They do not depend on the rows in view.
+    """
     verdict = board.verdict
     if verdict is None:
         return None
@@ -141,6 +145,7 @@ def _verdict(board: Board) -> dict[str, Any] | None:
 
 
 def _system_reference(board: Board, entry: int) -> dict[str, str]:
+    """Return the system and the configuration of an entry that the verdict names, given by id."""
     named_entry = board.verdict_entries[entry]
     return {
         "system": named_entry.system,
@@ -171,6 +176,7 @@ def to_csv(board: Board, cited: Citation) -> str:
 
 
 def _leading_parts(board: Board) -> Iterator[Part]:
+    """Yield the rank, the board's columns with their units, and properties of the entry."""
     yield ("rank", "ranked_among"), lambda row: (row.rank, row.ranked_in)
     headings = [
         f"{column_key(board, column)} [{column.unit}]"
@@ -194,7 +200,10 @@ def _leading_parts(board: Board) -> Iterator[Part]:
 
 
 def _certainty_parts(board: Board) -> Iterator[Part]:
-    """Yield intervals, costs, and tests; if all pairs were tested, rank ranges follow as numbers."""
+    """Yield the columns of intervals, measured costs, tests against the baseline, and rank ranges.
+
+    Boards without test results only have the costs, and benchmarks have intervals but no tests of their own.
+    """
     if board.certainty is not None or board.found_with is not None:
         keys = [
             column.key
@@ -224,7 +233,7 @@ def _certainty_parts(board: Board) -> Iterator[Part]:
 
 
 def _trailing_parts(board: Board, cited: Citation) -> Iterator[Part]:
-    """Yield seed sets, reasons for removals, and the board of the row.
+    """Yield the columns of seed sets, reasons for removals, and the board of the row.
 
     The board is repeated in every row, so that rows of several boards can be concatenated.
     """
@@ -254,6 +263,7 @@ def intervals(board: Board, row: Row) -> dict[str, tuple[float, float]]:
 
 
 def _tested_cells(alpha: float, row: Row) -> Sequence[Value]:
+    """Return wins, losses, p-value, corrected p-value, and whether it is below `alpha`; all None if untested."""
     certainty = row.certainty
     if certainty is None or certainty.p_baseline is None:
         return [None] * 5
@@ -263,6 +273,7 @@ def _tested_cells(alpha: float, row: Row) -> Sequence[Value]:
 
 
 def _removal_cells(row: Row) -> Sequence[Value]:
+    """Return the curator's reason for a quarantined row, and for other rows the reason for a later removal."""
     if row.ranked_in == QUARANTINED:
         return row.entry.moderation_reason, None
     is_removed = row.entry.visibility in ("withdrawn", QUARANTINED)
@@ -270,6 +281,7 @@ def _removal_cells(row: Row) -> Sequence[Value]:
 
 
 def _measured_cells(row: Row) -> Sequence[Value]:
+    """Return machine, protocol, latencies in milliseconds, and stored runs; empty texts if not measured."""
     if row.measured is None:
         return [""] * 7
     latency = row.measured.latency

@@ -55,7 +55,7 @@ def row_name(row: Row) -> str:
 
 
 def footnotes(board: Board) -> list[str]:
-    """Return the notes needed to read the table on its own."""
+    """Return the notes that explain marks, ranks, and spreads in the table, and name its quarantined rows."""
     cells = [row[column.key] for row in board.rows for column in board.columns]
     signs = {cell.mark for cell in cells}
     texts = []
@@ -123,7 +123,7 @@ def column_key(board: Board, column: Column) -> str:
 
 
 def dataset_selection(board: Board) -> str:
-    """Return a text such as `1 of 19 datasets, chosen by domain: Finance`, empty if all datasets are shown."""
+    """Return a text such as `1 of 19 datasets, chosen by domain: Finance`, empty without a selection."""
     visible_count = sum(column.group.startswith(EFFECTIVENESS) for column in board.columns)
     total = len(board.member_facets)
     selections = [
@@ -210,6 +210,10 @@ class _Dialect:
         return [rank, name, *(self._cell(board, row, column) for column in columns[1:])]
 
     def _cell(self, board: Board, row: Row, column: Column) -> str:
+        """Return a value with emphasis if it is the best or second best, its marks, and its spread.
+
+        Marks become superscripts if the format has one for each of them.
+        """
         text, cell, superscripts = self.escape(cell_text(row, column)), row[column.key], ""
         text = self.emphasis.get(board.emphasis(row, column.key), "{}").format(text)
         parts = [cell.spread, cell.mark]
@@ -220,7 +224,10 @@ class _Dialect:
 
 
 def to_latex(board: Board, cited: Citation) -> str:
-    """Return the board as a `table` with caption and label."""
+    """Return the board as a `table` with caption and label, with as many columns as fit the text width.
+
+    Sort columns are preferred, then numeric ones. A comment at the start lists the keys of omitted columns.
+    """
     sort_keys = {sort.key for sort in board.sorts}
     rarely_printed = _RARELY_PRINTED - {column.key for column in board.shown}
     candidates = [column for column in board.columns if column.key not in {SYSTEM, *rarely_printed}]
@@ -305,7 +312,7 @@ def _tests(board: Board) -> list[str]:
 
 
 def _groups(columns: Sequence[Column]) -> list[str]:
-    """Return the heads of the groups of columns, and a line below each."""
+    """Return a line with the heads of column groups and a line with the rules below them, empty without heads."""
     cells, rules, column_number = ["", ""], [], 3
     for label, span in spans(columns[1:]):
         cells.append(rf"\multicolumn{{{span}}}{{c}}{{{_stacked(label, span)}}}" if label else "&" * (span - 1))
@@ -381,7 +388,10 @@ def _row(cells: list[str]) -> str:
 
 
 def bibliography(references: Iterable[bibtex.BibtexEntry], used_keys: Iterable[str] = ()) -> list[str]:
-    """Return the distinct references as text, with unique keys: `thakur2021`, `thakur2021-2`."""
+    """Return the distinct references as text, with unique keys: `thakur2021`, `thakur2021-2`.
+
+    `used_keys` are keys that must not be used again.
+    """
     keys = {key.casefold() for key in used_keys}
     written_contents: set[str] = set()
     entries = []

@@ -113,7 +113,10 @@ def depth_series(measure: str, points: Iterable[DepthPoint], axis: Axis = DEPTH)
 
 
 def _chart(title: str, points: Sequence[tuple[float, float, str]], axis: Axis, *, from_zero: bool) -> str:
-    """Return a line chart over depth. Each point is (depth, value, text), with the text above the point."""
+    """Return an SVG line chart over depth. Each point is (depth, value, text), with the text next to the point.
+
+    If `from_zero`, the vertical axis starts at 0.
+    """
     positions = [(_x(points, depth, axis), _y(points, value, from_zero), text) for depth, value, text in points]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in positions)
     values = ", ".join(f"{text} at {depth:g}" for depth, _, text in points)
@@ -165,7 +168,7 @@ class LabelBox(NamedTuple):
 
 
 def _labels(points: Sequence[_LabelPosition]) -> Iterator[_LabelPosition]:
-    """Yield positions of labels next to their points that no line, point, or other label crosses.
+    """Yield the positions of labels, next to their points and not crossed by lines, points, or other labels.
 
     Points without such a position get no label; the table has all values.
     """
@@ -195,6 +198,7 @@ def _x(points: Sequence[tuple[float, float, str]], depth: float, axis: Axis) -> 
 
 
 def _y(points: Sequence[tuple[float, float, str]], value: float, from_zero: bool) -> float:
+    """Return the vertical position of a value; the axis starts at 0 if `from_zero`, else below the minimum."""
     values = [point_value for _, point_value, _ in points]
     low, high = (0.0 if from_zero else min(values)), max(values)
     span = (high - low) or abs(high) or 1.0

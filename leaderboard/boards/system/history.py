@@ -51,9 +51,10 @@ class Event(NamedTuple):
 
 
 def system_details(system: dict[str, Any], results: Sequence[Result], site: str) -> dict[str, Any]:
-    """Return the context of `leaderboard/_system_more.html`; `site` is the site's own address.
+    """Return links to comparisons, history, authors, variants, exports, and badges of a system.
 
-    Takes four database queries, and more for a system whose results were all withdrawn.
+    They are the context of `leaderboard/_system_more.html`; `site` is the site's own address. Takes four database
+    queries, and more for a system whose results were all withdrawn.
     """
     authors, reporters, kin = _authors_and_variants(system["pk"])
     if not results:  # If there are results, every author has a page with this system.
@@ -98,7 +99,10 @@ def _address(*slugs: str, **parameters: str) -> str:
 
 
 def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
-    """Return labels and URLs of comparisons with its most frequent baseline and its most frequent board leader."""
+    """Return labels and URLs of up to two comparisons over all datasets.
+
+    They are with the most frequent baseline of the results and with the most frequent best system of their boards.
+    """
     baselines = Counter(
         (result.baseline_slug, result.baseline_name) for result in results if result.baseline_slug not in ("", slug)
     )
@@ -111,7 +115,10 @@ def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
 
 
 def history(system_id: int) -> list[Event]:
-    """Return the events of its results, newest first: published, measured, withdrawn. Two database queries."""
+    """Return the newest events of the system's results, newest first, combined by day. Two database queries.
+
+    Results are published or reported, measured, selected as the baseline, withdrawn, quarantined, and restored.
+    """
     visible_entries = EntryQuerySet(Entry).seen().filter(system_id=system_id)
     entries = visible_entries.values_list(
         Cast("published_at", TextField()), "provenance", "configuration", "dataset__slug", "dataset__name"
@@ -137,7 +144,10 @@ def history(system_id: int) -> list[Event]:
 
 
 def _by_day(events: list[tuple[str, str, str, tuple[str, str]]]) -> list[Event]:
-    """Combine equal events of several results on one day, newest first."""
+    """Return the events, given as time, name, note, and dataset, newest first.
+
+    Equal events of several results on one day are combined.
+    """
     events_by_key: dict[tuple[str, str, str], Event] = {}
     for time, what, note, dataset in sorted(events, key=lambda event: event[0], reverse=True):
         event = events_by_key.setdefault((time[:10], what, note), Event(time[:10], what, note, []))
@@ -149,9 +159,10 @@ def _by_day(events: list[tuple[str, str, str, tuple[str, str]]]) -> list[Event]:
 
 
 def _authors_and_variants(system_id: int) -> tuple[list[Author], list[Author], list[tuple[str, str, str]]]:
-    """Return its authors, the authors of the publication that reports it, and its variants. One database query.
+    """Return the system's authors, those of the publication that reports it, and its variants.
 
-    Variants are tuples (relation, slug, name), including the system that it is a variant of itself.
+    Variants are tuples (relation, slug, name), including the system that it is a variant of itself. Anonymous systems
+    have no variants. Takes one database query.
     """
     public_systems = EntryQuerySet(Entry).public().values("system_id")
     # Variants are mostly of the same team, so that they would identify anonymous systems.

@@ -160,7 +160,11 @@ def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, floa
 def _result(
     row: Mapping[str, Any], entry: EntryRow, board: RankedBoard, statements_by_entry: BoardStatements
 ) -> Result:
-    """Return the entry as the page shows it."""
+    """Return an entry of the system, compared with the baseline and the best result on its board.
+
+    `row` has the entry's columns with its seeds, measurements, and scores over word pieces. The first of the dataset's
+    measures that the entry has becomes the result's measure.
+    """
     scores: dict[str, float] = row["scores"]
     dataset_measures = [name for name in row["dataset__measures"] if name in scores]
     about_judging = [name for name in scores if is_about_judging(name) and name not in dataset_measures]
@@ -304,12 +308,17 @@ class Result(NamedTuple):
         }
 
     def _direction(self) -> str:
+        """Return `up` or `down` if it differs significantly from the baseline, else `ns`.
+
+        A worse score is `untested` if only better scores are tested, as on hidden judgments.
+        """
         direction = numbers.direction(self.delta, self.measure)
         is_untested = self.better_than_baseline is False and self.certainty is None and direction == "down"
         is_significant = self.better_than_baseline or differs(self.certainty)
         return direction if is_significant else "untested" if is_untested else "ns"
 
     def _certainty_texts(self) -> dict[str, str]:
+        """Return interval, rank range, p-values, and W/T/L as texts, with dashes for unknown ones."""
         certainty = self.certainty
         if certainty is None:
             return dict.fromkeys(("interval", "ranks", "delta_interval", "p_baseline", "p_best", "tally"), "—")

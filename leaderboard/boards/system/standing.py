@@ -127,6 +127,10 @@ def standings(entries: Iterable[Entry]) -> dict[int, Standing]:
 
 
 def _standing(entry: Entry, board: RankedBoard, board_statements: BoardStatements) -> Standing:
+    """Return an entry's standing, without rank and opponent if it is not among the board's public entries.
+
+    The opponent is the best result, or the baseline if the best result is of the same system.
+    """
     measure, name = entry.dataset.primary_measure, entry.dataset.name
     row = next((candidate for candidate in board.entries if candidate.pk == entry.pk), None)
     baseline = board.baseline(entry, measure)
@@ -184,7 +188,7 @@ class RankedBoard:
         )
 
     def baseline(self, entry: EntryRow | Entry, measure: str) -> EntryRow | None:
-        """Return the entry's baseline, from its own source, version, and judgments."""
+        """Return the baseline of the entry's comparison group with a score for the measure, or None."""
         baselines = (
             candidate
             for candidate in self.entries
@@ -249,9 +253,10 @@ class Badge(NamedTuple):
 
 
 def system_badge(system_slug: str, dataset_slug: str, measure: str) -> Badge | None:
-    """Return the badge of a system on a dataset's board, by default the first by name. At most five database queries.
+    """Return the badge of a system's best result on a dataset's board, with its score and rank.
 
-    Returns None for an unknown system, dataset, or measure.
+    The default dataset is the first by name with a result of the system, and the default measure the primary one.
+    Returns None for an unknown system, dataset, or measure. Takes at most five database queries.
     """
     entries = Entry.objects.filter(visibility__in=Entry.SEEN).exclude(dataset__state="preparing")
     system = System.objects.filter(slug=system_slug, pk__in=entries.values("system_id")).first()

@@ -29,7 +29,10 @@ MAX_HIGHLIGHTED = 3
 
 
 def headline(results: Sequence[Result]) -> dict[str, Any]:
-    """Return the context of the page's headline: a few ranked results, and counts of leads and significant gains."""
+    """Return the context of the page's headline: up to three ranked results, and counts of leads and gains.
+
+    If there are more ranked results than that, `few` is empty.
+    """
     ranked_results = [result for result in results if result.rank]
     compared_results = [result for result in ranked_results if result.delta is not None and not result.is_baseline]
     test_outcomes = [result.better_than_baseline for result in compared_results]
@@ -45,7 +48,10 @@ def headline(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:
-    """Return all measures of all results, or None if every result only has its primary measure, shown above."""
+    """Return the table of all measures, or None if every result has its primary measure only.
+
+    Results of seed sets are followed by their deviations and seeds.
+    """
     measures = list(dict.fromkeys(name for result in results for name in _scores(result)))
     if not any(result.scores or result.seed_count for result in results):
         return None
@@ -94,7 +100,10 @@ def facts_table(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
-    """Return the table of all measurements of the results, or None if there are none."""
+    """Return the table of all measurements of the results, or None if there are none.
+
+    Columns without any value are omitted.
+    """
     measurements = [(result, measurement) for result in results for measurement in reversed(result.measured)]
     if not measurements:
         return None
@@ -125,7 +134,10 @@ def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
 
 
 def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return a chart per dataset with the entries that differ in depth or dimensions, timed on one machine."""
+    """Return a chart per dataset of the results that differ in depth or vector size.
+
+    Latencies are those on the machine with most measurements. Datasets with fewer than two depths have no chart.
+    """
     entries_by_dataset: dict[tuple[str, Axis], list[tuple[float, Result]]] = {}
     for result in results:
         if axis_and_depth := variant_depth(result.configuration, result.facts):
