@@ -89,7 +89,7 @@ class RankedDataset:
 
     board: Board
     facts: DatasetFacts
-    versus: BaselineColumns
+    baseline: BaselineColumns
     tests: SignificanceColumns
     costs: BoardCosts
     gaps: Mapping[int, Gap] | None
@@ -111,7 +111,7 @@ class RankedDataset:
             *self._notes_on_results(board),
             *([PRIVATE_PART_NOTE] if any(column.group == PRIVATE_PART for column in self.board.columns) else []),
             *self.tests.notes(board.verdict, has_scored_rows=self.has_scored_rows, hidden=hidden),
-            *gaps.notes(bool(self.gaps), self.versus.display_name),
+            *gaps.notes(bool(self.gaps), self.baseline.display_name),
             *self.notes_on_judging,
             *ignored_filters(board, state),
             *self.notes_on_weights,
@@ -138,7 +138,7 @@ class RankedDataset:
         if any(row.entry.visibility == "private" for row in rows):
             kinds.add(PRIVATE)
         notes += [note for kind, note in _NOTES_ON_KINDS.items() if kind in kinds]
-        notes += self.versus.notes(facts.language)
+        notes += self.baseline.notes(facts.language)
         if any(row.entry.training == "in-domain" for row in rows):
             notes.append(_("‡ in-domain: trained on this dataset."))
         notes += marks.notes(row.entry for row in rows)
@@ -175,37 +175,37 @@ def rank_dataset(
 ) -> RankedDataset:
     """Return the ranked board for the measure, the hardware, and the weights of a view.
 
-    `measured` are the costs of the entries, `statements` their test results. Withdrawn and superseded entries get no
-    row, and private ones belong to the reader's teams and do not affect other rows. Raises UnknownChoice for a measure
-    or hardware that the board does not have.
+    `measured` are the costs of the entries, `statements` their test results. Only public, private, and quarantined
+    entries get a row; private ones belong to the reader's teams and do not affect other rows. Raises UnknownChoice for
+    a measure or hardware that the board does not have.
     """
-    shown_entries = [_without_numbers(entry) for entry in entries if entry.visibility in _ROW_VISIBILITIES]
-    measures = _measures(facts, [entry.scores for entry in shown_entries if entry.visibility != QUARANTINED])
+    shown_entries = [_hide_quarantined_results(entry) for entry in entries if entry.visibility in _ROW_VISIBILITIES]
+    measures = _board_measures(facts, [entry.scores for entry in shown_entries if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
-    known_gaps = statements.gaps if measure == statements.gap_measure else {} if _names_gaps(state) else None
+    known_gaps = statements.gaps if measure == statements.gap_measure else {} if _uses_gaps(state) else None
     groups = [(entry.comparison_group, entry.is_baseline) for entry in shown_entries if entry.visibility == "public"]
     current = present_group(facts.version_id, facts.qrels_id, groups)
-    versus = BaselineColumns.from_entries(shown_entries, current, facts.name)
+    baseline = BaselineColumns.from_entries(shown_entries, current, facts.name)
     tests = SignificanceColumns.for_measure(
-        statements.certainty if not facts.hidden else None, measure, versus.display_name
+        statements.certainty if not facts.hidden else None, measure, baseline.display_name
     )
-    lines = list(_lines(facts, shown_entries, measure, current, tests, known_gaps))
-    bm25 = (
+    lines = list(_entry_lines(facts, shown_entries, measure, current, tests, known_gaps))
+    bm25_ids = (
         entry.pk
         for entry in shown_entries
         if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current
     )
-    costs = BoardCosts.for_dataset(measured, next(bm25, None), state)
+    costs = BoardCosts.for_dataset(measured, next(bm25_ids, None), state)
     focus = [
-        *_focus_columns(measure, tests, difference_head([versus.display_name])),
+        *_focus_columns(measure, tests, difference_head([baseline.display_name])),
         *private_columns(shown_entries, measure),
     ]
     other_columns = _other_columns(facts, measures, measure)
-    last_columns = [*(gaps.gap_columns(versus.display_name) if known_gaps is not None else ()), *_ABOUT]
+    last_columns = [*(gaps.gap_columns(baseline.display_name) if known_gaps is not None else ()), *_LAST_COLUMNS]
     reported_figures = [(entry.figures, entry.scores) for entry in shown_entries if entry.figures]
     used_keys = {column.key for column in (*focus, *costs.columns, *other_columns, *last_columns)}
     figures = figure_columns(reported_figures, used_keys)
-    rows = [_row(line, statements if facts.hidden else None, measure) for line in lines]
+    rows = [_build_row(line, statements if facts.hidden else None, measure) for line in lines]
     fill_cells(rows, [*focus, *other_columns, *last_columns], lines)
     if costs.measured or figures:
         cost_lines = (CostLine(costs.measured.get(entry.pk), entry.figures) for entry in shown_entries)
@@ -218,14 +218,14 @@ def rank_dataset(
     ranked_board = RankedDataset(
         Board(facts.name, columns, rows, measure, measures, statements=statements),
         facts,
-        versus,
+        baseline,
         tests,
         costs,
         known_gaps,
         [*judging_notes(rows, measure, tests.measure_certainty), *notes_on_judges(facts)],
         weight_notes,
     )
-    return replace(ranked_board, board=_with_summary(ranked_board, state))
+    return replace(ranked_board, board=_add_summary(ranked_board, state))
 
 
 def dataset_view_key(facts: DatasetFacts, state: BoardState) -> str:
@@ -234,16 +234,16 @@ def dataset_view_key(facts: DatasetFacts, state: BoardState) -> str:
     is_measure = sort in (facts.primary_measure, *facts.measures) or is_about_judging(sort)
     measure = state.measure or (sort if is_measure else "")
     costs = state.hardware, state.cpu_only, state.corpus, state.weights
-    return f"{measure} {costs} {state.filtered} {_names_gaps(state)}"
+    return f"{measure} {costs} {state.filtered} {_uses_gaps(state)}"
 
 
-def _names_gaps(state: BoardState) -> bool:
+def _uses_gaps(state: BoardState) -> bool:
     """Return whether a view sorts or filters by gaps, which a permalink may do even if the board has none."""
     keys = {sort.key for sort in state.sorts} | {bounds.key for bounds in state.ranges}
     return not gaps.KEYS.isdisjoint(keys)
 
 
-def _with_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
+def _add_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
     """Return the board with its best values, counts, test results, hardware, and summary.
 
     A measure about judging has no summary, unless it is the dataset's primary measure.
@@ -259,7 +259,7 @@ def _with_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
     verdict = get_verdict(tests.board, measure) if tests.board is not None else None
     board = replace(
         board,
-        baseline=ranked_board.versus.display_name,
+        baseline=ranked_board.baseline.display_name,
         best=best,
         second=second,
         counted=count_rows(rows),
@@ -278,7 +278,7 @@ def _with_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
     return replace(board, summary=summarize(board, is_filtered=state.filtered))
 
 
-def _without_numbers(entry: EntryRow) -> EntryRow:
+def _hide_quarantined_results(entry: EntryRow) -> EntryRow:
     """Return the entry, without scores, figures, and submission if it is quarantined."""
     if entry.visibility != QUARANTINED:
         return entry
@@ -294,7 +294,7 @@ def _without_numbers(entry: EntryRow) -> EntryRow:
     )
 
 
-def _measures(facts: DatasetFacts, scores: Iterable[Iterable[str]]) -> list[str]:
+def _board_measures(facts: DatasetFacts, scores: Iterable[Iterable[str]]) -> list[str]:
     """Return the dataset's measures that any row has, then those about judging.
 
     `scores` has the measures of each row. If no row has any of the dataset's measures, the primary measure comes first.
@@ -362,18 +362,18 @@ def _other_columns(facts: DatasetFacts, measures: Sequence[str], measure: str) -
     If the dataset has open judgments, they include the measures about judging, and the score without the documents that
     only the own team retrieved.
     """
-    names_expected, has_open_judgements = (
+    expected_names, has_open_judgements = (
         {*measures, *facts.measures},
         facts.qrels_id is not None and not facts.hidden,
     )
     if has_open_judgements:
-        names_expected.update([*JUDGED_MEASURES, upper_bound_name(facts.primary_measure) or ""])
-    names = _measures(facts, [names_expected])
+        expected_names.update([*JUDGED_MEASURES, upper_bound_name(facts.primary_measure) or ""])
+    names = _board_measures(facts, [expected_names])
     return [other_column(name) for name in names if name != measure] + [LEFT_OUT_COLUMN] * has_open_judgements
 
 
 #: Last columns of the board.
-_ABOUT = (
+_LAST_COLUMNS = (
     *ABOUT_SYSTEM,
     TRAINING,
     *DECLARED_COLUMNS,
@@ -391,7 +391,7 @@ _ABOUT = (
 _ROW_VISIBILITIES = ("public", "private", QUARANTINED)
 
 
-def _lines(
+def _entry_lines(
     facts: DatasetFacts,
     entries: Sequence[EntryRow],
     measure: str,
@@ -427,7 +427,7 @@ def _lines(
         )
 
 
-def _row(line: EntryLine, hidden: BoardStatements | None, measure: str) -> Row:
+def _build_row(line: EntryLine, hidden: BoardStatements | None, measure: str) -> Row:
     """Return the row of an entry, still without values and cells.
 
     `hidden` has the statements that decide significance if the judgments are hidden, and is None otherwise.
@@ -463,7 +463,7 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
     return Column(measure, measure, group, "score", better(measure), note=note, cell=cell)
 
 
-_NOTES = {
+_JUDGED_MEASURE_NOTES = {
     "Judged@10": _("share of the top 10 that is judged"),
     "Hole@10": _("share of the top 10 that is unjudged: relevant documents may be missing from the judgments"),
 }
@@ -489,7 +489,7 @@ def add_judged_measures(measures: Sequence[str], available: Collection[str], *, 
 def other_column(measure: str) -> Column:
     """Return the column of a measure that is not in focus, in its group."""
     if measure in JUDGED_MEASURES:
-        return measure_column(measure, JUDGED_SHARE, _NOTES[measure])
+        return measure_column(measure, JUDGED_SHARE, _JUDGED_MEASURE_NOTES[measure])
     if is_about_judging(measure):
         return replace(measure_column(measure, JUDGED_SHARE, _UPPER_BOUND_NOTE), label="Upper bound", better="")
     return measure_column(measure, OTHER_MEASURES)

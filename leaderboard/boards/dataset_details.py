@@ -80,7 +80,7 @@ def dataset_details(dataset: Mapping[str, Any], files: Sequence[DatasetFile], si
     """
     return DatasetDetails(
         example=example(dataset),
-        snippets=list(_snippets(dataset, files, site)),
+        snippets=list(_loading_snippets(dataset, files, site)),
         judged=judged_versions(dataset),
         group=Dataset.objects.listed().filter(pk=dataset["part_of_id"]).values("slug", "name").first()
         if dataset["part_of_id"]
@@ -129,7 +129,7 @@ def _truncate(text: str, length: int) -> str:
     return (whole_words or Truncator(line).chars(length - 1, truncate="")).rstrip(" ,;:.-–—") + "…"
 
 
-def _snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> Iterable[LoadingSnippet]:
+def _loading_snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> Iterable[LoadingSnippet]:
     """Yield code that loads the dataset with ir_datasets and BEIR, and commands that download its files.
 
     Sources that do not have the dataset are omitted. If the judgments can be downloaded, a command that scores a run
@@ -143,7 +143,7 @@ def _snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: st
         )
         yield LoadingSnippet("ir_datasets", "Python", code)
     if dataset["beir_name"]:
-        yield LoadingSnippet("BEIR", "Python", _beir(dataset["beir_name"], dataset["current_qrels__split"]))
+        yield LoadingSnippet("BEIR", "Python", _beir_code(dataset["beir_name"], dataset["current_qrels__split"]))
     if files:
         kinds = DatasetFile.Kind
         offered_kinds = (kinds.CORPUS, kinds.QUERIES, kinds.QRELS, kinds.EXCLUDED)
@@ -165,7 +165,7 @@ def _snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: st
         yield LoadingSnippet("Download", "shell", "\n".join(lines))
 
 
-def _beir(name: str, split: str | None) -> str:
+def _beir_code(name: str, split: str | None) -> str:
     """Return Python code that downloads a dataset of BEIR and loads it.
 
     `name` may include a part, such as `cqadupstack/android`. If `split` is None, the code loads BEIR's usual split.
@@ -214,7 +214,7 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
                 split=row.split,
                 number=row.number,
                 date=row.created_at.date(),
-                changes=_changes(previous, row, hidden=dataset["hidden"]),
+                changes=_describe_changes(previous, row, hidden=dataset["hidden"]),
                 current=row.pk == dataset["current_qrels_id"],
                 page=pages.get(row.pk, ""),
             )
@@ -222,7 +222,7 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
     return versions[::-1]
 
 
-def _changes(previous: Any, row: Any, *, hidden: bool) -> str:
+def _describe_changes(previous: Any, row: Any, *, hidden: bool) -> str:
     """Return as text how a version of the judgments differs from the previous one.
 
     The text of the first version, whose `previous` is None, has its numbers of judgments and queries. For hidden

@@ -111,7 +111,7 @@ def matches_facet(facets: Facets, facet: str, selected_values: Sequence[str]) ->
 
 
 def count_facets(rows: Collection[Facets], names: Iterable[str] = ROW_FACETS) -> dict[str, Counter[str]]:
-    return {name: _count(rows, name) for name in names}
+    return {name: _count_values(rows, name) for name in names}
 
 
 def offered_facets(
@@ -126,7 +126,7 @@ def offered_facets(
     `names_by_key` has the display names of teams and publications by slug or key.
     """
     names = tuple(totals)
-    counts = _counts(rows, state, names) if state.filtered else totals
+    counts = _count_by_facet(rows, state, names) if state.filtered else totals
     unit = "datasets" if names == DATASET_FACETS else "rows"
     facets = []
     for name in names:
@@ -151,21 +151,21 @@ def facet_label(facet: str, value: str, display_names: Mapping[str, str] | None 
     return display_name or _WORDS.get(facet, {}).get(value) or value
 
 
-def _counts(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> dict[str, Counter[str]]:
+def _count_by_facet(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> dict[str, Counter[str]]:
     """Return, by facet and value, the number of rows that match the selections of all other facets."""
     filters = [(name, state.chosen(name)) for name in names if state.chosen(name)]
-    passing: list[Facets] = []
-    failing_one: dict[str, list[Facets]] = {name: [] for name, _ in filters}
+    matching_rows: list[Facets] = []
+    rows_failing_one: dict[str, list[Facets]] = {name: [] for name, _ in filters}
     for row in rows:
         failed_facets = [name for name, selected_values in filters if not matches_facet(row, name, selected_values)]
         if not failed_facets:
-            passing.append(row)
+            matching_rows.append(row)
         elif len(failed_facets) == 1:
-            failing_one[failed_facets[0]].append(row)
-    return {name: _count([*passing, *failing_one.get(name, ())], name) for name in names}
+            rows_failing_one[failed_facets[0]].append(row)
+    return {name: _count_values([*matching_rows, *rows_failing_one.get(name, ())], name) for name in names}
 
 
-def _count(rows: Iterable[Facets], name: str) -> Counter[str]:
+def _count_values(rows: Iterable[Facets], name: str) -> Counter[str]:
     """Count the values of a facet; a row with several values counts for each."""
     counts = Counter[str]()
     for value, number in Counter([row.get(name, "") for row in rows]).items():

@@ -297,7 +297,7 @@ def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
 
 
 #: Number of columns up to which an overview is filled.
-OVERVIEW_WIDTH = 9
+MAX_OVERVIEW_COLUMNS = 9
 
 
 class Preset(NamedTuple):
@@ -343,7 +343,7 @@ _PRESETS: Mapping[str, Preset] = dict(
     )
 )  # fmt: skip
 #: Groups that fill up an overview: the first additional measures, and groups that are added only as a whole.
-_FURTHER_MEASURES = "other-measures"
+_MEASURE_GROUP = "other-measures"
 _WHOLE_GROUPS = ("effectiveness", "ranks-over-all", "reported")
 
 
@@ -402,10 +402,10 @@ def _fill_overview(board: Board, columns: Sequence[Column], selected_columns: Se
     Additional measures are added first, and whole groups on boards of several datasets.
     """
     keys = {column.key for column in selected_columns}
-    measure_keys = [column.key for column in columns if column.group_slug == _FURTHER_MEASURES]
-    keys.update(measure_keys[: max(0, OVERVIEW_WIDTH - len(keys))])
+    measure_keys = [column.key for column in columns if column.group_slug == _MEASURE_GROUP]
+    keys.update(measure_keys[: max(0, MAX_OVERVIEW_COLUMNS - len(keys))])
     for group in _WHOLE_GROUPS if board.views else ():
         group_keys = {column.key for column in columns if column.group_slug == group} - keys
-        if len(keys | group_keys) <= OVERVIEW_WIDTH:
+        if len(keys | group_keys) <= MAX_OVERVIEW_COLUMNS:
             keys |= group_keys
     return [column for column in columns if column.key in keys]

@@ -85,7 +85,7 @@ class Day(NamedTuple):
 def news_page(number: int, datasets: Collection[int] | None = None) -> tuple[Page[BoardChange], list[Item]]:
     """Return a page of the news of these or all datasets, newest first; past the end, the last page."""
     page = Paginator(_listed_changes(datasets), ITEMS_PER_PAGE).get_page(number)
-    return page, _items(page.object_list)
+    return page, _news_items(page.object_list)
 
 
 def new_bests() -> list[Item]:
@@ -95,7 +95,7 @@ def new_bests() -> list[Item]:
     """
     changes = _listed_changes(None).filter(kind=Kind.PUBLISHED)[:SEARCHED_RESULTS]
     best_by_dataset: dict[str, Item] = {}
-    for item in _items(changes):
+    for item in _news_items(changes):
         if item.new_best:
             best_by_dataset.setdefault(item.dataset_slug, item)
     return sorted(best_by_dataset.values(), key=lambda item: not item.significant)[:MAX_BESTS]
@@ -128,7 +128,7 @@ def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
     )
 
 
-def _items(changes: Iterable[BoardChange]) -> list[Item]:
+def _news_items(changes: Iterable[BoardChange]) -> list[Item]:
     """Return the news items of the changes, newest first.
 
     Changes at a time when their dataset was not public are omitted, and so are changes without visible effects.
@@ -136,27 +136,27 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
     public_changes = [change for change in changes if is_public(change.facts)]
     previous_facts = _previous_facts([change for change in public_changes if change.kind == Kind.IMPORTED])
     reported_items = _reported_items([change.at for change in public_changes if change.kind == Kind.REPORTED])
-    rescored = rescore_news(change for change in public_changes if change.kind == Kind.RESCORED)
+    rescore_notes = rescore_news(change for change in public_changes if change.kind == Kind.RESCORED)
     results = [change for change in public_changes if change.kind == Kind.PUBLISHED]
     board_statements = statements({change.dataset_id for change in results})
     baselines = _later_baselines(results)
     items: list[Item] = []
     for change in public_changes:
-        if change.pk in rescored:
-            items.append(_item(change, "Rescored", rescored[change.pk]))
+        if change.pk in rescore_notes:
+            items.append(_change_item(change, "Rescored", rescore_notes[change.pk]))
         elif change.kind == Kind.REPORTED:
             items += reported_items.get(change.at, [])
         elif change.kind == Kind.IMPORTED:
             items += _import_items(change, previous_facts.get(change.pk, {}))
         elif change.kind == Kind.REVEALED:
             note = "scores on the private part, and their difference from the public part"
-            items.append(_item(change, "Revealed", note))
+            items.append(_change_item(change, "Revealed", note))
         elif change.kind == Kind.PROTECTED and change.facts.get("protection") == Protection.COMPETITION:
             note = "the board shows the public part of the judged queries"
-            items.append(_item(change, "Competition", note))
+            items.append(_change_item(change, "Competition", note))
         elif change.kind == Kind.PROTECTED:
             note = "values are means over all judged queries again"
-            items.append(_item(change, "Competition over", note))
+            items.append(_change_item(change, "Competition over", note))
         elif change.entry is not None:
             items.append(_entry_item(change, change.entry, board_statements, baselines.get(change.pk, {})))
     return sorted(items, key=attrgetter("at"), reverse=True)
@@ -197,7 +197,7 @@ def _import_items(change: BoardChange, previous: Mapping[str, Any]) -> list[Item
         label, note = "Measures changed", ", ".join(current["measures"])
     else:
         return []
-    return [_item(change, label, note)]
+    return [_change_item(change, label, note)]
 
 
 def _takes_runs(facts: Mapping[str, Any]) -> bool:
@@ -249,21 +249,21 @@ def _entry_item(
     since then is not a new best.
     """
     if change.kind == Kind.WITHDRAWN:
-        return _item(change, "Withdrawn", entry.withdrawal_reason, entry)
+        return _change_item(change, "Withdrawn", entry.withdrawal_reason, entry)
     if change.kind == Kind.BASELINE:
-        return _item(change, "New baseline", "now the baseline of the board", entry)
+        return _change_item(change, "New baseline", "now the baseline of the board", entry)
     facts = {**(change.facts.get("result") or {}), **baseline}
-    note, new_best = _result(facts, hidden=change.facts.get("hidden") or change.dataset.hidden)
+    note, new_best = _result_note(facts, hidden=change.facts.get("hidden") or change.dataset.hidden)
     if entry.visibility == Entry.Visibility.QUARANTINED:
         note, new_best = "later quarantined by a curator", False
     if entry.visibility == Entry.Visibility.WITHDRAWN:
         note, new_best = "; ".join(part for part in (note, "later withdrawn") if part), False
     measure = change.dataset.primary_measure
     is_better = new_best and board_statements[change.dataset_id].for_entry(entry.pk, measure).better is True
-    return _item(change, "New result", note, entry, new_best=new_best, significant=is_better)
+    return _change_item(change, "New result", note, entry, new_best=new_best, significant=is_better)
 
 
-def _result(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
+def _result_note(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
     """Return a note such as `nDCG@10 0.345, +0.020 over BM25`, and whether the result was a new best.
 
     `hidden` tells whether the judgments are or were hidden; the note then has rounded values only. Without a score, the
@@ -316,7 +316,7 @@ def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetim
     return items_by_time
 
 
-def _item(
+def _change_item(
     change: BoardChange,
     label: str,
     note: str,

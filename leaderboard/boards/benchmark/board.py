@@ -102,7 +102,7 @@ class RankedBenchmark:
             *_rank_notes(facts, board, ranked_by),
             *notes_on_baselines(facts, self.baselines),
             *_dataset_notes(facts, board),
-            *self._on_kinds(board, state),
+            *self._notes_on_rows(board, state),
             *test_notes,
             *self.notes_on_weights,
             *([NOTE] if any(row.ranked_in == PRIVATE for row in rows) else []),
@@ -110,7 +110,7 @@ class RankedBenchmark:
         ]
         return replace(board, found_with=test_settings, notes=notes)
 
-    def _on_kinds(self, board: Board, state: BoardState) -> list[str]:
+    def _notes_on_rows(self, board: Board, state: BoardState) -> list[str]:
         """Return the notes on kinds of rows and on marks, for public rows, including those that the view hides."""
         notes = []
         rows = [row for row in self.board.rows if row.ranked_in != PRIVATE]
@@ -168,11 +168,11 @@ def rank_benchmark(
     if any(line.baseline_on and line.ranked_in == REPORTED for line in lines):
         names.add(BM25.name)  # Reported figures are compared with their publication's BM25.
     costs, costs_of_lines = line_costs(facts, entries, lines, state)
-    look = ViewOptions(measure, state.view, difference_head(names), bool(state.weights), costs.columns)
-    columns = {column.key: column for column in build_columns(facts, look, compute_aggregates(tables))}
+    options = ViewOptions(measure, state.view, difference_head(names), bool(state.weights), costs.columns)
+    columns = {column.key: column for column in build_columns(facts, options, compute_aggregates(tables))}
     view_dependent_keys = VIEW_DEPENDENT.union(column.key for column in costs.columns)
     line_columns = [column for key, column in columns.items() if key not in view_dependent_keys]
-    rows = build_rows(facts, look, line_columns, lines, tables)
+    rows = build_rows(facts, options, line_columns, lines, tables)
     fill_costs(rows, costs.columns, costs_of_lines)
     default = default_sort(facts, columns)
     assign_ranks(rows, default, lower_is_better=columns[default].better == "lower")
@@ -182,7 +182,7 @@ def rank_benchmark(
     in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
     best = best_values(columns.values(), rows)
     if private:
-        rows += private_rows(facts, private, lines, look, zero_shot=state.zero_shot)
+        rows += private_rows(facts, private, lines, options, zero_shot=state.zero_shot)
     board = Board(
         facts.name,
         list(columns.values()),
@@ -293,7 +293,7 @@ def _dataset_notes(facts: BenchmarkFacts, board: Board) -> list[str]:
 BASELINE = "the baseline"
 
 
-class _Dataset(NamedTuple):
+class _TestedDataset(NamedTuple):
     """A dataset's column with its test results and their settings; its values are at `position` in a line."""
 
     key: str
@@ -311,7 +311,7 @@ def add_significance(
     There are no tests over several datasets. `certainty` is by dataset, `baselines` are names by position of the
     dataset. Reported figures, private rows, hidden judgments, and boards without computed tests get no results.
     """
-    datasets = _datasets(board, facts, certainty, baselines)
+    datasets = _tested_datasets(board, facts, certainty, baselines)
     cached_results = [
         (dataset, dataset.certainty.cell_statements.setdefault(dataset.baseline, {})) for dataset in datasets
     ]
@@ -341,7 +341,7 @@ def add_significance(
     return settings, _test_notes(facts, datasets, has_marks=has_marks) if has_results else []
 
 
-def _cell_certainty(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str, bool] | None:
+def _cell_certainty(dataset: _TestedDataset, entry: int) -> tuple[EntryCertainty, str, bool] | None:
     """Return an entry's test results, their description, and whether it differs significantly.
 
     Results are cached with the dataset's certainty. Returns None if the entry was not tested.
@@ -356,12 +356,12 @@ def _cell_certainty(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str,
     return result
 
 
-def _datasets(
+def _tested_datasets(
     board: Board,
     facts: BenchmarkFacts,
     certainties: Mapping[int, BoardCertainty],
     baselines: Mapping[int, str],
-) -> Sequence[_Dataset]:
+) -> Sequence[_TestedDataset]:
     """Return the visible datasets with test results. Composite datasets have none of their own."""
     visible_keys = {column.key for column in board.columns}
     datasets = []
@@ -370,7 +370,7 @@ def _datasets(
         measure = board_certainty.for_measure(member.measure(board.measure)) if board_certainty is not None else None
         if board_certainty is not None and measure is not None and member.slug in visible_keys and not member.parts:
             name = baselines.get(position, BASELINE)
-            datasets.append(_Dataset(member.slug, position, measure, board_certainty.settings, name))
+            datasets.append(_TestedDataset(member.slug, position, measure, board_certainty.settings, name))
     return datasets
 
 
@@ -386,7 +386,7 @@ def describe_result(certainty: EntryCertainty, settings: TestSettings, baseline:
     return text
 
 
-def _test_notes(facts: BenchmarkFacts, datasets: Sequence[_Dataset], *, has_marks: bool) -> list[str]:
+def _test_notes(facts: BenchmarkFacts, datasets: Sequence[_TestedDataset], *, has_marks: bool) -> list[str]:
     """Return the notes on intervals and tests, and on datasets whose hidden judgments allow none.
 
     `has_marks` tells whether a cell has the mark of a significant difference, which is then explained.

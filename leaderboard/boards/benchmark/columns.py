@@ -102,11 +102,11 @@ class ViewOptions:
 
 
 def build_columns(
-    facts: BenchmarkFacts, look: ViewOptions, aggregated: Mapping[str, Sequence[Cell | Value]]
+    facts: BenchmarkFacts, options: ViewOptions, aggregate_cells: Mapping[str, Sequence[Cell | Value]]
 ) -> list[Column]:
     """Return all columns of the board. A single counted dataset needs no aggregates except the difference.
 
-    `aggregated` has the cells of aggregates except those of the common mean, which depend on the view.
+    `aggregate_cells` has the cells of aggregates except those of the common mean, which depend on the view.
     """
 
     def with_cells(column: Column) -> Column:
@@ -114,20 +114,20 @@ def build_columns(
 
         def cell(line: BenchmarkLine) -> Cell | Value:
             with_itself = column.key == WINS and line.entry.is_baseline
-            return None if with_itself else aggregated[column.key][line.number]
+            return None if with_itself else aggregate_cells[column.key][line.number]
 
-        return replace(column, cell=cell) if column.key in aggregated else column
+        return replace(column, cell=cell) if column.key in aggregate_cells else column
 
-    direction = better(look.measure)
+    direction = better(options.measure)
     is_multiple = facts.all_counted > 1
-    means = _means(facts, direction) if is_multiple else []
+    means = _mean_columns(facts, direction) if is_multiple else []
     return [
         Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.entry.system),
-        *([weighted_column(OVER_ALL)] if look.weighted else []),
-        *map(with_cells, (*means, *_differences(facts, direction, look.difference, is_multiple=is_multiple))),
-        *(_dataset(position, member, look) for position, member in enumerate(facts.members)),
-        *map(with_cells, _RANKS if is_multiple else ()),
-        *look.costs,
+        *([weighted_column(OVER_ALL)] if options.weighted else []),
+        *map(with_cells, (*means, *_difference_columns(facts, direction, options.difference, is_multiple=is_multiple))),
+        *(_dataset_column(position, member, options) for position, member in enumerate(facts.members)),
+        *map(with_cells, _RANK_COLUMNS if is_multiple else ()),
+        *options.costs,
         *ABOUT_SYSTEM,
         *DECLARED_COLUMNS,
         SIZE,
@@ -140,7 +140,7 @@ def over_datasets(facts: BenchmarkFacts) -> str:
     return f"over {number} of {total} datasets" if number < total else f"over {total} datasets"
 
 
-def _means(facts: BenchmarkFacts, direction: Direction) -> list[Column]:
+def _mean_columns(facts: BenchmarkFacts, direction: Direction) -> list[Column]:
     """Return the columns of the mean, the common mean, and the number of datasets with a result."""
     number, total = len(facts.counted), facts.all_counted
     selection = f"{number} of {total}" if number < total else ""
@@ -167,7 +167,7 @@ def common_column(column: Column, counted_members: Sequence[Member], positions: 
     )
 
 
-def _differences(facts: BenchmarkFacts, direction: Direction, head: str, *, is_multiple: bool) -> list[Column]:
+def _difference_columns(facts: BenchmarkFacts, direction: Direction, head: str, *, is_multiple: bool) -> list[Column]:
     """Return the columns that compare with the baseline: ratio of means, mean of ratios, and wins.
 
     A board of a single counted dataset (`is_multiple` is False) only has the first. `head` is the head of their group.
@@ -184,7 +184,7 @@ def _differences(facts: BenchmarkFacts, direction: Direction, head: str, *, is_m
     ]
 
 
-_RANKS = (
+_RANK_COLUMNS = (
     Column(
         BORDA,
         _("Borda"),
@@ -205,7 +205,7 @@ _RANKS = (
 )
 
 
-def _dataset(position: int, member: Member, look: ViewOptions) -> Column:
+def _dataset_column(position: int, member: Member, options: ViewOptions) -> Column:
     """Return the column of the dataset at this position of the benchmark."""
 
     def cell(line: BenchmarkLine) -> Cell | Value:
@@ -213,18 +213,18 @@ def _dataset(position: int, member: Member, look: ViewOptions) -> Column:
             return Cell(line.values[position], "", *line.annotations[position])
         return line.values[position]
 
-    measure, shown_measure = look.measure, member.measure(look.measure)
+    measure, shown_measure = options.measure, member.measure(options.measure)
     unit = [
         shown_measure if shown_measure != measure else "",
         "" if member.counted else "not in the mean",
         f"mean of {len(member.parts)}" if member.parts else "",
     ]
-    kind, head = VIEW_KINDS[look.view]
+    kind, head = VIEW_KINDS[options.view]
     direction: Direction = "lower" if kind == "rank" else better(measure)
     return Column(
         key=member.slug,
         label=member.facts.name,
-        group=f"{EFFECTIVENESS}, {head.format(difference=look.difference)}{measure} "
+        group=f"{EFFECTIVENESS}, {head.format(difference=options.difference)}{measure} "
         f"{'↑' if direction == 'higher' else '↓'}",
         kind=kind,
         better=direction,
@@ -244,7 +244,7 @@ def default_sort(facts: BenchmarkFacts, keys: Iterable[str]) -> str:
 
 def build_rows(
     facts: BenchmarkFacts,
-    look: ViewOptions,
+    options: ViewOptions,
     columns: Sequence[Column],
     lines: Sequence[SystemLine],
     tables: Tables,
@@ -254,8 +254,8 @@ def build_rows(
     Costs and values that depend on them or on the rows in view are still missing.
     """
     hidden = any(member.facts.hidden for member in facts.members)
-    needs_annotations = any(member.parts or look.measure in member.stand_ins for member in facts.members)
-    line_inputs, rows, view_values = [], [], _view_values(lines, tables, look.view)
+    needs_annotations = any(member.parts or options.measure in member.stand_ins for member in facts.members)
+    line_inputs, rows, view_values = [], [], _view_values(lines, tables, options.view)
     for number, (line, kind) in enumerate(zip(lines, tables.kinds, strict=True)):
         provenances = set(map(attrgetter("provenance"), line.results)) - {""}
         trainings = set(map(attrgetter("training"), line.results)) - {""}
@@ -264,7 +264,7 @@ def build_rows(
         mixed, seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
         annotations = {}
         if needs_annotations or mixed or seeds or IN_DOMAIN in trainings or line.left_out:
-            annotations = _cell_annotations(facts, look, line, decimals, mixed=mixed)
+            annotations = _cell_annotations(facts, options, line, decimals, mixed=mixed)
         line_inputs.append(
             BenchmarkLine(
                 line.entry,
@@ -326,7 +326,7 @@ def _common_entry(line: SystemLine, provenance: str) -> EntryRow:
 
 
 def _cell_annotations(
-    facts: BenchmarkFacts, look: ViewOptions, line: SystemLine, decimals: int, *, mixed: bool
+    facts: BenchmarkFacts, options: ViewOptions, line: SystemLine, decimals: int, *, mixed: bool
 ) -> dict[int, tuple[str, str, str]]:
     """Return mark, title, and spread of the line's cells that have any of them, by position of the dataset.
 
@@ -336,13 +336,13 @@ def _cell_annotations(
     for position, (member, result, score) in enumerate(zip(facts.members, line.results, line.scores, strict=True)):
         mark, title, spread = "", result.provenance if mixed else "", ""
         if score is not None:
-            mark = member.stand_ins.get(look.measure, "")
+            mark = member.stand_ins.get(options.measure, "")
             if member.parts and is_mean_of_parts(result.comparison_group):
                 title = f"mean of {len(member.parts)} parts"
             if result.seed_count:
-                deviation = result.deviations.get(member.measure(look.measure))
+                deviation = result.deviations.get(member.measure(options.measure))
                 title = "; ".join(filter(None, [seeds_title(result.seed_count, deviation, decimals), title]))
-                if not look.view and deviation is not None:
+                if not options.view and deviation is not None:
                     spread = f"± {deviation:.{decimals}f} ({result.seed_count})"
         if result.training == IN_DOMAIN:
             mark = f"‡ {mark}".rstrip()
@@ -393,7 +393,7 @@ def private_rows(
     facts: BenchmarkFacts,
     own_entries: Mapping[int, Sequence[EntryRow]],
     public: Sequence[SystemLine],
-    look: ViewOptions,
+    options: ViewOptions,
     *,
     zero_shot: bool,
 ) -> list[Row]:
@@ -403,11 +403,11 @@ def private_rows(
     """
     datasets = [member.dataset_id for member in facts.members]
     entries = {dataset: BoardRows(dataset, list(own_entries.get(dataset, ()))) for dataset in datasets}
-    lines = collect_lines(facts, entries, look.measure, zero_shot=zero_shot, reference_lines=public)
-    tables = build_tables(facts, lines, [PRIVATE] * len(lines), look.measure)
-    rows = build_rows(facts, look, build_columns(facts, look, compute_aggregates(tables)), lines, tables)
+    lines = collect_lines(facts, entries, options.measure, zero_shot=zero_shot, reference_lines=public)
+    tables = build_tables(facts, lines, [PRIVATE] * len(lines), options.measure)
+    rows = build_rows(facts, options, build_columns(facts, options, compute_aggregates(tables)), lines, tables)
     ranks = [BORDA, MEAN_RANK]
-    if look.view == "rank":
+    if options.view == "rank":
         ranks += [member.slug for member in facts.members]
     for row in rows:
         row.entry = row.entry._replace(visibility="private")

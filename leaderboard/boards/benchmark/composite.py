@@ -26,7 +26,7 @@ _SEVEREST_FIRST = (
     Entry.Training.ADAPTED.value,
     Entry.Training.ZERO_SHOT.value,
 )
-_date = attrgetter("published", "pk")
+_publication_order = attrgetter("published", "pk")
 
 
 class CompositeRows(NamedTuple):
@@ -67,7 +67,7 @@ def compose(member: Member, rows: Mapping[int, BoardRows]) -> CompositeRows:
     complete_lines = [
         [part_lines[key] for part_lines in lines] for key in lines[0] if all(key in part_lines for part_lines in lines)
     ]
-    complete_lines.sort(key=lambda values: max(map(_date, values)))
+    complete_lines.sort(key=lambda values: max(map(_publication_order, values)))
     digest = sha256("\n".join(groups).encode()).hexdigest()[:12]
     decimals = HIDDEN_DECIMALS if has_hidden_part(parts) else None
     composed = [_compose_entry(values, f"{GROUP}parts-{digest}", decimals) for values in complete_lines]
@@ -92,7 +92,7 @@ def _compose_entry(values: Sequence[EntryRow], group: str, decimals: int | None)
     provenances, trainings = {value.provenance for value in values}, {value.training for value in values}
     return values[0]._replace(
         provenance=provenances.pop() if len(provenances) == 1 else SCORED,  # Measured only if all parts are.
-        scores=_means([value.scores for value in values], decimals),
+        scores=_mean_scores([value.scores for value in values], decimals),
         figures=(),
         comparison_group=group,
         is_baseline=int(all(value.is_baseline for value in values)),
@@ -108,7 +108,7 @@ def _compose_entry(values: Sequence[EntryRow], group: str, decimals: int | None)
     )
 
 
-def _means(part_scores: Sequence[Mapping[str, float]], decimals: int | None) -> dict[str, float]:
+def _mean_scores(part_scores: Sequence[Mapping[str, float]], decimals: int | None) -> dict[str, float]:
     """Return the mean of each measure that all parts have, rounded if it includes hidden judgments."""
     names = [name for name in part_scores[0] if all(name in scores for scores in part_scores)]
     means = {name: sum(scores[name] for scores in part_scores) / len(part_scores) for name in names}

@@ -109,11 +109,11 @@ def collect_lines(
     """
     names = [member.measure(measure) for member in facts.members]
     results_by_dataset = [
-        _results(facts, member, rows[member.dataset_id], name)
+        _line_results(facts, member, rows[member.dataset_id], name)
         for member, name in zip(facts.members, names, strict=True)
     ]
     keys = dict.fromkeys(chain.from_iterable(current_results for _, current_results in results_by_dataset))
-    lines = sorted((_line(key, results_by_dataset, names) for key in keys), key=attrgetter("published"))
+    lines = sorted((_build_line(key, results_by_dataset, names) for key in keys), key=attrgetter("published"))
     anchors = reference_lines or lines
     # A value is compared with the baseline of its own comparison group.
     baselines: list[dict[str, float | None]] = [{} for _ in names]
@@ -135,10 +135,10 @@ def collect_lines(
             ]
         line.baselines = baselines_by_groups[groups]
     lines = [line for line in lines if line.scores.count(None) < len(line.scores)]
-    return _zero_shot(lines) if zero_shot else lines
+    return _keep_zero_shot(lines) if zero_shot else lines
 
 
-def _zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
+def _keep_zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
     """Return the lines without values that are not zero-shot, omitting lines without any other value."""
     remaining = []
     for line in lines:
@@ -154,7 +154,7 @@ def _zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
     return remaining
 
 
-def _line(key: LineKey, results_by_dataset: Sequence[_Results], names: Sequence[str]) -> SystemLine:
+def _build_line(key: LineKey, results_by_dataset: Sequence[_Results], names: Sequence[str]) -> SystemLine:
     """Return the line of a key, with each dataset's score by the measure of this name."""
     earliest = [first_results[key] for first_results, _ in results_by_dataset if key in first_results]
     results = [current_results.get(key, NO_RESULT) for _, current_results in results_by_dataset]
@@ -169,7 +169,7 @@ def _line(key: LineKey, results_by_dataset: Sequence[_Results], names: Sequence[
     )
 
 
-def _results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measure: str) -> _Results:
+def _line_results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measure: str) -> _Results:
     """Return the first and the current result with the measure, each by line, on a dataset.
 
     Results of other publications, and on earlier versions or judgments, are ignored.
@@ -321,7 +321,7 @@ def _select_costs(
     """
     scored_systems = {line.key[:2] for line in lines if line.ranked_in == SCORED}
     measurements_by_member = [
-        (member, [item for item in rows[member.dataset_id].measured if _key(item) in scored_systems])
+        (member, [item for item in rows[member.dataset_id].measured if _system_key(item) in scored_systems])
         for member in (*facts.members, *facts.left_out)
         if facts.efficiency_from in (None, member.dataset_id)
     ]
@@ -332,14 +332,14 @@ def _select_costs(
     costs = BoardCosts(None, machines, {}, 0)
     for member, measurements in measurements_by_member:
         machine = next((item for item in list_machines(measurements) if hardware in ("", item.slug)), None)
-        on_machine = {_key(item): item for item in measurements if item.machine == machine}
+        on_machine = {_system_key(item): item for item in measurements if item.machine == machine}
         size = (len(on_machine), max((item.figures["documents"] for item in measurements), default=0))
         if on_machine and size > best:
-            on_other_machines = {_key(item) for item in measurements}.difference(on_machine)
+            on_other_machines = {_system_key(item) for item in measurements}.difference(on_machine)
             best = size
             costs = BoardCosts(machine, machines, on_machine, len(on_other_machines), dataset=member.facts.name)
     return costs
 
 
-def _key(measurement: MeasuredEntry) -> SystemKey:
+def _system_key(measurement: MeasuredEntry) -> SystemKey:
     return measurement.system_id, measurement.configuration

@@ -61,15 +61,15 @@ def compare_published_means(
         return None
     dataset_count = len(facts.counted)
     return PublishedMeans(
-        [_row(system) for system in computed_means],
+        [_format_row(system) for system in computed_means],
         dataset_count,
         facts.measure,
         sorted({locator for system in computed_means for locator in system.printed.locators}),
-        _sentence(computed_means, dataset_count),
+        _describe_agreement(computed_means, dataset_count),
     )
 
 
-def _row(system: _ComputedMeans) -> PublishedMeansRow:
+def _format_row(system: _ComputedMeans) -> PublishedMeansRow:
     """Return a system's computed and printed aggregates as text."""
     printed = system.printed
     return PublishedMeansRow(
@@ -84,7 +84,7 @@ def _row(system: _ComputedMeans) -> PublishedMeansRow:
     )
 
 
-def _sentence(computed_means: list[_ComputedMeans], dataset_count: int) -> str:
+def _describe_agreement(computed_means: list[_ComputedMeans], dataset_count: int) -> str:
     """Return sentences on the formula that reproduces the printed averages, and on inconsistent printed wins.
 
     If no formula reproduces all of them, the first sentence has the deviation of each.

@@ -269,10 +269,10 @@ def cost_columns(
         position = next(number for number, column in enumerate(shown_columns) if column.key == "index-bytes")
         shown_columns.insert(position + 1, estimated_index(corpus))
     group, currency = cost_group(machine, dataset), common_currency(measurements)
-    return [_column(cost_column, group, currency) for cost_column in shown_columns]
+    return [_cost_column(cost_column, group, currency) for cost_column in shown_columns]
 
 
-def _column(cost_column: CostColumn, group: str, currency: str) -> Column:
+def _cost_column(cost_column: CostColumn, group: str, currency: str) -> Column:
     """Return a cost as a column of boards: group, unit with the currency, and cells.
 
     A doubtful time is shown as text, without a value to rank or sort by.
@@ -328,10 +328,10 @@ def describe_costs(columns: Iterable[Column], rows: Iterable[Row]) -> None:
             value, noise = row.value(key), row[key].noise
             if row[key].mark:  # A doubtful value already has an explanation.
                 continue
-            row[key] = Cell(value, title=_title(key, row.measured), spread=_spread(value, noise), noise=noise)
+            row[key] = Cell(value, title=_title(key, row.measured), spread=_spread_text(value, noise), noise=noise)
 
 
-def _spread(value: Value, noise: float | None) -> str:
+def _spread_text(value: Value, noise: float | None) -> str:
     """Return the uncertainty of a cost with as many decimals as the cost itself, empty if unknown."""
     if not isinstance(value, float) or not noise or not math.isfinite(noise):
         return ""
@@ -402,8 +402,8 @@ class BoardCosts(NamedTuple):
         columns = cost_columns(on_machine.values(), machine, corpus=state.corpus)
         if state.weights:
             columns.append(weighted_column(cost_group(machine)))
-        elsewhere_ids = {measurement.entry_id for measurement in measurements}.difference(on_machine)
-        return cls(machine, machines, on_machine, len(elsewhere_ids), columns)
+        other_machine_ids = {measurement.entry_id for measurement in measurements}.difference(on_machine)
+        return cls(machine, machines, on_machine, len(other_machine_ids), columns)
 
     @property
     def head(self) -> str:
@@ -597,7 +597,7 @@ def figure_columns(
     return [
         column
         for _, column in sorted(
-            columns_by_key.items(), key=lambda item: (item[1].group != EFFICIENCY, _position(item[0]))
+            columns_by_key.items(), key=lambda item: (item[1].group != EFFICIENCY, _figure_order(item[0]))
         )
     ]
 
@@ -612,7 +612,7 @@ def _reported_cell(figure: Mapping[str, Any]) -> Cell:
     return Cell(value, printed_text if factor == 1.0 else f"{value:g}")
 
 
-def _position(key: FigureKey) -> tuple[int, str, str]:
+def _figure_order(key: FigureKey) -> tuple[int, str, str]:
     names = list(reported_facts.COSTS)
     return (names.index(key.name) if key.name in reported_facts.COSTS else len(names), key.name, key.hardware)
 

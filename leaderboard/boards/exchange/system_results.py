@@ -82,12 +82,12 @@ def to_yaml(results: Sequence[ExchangedResult], site: str, url: str, user: str) 
 
     `url` is the system's page on the `site`, and `user` its team, empty if unknown.
     """
-    entries = [_entry(result, site, url, user) for result in results if result.value is not None]
+    entries = [_yaml_item(result, site, url, user) for result in results if result.value is not None]
     text: str = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=math.inf)
     return text
 
 
-def _entry(result: ExchangedResult, site: str, url: str, user: str) -> dict[str, Any]:
+def _yaml_item(result: ExchangedResult, site: str, url: str, user: str) -> dict[str, Any]:
     """Return a result as an item of `.eval_results`; `user` is the team, omitted if empty."""
     dataset = {"id": f"BeIR/{result.beir_name}" if result.beir_name else result.dataset_slug}
     dataset["task_id"] = result.split
@@ -279,14 +279,14 @@ def every_eval_ever_record(
             },
         },
         "evaluation_results": [
-            _record_result(result, measure, value, get_address(result))
+            _evaluation_result(result, measure, value, get_address(result))
             for result in results
             for measure, value in result.scores.items()
         ],
     }
 
 
-def _record_result(result: ExchangedResult, measure: str, value: float, address: str) -> dict[str, Any]:
+def _evaluation_result(result: ExchangedResult, measure: str, value: float, address: str) -> dict[str, Any]:
     """Return one score of a result as an item of `evaluation_results`; `address` is the dataset's URL."""
     details = {
         "provenance": result.provenance,

@@ -98,9 +98,9 @@ def depth_series(measure: str, points: Iterable[DepthPoint], axis: Axis = DEPTH)
         if point.latency_ms is not None
     ]
     values = [(point.depth, point.value, format_value(point.value, DECIMALS)) for point in sorted_points]
-    charts = _chart(measure, values, axis, from_zero=False)
+    charts = _line_chart(measure, values, axis, from_zero=False)
     if len(latencies) > 1:
-        charts += _chart("Latency, ms", latencies, axis, from_zero=True)
+        charts += _line_chart("Latency, ms", latencies, axis, from_zero=True)
     rows = [
         DepthRow(
             f"{point.depth:,g}",
@@ -112,7 +112,7 @@ def depth_series(measure: str, points: Iterable[DepthPoint], axis: Axis = DEPTH)
     return DepthSeries(measure, rows, mark_safe(charts), bool(latencies), axis)  # noqa: S308
 
 
-def _chart(title: str, points: Sequence[tuple[float, float, str]], axis: Axis, *, from_zero: bool) -> str:
+def _line_chart(title: str, points: Sequence[tuple[float, float, str]], axis: Axis, *, from_zero: bool) -> str:
     """Return an SVG line chart over depth. Each point is (depth, value, text), with the text next to the point.
 
     If `from_zero`, the vertical axis starts at 0.

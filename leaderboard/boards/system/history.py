@@ -32,7 +32,7 @@ _CITATIONS = (
 
 
 #: Changes of boards shown in the history.
-_KINDS = {
+_EVENT_NAMES = {
     BoardChange.Kind.WITHDRAWN: "withdrawn",
     BoardChange.Kind.MEASURED: "measured",
     BoardChange.Kind.BASELINE: "selected as the baseline",
@@ -74,9 +74,9 @@ def system_details(system: dict[str, Any], results: Sequence[Result], site: str)
             best = result.best_slug if result.best_slug not in (slug, baseline) else ""
             row = {
                 "dataset": result.dataset,
-                "with_baseline": _address(baseline, slug, dataset=dataset) if baseline else "",
+                "with_baseline": _compare_url(baseline, slug, dataset=dataset) if baseline else "",
                 "baseline_name": result.baseline_name,
-                "with_best": _address(best, slug, dataset=dataset) if best else "",
+                "with_best": _compare_url(best, slug, dataset=dataset) if best else "",
                 "best_system": result.best_system,
                 "queries": reverse("queries", args=[dataset]),
             }
@@ -94,7 +94,7 @@ def system_details(system: dict[str, Any], results: Sequence[Result], site: str)
     }
 
 
-def _address(*slugs: str, **parameters: str) -> str:
+def _compare_url(*slugs: str, **parameters: str) -> str:
     return f"{reverse('compare')}?{urlencode([*(('system', slug) for slug in slugs), *parameters.items()])}"
 
 
@@ -111,7 +111,7 @@ def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
     for counts in (baselines, leaders):
         for (other_slug, name), _ in counts.most_common(1):
             names_by_slug.setdefault(other_slug, name)
-    return [(f"Compare with {name}", _address(other_slug, slug)) for other_slug, name in names_by_slug.items()]
+    return [(f"Compare with {name}", _compare_url(other_slug, slug)) for other_slug, name in names_by_slug.items()]
 
 
 def history(system_id: int) -> list[Event]:
@@ -127,7 +127,7 @@ def history(system_id: int) -> list[Event]:
         (time, "reported" if provenance == "reported" else "published", configuration, tuple(dataset))
         for time, provenance, configuration, *dataset in entries
     ]
-    changes = BoardChange.objects.filter(entry__in=visible_entries, kind__in=_KINDS).values_list(
+    changes = BoardChange.objects.filter(entry__in=visible_entries, kind__in=_EVENT_NAMES).values_list(
         Cast("at", TextField()),
         "kind",
         "entry__withdrawal_reason",
@@ -139,11 +139,11 @@ def history(system_id: int) -> list[Event]:
     for time, kind, by_team, by_curator, configuration, *dataset in changes:
         reasons = {BoardChange.Kind.WITHDRAWN: by_team, BoardChange.Kind.QUARANTINED: by_curator}
         note = reasons.get(BoardChange.Kind(kind), configuration)
-        events.append((time, _KINDS[BoardChange.Kind(kind)], note, tuple(dataset)))
-    return _by_day(events)[:MAX_EVENTS]
+        events.append((time, _EVENT_NAMES[BoardChange.Kind(kind)], note, tuple(dataset)))
+    return _merge_events(events)[:MAX_EVENTS]
 
 
-def _by_day(events: list[tuple[str, str, str, tuple[str, str]]]) -> list[Event]:
+def _merge_events(events: list[tuple[str, str, str, tuple[str, str]]]) -> list[Event]:
     """Return the events, given as time, name, note, and dataset, newest first.
 
     Equal events of several results on one day are combined.
@@ -282,7 +282,7 @@ def author_facts(slug: str) -> dict[str, Any] | None:
         .values("title", "authors", "year", "venue", "url", "number")
         if _has_author(row["authors"], slug)
     ]
-    name = _name(slug, (str(row["authors"]) for row in (*systems, *sources)))
+    name = _author_name(slug, (str(row["authors"]) for row in (*systems, *sources)))
     return {"name": name, "slug": slug, "systems": systems, "sources": sources} if name else None
 
 
@@ -290,5 +290,5 @@ def _has_author(authors: str, slug: str) -> bool:
     return any(author.slug == slug for author in authors_in(authors))
 
 
-def _name(slug: str, texts: Iterable[str]) -> str:
+def _author_name(slug: str, texts: Iterable[str]) -> str:
     return next((author.name for text in texts for author in authors_in(text) if author.slug == slug and slug), "")

@@ -107,7 +107,7 @@ def system_results(system_id: int) -> list[Result]:
             published=Cast("published_at", TextField()),
         )
     )
-    seeds = _seeds([row["pk"] for row in rows if row["seed_count"]])
+    seeds = _seeds_by_entry([row["pk"] for row in rows if row["seed_count"]])
     if rows and rows[0]["system__anonymous_until"] is not None:
         seeds = {entry: anonymity.unnamed_seeds(entry_seeds) for entry, entry_seeds in seeds.items()}
     boards = ranked_boards({row["dataset_id"] for row in rows})
@@ -122,13 +122,13 @@ def system_results(system_id: int) -> list[Result]:
         entry = next((candidate for candidate in boards[row["dataset_id"]].entries if candidate.pk == row["pk"]), None)
         if entry is None or not row["scores"]:  # It left the board between two queries, or has no score.
             continue
-        extra = {
+        page_data = {
             "seeds": seeds.get(entry.pk, []),
             "measured": measurements_by_entry.get(entry.pk, []),
             "word_pieces": word_pieces.get(job_key(row), {}),
         }
         board = board_statements.get(row["dataset_id"], NO_STATEMENTS)
-        results.append(_result({**row, **extra}, entry, boards[row["dataset_id"]], board))
+        results.append(_build_result({**row, **page_data}, entry, boards[row["dataset_id"]], board))
     return results
 
 
@@ -144,7 +144,7 @@ def quarantined_results(system_id: int) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, float]]]]:
+def _seeds_by_entry(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, float]]]]:
     """Return label and scores of the entries' seeds, by entry. One database query, none without entries.
 
     Seeds over hidden judgments are ignored, because earlier releases may have stored their values.
@@ -157,7 +157,7 @@ def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, floa
     return seeds_by_entry
 
 
-def _result(
+def _build_result(
     row: Mapping[str, Any], entry: EntryRow, board: RankedBoard, statements_by_entry: BoardStatements
 ) -> Result:
     """Return an entry of the system, compared with the baseline and the best result on its board.

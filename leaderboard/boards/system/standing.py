@@ -240,8 +240,8 @@ _OTHER, _CJK, _SIZE, _PADDING, _HEIGHT = 630, 1000, 11, 6, 20
 
 #: Background colors on which white has a contrast of at least 4.5: of the label, and of the value by
 #: shields.io name.
-_NAME_GROUND = "#4a4d52"
-_GROUNDS = {"blue": "#1c4f9c", "grey": "#62656b"}
+_LABEL_COLOR = "#4a4d52"
+_MESSAGE_COLORS = {"blue": "#1c4f9c", "grey": "#62656b"}
 
 
 class Badge(NamedTuple):
@@ -302,9 +302,9 @@ def as_svg(badge: Badge) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{label_width + message_width}" height="{_HEIGHT}" role="img" '
         f'aria-labelledby="name"><title id="name">{name}</title>'
-        f'<rect width="{label_width + message_width}" height="{_HEIGHT}" rx="3" fill="{_NAME_GROUND}"/>'
+        f'<rect width="{label_width + message_width}" height="{_HEIGHT}" rx="3" fill="{_LABEL_COLOR}"/>'
         f'<path d="M{label_width} 0h{message_width - 3}a3 3 0 0 1 3 3v14a3 3 0 0 1-3 3h-{message_width - 3}z" '
-        f'fill="{_GROUNDS[badge.color]}"/>'
+        f'fill="{_MESSAGE_COLORS[badge.color]}"/>'
         f'<text x="{_PADDING}" {attributes} textLength="{label_text_width}">{escape(badge.label)}</text>'
         f'<text x="{label_width + _PADDING}" {attributes} textLength="{message_text_width}">{escape(badge.message)}'
         "</text></svg>"
