@@ -169,13 +169,13 @@ _NOTES_ON_KINDS = {
 def rank_dataset(
     facts: DatasetFacts,
     entries: Sequence[EntryRow],
-    measured: Sequence[MeasuredEntry],
+    measurements: Sequence[MeasuredEntry],
     statements: BoardStatements,
     state: BoardState,
 ) -> RankedDataset:
     """Return the ranked board for the measure, the hardware, and the weights of a view.
 
-    `measured` are the costs of the entries, `statements` their test results. Only public, private, and quarantined
+    `measurements` are the costs of the entries, `statements` their test results. Only public, private, and quarantined
     entries get a row; private ones belong to the reader's teams and do not affect other rows. Raises UnknownChoice for
     a measure or hardware that the board does not have.
     """
@@ -184,37 +184,37 @@ def rank_dataset(
     measure = _measure_in_focus(state, measures)
     known_gaps = statements.gaps if measure == statements.gap_measure else {} if _uses_gaps(state) else None
     groups = [(entry.comparison_group, entry.is_baseline) for entry in shown_entries if entry.visibility == "public"]
-    current = present_group(facts.version_id, facts.qrels_id, groups)
-    baseline = BaselineColumns.from_entries(shown_entries, current, facts.name)
+    current_group = present_group(facts.version_id, facts.qrels_id, groups)
+    baseline = BaselineColumns.from_entries(shown_entries, current_group, facts.name)
     tests = SignificanceColumns.for_measure(
         statements.certainty if not facts.hidden else None, measure, baseline.display_name
     )
-    lines = list(_entry_lines(facts, shown_entries, measure, current, tests, known_gaps))
+    lines = list(_entry_lines(facts, shown_entries, measure, current_group, tests, known_gaps))
     bm25_ids = (
         entry.pk
         for entry in shown_entries
-        if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current
+        if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current_group
     )
-    costs = BoardCosts.for_dataset(measured, next(bm25_ids, None), state)
-    focus = [
+    costs = BoardCosts.for_dataset(measurements, next(bm25_ids, None), state)
+    focus_columns = [
         *_focus_columns(measure, tests, difference_head([baseline.display_name])),
         *private_columns(shown_entries, measure),
     ]
     other_columns = _other_columns(facts, measures, measure)
     last_columns = [*(gaps.gap_columns(baseline.display_name) if known_gaps is not None else ()), *_LAST_COLUMNS]
     reported_figures = [(entry.figures, entry.scores) for entry in shown_entries if entry.figures]
-    used_keys = {column.key for column in (*focus, *costs.columns, *other_columns, *last_columns)}
+    used_keys = {column.key for column in (*focus_columns, *costs.columns, *other_columns, *last_columns)}
     figures = figure_columns(reported_figures, used_keys)
     rows = [_build_row(line, statements if facts.hidden else None, measure) for line in lines]
-    fill_cells(rows, [*focus, *other_columns, *last_columns], lines)
+    fill_cells(rows, [*focus_columns, *other_columns, *last_columns], lines)
     if costs.measured or figures:
         cost_lines = (CostLine(costs.measured.get(entry.pk), entry.figures) for entry in shown_entries)
         fill_costs(rows, [*costs.columns, *figures], cost_lines)
-    lower = better(measure) == "lower"
-    assign_ranks(rows, measure, lower_is_better=lower)
+    lower_is_better = better(measure) == "lower"
+    assign_ranks(rows, measure, lower_is_better=lower_is_better)
     scores = [entry.scores.get(measure) for entry in shown_entries]
-    weight_notes = fill_weighted(rows, scores, dict(state.weights), costs.machine, lower_is_better=lower)
-    columns = [*focus, *costs.columns, *other_columns, *figures, *last_columns]
+    weight_notes = fill_weighted(rows, scores, dict(state.weights), costs.machine, lower_is_better=lower_is_better)
+    columns = [*focus_columns, *costs.columns, *other_columns, *figures, *last_columns]
     ranked_board = RankedDataset(
         Board(facts.name, columns, rows, measure, measures, statements=statements),
         facts,
@@ -395,7 +395,7 @@ def _entry_lines(
     facts: DatasetFacts,
     entries: Sequence[EntryRow],
     measure: str,
-    current: str,
+    current_group: str,
     tests: SignificanceColumns,
     known_gaps: Mapping[int, Gap] | None,
 ) -> Iterator[EntryLine]:
@@ -411,7 +411,7 @@ def _entry_lines(
     }
     for entry in entries:
         group, provenance = entry.comparison_group, entry.provenance
-        kind = ranked_in(provenance, group, current, closed_api=bool(entry.closed_api))
+        kind = ranked_in(provenance, group, current_group, closed_api=bool(entry.closed_api))
         if entry.visibility == QUARANTINED:
             kind = QUARANTINED
         elif entry.visibility == "private" and kind != STALE:
@@ -427,10 +427,10 @@ def _entry_lines(
         )
 
 
-def _build_row(line: EntryLine, hidden: BoardStatements | None, measure: str) -> Row:
+def _build_row(line: EntryLine, statements: BoardStatements | None, measure: str) -> Row:
     """Return the row of an entry, still without values and cells.
 
-    `hidden` has the statements that decide significance if the judgments are hidden, and is None otherwise.
+    `statements` decide significance if the judgments are hidden; otherwise they are None.
     """
     entry = line.entry
     return Row(
@@ -440,7 +440,7 @@ def _build_row(line: EntryLine, hidden: BoardStatements | None, measure: str) ->
         facets=row_facets(entry, (entry.provenance,), (entry.training,), gaps.facet_value(line.gap)),
         entries=(entry.pk,),
         certainty=line.certainty,
-        differs=differs(line.certainty) if hidden is None else bool(hidden.for_entry(entry.pk, measure).better),
+        differs=differs(line.certainty) if statements is None else bool(statements.for_entry(entry.pk, measure).better),
     )
 
 

@@ -73,9 +73,9 @@ def apply_view(board: Board, state: BoardState, default: str, omitted_keys: Coll
     other_rows = sort_rows(
         board, [row for row in matching_rows if row.entry.slug not in slugs] if slugs else matching_rows
     )
-    pages = 1 if state.all_rows else max(1, -(-len(other_rows) // ROWS_OF_A_PAGE))
-    page = min(state.page, pages)
-    if pages > 1:
+    page_count = 1 if state.all_rows else max(1, -(-len(other_rows) // ROWS_OF_A_PAGE))
+    page = min(state.page, page_count)
+    if page_count > 1:
         other_rows = other_rows[(page - 1) * ROWS_OF_A_PAGE : page * ROWS_OF_A_PAGE]
     rows = [row.copy() for row in [*pinned_rows, *other_rows]]
     board = replace(
@@ -83,7 +83,7 @@ def apply_view(board: Board, state: BoardState, default: str, omitted_keys: Coll
         rows=rows,
         found=len(matching_rows),
         pinned=len(pinned_rows),
-        pages=pages,
+        pages=page_count,
         page=page,
         facets=facets,
         unhidden=filled_columns,
@@ -92,8 +92,8 @@ def apply_view(board: Board, state: BoardState, default: str, omitted_keys: Coll
     )
     page_columns = _select_columns(board, board.columns, state)
     if state.columns:
-        data = _select_columns(board, board.data_columns, state)
-        board = replace(board, columns=page_columns, data_columns=data)
+        data_columns = _select_columns(board, board.data_columns, state)
+        board = replace(board, columns=page_columns, data_columns=data_columns)
     describe_costs(board.columns, board.rows)
     return replace(board, shown=page_columns)
 
@@ -218,8 +218,8 @@ def sort_by_column(rows: Sequence[Row], key: str, order: Literal["asc", "desc"])
     """Return rows, given in order of publication, sorted by one column, missing values last."""
     valued_pairs = [(value, row) for row in rows if (value := row.values.get(key)) is not None]
     rows_without_value = [row for row in rows if row.values.get(key) is None]
-    texts = any(isinstance(value, str) for value, _ in valued_pairs)
-    if texts:  # Numbers before texts, ignoring case.
+    has_texts = any(isinstance(value, str) for value, _ in valued_pairs)
+    if has_texts:  # Numbers before texts, ignoring case.
 
         def sort_key(pair: tuple[Value, Row]) -> tuple[bool, Any]:
             value = pair[0]
@@ -233,13 +233,13 @@ def sort_by_column(rows: Sequence[Row], key: str, order: Literal["asc", "desc"])
 
 def assign_ranks(rows: Iterable[Row], key: str, *, lower_is_better: bool = False) -> None:
     """Set the ranks by one column among the rows of each kind: 1, 1, 3. Rows without a value get no rank."""
-    kinds: dict[str, list[tuple[float, Row]]] = defaultdict(list)
+    values_by_kind: dict[str, list[tuple[float, Row]]] = defaultdict(list)
     for row in rows:
         value = row.value(key)
         row.rank = None
         if isinstance(value, (float, int)) and row.ranked_in not in UNRANKED:
-            kinds[row.ranked_in].append((value, row))
-    for valued_rows in kinds.values():
+            values_by_kind[row.ranked_in].append((value, row))
+    for valued_rows in values_by_kind.values():
         ranks = rank_values([value for value, _ in valued_rows], lower_is_better=lower_is_better)
         for value, row in valued_rows:
             row.rank = ranks[value]
@@ -256,17 +256,17 @@ def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[BestVal
     A value with noise is the best if it is better than all others even in the worst case. If ranges overlap, the best
     one is unknown.
     """
-    kinds: dict[str, list[Row]] = defaultdict(list)
+    rows_by_kind: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.ranked_in not in UNRANKED:
-            kinds[row.ranked_in].append(row)
+            rows_by_kind[row.ranked_in].append(row)
     best: BestValues = {}
     second: BestValues = {}
     for column in columns:
         # Differences that replace scores in a view are marked like scores.
         replaces_score = column.kind in ("delta", "relative") and column.group.startswith(EFFECTIVENESS)
         if column.better and (column.kind in _KINDS_WITH_BEST or replaces_score):
-            for kind, kind_rows in kinds.items():
+            for kind, kind_rows in rows_by_kind.items():
                 for values, value in zip((best, second), _two_best(column, kind_rows), strict=False):
                     values[column.key, kind] = value
     return best, second
@@ -284,15 +284,15 @@ def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
         ranges = [(value, row[key].noise) for row in rows if (value := row.values.get(key)) is not None]
     best_values_so_far: list[float] = []
     while numbers and len(best_values_so_far) < 2:
-        best = choose(numbers)
+        best_number = choose(numbers)
         if len(numbers) < 2 and not best_values_so_far:
             break
-        best_noise = max((noise for value, noise in ranges if value == best), default=0.0)
-        if any(abs(value - best) <= noise + best_noise for value, noise in ranges if value != best):
+        best_noise = max((noise for value, noise in ranges if value == best_number), default=0.0)
+        if any(abs(value - best_number) <= noise + best_noise for value, noise in ranges if value != best_number):
             break
-        best_values_so_far.append(best)
-        numbers = [number for number in numbers if number != best]
-        ranges = [pair for pair in ranges if pair[0] != best]
+        best_values_so_far.append(best_number)
+        numbers = [number for number in numbers if number != best_number]
+        ranges = [pair for pair in ranges if pair[0] != best_number]
     return best_values_so_far
 
 

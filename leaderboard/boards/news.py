@@ -175,26 +175,26 @@ def _previous_facts(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, An
     return {change.pk: facts.get((change.dataset_id, change.revision - 1), {}) for change in changes}
 
 
-def _import_items(change: BoardChange, previous: Mapping[str, Any]) -> list[Item]:
+def _import_items(change: BoardChange, old_facts: Mapping[str, Any]) -> list[Item]:
     """Return the item about an import's main visible effect; none if only files or settings changed."""
-    current = change.facts
-    if not is_public(previous):
-        topics = ", ".join(part for part in (current.get("task"), current.get("domain")) if part)
-        label, note = "New dataset", topics + " (hidden judgments)" * bool(current.get("hidden"))
-    elif _takes_runs(current) and not _takes_runs(previous):
+    new_facts = change.facts
+    if not is_public(old_facts):
+        topics = ", ".join(part for part in (new_facts.get("task"), new_facts.get("domain")) if part)
+        label, note = "New dataset", topics + " (hidden judgments)" * bool(new_facts.get("hidden"))
+    elif _takes_runs(new_facts) and not _takes_runs(old_facts):
         label, note = "Dataset opened", "now open for runs"
-        if current["state"] == Dataset.State.COLLECTING:
+        if new_facts["state"] == Dataset.State.COLLECTING:
             note += ", which are scored once there are judgments"
-    elif previous["state"] == Dataset.State.COLLECTING and current["state"] == Dataset.State.PUBLISHED:
+    elif old_facts["state"] == Dataset.State.COLLECTING and new_facts["state"] == Dataset.State.PUBLISHED:
         label, note = "Judgments added", "the collected runs are now scored"
-    elif not (_takes_runs(previous) and _takes_runs(current)):
+    elif not (_takes_runs(old_facts) and _takes_runs(new_facts)):
         return []
-    elif previous["current_version_id"] != current["current_version_id"]:
+    elif old_facts["current_version_id"] != new_facts["current_version_id"]:
         label, note = "New version", "earlier results are stale until they are scored again"
-    elif previous["current_qrels_id"] != current["current_qrels_id"]:
+    elif old_facts["current_qrels_id"] != new_facts["current_qrels_id"]:
         label, note = "New judgments", "earlier results are stale until they are scored again"
-    elif previous["measures"] != current["measures"]:
-        label, note = "Measures changed", ", ".join(current["measures"])
+    elif old_facts["measures"] != new_facts["measures"]:
+        label, note = "Measures changed", ", ".join(new_facts["measures"])
     else:
         return []
     return [_change_item(change, label, note)]
@@ -270,7 +270,7 @@ def _result_note(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]
     note is empty.
     """
     measure = result.get("measure", "")
-    value, baseline, best = (
+    value, baseline, old_best = (
         None if result.get(name) is None else published_value(result[name], hidden=hidden)
         for name in ("value", "baseline", "best_before")
     )
@@ -280,7 +280,7 @@ def _result_note(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]
     delta = numbers.difference(value, baseline)
     if delta is not None:
         note += f", {numbers.lead(delta, result.get('baseline_name') or 'the baseline')}"
-    is_new_best = best is not None and (value < best if better(measure) == "lower" else value > best)
+    is_new_best = old_best is not None and (value < old_best if better(measure) == "lower" else value > old_best)
     return note, is_new_best
 
 

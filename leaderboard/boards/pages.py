@@ -150,8 +150,8 @@ def dataset_page(
     dataset, member, collection_remarks = match
     pk, rows = member.dataset_id, read_rows([member])
     if at is None:
-        changes = [part.revision.at for part in (member, *member.parts)]
-        last_change = _last_change([*changes, dataset["twin_changed_at"] or changes[0]])
+        change_times = [part.revision.at for part in (member, *member.parts)]
+        last_change = _last_change([*change_times, dataset["twin_changed_at"] or change_times[0]])
         board_statements = statements([pk])[pk]
     else:
         twin_pairs, other_halves = _twins_at([pk], at)
@@ -242,14 +242,14 @@ def benchmark_page(
         benchmark["efficiency_from_id"],
     )
     rows, ids = read_rows(members), [member.dataset_id for member in members]
-    changes = [part.revision.at for member in members for part in (member, *member.parts)]
+    change_times = [part.revision.at for member in members for part in (member, *member.parts)]
     if at is None:
         certainty = read_certainty(ids)
-        last_change = _last_change([*changes, benchmark["changed_at"]]) if changes else None
+        last_change = _last_change([*change_times, benchmark["changed_at"]]) if change_times else None
     else:
         board_statements = statements_at({member.dataset_id: member.revision for member in members}, rows)
         certainty = {pk: board.certainty for pk, board in board_statements.items() if board.certainty is not None}
-        last_change = max(changes)
+        last_change = max(change_times)
     board = benchmark_board(facts, rows, certainty, state, private_rows(ids, teams))
     if at is not None:
         return BenchmarkPage(
@@ -260,11 +260,11 @@ def benchmark_page(
             last_change,
             rows.values(),
         )
-    printed = None
+    published_means = None
     if (source := benchmark["source__key"]) and (averages := published_averages(source, facts.measure)):
         default_board = ranked_benchmark(facts, rows, BoardState()).board
-        printed = compare_published_means(facts, default_board, averages)
-    return BenchmarkPage(benchmark, board, members, printed, last_change, rows.values())
+        published_means = compare_published_means(facts, default_board, averages)
+    return BenchmarkPage(benchmark, board, members, published_means, last_change, rows.values())
 
 
 #: Columns of a benchmark, and its datasets.
@@ -331,17 +331,17 @@ def dataset_board(
     rows: Mapping[int, BoardRows],
     board_statements: BoardStatements,
     state: BoardState,
-    private: Sequence[EntryRow] = (),
+    own_entries: Sequence[EntryRow] = (),
 ) -> Board:
-    """Return a view of a dataset's board with the `private` entries of the reader's teams. Raises UnknownChoice."""
+    """Return a view of a dataset's board with the private `own_entries` of the reader's teams. Raises UnknownChoice."""
 
     def rank() -> RankedDataset:
         entries = compose(member, rows).rows.entries
-        if private:
-            entries = sorted([*entries, *private], key=attrgetter("published"))
+        if own_entries:
+            entries = sorted([*entries, *own_entries], key=attrgetter("published"))
         return rank_dataset(member.facts, entries, rows[member.dataset_id].measured, board_statements, state)
 
-    is_free = private or state.corpus or state.weights  # Users can create any number of such views.
+    is_free = own_entries or state.corpus or state.weights  # Users can create any number of such views.
     key = "" if is_free else f"{member.key} {board_statements} {dataset_view_key(member.facts, state)}"
     return _rank_once(key, rank).view(state)
 
@@ -351,30 +351,30 @@ def benchmark_board(
     rows: Mapping[int, BoardRows],
     certainty: Mapping[int, BoardCertainty],
     state: BoardState,
-    private: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
+    own_entries: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
 ) -> Board:
     """Return a view of a benchmark's board. Raises UnknownChoice.
 
-    `certainty` and the `private` entries of the reader's teams are by dataset.
+    `certainty` and the private `own_entries` of the reader's teams are by dataset.
     """
-    return ranked_benchmark(facts, rows, state, private).view(state, certainty)
+    return ranked_benchmark(facts, rows, state, own_entries).view(state, certainty)
 
 
 def ranked_benchmark(
     facts: BenchmarkFacts,
     rows: Mapping[int, BoardRows],
     state: BoardState,
-    private: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
+    own_entries: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
 ) -> RankedBenchmark:
     """Return the ranked board of a benchmark for a view, from the cache if possible. Raises UnknownChoice."""
 
     def rank() -> RankedBenchmark:
         composed_rows = {member.dataset_id: compose(member, rows).rows for member in facts.members}
-        return rank_benchmark(facts, composed_rows, state, private)
+        return rank_benchmark(facts, composed_rows, state, own_entries)
 
     members = " ".join(member.key for member in facts.members)
     properties = (facts.name, facts.measure, facts.source_id, facts.efficiency_from)
-    key = "" if private or state.corpus or state.weights else f"{properties} {benchmark_view_key(state)} {members}"
+    key = "" if own_entries or state.corpus or state.weights else f"{properties} {benchmark_view_key(state)} {members}"
     return _rank_once(key, rank)
 
 
@@ -494,10 +494,10 @@ def _mark_removed(
     removals = past.find_removed(rows)
     if not removals:
         return board
-    composed = {pk: ids for member in members for pk, ids in compose(member, rows).components.items()}
+    component_ids = {pk: ids for member in members for pk, ids in compose(member, rows).components.items()}
     datasets = {part.dataset_id: member for member in members for part in (*member.parts, member)}
     for row in board.rows:
-        ids = (entry for pk in row.entries for entry in composed.get(pk, (pk,)))
+        ids = (entry for pk in row.entries for entry in component_ids.get(pk, (pk,)))
         row_removals = [removals[pk] for pk in ids if pk in removals]
         if row_removals:
             texts = (

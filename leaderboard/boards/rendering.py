@@ -184,7 +184,7 @@ class ColumnWriter:
         if room is not None:
             top = self._scale_maximum()
             return [
-                f"<td{_title_attribute(cell)}{attribute}>{text}{padding}{_cell_suffix(cell, value, digits, room, top)}</td>"
+                f"<td{_title_html(cell)}{attribute}>{text}{padding}{_cell_suffix(cell, value, digits, room, top)}</td>"
                 for cell, value, digits, attribute, text, padding in zip(
                     self.cells, values, self.decimals, attributes, texts, paddings, strict=False
                 )
@@ -343,7 +343,7 @@ _WRITERS: Mapping[str, Callable[[ColumnWriter], ColumnHtml]] = {
 }
 
 
-def _title_attribute(cell: Cell) -> str:
+def _title_html(cell: Cell) -> str:
     """Return the `title` attribute of a cell, with its text and its interval; empty if it has neither."""
     title = cell.title
     if cell.interval is not None:

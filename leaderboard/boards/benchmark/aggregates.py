@@ -140,9 +140,9 @@ def rank_figures(scores: Table, kinds: Sequence[str], *, lower_is_better: bool =
     """
     points, mean_ranks = np.full((2, len(scores)), np.nan)
     width = scores.shape[1]
-    complete = np.isnan(scores).sum(axis=1) == (0 if width else -1)
+    is_complete = np.isnan(scores).sum(axis=1) == (0 if width else -1)
     for members in _rows_by_kind(kinds):
-        rows = members[complete[members]]
+        rows = members[is_complete[members]]
         smaller, not_greater = _count_below(-scores[rows] if lower_is_better else scores[rows], "left", "right")
         points[rows] = (smaller + not_greater - 1).sum(axis=1) / 2
         mean_ranks[rows] = np.round(len(rows) - points[rows] / width, DIGITS)

@@ -79,13 +79,13 @@ class RankedBenchmark:
         """
         facts, board, state = self.facts, self.board, _without_omitted_datasets(self.facts, state)
         columns = {column.key: column for column in board.columns}
-        default = default_sort(facts, columns)
-        sort = resolve_sorts(board, state, default)[0].key
+        default_key = default_sort(facts, columns)
+        sort = resolve_sorts(board, state, default_key)[0].key
         datasets = {member.slug for member in facts.members}
-        ranked_by = columns[sort if sort in RANKING_KEYS or sort in datasets else default]
+        rank_column = columns[sort if sort in RANKING_KEYS or sort in datasets else default_key]
         rows = [row.copy() for row in board.rows]
         if state.sorts:
-            assign_ranks(rows, ranked_by.key, lower_is_better=ranked_by.better == "lower")
+            assign_ranks(rows, rank_column.key, lower_is_better=rank_column.better == "lower")
         board = replace(board, rows=rows)
         omitted_keys: Sequence[str] = ()
         if COMMON in columns:
@@ -95,11 +95,11 @@ class RankedBenchmark:
         if facts.all_counted > 1 and any(row.value(completeness_key) is not None for row in rows):
             board = replace(board, completeness_key=completeness_key)
         # Values that are not zero-shot have already been removed, cell by cell.
-        board = apply_view(board, replace(state, zero_shot=False), default, omitted_keys)
+        board = apply_view(board, replace(state, zero_shot=False), default_key, omitted_keys)
         names = {position: name for position, (name, _) in self.baselines.items()}
         test_settings, test_notes = add_significance(board, facts, certainty, names)
         notes = [
-            *_rank_notes(facts, board, ranked_by),
+            *_rank_notes(facts, board, rank_column),
             *notes_on_baselines(facts, self.baselines),
             *_dataset_notes(facts, board),
             *self._notes_on_rows(board, state),
@@ -151,11 +151,11 @@ def rank_benchmark(
     facts: BenchmarkFacts,
     entries: Mapping[int, BoardRows],
     state: BoardState,
-    private: Mapping[int, Sequence[EntryRow]],
+    own_entries: Mapping[int, Sequence[EntryRow]],
 ) -> RankedBenchmark:
     """Return the ranked board for the measure, datasets, hardware, and weights of a view.
 
-    `entries` are by dataset. `private` are those of the reader's own teams, which get rows of their own and do not
+    `entries` are by dataset. `own_entries` are those of the reader's own teams, which get rows of their own and do not
     affect others. Raises UnknownChoice for a measure, hardware, or facet of datasets that the board does not have.
     """
     measure, measures = state.measure or facts.measure, available_measures(facts, entries)
@@ -176,13 +176,13 @@ def rank_benchmark(
     fill_costs(rows, costs.columns, costs_of_lines)
     default = default_sort(facts, columns)
     assign_ranks(rows, default, lower_is_better=columns[default].better == "lower")
-    effectiveness, lower = to_values(means(tables.on_counted_datasets[0])), tables.lower_is_better
+    effectiveness, lower_is_better = to_values(means(tables.on_counted_datasets[0])), tables.lower_is_better
     weights = dict(state.weights)
-    weight_notes = fill_weighted(rows, effectiveness, weights, costs.machine, lower_is_better=lower)
-    in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
-    best = best_values(columns.values(), rows)
-    if private:
-        rows += private_rows(facts, private, lines, options, zero_shot=state.zero_shot)
+    weight_notes = fill_weighted(rows, effectiveness, weights, costs.machine, lower_is_better=lower_is_better)
+    any_in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
+    marked_values = best_values(columns.values(), rows)
+    if own_entries:
+        rows += private_rows(facts, own_entries, lines, options, zero_shot=state.zero_shot)
     board = Board(
         facts.name,
         list(columns.values()),
@@ -190,7 +190,7 @@ def rank_benchmark(
         measure,
         measures,
         baselines_label(names),
-        *best,
+        *marked_values,
         costs.machine,
         costs.machines,
         costs.head,
@@ -202,7 +202,7 @@ def rank_benchmark(
     label = f"mean {measure}" if facts.all_counted > 1 else measure
     summary = summarize(board, measure=label, key=default, relative=AVERAGE, is_filtered=state.filtered)
     board = replace(board, summary=summary)
-    return RankedBenchmark(board, facts, tables, baselines, costs, in_domain, weight_notes)
+    return RankedBenchmark(board, facts, tables, baselines, costs, any_in_domain, weight_notes)
 
 
 def _select_datasets(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:
@@ -241,11 +241,11 @@ def _without_omitted_datasets(facts: BenchmarkFacts, state: BoardState) -> Board
     )
 
 
-def _rank_notes(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[str]:
-    """Return the notes on ranking, means, differences, and Borda counts; `ranked_by` determines the ranks."""
+def _rank_notes(facts: BenchmarkFacts, board: Board, rank_column: Column) -> list[str]:
+    """Return the notes on ranking, means, differences, and Borda counts; `rank_column` determines the ranks."""
     keys = {column.key: column for column in board.columns}
     is_multiple = facts.all_counted > 1
-    notes = [f"Ranked by {ranked_by.label}; equal values share a rank, missing values always sort last."]
+    notes = [f"Ranked by {rank_column.label}; equal values share a rank, missing values always sort last."]
     if is_multiple:
         notes.append(f"Means are {over_datasets(facts)}, for complete rows only; missing values are excluded.")
     if COMMON in keys:

@@ -66,9 +66,9 @@ VIEW_KINDS: Mapping[str, tuple[Kind, str]] = {
 def compute_aggregates(tables: Tables) -> Mapping[str, Sequence[Cell | Value]]:
     """Return the aggregates over the counted datasets for each line, by column key."""
     scores, baselines = tables.on_counted_datasets
-    kinds, lower, width = tables.kinds, tables.lower_is_better, scores.shape[1]
-    win_counts = aggregates.wins(scores, baselines, lower_is_better=lower)
-    borda, mean_rank = aggregates.rank_figures(scores, kinds, lower_is_better=lower)
+    kinds, lower_is_better, width = tables.kinds, tables.lower_is_better, scores.shape[1]
+    win_counts = aggregates.wins(scores, baselines, lower_is_better=lower_is_better)
+    borda, mean_rank = aggregates.rank_figures(scores, kinds, lower_is_better=lower_is_better)
     figures = {
         MEAN: aggregates.means(scores),
         AVERAGE: aggregates.ratio_of_means(scores, baselines),
@@ -261,10 +261,10 @@ def build_rows(
         trainings = set(map(attrgetter("training"), line.results)) - {""}
         decimals = 3 if kind == REPORTED or hidden else 4
         entry = _common_entry(line, ", ".join(sorted(provenances)))
-        mixed, seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
+        is_mixed, has_seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
         annotations = {}
-        if needs_annotations or mixed or seeds or IN_DOMAIN in trainings or line.left_out:
-            annotations = _cell_annotations(facts, options, line, decimals, mixed=mixed)
+        if needs_annotations or is_mixed or has_seeds or IN_DOMAIN in trainings or line.left_out:
+            annotations = _cell_annotations(facts, options, line, decimals, is_mixed=is_mixed)
         line_inputs.append(
             BenchmarkLine(
                 line.entry,
@@ -326,15 +326,15 @@ def _common_entry(line: SystemLine, provenance: str) -> EntryRow:
 
 
 def _cell_annotations(
-    facts: BenchmarkFacts, options: ViewOptions, line: SystemLine, decimals: int, *, mixed: bool
+    facts: BenchmarkFacts, options: ViewOptions, line: SystemLine, decimals: int, *, is_mixed: bool
 ) -> dict[int, tuple[str, str, str]]:
     """Return mark, title, and spread of the line's cells that have any of them, by position of the dataset.
 
-    `mixed` tells that the line's results have several provenances, which are then named in the titles.
+    `is_mixed` tells that the line's results have several provenances, which are then named in the titles.
     """
     annotations = {}
     for position, (member, result, score) in enumerate(zip(facts.members, line.results, line.scores, strict=True)):
-        mark, title, spread = "", result.provenance if mixed else "", ""
+        mark, title, spread = "", result.provenance if is_mixed else "", ""
         if score is not None:
             mark = member.stand_ins.get(options.measure, "")
             if member.parts and is_mean_of_parts(result.comparison_group):
@@ -363,22 +363,22 @@ def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: Boar
     Return the board, whose column names the datasets, and whether a page shows the column. By default it is hidden if
     it repeats the mean because all rows are complete, or if it covers only one dataset of many.
     """
-    public = [row for row in board.rows if row.ranked_in != PRIVATE]
+    public_rows = [row for row in board.rows if row.ranked_in != PRIVATE]
     ranges = tuple(bounds for bounds in state.ranges if bounds.key != COMMON)
-    visible_rows = filter_rows(replace(board, rows=public), replace(state, ranges=ranges, zero_shot=False))
+    visible_rows = filter_rows(replace(board, rows=public_rows), replace(state, ranges=ranges, zero_shot=False))
     ids = set(map(id, visible_rows))
-    common = aggregates.common_means(
-        tables.on_counted_datasets[0], [number for number, row in enumerate(public) if id(row) in ids]
+    common_means = aggregates.common_means(
+        tables.on_counted_datasets[0], [number for number, row in enumerate(public_rows) if id(row) in ids]
     )
-    for row, value in zip(public, to_values(common.means), strict=True):
+    for row, value in zip(public_rows, to_values(common_means.means), strict=True):
         row.values[COMMON] = value
     columns = [
-        common_column(column, facts.counted, common.positions) if column.key == COMMON else column
+        common_column(column, facts.counted, common_means.positions) if column.key == COMMON else column
         for column in board.columns
     ]
-    best, second = best_values([column for column in columns if column.key == COMMON], public)
+    best, second = best_values([column for column in columns if column.key == COMMON], public_rows)
     board = replace(board, columns=columns, best={**board.best, **best}, second={**board.second, **second})
-    says_enough = len(common.positions) >= MIN_COMMON or len(facts.counted) <= MIN_COMMON
+    says_enough = len(common_means.positions) >= MIN_COMMON or len(facts.counted) <= MIN_COMMON
     is_requested = COMMON in {sort.key for sort in state.sorts} | {bounds.key for bounds in state.ranges}
     return board, is_requested or (says_enough and not tables.is_complete)
 
@@ -392,26 +392,26 @@ NOTE = (
 def private_rows(
     facts: BenchmarkFacts,
     own_entries: Mapping[int, Sequence[EntryRow]],
-    public: Sequence[SystemLine],
+    public_lines: Sequence[SystemLine],
     options: ViewOptions,
     *,
     zero_shot: bool,
 ) -> list[Row]:
     """Return the rows of the private entries of the reader's teams, without costs and ranks.
 
-    `own_entries` are by dataset. They are compared with the baselines of the `public` lines.
+    `own_entries` are by dataset. They are compared with the baselines of the `public_lines`.
     """
     datasets = [member.dataset_id for member in facts.members]
     entries = {dataset: BoardRows(dataset, list(own_entries.get(dataset, ()))) for dataset in datasets}
-    lines = collect_lines(facts, entries, options.measure, zero_shot=zero_shot, reference_lines=public)
+    lines = collect_lines(facts, entries, options.measure, zero_shot=zero_shot, reference_lines=public_lines)
     tables = build_tables(facts, lines, [PRIVATE] * len(lines), options.measure)
     rows = build_rows(facts, options, build_columns(facts, options, compute_aggregates(tables)), lines, tables)
-    ranks = [BORDA, MEAN_RANK]
+    rank_keys = [BORDA, MEAN_RANK]
     if options.view == "rank":
-        ranks += [member.slug for member in facts.members]
+        rank_keys += [member.slug for member in facts.members]
     for row in rows:
         row.entry = row.entry._replace(visibility="private")
-        for key in ranks:
+        for key in rank_keys:
             if row.value(key) is not None:
                 row[key] = replace(row[key], value=None)
     return rows

@@ -120,13 +120,13 @@ def collect_lines(
     for line in anchors:
         for position in line.baseline_on:
             baselines[position][line.groups[position]] = line.scores[position]
-    current = _current_groups(anchors, len(names))
+    current_groups = _current_groups(anchors, len(names))
     baselines_by_groups: dict[tuple[str, ...], list[float | None]] = {}  # Most lines have the same groups.
     for line in lines:
-        if line.ranked_in == SCORED and line.groups != current:
+        if line.ranked_in == SCORED and line.groups != current_groups:
             line.scores = [
                 score if group == current_group else None
-                for score, group, current_group in zip(line.scores, line.groups, current, strict=True)
+                for score, group, current_group in zip(line.scores, line.groups, current_groups, strict=True)
             ]
         groups = tuple(line.groups)
         if groups not in baselines_by_groups:
@@ -140,7 +140,7 @@ def collect_lines(
 
 def _keep_zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
     """Return the lines without values that are not zero-shot, omitting lines without any other value."""
-    remaining = []
+    remaining_lines = []
     for line in lines:
         line.left_out = [
             position
@@ -150,18 +150,18 @@ def _keep_zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
         for position in line.left_out:
             line.scores[position] = None
         if line.scores.count(None) < len(line.scores):
-            remaining.append(line)
-    return remaining
+            remaining_lines.append(line)
+    return remaining_lines
 
 
 def _build_line(key: LineKey, results_by_dataset: Sequence[_Results], names: Sequence[str]) -> SystemLine:
     """Return the line of a key, with each dataset's score by the measure of this name."""
-    earliest = [first_results[key] for first_results, _ in results_by_dataset if key in first_results]
+    first_entries = [first_results[key] for first_results, _ in results_by_dataset if key in first_results]
     results = [current_results.get(key, NO_RESULT) for _, current_results in results_by_dataset]
     return SystemLine(
         key,
-        earliest[0],
-        min(map(_publication_order, earliest)),
+        first_entries[0],
+        min(map(_publication_order, first_entries)),
         results,
         [result.scores.get(name) for result, name in zip(results, names, strict=True)],
         list(map(attrgetter("comparison_group"), results)),
@@ -174,11 +174,11 @@ def _line_results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measur
 
     Results of other publications, and on earlier versions or judgments, are ignored.
     """
-    current = f"scored:{member.facts.version_id}:{member.facts.qrels_id}:"
+    current_prefix = f"scored:{member.facts.version_id}:{member.facts.qrels_id}:"
     valid_kinds = {
         (source, group)
         for source, group in rows.kinds
-        if (group.startswith(current) if source is None else matches_source(source, facts.source_id))
+        if (group.startswith(current_prefix) if source is None else matches_source(source, facts.source_id))
     }
     results = [(key, row) for key, row in rows.results if measure in row.scores]
     if valid_kinds != rows.kinds:
@@ -201,23 +201,23 @@ def _current_results(results: Iterable[tuple[LineKey, EntryRow]]) -> dict[LineKe
     return current_results
 
 
-def _current_groups(lines: Sequence[SystemLine], number: int) -> list[str]:
-    """Return the comparison group of current scored values for each of `number` datasets.
+def _current_groups(lines: Sequence[SystemLine], dataset_count: int) -> list[str]:
+    """Return the comparison group of current scored values for each dataset.
 
     It is the baseline's group, or the newest one if there is no baseline, and empty if there are no scored results.
     """
-    current = [""] * number
+    current_groups = [""] * dataset_count
     baseline_positions: set[int] = set()
     for line in lines:
         if line.ranked_in == REPORTED:
             continue
-        if line.groups == current and not line.baseline_on:
+        if line.groups == current_groups and not line.baseline_on:
             continue  # This is the case for most lines.
         baseline_positions |= line.baseline_on
         for position, group in enumerate(line.groups):
             if group and (position not in baseline_positions or position in line.baseline_on):
-                current[position] = group
-    return current
+                current_groups[position] = group
+    return current_groups
 
 
 def available_measures(facts: BenchmarkFacts, rows: Mapping[int, BoardRows]) -> list[str]:
@@ -290,21 +290,21 @@ def line_costs(
     with_baseline(costs.measured, next(bm25, None))
     columns = cost_columns(costs.measured.values(), costs.machine, costs.dataset, state.corpus)
     # Reported costs are of one named dataset: averages over corpora of different sizes would be meaningless.
-    dataset, reported = "", dict[SystemKey, Figures]()
+    dataset, reported_figures = "", dict[SystemKey, Figures]()
     for member in (*facts.members, *facts.left_out):
         if reported_costs := rows[member.dataset_id].get_costs(facts.source_id):
-            dataset, reported = member.facts.name, reported_costs
+            dataset, reported_figures = member.facts.name, reported_costs
             break
     columns += [
         replace(column, group=f"{column.group}, {dataset}", note=f"Reported for {dataset}. {column.note}")
         for column in figure_columns(
-            [(figures, {}) for figures in reported.values()], [figures.key for figures in columns]
+            [(figures, {}) for figures in reported_figures.values()], [figures.key for figures in columns]
         )
     ]
     cost_lines = [
         CostLine(
             costs.measured.get(line.key[:2]) if line.ranked_in == SCORED else None,
-            reported.get(line.key[:2], ()),
+            reported_figures.get(line.key[:2], ()),
         )
         for line in lines
     ]
@@ -328,16 +328,16 @@ def _select_costs(
     machines = list_machines([item for _, measurements in measurements_by_member for item in measurements])
     selected_machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
     hardware = selected_machine.slug if selected_machine and (state.hardware or state.cpu_only) else ""
-    best: tuple[int, int] = (0, 0)
+    best_size: tuple[int, int] = (0, 0)
     costs = BoardCosts(None, machines, {}, 0)
     for member, measurements in measurements_by_member:
         machine = next((item for item in list_machines(measurements) if hardware in ("", item.slug)), None)
-        on_machine = {_system_key(item): item for item in measurements if item.machine == machine}
-        size = (len(on_machine), max((item.figures["documents"] for item in measurements), default=0))
-        if on_machine and size > best:
-            on_other_machines = {_system_key(item) for item in measurements}.difference(on_machine)
-            best = size
-            costs = BoardCosts(machine, machines, on_machine, len(on_other_machines), dataset=member.facts.name)
+        machine_costs = {_system_key(item): item for item in measurements if item.machine == machine}
+        size = (len(machine_costs), max((item.figures["documents"] for item in measurements), default=0))
+        if machine_costs and size > best_size:
+            other_systems = {_system_key(item) for item in measurements}.difference(machine_costs)
+            best_size = size
+            costs = BoardCosts(machine, machines, machine_costs, len(other_systems), dataset=member.facts.name)
     return costs
 
 

@@ -43,20 +43,20 @@ class _ComputedMeans(NamedTuple):
 
 
 def compare_published_means(
-    facts: BenchmarkFacts, board: Board, printed: Mapping[str, PublishedAverage]
+    facts: BenchmarkFacts, board: Board, averages: Mapping[str, PublishedAverage]
 ) -> PublishedMeans | None:
     """Return the comparison with aggregates that a publication prints, or None if no system has both.
 
-    `printed` has the printed aggregates by name of the system.
+    `averages` has the printed aggregates by name of the system.
     """
     computed_means = []
     for row in board.rows:
         wins, ratio, ratios = (row.value(key) for key in (WINS, AVERAGE, MEAN_RELATIVE))
         name = row.entry.system
-        if row.ranked_in == REPORTED and name in printed and isinstance(ratio, float) and isinstance(ratios, float):
+        if row.ranked_in == REPORTED and name in averages and isinstance(ratio, float) and isinstance(ratios, float):
             # A baseline has no wins against itself.
             wins = int(wins) if isinstance(wins, float) else 0
-            computed_means.append(_ComputedMeans(name, row.entry.slug, wins, ratio, ratios, printed[name]))
+            computed_means.append(_ComputedMeans(name, row.entry.slug, wins, ratio, ratios, averages[name]))
     if not computed_means:
         return None
     dataset_count = len(facts.counted)

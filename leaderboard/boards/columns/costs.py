@@ -395,15 +395,15 @@ class BoardCosts(NamedTuple):
         """
         machines = list_machines(measurements)
         machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
-        on_machine = with_baseline(
+        machine_costs = with_baseline(
             {measurement.entry_id: measurement for measurement in measurements if measurement.machine == machine},
             bm25,
         )
-        columns = cost_columns(on_machine.values(), machine, corpus=state.corpus)
+        columns = cost_columns(machine_costs.values(), machine, corpus=state.corpus)
         if state.weights:
             columns.append(weighted_column(cost_group(machine)))
-        other_machine_ids = {measurement.entry_id for measurement in measurements}.difference(on_machine)
-        return cls(machine, machines, on_machine, len(other_machine_ids), columns)
+        other_machine_ids = {measurement.entry_id for measurement in measurements}.difference(machine_costs)
+        return cls(machine, machines, machine_costs, len(other_machine_ids), columns)
 
     @property
     def head(self) -> str:

@@ -36,8 +36,8 @@ def interval_text(gap: Gap) -> str:
     return " to ".join(numbers.signed(end, INTERVAL_DECIMALS) for end in (gap.low, gap.high))
 
 
-def _gap_cell(build: Any) -> Any:
-    return lambda line: None if line.gap is None else build(line.gap)
+def _gap_cell(build_cell: Any) -> Any:
+    return lambda line: None if line.gap is None else build_cell(line.gap)
 
 
 def gap_columns(baseline: str) -> Sequence[Column]:

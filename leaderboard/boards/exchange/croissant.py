@@ -56,7 +56,7 @@ def describe(
 
     `url` is the dataset's page, and `get_address` returns the URL of a file.
     """
-    content = [file for file in files if file.kind in _RECORDS or file.kind == Kind.DOCUMENT_IDS]
+    content_files = [file for file in files if file.kind in _RECORDS or file.kind == Kind.DOCUMENT_IDS]
     version = dataset.current_version
     description: dict[str, Any] = {
         "@context": CONTEXT,
@@ -76,9 +76,9 @@ def describe(
         description["license"] = dataset.licence
     if dataset.citation:
         description["citeAs"] = dataset.citation
-    description["distribution"] = [_file_object(file, get_address(file)) for file in content]
+    description["distribution"] = [_file_object(file, get_address(file)) for file in content_files]
     has_titles = bool(version and version.statistics.get("has_titles", 1))
-    description["recordSet"] = [_record_set(file, has_titles) for file in content if file.kind in _RECORDS]
+    description["recordSet"] = [_record_set(file, has_titles) for file in content_files if file.kind in _RECORDS]
     return description
 
 

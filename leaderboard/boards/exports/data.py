@@ -250,16 +250,16 @@ def _trailing_parts(board: Board, citation: Citation) -> Iterator[ColumnPart]:
 
 def intervals(board: Board, row: Row) -> dict[str, tuple[float, float]]:
     """Return the intervals of the row's scores and of its difference by column key."""
-    result = {}
+    intervals_by_key = {}
     for key, cell in ((column.key, row[column.key]) for column in board.columns):
         if cell.certainty is not None:
-            result[key] = (cell.certainty.low, cell.certainty.high)
+            intervals_by_key[key] = (cell.certainty.low, cell.certainty.high)
         elif cell.interval is not None:
-            result[key] = cell.interval
+            intervals_by_key[key] = cell.interval
     certainty = row.certainty
     if certainty is not None and certainty.delta_interval is not None:
-        result[DELTA] = certainty.delta_interval
-    return result
+        intervals_by_key[DELTA] = certainty.delta_interval
+    return intervals_by_key
 
 
 def _test_cells(alpha: float, row: Row) -> Sequence[Value]:
@@ -267,9 +267,9 @@ def _test_cells(alpha: float, row: Row) -> Sequence[Value]:
     certainty = row.certainty
     if certainty is None or certainty.p_baseline is None:
         return [None] * 5
-    corrected = certainty.p_baseline_corrected
-    is_rejected = None if corrected is None else str(corrected < alpha)
-    return [certainty.wins, certainty.losses, certainty.p_baseline, corrected, is_rejected]
+    corrected_p = certainty.p_baseline_corrected
+    is_rejected = None if corrected_p is None else str(corrected_p < alpha)
+    return [certainty.wins, certainty.losses, certainty.p_baseline, corrected_p, is_rejected]
 
 
 def _removal_cells(row: Row) -> Sequence[Value]:

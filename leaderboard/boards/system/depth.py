@@ -191,10 +191,10 @@ def _labels(points: Sequence[_LabelPosition]) -> Iterator[_LabelPosition]:
 
 def _x(points: Sequence[tuple[float, float, str]], depth: float, axis: Axis) -> float:
     """Return the horizontal position of a depth; the first and the last depth are slightly indented."""
-    first_value, current, last_value = (
+    first_value, scaled_depth, last_value = (
         log(number) if axis.logarithmic else number for number in (points[0][0], depth, points[-1][0])
     )
-    return LEFT + INDENT + (RIGHT - LEFT - 2 * INDENT) * (current - first_value) / (last_value - first_value)
+    return LEFT + INDENT + (RIGHT - LEFT - 2 * INDENT) * (scaled_depth - first_value) / (last_value - first_value)
 
 
 def _y(points: Sequence[tuple[float, float, str]], value: float, from_zero: bool) -> float:

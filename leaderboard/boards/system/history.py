@@ -56,7 +56,7 @@ def system_details(system: dict[str, Any], results: Sequence[Result], site: str)
     They are the context of `leaderboard/_system_more.html`; `site` is the site's own address. Takes four database
     queries, and more for a system whose results were all withdrawn.
     """
-    authors, reporters, kin = _authors_and_variants(system["pk"])
+    authors, reporters, variants = _authors_and_variants(system["pk"])
     if not results:  # If there are results, every author has a page with this system.
         authors, reporters = _with_pages(authors), _with_pages(reporters)
     slug = system["slug"]
@@ -88,7 +88,7 @@ def system_details(system: dict[str, Any], results: Sequence[Result], site: str)
         "history": history(system["pk"]),
         "authors": authors,
         "reporters": [] if authors else reporters,
-        "kin": kin,
+        "kin": variants,
         "citations": [(label, reverse(name, args=[slug])) for name, label in _CITATIONS if results],
         "badges": _badges(slug, results, site),
     }

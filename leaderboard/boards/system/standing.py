@@ -275,8 +275,8 @@ def system_badge(system_slug: str, dataset_slug: str, measure: str) -> Badge | N
     sign = -1 if better(measure) == "lower" else 1
     system_entries = [entry for entry in board.entries if entry.system_id == system.pk and measure in entry.scores]
     if not system_entries:
-        quarantined = system.entries.filter(dataset=dataset, visibility=Entry.Visibility.QUARANTINED)
-        return Badge(label, "quarantined" if quarantined.exists() else "no result", "grey")
+        quarantined_entries = system.entries.filter(dataset=dataset, visibility=Entry.Visibility.QUARANTINED)
+        return Badge(label, "quarantined" if quarantined_entries.exists() else "no result", "grey")
     # Current judgments come first, then reported results, then stale ones.
     kinds = (STALE, REPORTED, CLOSED, SCORED)
     best_entry = max(system_entries, key=lambda entry: (kinds.index(board.kind(entry)), sign * entry.scores[measure]))
