@@ -131,7 +131,7 @@ def offered_facets(
     facets = []
     for name in names:
         values = set(totals[name]) - {""}
-        selected_values = state.chosen(name)
+        selected_values = state.selected_values(name)
         if len(values) < 2 and not selected_values:
             continue
         options = [
@@ -153,7 +153,7 @@ def facet_label(facet: str, value: str, display_names: Mapping[str, str] | None 
 
 def _count_by_facet(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> dict[str, Counter[str]]:
     """Return, by facet and value, the number of rows that match the selections of all other facets."""
-    filters = [(name, state.chosen(name)) for name in names if state.chosen(name)]
+    filters = [(name, state.selected_values(name)) for name in names if state.selected_values(name)]
     matching_rows: list[Facets] = []
     rows_failing_one: dict[str, list[Facets]] = {name: [] for name, _ in filters}
     for row in rows:

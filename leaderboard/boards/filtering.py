@@ -31,7 +31,7 @@ from leaderboard.boards.model import (
     Row,
     Value,
 )
-from leaderboard.boards.state import FACETS, PRESETS, ROWS_OF_A_PAGE, BoardState, Sort
+from leaderboard.boards.state import FACETS, PRESETS, ROWS_PER_PAGE, BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
@@ -73,10 +73,10 @@ def apply_view(board: Board, state: BoardState, default: str, omitted_keys: Coll
     other_rows = sort_rows(
         board, [row for row in matching_rows if row.entry.slug not in slugs] if slugs else matching_rows
     )
-    page_count = 1 if state.all_rows else max(1, -(-len(other_rows) // ROWS_OF_A_PAGE))
+    page_count = 1 if state.all_rows else max(1, -(-len(other_rows) // ROWS_PER_PAGE))
     page = min(state.page, page_count)
     if page_count > 1:
-        other_rows = other_rows[(page - 1) * ROWS_OF_A_PAGE : page * ROWS_OF_A_PAGE]
+        other_rows = other_rows[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
     rows = [row.copy() for row in [*pinned_rows, *other_rows]]
     board = replace(
         board,

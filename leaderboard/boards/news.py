@@ -101,7 +101,7 @@ def new_bests() -> list[Item]:
     return sorted(best_by_dataset.values(), key=lambda item: not item.significant)[:MAX_BESTS]
 
 
-def by_day(items: Iterable[Item]) -> list[Day]:
+def group_by_day(items: Iterable[Item]) -> list[Day]:
     """Group items, given newest first, by day; within a day, sort new bests first, then by team."""
     days = [(day, list(day_items)) for day, day_items in groupby(items, lambda item: item.at.date())]
     return [Day(day, sorted(day_items, key=lambda item: (not item.new_best, item.team))) for day, day_items in days]

@@ -13,7 +13,7 @@ from django.db.models import F
 from django.utils.translation import get_language
 
 from leaderboard.boards.benchmark.board import RankedBenchmark, benchmark_view_key, rank_benchmark
-from leaderboard.boards.benchmark.composite import compose, has_hidden_part
+from leaderboard.boards.benchmark.composite import compose_rows, has_hidden_part
 from leaderboard.boards.benchmark.published_means import PublishedMeans, compare_published_means
 from leaderboard.boards.columns.judging import describe_judges
 from leaderboard.boards.columns.significance import OUTDATED_NOTE, PENDING_NOTE
@@ -336,7 +336,7 @@ def dataset_board(
     """Return a view of a dataset's board with the private `own_entries` of the reader's teams. Raises UnknownChoice."""
 
     def rank() -> RankedDataset:
-        entries = compose(member, rows).rows.entries
+        entries = compose_rows(member, rows).rows.entries
         if own_entries:
             entries = sorted([*entries, *own_entries], key=attrgetter("published"))
         return rank_dataset(member.facts, entries, rows[member.dataset_id].measured, board_statements, state)
@@ -369,7 +369,7 @@ def ranked_benchmark(
     """Return the ranked board of a benchmark for a view, from the cache if possible. Raises UnknownChoice."""
 
     def rank() -> RankedBenchmark:
-        composed_rows = {member.dataset_id: compose(member, rows).rows for member in facts.members}
+        composed_rows = {member.dataset_id: compose_rows(member, rows).rows for member in facts.members}
         return rank_benchmark(facts, composed_rows, state, own_entries)
 
     members = " ".join(member.key for member in facts.members)
@@ -494,7 +494,7 @@ def _mark_removed(
     removals = past.find_removed(rows)
     if not removals:
         return board
-    component_ids = {pk: ids for member in members for pk, ids in compose(member, rows).components.items()}
+    component_ids = {pk: ids for member in members for pk, ids in compose_rows(member, rows).components.items()}
     datasets = {part.dataset_id: member for member in members for part in (*member.parts, member)}
     for row in board.rows:
         ids = (entry for pk in row.entries for entry in component_ids.get(pk, (pk,)))
@@ -546,7 +546,7 @@ def past_board_key(kind: str, slug: str, at: datetime.datetime) -> str:
     return f"{numbers} {past.removals_key(revisions)} {orjson.dumps(row).decode()}"
 
 
-def first_published(kind: str, slug: str) -> datetime.datetime | None:
+def first_publication_time(kind: str, slug: str) -> datetime.datetime | None:
     """Return the time at which the board was first published, None if there is no public board."""
     if kind == "dataset":
         changes = BoardChange.objects.filter(dataset__in=_listed_ids(slug)).order_by("revision")

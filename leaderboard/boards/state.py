@@ -77,7 +77,7 @@ MAX_WEIGHT = 1_000_000
 #: Spellings of a switch.
 _TRUE_VALUES, _FALSE_VALUES = ("1", "on", "true"), ("0", "off", "false")
 #: Number of rows per page; `rows=all` shows them all.
-ROWS_OF_A_PAGE = 200
+ROWS_PER_PAGE = 200
 
 
 class Parameters(Protocol):
@@ -153,7 +153,7 @@ class BoardState:
         if not parameters:
             return cls()
         view = choice(parameters, "view", VIEWS)
-        show_all = choice(parameters, "rows", ("all", str(ROWS_OF_A_PAGE))) == "all"
+        show_all = choice(parameters, "rows", ("all", str(ROWS_PER_PAGE))) == "all"
         return cls(
             measure=canonical_name(last_value(parameters, "measure")),
             view="" if view == VIEWS[0] else view,
@@ -186,7 +186,7 @@ class BoardState:
         has_plain_facets = all(FACETS[name] and len(values) == 1 for name, values in self.facets)
         return not has_free_values and has_plain_facets and len(self.facets) <= 1 and len(self.sorts) <= 1
 
-    def chosen(self, facet: str) -> tuple[str, ...]:
+    def selected_values(self, facet: str) -> tuple[str, ...]:
         return dict(self.facets).get(facet, ())
 
     def pairs(self) -> list[tuple[str, str]]:

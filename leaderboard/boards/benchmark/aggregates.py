@@ -42,7 +42,7 @@ class Tables:
         return not np.isnan(self.on_counted_datasets[0]).any()
 
 
-def table(rows: Sequence[Sequence[float | None]], width: int) -> Table:
+def to_table(rows: Sequence[Sequence[float | None]], width: int) -> Table:
     return np.array(rows, dtype=np.float64).reshape(len(rows), width)
 
 

@@ -12,7 +12,7 @@ from leaderboard.boards.benchmark.columns import (
     BORDA,
     COMMON,
     MEAN,
-    NOTE,
+    PRIVATE_NOTE,
     RANKING_KEYS,
     VIEW_DEPENDENT,
     ViewOptions,
@@ -20,7 +20,7 @@ from leaderboard.boards.benchmark.columns import (
     build_rows,
     compute_aggregates,
     default_sort,
-    fill_common,
+    fill_common_means,
     over_datasets,
     private_rows,
 )
@@ -89,7 +89,7 @@ class RankedBenchmark:
         board = replace(board, rows=rows)
         omitted_keys: Sequence[str] = ()
         if COMMON in columns:
-            board, says_enough = fill_common(facts, board, self.tables, state)
+            board, says_enough = fill_common_means(facts, board, self.tables, state)
             omitted_keys = () if says_enough else (COMMON,)
         completeness_key = sort if sort == COMMON or sort in datasets else MEAN
         if facts.all_counted > 1 and any(row.value(completeness_key) is not None for row in rows):
@@ -105,7 +105,7 @@ class RankedBenchmark:
             *self._notes_on_rows(board, state),
             *test_notes,
             *self.notes_on_weights,
-            *([NOTE] if any(row.ranked_in == PRIVATE for row in rows) else []),
+            *([PRIVATE_NOTE] if any(row.ranked_in == PRIVATE for row in rows) else []),
             *self.costs.notes(),
         ]
         return replace(board, found_with=test_settings, notes=notes)
@@ -143,7 +143,7 @@ _ZERO_SHOT_NOTE = _(
 def benchmark_view_key(state: BoardState) -> str:
     """Return text that changes with all properties of a view on which the ranked board depends."""
     costs = state.hardware, state.cpu_only, state.corpus, state.weights
-    datasets = [state.chosen(facet) for facet in DATASET_FACETS]
+    datasets = [state.selected_values(facet) for facet in DATASET_FACETS]
     return f"{state.measure} {state.view} {state.zero_shot} {costs} {state.filtered} {datasets}"
 
 
@@ -210,7 +210,7 @@ def _select_datasets(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts
 
     Raises UnknownChoice for a language, domain, or task that none of its datasets has.
     """
-    selection = {facet: state.chosen(facet) for facet in DATASET_FACETS if state.chosen(facet)}
+    selection = {facet: state.selected_values(facet) for facet in DATASET_FACETS if state.selected_values(facet)}
     for facet, values in selection.items():
         known_values = sorted({member.facets[facet] for member in facts.members} - {""})
         for value in values:

@@ -263,7 +263,7 @@ def build_rows(
         entry = _common_entry(line, ", ".join(sorted(provenances)))
         is_mixed, has_seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
         annotations = {}
-        if needs_annotations or is_mixed or has_seeds or IN_DOMAIN in trainings or line.left_out:
+        if needs_annotations or is_mixed or has_seeds or IN_DOMAIN in trainings or line.omitted_positions:
             annotations = _cell_annotations(facts, options, line, decimals, is_mixed=is_mixed)
         line_inputs.append(
             BenchmarkLine(
@@ -284,8 +284,8 @@ def build_rows(
         rows.append(row)
     fill_cells(rows, columns, line_inputs)
     for row, line in zip(rows, lines, strict=True):
-        if line.left_out:
-            names = ", ".join(facts.members[position].facts.name for position in sorted(line.left_out))
+        if line.omitted_positions:
+            names = ", ".join(facts.members[position].facts.name for position in sorted(line.omitted_positions))
             row[COVERAGE] = replace(row[COVERAGE], title=f"omitted: {names}")
     return rows
 
@@ -346,7 +346,7 @@ def _cell_annotations(
                     spread = f"± {deviation:.{decimals}f} ({result.seed_count})"
         if result.training == IN_DOMAIN:
             mark = f"‡ {mark}".rstrip()
-        if position in line.left_out:
+        if position in line.omitted_positions:
             title = f"omitted: {result.training}"
         if mark or title or spread:
             annotations[position] = mark, title, spread
@@ -357,7 +357,7 @@ def _cell_annotations(
 MIN_COMMON = 2
 
 
-def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState) -> tuple[Board, bool]:
+def fill_common_means(facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState) -> tuple[Board, bool]:
     """Set the means over the datasets that all public rows of the view have in common.
 
     Return the board, whose column names the datasets, and whether a page shows the column. By default it is hidden if
@@ -383,7 +383,7 @@ def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: Boar
     return board, is_requested or (says_enough and not tables.is_complete)
 
 
-NOTE = (
+PRIVATE_NOTE = (
     "Private: only your team sees these rows. They have no rank, do not affect other rows, and are not part of any "
     "export, figure, or feed."
 )

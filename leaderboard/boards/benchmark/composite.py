@@ -17,7 +17,7 @@ from leaderboard.results.protection import HIDDEN_DECIMALS
 
 #: Prefix of the comparison groups of composed entries. Their dataset has neither a version nor judgments of
 #: its own, so boards accept this group as its current one.
-GROUP = "scored:None:None:"
+GROUP_PREFIX = "scored:None:None:"
 
 #: Training exposures, the most severe first: a composite has the most severe one of its parts.
 _SEVEREST_FIRST = (
@@ -38,7 +38,7 @@ class CompositeRows(NamedTuple):
 
 def is_mean_of_parts(group: str) -> bool:
     """Return whether a comparison group has composed entries."""
-    return group.startswith(GROUP)
+    return group.startswith(GROUP_PREFIX)
 
 
 def has_hidden_part(parts: Sequence[Member]) -> bool:
@@ -46,7 +46,7 @@ def has_hidden_part(parts: Sequence[Member]) -> bool:
     return any(part.facts.hidden for part in parts)
 
 
-def compose(member: Member, rows: Mapping[int, BoardRows]) -> CompositeRows:
+def compose_rows(member: Member, rows: Mapping[int, BoardRows]) -> CompositeRows:
     """Return a dataset's rows, including entries composed from its parts once all parts are public.
 
     Composed entries are public and have negative ids. They have neither measured costs nor tests.
@@ -70,7 +70,7 @@ def compose(member: Member, rows: Mapping[int, BoardRows]) -> CompositeRows:
     complete_lines.sort(key=lambda values: max(map(_publication_order, values)))
     digest = sha256("\n".join(groups).encode()).hexdigest()[:12]
     decimals = HIDDEN_DECIMALS if has_hidden_part(parts) else None
-    composed = [_compose_entry(values, f"{GROUP}parts-{digest}", decimals) for values in complete_lines]
+    composed = [_compose_entry(values, f"{GROUP_PREFIX}parts-{digest}", decimals) for values in complete_lines]
     entries = sorted([*composed, *dataset_rows.entries], key=attrgetter("published"))
     components = {row.pk: [value.pk for value in values] for row, values in zip(composed, complete_lines, strict=True)}
     return CompositeRows(BoardRows(dataset_rows.dataset_id, entries), components)

@@ -6,7 +6,7 @@ from itertools import chain, compress, count
 from operator import attrgetter
 from typing import NamedTuple
 
-from leaderboard.boards.benchmark.aggregates import Tables, table
+from leaderboard.boards.benchmark.aggregates import Tables, to_table
 from leaderboard.boards.columns.costs import BoardCosts, CostLine, cost_columns, figure_columns
 from leaderboard.boards.filtering import ZERO_SHOT
 from leaderboard.boards.model import BenchmarkFacts, Member
@@ -50,7 +50,7 @@ class SystemLine:
     baseline_on: set[int]
     baselines: Sequence[float | None] = ()
     #: Positions of values that a zero-shot view omits.
-    left_out: Sequence[int] = ()
+    omitted_positions: Sequence[int] = ()
 
     @property
     def configuration(self) -> str:
@@ -142,12 +142,12 @@ def _keep_zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
     """Return the lines without values that are not zero-shot, omitting lines without any other value."""
     remaining_lines = []
     for line in lines:
-        line.left_out = [
+        line.omitted_positions = [
             position
             for position, (score, result) in enumerate(zip(line.scores, line.results, strict=True))
             if score is not None and result.training not in ZERO_SHOT
         ]
-        for position in line.left_out:
+        for position in line.omitted_positions:
             line.scores[position] = None
         if line.scores.count(None) < len(line.scores):
             remaining_lines.append(line)
@@ -264,8 +264,8 @@ def find_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[i
 def build_tables(facts: BenchmarkFacts, lines: Sequence[SystemLine], kinds: Sequence[str], measure: str) -> Tables:
     """Return the lines' scores and their baselines; `kinds` are those that the lines are ranked in."""
     return Tables(
-        scores=table([line.scores for line in lines], len(facts.members)),
-        baselines=table([line.baselines for line in lines], len(facts.members)),
+        scores=to_table([line.scores for line in lines], len(facts.members)),
+        baselines=to_table([line.baselines for line in lines], len(facts.members)),
         counted_columns=[position for position, member in enumerate(facts.members) if member.counted],
         kinds=kinds,
         lower_is_better=better(measure) == "lower",

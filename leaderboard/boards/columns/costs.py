@@ -106,7 +106,7 @@ def times_baseline(measurement: MeasuredEntry) -> float | None:
     return measurement.latency["mean"] / baseline if baseline else None
 
 
-def cost(measurement: MeasuredEntry) -> float | None:
+def million_query_cost(measurement: MeasuredEntry) -> float | None:
     """Return the cost of a million queries at the machine's current price."""
     if measurement.per_hour is None:
         return None
@@ -234,7 +234,7 @@ COSTS: tuple[CostColumn, ...] = (
         _("Cost"),
         PER_MILLION,
         _("mean latency × 10⁶ × price of an hour / 3600"),
-        cost,
+        million_query_cost,
         latency_noise,
         whole_searches=True,
     ),

@@ -49,7 +49,7 @@ _RECORDS = {
 }
 
 
-def describe(
+def describe_dataset(
     dataset: Dataset, files: Sequence[DatasetFile], url: str, get_address: Callable[[DatasetFile], str]
 ) -> dict[str, Any]:
     """Return a dataset and its public files as JSON-LD.

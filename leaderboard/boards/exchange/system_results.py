@@ -115,7 +115,7 @@ LICENCES = frozenset({
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def licence(text: str) -> str | None:
+def mteb_licence(text: str) -> str | None:
     """Return a license in MTEB's spelling, or its URL; None for licenses that MTEB does not know.
 
     `Apache-2.0`, `Apache License 2.0`, and `apache 2.0` are the same; SPDX's `-only` and `-or-later` are dropped.
@@ -136,7 +136,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def languages(results: Sequence[ExchangedResult]) -> list[str]:
+def mteb_languages(results: Sequence[ExchangedResult]) -> list[str]:
     """Return the languages of the results' datasets in MTEB's notation, omitting those that MTEB does not know."""
     return sorted({LANGUAGES[result.language] for result in results if result.language in LANGUAGES})
 
@@ -146,7 +146,7 @@ def task_result(result: ExchangedResult) -> dict[str, Any]:
     scores = {measure_name(measure): value for measure, value in result.scores.items()}
     subset = {
         "hf_subset": "default",
-        "languages": languages([result]),
+        "languages": mteb_languages([result]),
         "main_score": result.value,
         **scores,
     }
@@ -168,12 +168,12 @@ def model_meta(system: System, results: Sequence[ExchangedResult], url: str) -> 
         "name": "/".join(model_name(system)),
         "revision": NO_REVISION,
         "release_date": None,
-        "languages": languages(results) or None,
+        "languages": mteb_languages(results) or None,
         "n_parameters": system.parameter_count,
         "memory_usage_mb": None,
         "max_tokens": system.maximum_length,
         "embed_dim": system.dimension,
-        "license": licence(system.licence),
+        "license": mteb_licence(system.licence),
         "open_weights": system.open_weights,
         "public_training_code": system.code_url or None,
         "public_training_data": None,

@@ -58,7 +58,7 @@ class Standing:
     said: Statement
     rank: int | None = None
     of: int = 0
-    closed: bool = False
+    is_closed_api: bool = False
     others_tied: int = 0
     slug: str = ""
     against: tuple[str, str] = ("", "")
@@ -77,7 +77,7 @@ class Standing:
         """Rank such as `2nd of 11`; empty without a rank."""
         if self.rank is None:
             return ""
-        return f"{ordinal(self.rank)} of {self.of}{' closed APIs' if self.closed else ''}"
+        return f"{ordinal(self.rank)} of {self.of}{' closed APIs' if self.is_closed_api else ''}"
 
     @property
     def difference(self) -> str:
@@ -156,7 +156,7 @@ def _standing(entry: Entry, board: RankedBoard, board_statements: BoardStatement
         slug=row.slug,
         rank=board_rank.rank,
         of=board_rank.peer_count,
-        closed=board_rank.ranked_in == CLOSED,
+        is_closed_api=board_rank.ranked_in == CLOSED,
         others_tied=len(board_statements.tied_with_best(measure) - {entry.pk}),
         against=(opponents[0].slug, opponents[0].system) if opponents else ("", ""),
     )
