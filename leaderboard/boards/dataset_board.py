@@ -229,7 +229,7 @@ def rank_dataset(
 
 
 def dataset_view_key(facts: DatasetFacts, state: BoardState) -> str:
-    """Return text that changes with all properties of a view on which the ranked board depends."""
+    """Return a text key of all properties of a view on which the ranked board depends."""
     sort = canonical_name(state.sorts[0].key) if state.sorts else ""
     is_measure = sort in (facts.primary_measure, *facts.measures) or is_about_judging(sort)
     measure = state.measure or (sort if is_measure else "")
@@ -359,8 +359,8 @@ def _focus_columns(measure: str, tests: SignificanceColumns, difference: str) ->
 def _other_columns(facts: DatasetFacts, measures: Sequence[str], measure: str) -> list[Column]:
     """Return the columns of all measures except the one in focus, whether or not any row has them.
 
-    If the dataset has open judgments, they include the measures about judging, and the score without the documents that
-    only the own team retrieved.
+    If the dataset has open judgments, they include the measures about judging, and the score without documents that
+    were judged only because of the own team's runs.
     """
     expected_names, has_open_judgements = (
         {*measures, *facts.measures},
@@ -445,7 +445,10 @@ def _build_row(line: EntryLine, statements: BoardStatements | None, measure: str
 
 
 def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, in_focus: bool = False) -> Column:
-    """Return the column of a measure. In focus, its cells show the interval and the spread over seeds."""
+    """Return the column of a measure in a group.
+
+    If `in_focus`, its cells show the interval and the spread over seeds; otherwise they show the spread on hover.
+    """
 
     def cell(line: Any) -> Cell | Value:
         """Return the score, as a cell if it has an interval or a deviation over seeds to show."""
@@ -487,7 +490,7 @@ def add_judged_measures(measures: Sequence[str], available: Collection[str], *, 
 
 
 def other_column(measure: str) -> Column:
-    """Return the column of a measure that is not in focus, in its group."""
+    """Return the column of a measure that is not in focus, in the group “Judged” or “Other measures”."""
     if measure in JUDGED_MEASURES:
         return measure_column(measure, JUDGED_SHARE, _JUDGED_MEASURE_NOTES[measure])
     if is_about_judging(measure):
@@ -505,9 +508,10 @@ PRIVATE_PART_NOTE = _(
 
 
 def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
-    """Return the columns of the private score in the measure in focus, and of private minus public score.
+    """Return the columns of a measure's score on the private part, and of its difference from the public score.
 
-    There are none until a round is revealed. They are empty for later results and for rounds that are not revealed yet.
+    There are none unless an entry has such a score, which is published when its round is revealed. Cells of other
+    entries are empty.
     """
     if not any(measure in entry.private_scores for entry in entries):
         return []

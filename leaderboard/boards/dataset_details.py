@@ -132,8 +132,8 @@ def _truncate(text: str, length: int) -> str:
 def _loading_snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> Iterable[LoadingSnippet]:
     """Yield code that loads the dataset with ir_datasets and BEIR, and commands that download its files.
 
-    Sources that do not have the dataset are omitted. If the judgments can be downloaded, a command that scores a run
-    follows.
+    Sources that do not have the dataset are omitted. If the qrels of the current split can be downloaded, the last
+    command scores a run.
     """
     if dataset["ir_datasets_id"]:
         code = (

@@ -253,8 +253,8 @@ BestValues = dict[tuple[str, str], float]
 def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[BestValues, BestValues]:
     """Return the best and second-best values by column and kind of row, for columns with a better direction.
 
-    A value with noise is the best if it is better than all others even in the worst case. If ranges overlap, the best
-    one is unknown.
+    Rows without ranks do not count. A value with noise is the best if it is better than all others even in the worst
+    case. If ranges overlap, the best one is unknown.
     """
     rows_by_kind: dict[str, list[Row]] = defaultdict(list)
     for row in rows:

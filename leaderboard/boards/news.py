@@ -91,7 +91,7 @@ def news_page(number: int, datasets: Collection[int] | None = None) -> tuple[Pag
 def new_bests() -> list[Item]:
     """Return the newest results that were better than all before them on their board, significant ones first.
 
-    At most one per board, and only among the newest results of the site.
+    There are at most five, one per board, and only among the newest results of the site.
     """
     changes = _listed_changes(None).filter(kind=Kind.PUBLISHED)[:SEARCHED_RESULTS]
     best_by_dataset: dict[str, Item] = {}
@@ -108,10 +108,10 @@ def group_by_day(items: Iterable[Item]) -> list[Day]:
 
 
 def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
-    """Return the changes that are news.
+    """Return the changes that are news, newest first, on these datasets or on all if None.
 
-    Each result appears once, even if it was withheld and published again. A load of reported tables, which changes
-    many boards at once, appears as the change of the first board.
+    Each result appears once, even if it was withheld and published again. A load of reported tables, which changes many
+    boards at once, appears as the change of the first board.
     """
     changes = BoardChange.objects.filter(kind__in=NEWS_KINDS)
     same_load = BoardChange.objects.filter(kind=Kind.REPORTED, at=OuterRef("at"), pk__lt=OuterRef("pk"))

@@ -142,7 +142,7 @@ def dataset_page(
 ) -> DatasetPage | None:
     """Return a dataset's page in a view, now or at a past time, or None if there is none. Raises UnknownChoice.
 
-    The private results of the reader's `teams` are on the board.
+    The private results of the reader's `teams` are on the board. A past board marks results that were removed later.
     """
     match = _present_dataset(slug) if at is None else _past_dataset(slug, at)
     if match is None:
@@ -228,7 +228,8 @@ def benchmark_page(
 ) -> BenchmarkPage | None:
     """Return a benchmark's page in a view, now or at a past time, or None if there is none. Raises UnknownChoice.
 
-    The private results of the reader's `teams` are on the board.
+    The private results of the reader's `teams` are on the board. A past board marks results that were removed later,
+    and is not compared with published means.
     """
     match = _present_benchmark(slug) if at is None else _past_benchmark(slug, at)
     if match is None:
@@ -411,7 +412,10 @@ def read_rows(members: Iterable[Member]) -> dict[int, BoardRows]:
 
 
 def read_member(row: Mapping[str, Any], parts: Sequence[Member], revision: Revision | None = None) -> Member:
-    """Return a dataset from its columns and parts, in the given revision, or in its current one if None."""
+    """Return a dataset as a member of a board, from its columns and parts.
+
+    Its revision is the current one if `revision` is None. A dataset with a hidden part counts as hidden.
+    """
     statistics = row.get("current_qrels__statistics") or {}
     judged_by = row.get("current_qrels__judged_by") or {}
     hidden = row["hidden"]

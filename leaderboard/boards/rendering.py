@@ -438,7 +438,7 @@ class RowHeads(NamedTuple):
 
     @classmethod
     def from_board(cls, board: Board) -> RowHeads:
-        """Return the context of a view."""
+        """Return the context of a view: facts without a column, entries tied with the best, and texts."""
         visible_keys = {column.key for column in board.shown}
         if "parameters" in visible_keys:
             visible_keys.add("declared-parameters")
@@ -458,7 +458,10 @@ class RowHeads(NamedTuple):
         )
 
     def pin_button(self, row: Row) -> str:
-        """Return a button of the board's form, which is shorter than a link with the whole address."""
+        """Return a button that pins the row's system.
+
+        It belongs to the board's form, and is shorter than a link with the whole address.
+        """
         return (
             f'<button class="pin" type="submit" form="board-form" name="pin" value="{row.entry.slug}" '
             f'aria-label="{self.pin % cached_escape(row.entry.system)}"></button>'
@@ -531,10 +534,11 @@ class RowHeads(NamedTuple):
 
 @lru_cache(4096)
 def _facts_html(keys: tuple[str, ...], values: tuple[Value, ...], implied_provenance: str) -> str:
-    """Return facts of a system in one line of HTML. They are cached because many rows and boards share them.
+    """Return the facts of a system below its name, as one line of HTML.
 
-    Each fact is a `<span>` that includes the separator before it, so that narrow layouts can omit team and
-    architecture.
+    Missing values and the provenance `implied_provenance` are omitted. Each fact is a `<span>` that includes the
+    separator before it, so that narrow layouts can omit team and architecture. Lines are cached because many rows and
+    boards share them.
     """
     facts: list[tuple[str, str]] = []
     for key, value in zip(keys, values, strict=True):

@@ -190,7 +190,7 @@ class BoardState:
         return dict(self.facets).get(facet, ())
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return its parameters as pairs of name and value, in a fixed order."""
+        """Return its parameters as pairs of name and value, in a fixed order, without defaults."""
         single_values = {
             "measure": self.measure,
             "view": self.view,

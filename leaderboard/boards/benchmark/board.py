@@ -141,7 +141,7 @@ _ZERO_SHOT_NOTE = _(
 
 
 def benchmark_view_key(state: BoardState) -> str:
-    """Return text that changes with all properties of a view on which the ranked board depends."""
+    """Return a text key of all properties of a view on which the ranked board depends."""
     costs = state.hardware, state.cpu_only, state.corpus, state.weights
     datasets = [state.selected_values(facet) for facet in DATASET_FACETS]
     return f"{state.measure} {state.view} {state.zero_shot} {costs} {state.filtered} {datasets}"

@@ -64,7 +64,10 @@ VIEW_KINDS: Mapping[str, tuple[Kind, str]] = {
 
 
 def compute_aggregates(tables: Tables) -> Mapping[str, Sequence[Cell | Value]]:
-    """Return the aggregates over the counted datasets for each line, by column key."""
+    """Return means, comparisons with the baseline, ranks, and coverage over the counted datasets.
+
+    They are by column key, each with one value or cell per line.
+    """
     scores, baselines = tables.on_counted_datasets
     kinds, lower_is_better, width = tables.kinds, tables.lower_is_better, scores.shape[1]
     win_counts = aggregates.wins(scores, baselines, lower_is_better=lower_is_better)
@@ -291,7 +294,7 @@ def build_rows(
 
 
 def _view_values(lines: Sequence[SystemLine], tables: Tables, view: str) -> Sequence[Sequence[float | None]]:
-    """Return the values of the dataset columns in the view, by line."""
+    """Return the values of the dataset columns by line: scores, differences, ratios, or ranks."""
     if not view:
         return [line.scores for line in lines]
     if view == "rank":

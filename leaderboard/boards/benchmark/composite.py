@@ -77,7 +77,7 @@ def compose_rows(member: Member, rows: Mapping[int, BoardRows]) -> CompositeRows
 
 
 def _latest_results(rows: BoardRows, group: str) -> dict[LineKey, EntryRow]:
-    """Return each line's latest result in a comparison group; a baseline is never replaced."""
+    """Return each line's latest result in a comparison group; a baseline is only replaced by a baseline."""
     result_by_line: dict[LineKey, EntryRow] = {}
     for key, row in rows.results if group else ():
         if row.comparison_group == group and (

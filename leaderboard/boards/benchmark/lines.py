@@ -139,7 +139,7 @@ def collect_lines(
 
 
 def _keep_zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
-    """Return the lines without values that are not zero-shot, omitting lines without any other value."""
+    """Remove the values that are not zero-shot from the lines, and return the lines that still have a value."""
     remaining_lines = []
     for line in lines:
         line.omitted_positions = [
@@ -190,7 +190,11 @@ def _line_results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measur
 
 
 def _current_results(results: Iterable[tuple[LineKey, EntryRow]]) -> dict[LineKey, EntryRow]:
-    """Return the current result of each line: a later entry replaces an earlier one, unless that is a baseline."""
+    """Return the current result of each line, which is usually the last one.
+
+    A baseline is only replaced by a baseline, or by a result of another comparison group, which then counts as the
+    baseline.
+    """
     current_results: dict[LineKey, EntryRow] = {}
     for key, row in results:
         previous = current_results.get(key)

@@ -30,7 +30,10 @@ class BaselineColumns(NamedTuple):
 
     @classmethod
     def from_entries(cls, entries: Iterable[EntryRow], current_group: str, dataset: str) -> BaselineColumns:
-        """Return the baseline of the current comparison group on the dataset of this name."""
+        """Return the newest public baseline of the current comparison group; its name is empty if there is none.
+
+        `dataset` is the name of the dataset.
+        """
         public_entries = [entry for entry in entries if entry.is_baseline and entry.visibility == "public"]
         current_entries = [entry for entry in public_entries if entry.comparison_group == current_group]
         if not current_entries:
@@ -43,7 +46,10 @@ class BaselineColumns(NamedTuple):
         return self.name or BM25.name
 
     def notes(self, language: str) -> list[str]:
-        """Return the notes on the baseline below a board."""
+        """Return the notes on the baseline below a board, empty if no result has one.
+
+        `language` is the dataset's, on which BM25's analysis depends.
+        """
         if not self.has_any:
             return []
         note = f"Δ compares with {BM25.name} on the same dataset version and judgments, from the same source."

@@ -101,13 +101,13 @@ def _bytes_per_document(measurement: MeasuredEntry) -> float | None:
 
 
 def times_baseline(measurement: MeasuredEntry) -> float | None:
-    """Return the mean latency relative to BM25's on the same machine in the same job."""
+    """Return the mean latency relative to BM25's on the same machine in the same job, None if unknown."""
     baseline = measurement.baseline_latency
     return measurement.latency["mean"] / baseline if baseline else None
 
 
 def million_query_cost(measurement: MeasuredEntry) -> float | None:
-    """Return the cost of a million queries at the machine's current price."""
+    """Return the cost of a million queries at the machine's current price, None if it has no price."""
     if measurement.per_hour is None:
         return None
     return cost_per_million(measurement.latency["mean"], measurement.per_hour)
@@ -319,7 +319,10 @@ def fill_costs(rows: Iterable[Row], columns: Sequence[Column], lines: Iterable[C
 
 
 def describe_costs(columns: Iterable[Column], rows: Iterable[Row]) -> None:
-    """Add variation and uncertainty of latencies to the cells of the rows on a page."""
+    """Set the text on hover and the uncertainty of latencies in the rows of a page.
+
+    Doubtful values keep their own text.
+    """
     keys = [column.key for column in columns if column.key in WITH_SPREAD]
     for row in rows if keys else ():
         if row.measured is None:
@@ -340,7 +343,7 @@ def _spread_text(value: Value, noise: float | None) -> str:
 
 
 def _title(key: str, measurement: MeasuredEntry) -> str:
-    """Return the cell's text on hover."""
+    """Return the text that a cell of latencies shows on hover; empty if there is none."""
     if key in ("mean-latency", "times-bm25") and measurement.over_stored_runs:
         return OVER_STORED_RUNS
     if key == "mean-latency":
@@ -389,9 +392,9 @@ class BoardCosts(NamedTuple):
 
     @classmethod
     def for_dataset(cls, measurements: Sequence[MeasuredEntry], bm25: int | None, state: BoardState) -> BoardCosts:
-        """Return the costs of a dataset's view. Raises UnknownChoice for the hardware.
+        """Return the costs of a dataset's view on the selected machine. Raises UnknownChoice for the hardware.
 
-        `bm25` is the entry of the site's own BM25.
+        `bm25` is the entry of the site's own BM25. If the view has weights, the last column is the weighted score.
         """
         machines = list_machines(measurements)
         machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
@@ -410,7 +413,7 @@ class BoardCosts(NamedTuple):
         return cost_group(self.machine, self.dataset) if self.machine else ""
 
     def notes(self) -> list[str]:
-        """Return the notes on the columns that a board shows below its table."""
+        """Return the notes on protocol, hardware, and exceptions of the costs, empty if none were measured."""
         if self.machine is None:
             return []
         on_dataset, measurements = f" on {self.dataset}" if self.dataset else "", list(self.measured.values())
@@ -480,10 +483,10 @@ def fill_weighted(
     *,
     lower_is_better: bool = False,
 ) -> list[str]:
-    """Set the weighted score of all rows of a board, in the order of `effectiveness`, and return the notes on it.
+    """Set the weighted scores of a board's rows, and return a note on them or on why there are none.
 
-    Exchange rates are computed over the rows that were measured on the board's machine and have effectiveness and all
-    weighted costs. Without weights, no scores are set.
+    `effectiveness` has a value per row. Exchange rates are computed over the rows that were measured on the board's
+    machine and have effectiveness and all weighted costs. Without weights, there are neither scores nor notes.
     """
     if not weights:
         return []

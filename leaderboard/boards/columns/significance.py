@@ -209,7 +209,7 @@ def format_p_value(p: float, decimals: int = 3) -> str:
 
 
 def verdict_sentence(verdict: Verdict, baseline: str, settings: TestSettings) -> str:
-    """Return how many systems are better and worse than the baseline by corrected tests, and the date of the tests."""
+    """Return sentences on how many systems are better and worse than the baseline, and on the tests' date."""
     day = f"{verdict.at.day} {verdict.at:%B %Y}"
     as_of = f"As of {day}, revision {verdict.revision:,} of the board."
     if not verdict.compared:

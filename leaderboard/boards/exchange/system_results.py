@@ -245,7 +245,7 @@ def every_eval_ever_record(
     url: str,
     get_address: Callable[[ExchangedResult], str],
 ) -> dict[str, Any]:
-    """Return the record of a system; `url` is its page on the `site`.
+    """Return a system's results as one record of Every Eval Ever; `url` is its page on the `site`.
 
     `get_address` returns the URL of a result's dataset. The record's time is that of the newest result, so that it only
     changes with the results.

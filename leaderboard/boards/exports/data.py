@@ -20,7 +20,10 @@ def to_json_text(board: Board, citation: Citation) -> str:
 
 
 def to_json(board: Board, citation: Citation) -> dict[str, Any]:
-    """Return the board as plain values; the columns do not depend on the rows in view."""
+    """Return the board as plain values: its view, columns, rows, test results, summary, and notes.
+
+    The columns do not depend on the rows in view.
+    """
     board = replace(board, columns=board.data_columns)
     certainty = None
     if board.certainty is not None:

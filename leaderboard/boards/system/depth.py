@@ -152,7 +152,7 @@ class LabelBox(NamedTuple):
         return cls(x - half_width, y - _LINE_HEIGHT, x + half_width, y + 2)
 
     def overlaps(self, other: LabelBox) -> bool:
-        """Return whether the two overlap."""
+        """Return whether the areas overlap."""
         return (
             self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
         )

@@ -208,7 +208,10 @@ MAX_RESULTS = 200
 
 
 def team_facts(slug: str) -> dict[str, Any] | None:
-    """Return a team with its public systems and results, or None if it does not exist. Four database queries."""
+    """Return a team with its public systems and newest results, or None if it does not exist.
+
+    Anonymous systems are omitted. Takes four database queries.
+    """
     team = Team.objects.filter(slug=slug).values("pk", "slug", "name", "created_at").first()
     if team is None:
         return None
@@ -262,7 +265,10 @@ def author_slug(name: str) -> str:
 
 
 def author_facts(slug: str) -> dict[str, Any] | None:
-    """Return a person's systems and publications with public results, or None. Two database queries."""
+    """Return a person's systems and publications with public results, or None if there are none.
+
+    Anonymous systems are omitted. Takes two database queries.
+    """
     public_entries = EntryQuerySet(Entry).public()
     systems = [
         {**row, "architecture": ARCHITECTURES.get(row["architecture"], row["architecture"])}

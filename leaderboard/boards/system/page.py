@@ -85,7 +85,10 @@ def system_facts(slug: str) -> dict[str, Any] | None:
 
 
 def system_results(system_id: int) -> list[Result]:
-    """Return the system's public results by dataset. At most seven database queries, and those of their certainty."""
+    """Return the system's public results, by dataset and date of publication.
+
+    Results without scores are omitted. Takes at most seven database queries, and those of their certainty.
+    """
     rows = list(
         EntryQuerySet(Entry)
         .public()
@@ -214,7 +217,7 @@ def _build_result(
 
 
 def _seed_results(seeds: Iterable[tuple[str, Mapping[str, float]]], measures: Sequence[str]) -> list[SeedResult]:
-    """Return each seed with its first measure separated from the others."""
+    """Return each seed with its score for the first of the measures, and its scores for the others."""
     first_measure, *further_measures = measures
     return [
         SeedResult(

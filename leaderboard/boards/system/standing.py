@@ -114,7 +114,11 @@ class Standing:
 
 
 def standings(entries: Iterable[Entry]) -> dict[int, Standing]:
-    """Return the standings of entries by id. Their datasets must be loaded. About ten database queries in total."""
+    """Return the standings of entries by id. Their datasets must be loaded.
+
+    Withheld, withdrawn, and quarantined entries, and entries without the primary measure, are omitted. Takes about ten
+    database queries in total.
+    """
     visible_entries = [
         entry for entry in entries if entry.visibility in _STATES and entry.dataset.primary_measure in entry.scores
     ]

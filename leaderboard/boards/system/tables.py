@@ -29,9 +29,10 @@ MAX_HIGHLIGHTED = 3
 
 
 def headline(results: Sequence[Result]) -> dict[str, Any]:
-    """Return the context of the page's headline: up to three ranked results, and counts of leads and gains.
+    """Return the context of the page's headline: ranked results, and the numbers of leads and of gains.
 
-    If there are more ranked results than that, `few` is empty.
+    `few` has the ranked results, or none if there are more than three. Gains are over the baseline, and `better` counts
+    the significant ones.
     """
     ranked_results = [result for result in results if result.rank]
     compared_results = [result for result in ranked_results if result.delta is not None and not result.is_baseline]
