@@ -106,8 +106,8 @@ def example(dataset: Mapping[str, Any]) -> QueryExample | None:
     stored_example = profile.values_list("example", flat=True).first() or {}
     if "query" not in stored_example or "document" not in stored_example:
         return None
-    basis = stored_example.get("basis", {}).get("qrels")
-    if stored_example["grade"] is not None and (dataset["hidden"] or basis != dataset["current_qrels_id"]):
+    basis_qrels = stored_example.get("basis", {}).get("qrels")
+    if stored_example["grade"] is not None and (dataset["hidden"] or basis_qrels != dataset["current_qrels_id"]):
         return None
     query, document = stored_example["query"], stored_example["document"]
     return QueryExample(

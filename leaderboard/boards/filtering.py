@@ -277,14 +277,14 @@ def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
 
     A column with a single value has no best one.
     """
-    key, choose = column.key, max if column.better == "higher" else min
+    key, choose_best = column.key, max if column.better == "higher" else min
     numbers: list[Any] = [value for row in rows if (value := row.values.get(key)) is not None]
     ranges: list[tuple[Any, float]] = []
     if column.kind == "figure" and any(row.cells[key].noise for row in rows if key in row.cells):
         ranges = [(value, row[key].noise) for row in rows if (value := row.values.get(key)) is not None]
     best_values_so_far: list[float] = []
     while numbers and len(best_values_so_far) < 2:
-        best_number = choose(numbers)
+        best_number = choose_best(numbers)
         if len(numbers) < 2 and not best_values_so_far:
             break
         best_noise = max((noise for value, noise in ranges if value == best_number), default=0.0)

@@ -293,7 +293,7 @@ def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetim
         return {}
     changes = BoardChange.objects.filter(kind=Kind.REPORTED, at__in=times)
     items_by_time: dict[datetime.datetime, list[Item]] = {}
-    for at, group in groupby(sorted(changes.values_list("at", "pk", "dataset", "revision")), lambda row: row[0]):
+    for time, group in groupby(sorted(changes.values_list("at", "pk", "dataset", "revision")), lambda row: row[0]):
         rows = list(group)
         conditions = reduce(or_, (Q(dataset=dataset, from_revision=number) for *_, dataset, number in rows))
         sources = (
@@ -302,7 +302,7 @@ def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetim
             .annotate(systems=Count("entry__system", distinct=True), datasets=Count("dataset", distinct=True))
             .order_by("entry__source__key")
         )
-        items_by_time[at] = []
+        items_by_time[time] = []
         for source in sources:
             citation = short_citation(source["entry__source__authors"], source["entry__source__year"])
             systems, datasets = source["systems"], source["datasets"]
@@ -312,7 +312,7 @@ def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetim
             )
             key = f"{rows[0][1]}-{source['entry__source__key']}"
             label = "Reported figures"
-            items_by_time[at].append(Item(key, at, Kind.REPORTED.value, label, "", "", "", "", note))
+            items_by_time[time].append(Item(key, time, Kind.REPORTED.value, label, "", "", "", "", note))
     return items_by_time
 
 

@@ -479,8 +479,8 @@ class RowHeads(NamedTuple):
         HTML of the button in the rank's cell; `classes` are added to the row.
         """
         entry = row.entry
-        signs = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)
-        suffix = f"<sup>{signs}</sup>" if signs else ""
+        marks_text = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)
+        suffix = f"<sup>{marks_text}</sup>" if marks_text else ""
         states = marks.badges(entry)
         if entry.visibility not in ("public", GONE):
             states.insert(0, entry.visibility)
@@ -503,8 +503,8 @@ class RowHeads(NamedTuple):
         details = (entry.configuration, text and text % missing_count, reason_gone(entry))
         if line := DOT.join(filter(None, [facts, *map(cached_escape, details)])):
             suffix += f"<small>{line}</small>"
-        tied = bool(self.tied_entries) and bool(row.entries) and row.entries[0] in self.tied_entries
-        class_names = " ".join([*classes, *["is-tied"] * tied, *[f"is-{state}" for state in states]])
+        is_tied = bool(self.tied_entries) and bool(row.entries) and row.entries[0] in self.tied_entries
+        class_names = " ".join([*classes, *["is-tied"] * is_tied, *[f"is-{state}" for state in states]])
         opening = f'<tr class="{class_names}">' if class_names else "<tr>"
         # A system that has only private results may have no page.
         address = f"/systems/{entry.slug}/" if entry.slug not in self.without_page else ""
@@ -514,7 +514,7 @@ class RowHeads(NamedTuple):
         if address:
             name = f'<a href="{address}">{name}</a>'
         return (
-            f'{opening}<td class="rank">{pin}{self._rank_html(row, tied=tied)}</td><th scope="row" class="name">'
+            f'{opening}<td class="rank">{pin}{self._rank_html(row, tied=is_tied)}</td><th scope="row" class="name">'
             f"{name}{suffix}</th>"
         )
 

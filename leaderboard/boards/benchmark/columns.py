@@ -300,8 +300,8 @@ def _view_values(lines: Sequence[SystemLine], tables: Tables, view: str) -> Sequ
     if view == "rank":
         table = aggregates.ranks(tables.scores, tables.kinds, lower_is_better=tables.lower_is_better)
     else:
-        compare = aggregates.differences if view == "delta" else aggregates.ratios
-        table = compare(tables.scores, tables.baselines)
+        compute = aggregates.differences if view == "delta" else aggregates.ratios
+        table = compute(tables.scores, tables.baselines)
     return [to_values(row) for row in table]
 
 

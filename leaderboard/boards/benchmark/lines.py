@@ -114,13 +114,13 @@ def collect_lines(
     ]
     keys = dict.fromkeys(chain.from_iterable(current_results for _, current_results in results_by_dataset))
     lines = sorted((_build_line(key, results_by_dataset, names) for key in keys), key=attrgetter("published"))
-    anchors = reference_lines or lines
+    baseline_lines = reference_lines or lines
     # A value is compared with the baseline of its own comparison group.
     baselines: list[dict[str, float | None]] = [{} for _ in names]
-    for line in anchors:
+    for line in baseline_lines:
         for position in line.baseline_on:
             baselines[position][line.groups[position]] = line.scores[position]
-    current_groups = _current_groups(anchors, len(names))
+    current_groups = _current_groups(baseline_lines, len(names))
     baselines_by_groups: dict[tuple[str, ...], list[float | None]] = {}  # Most lines have the same groups.
     for line in lines:
         if line.ranked_in == SCORED and line.groups != current_groups:

@@ -494,9 +494,9 @@ def fill_weighted(
     nonempty_columns = {
         key for row in rows for key in columns_by_criterion.values() if row[key].text or row[key].value is not None
     }
-    unmeasured = [name for name, key in columns_by_criterion.items() if key not in nonempty_columns]
-    if unmeasured:
-        return [f"No weighted score: no system here has a measured {' or '.join(unmeasured)}."]
+    unmeasured_criteria = [name for name, key in columns_by_criterion.items() if key not in nonempty_columns]
+    if unmeasured_criteria:
+        return [f"No weighted score: no system here has a measured {' or '.join(unmeasured_criteria)}."]
     sign = -1.0 if lower_is_better else 1.0
     complete_rows: list[tuple[Row, float]] = [
         (row, sign * value)

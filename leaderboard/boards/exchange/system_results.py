@@ -253,9 +253,9 @@ def every_eval_ever_record(
     model = "/".join(model_name(system))
     newest_time = str(int(max(result.published_at for result in results).timestamp()))
     is_reported = all(result.provenance == Entry.Provenance.REPORTED for result in results)
-    deployment = "externally_managed" if system.closed_api else "unknown"
+    deployment_type = "externally_managed" if system.closed_api else "unknown"
     if not system.closed_api and any(result.provenance == Entry.Provenance.MEASURED for result in results):
-        deployment = "self_deployed"
+        deployment_type = "self_deployed"
     return {
         "schema_version": SCHEMA,
         "evaluation_id": f"runboard/{model.replace('/', '_')}/{newest_time}",
@@ -273,7 +273,7 @@ def every_eval_ever_record(
             "id": model,
             "developer": model.partition("/")[0],
             "additional_details": {
-                "deployment_type": deployment,
+                "deployment_type": deployment_type,
                 "model_availability": _AVAILABILITY[system.open_weights],
                 "architecture": system.architecture,
             },

@@ -358,14 +358,14 @@ _ZERO_WIDTH_SPACE = "&#8203;"
 
 def to_markdown(board: Board, citation: Citation) -> str:
     """Return the board as Markdown: a heading line, the table with the best values in bold, and its source."""
-    numeric = [False, *(column.numeric for column in board.columns[1:])]
+    numeric_columns = [False, *(column.numeric for column in board.columns[1:])]
     scope = "; ".join(part for part in (f"{len(board.rows)} of {board.total} rows", dataset_selection(board)) if part)
     lines = [
         f"**{escape_markdown(board.title)}**, {escape_markdown(measure_text(board))}: {escape_markdown(scope)}.",
         *(["", escape_markdown(board.summary.text)] if board.summary else []),
         "",
         _markdown_row(["#", *(escape_markdown(heading(board, column)) for column in board.columns)]),
-        _markdown_row(["--:", *("--:" if is_numeric else ":--" for is_numeric in numeric)]),
+        _markdown_row(["--:", *("--:" if is_numeric else ":--" for is_numeric in numeric_columns)]),
         *(_markdown_row(_MARKDOWN.cells(board, row, board.columns)) for row in board.rows),
         "",
         *(f"{escape_markdown(note)}  " for note in ("Best in bold.", *footnotes(board))),

@@ -97,8 +97,8 @@ def depth_series(measure: str, points: Iterable[DepthPoint], axis: Axis = DEPTH)
         for point in sorted_points
         if point.latency_ms is not None
     ]
-    values = [(point.depth, point.value, format_value(point.value, DECIMALS)) for point in sorted_points]
-    charts = _line_chart(measure, values, axis, from_zero=False)
+    labeled_values = [(point.depth, point.value, format_value(point.value, DECIMALS)) for point in sorted_points]
+    charts = _line_chart(measure, labeled_values, axis, from_zero=False)
     if len(latencies) > 1:
         charts += _line_chart("Latency, ms", latencies, axis, from_zero=True)
     rows = [
