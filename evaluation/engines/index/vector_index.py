@@ -379,7 +379,7 @@ class VectorIndex:
     def size(self) -> int:
         """Return the size in bytes of the searched vectors or their index, and of the ids."""
         files = [path for path in self._folder.iterdir() if path.is_file() and path.suffix != ".json"]
-        return total_size(*files, *(self._files if self._searcher is self.__dict__.get("exact") else ()))
+        return total_size(*files, *(self._files if self._searcher is self.__dict__.get("exact_search") else ()))
 
     def overlap_with_exact(self, queries: Floats) -> float:
         """Return the mean share of the exact float32 top 100 that this index finds for the queries."""
