@@ -289,7 +289,7 @@ def test_commands_tell_hidden_judgements_to_readers_alone(secret: Dataset, tmp_p
         run("import_judgements", "secret", str(judged), **by)
     assert not JudgementImport.objects.exists()
     said = run("import_judgements", "secret", str(judged), conflicts="keep", **by)
-    assert "10 judgements. Only users who may read hidden judgments learn what is new" in said
+    assert "10 judgments. Only users who may read hidden judgments learn what is new" in said
     assert "conflicts" not in said
     by["by"] = with_rights("judge_dataset", "read_qrels").email
     judged.write_text("q1 0 d3 2\n")
