@@ -18,9 +18,10 @@ def record_measurement(
 ) -> Measurement:
     """Store the costs of an entry's system on a hardware class, together with those of BM25 from the same job.
 
-    A new measurement replaces an earlier one of the same entry, class, and protocol, unless only the new one is noisy.
-    The mappings are those of `as_data` in `evaluation.efficiency`; `baseline` may be empty, or equal to `figures` for
-    BM25 itself. They come from a job, whose result is not trusted.
+    A new measurement replaces an earlier one of the same entry, class, and protocol, unless only the new one is noisy;
+    then the earlier one is returned. A change is recorded on the board of a public entry. The mappings are those of
+    `as_data` in `evaluation.efficiency`; `baseline` may be empty, or equal to `figures` for BM25 itself. They come from
+    a job, whose result is not trusted.
 
     Raises:
         ValueError: For invalid data, or for another protocol.

@@ -99,7 +99,7 @@ class MeasuredEntry(NamedTuple):
 
 
 def median_latency(latencies: Iterable[float]) -> float | None:
-    """Return BM25's usual latency, the median over jobs, or None for fewer than three jobs."""
+    """Return BM25's usual latency, the median over jobs, or None for fewer than MIN_JOBS jobs."""
     values = list(latencies)
     return median(values) if len(values) >= MIN_JOBS else None
 
@@ -112,9 +112,10 @@ def add_baseline_deviation(
     measurements: Sequence[MeasuredEntry],
     latencies: Iterable[tuple[LatencyScope, float | None]] | None = None,
 ) -> list[MeasuredEntry]:
-    """Return the measurements, each with the relative deviation of BM25 from its usual latency in the same place.
+    """Return the measurements with `baseline_off`, the relative deviation of BM25's latency from its usual one.
 
-    `latencies` are those of BM25 in all jobs; by default, those in the jobs of these measurements.
+    The usual latency is the median over jobs on the same dataset, machine, and protocol. It is taken from `latencies`,
+    by default from the jobs of these measurements. The deviation is 0 if it or BM25's latency is unknown.
     """
     if latencies is None:
         latencies = [(_latency_scope(measurement), measurement.baseline_latency) for measurement in measurements]
@@ -136,7 +137,10 @@ def _latency_scope(measurement: MeasuredEntry) -> LatencyScope:
 
 
 def system_measurements(system_id: int) -> list[MeasuredEntry]:
-    """Return the measurements of a system's public entries, oldest first, in at most three queries."""
+    """Return the measurements of a system's public entries, oldest first, in at most three queries.
+
+    The deviation of BM25 is computed from all public measurements of the same datasets.
+    """
     measurements = _read(Measurement.objects.filter(entry__system=system_id))
     if not measurements:
         return measurements
@@ -157,7 +161,7 @@ _MACHINE_COLUMNS = ("hardware_id", "hardware__slug", "hardware__name", "hardware
 
 
 def _read(measurements: QuerySet[Measurement]) -> list[MeasuredEntry]:
-    """Read measurements in one query, and prices in a second one if there are any."""
+    """Read the measurements of public entries, oldest first, in one query, and current prices in a second one."""
     rows: list[tuple[Any, ...]] = list(
         measurements.filter(entry__visibility=Entry.Visibility.PUBLIC)
         .order_by("measured_at", "pk")
@@ -181,7 +185,10 @@ def _read(measurements: QuerySet[Measurement]) -> list[MeasuredEntry]:
 
 
 def measured_rows(dataset_id: int, entries: Iterable[EntryRow]) -> list[MeasuredEntry]:
-    """Return the stored measurements of a board's entries, oldest first, at the prices of that time."""
+    """Return the stored measurements of a board's entries, oldest first, with the prices that were stored with them.
+
+    The deviation of BM25 is computed from these measurements.
+    """
     measurements = [
         MeasuredEntry(
             **{**measurement, "machine": Machine(*measurement["machine"])},
@@ -199,7 +206,10 @@ def measured_rows(dataset_id: int, entries: Iterable[EntryRow]) -> list[Measured
 
 
 def prices_today(hardware: Iterable[Any], name: str = "hardware_id") -> dict[Any, tuple[float, str]]:
-    """Return the current price per hour and its currency, by the class's id or `name`."""
+    """Return the current price per hour and its currency, keyed by hardware class. Classes without a price are omitted.
+
+    `name` is the lookup of the keys in `hardware`, such as `hardware__slug`.
+    """
     rows = (
         Price.objects.filter(**{f"{name}__in": list(hardware)}, valid_from__lte=timezone.now().date())
         .order_by("valid_from")
@@ -219,9 +229,10 @@ def list_machines(measurements: Sequence[MeasuredEntry]) -> list[Machine]:
 
 
 def with_baseline(measurements: dict[Key, MeasuredEntry], bm25: Key | None) -> dict[Key, MeasuredEntry]:
-    """Return the measurements of one machine by row, adding one for BM25 if its row has none.
+    """Add a measurement of BM25 to those of one machine if BM25's row has none, and return the same mapping.
 
-    It is taken from the job of the system measured last, if possible one without doubt.
+    The mapping is keyed by row, and `bm25` is the key of BM25's row, or None. BM25's figures are those from the job of
+    the system measured last, if possible of one without doubt.
     """
     if bm25 is not None and bm25 not in measurements:
         with_bm25 = [measurement for measurement in measurements.values() if measurement.baseline]
@@ -232,9 +243,10 @@ def with_baseline(measurements: dict[Key, MeasuredEntry], bm25: Key | None) -> d
 
 
 def chosen_machine(machines: Sequence[Machine], slug: str, *, cpu_only: bool = False) -> Machine | None:
-    """Return the machine with the wanted slug, by default the first one; None without measurements.
+    """Return the machine with this slug, by default the first one, or None if there are no machines.
 
-    With `cpu_only`, machines without a GPU are preferred. Raises UnknownChoice.
+    If `cpu_only`, the default is the first machine without a GPU if there is one. Raises UnknownChoice for an unknown
+    slug.
     """
     if not slug:
         cpu_machines = [machine for machine in machines if cpu_only and not machine.has_gpu]

@@ -81,10 +81,11 @@ def _lock_query(datasets: Collection[int]) -> QuerySet[Dataset]:
 def board_changed(
     dataset: Dataset, kind: BoardChange.Kind, entry: Entry | None = None, row_entries: Entries | None = None
 ) -> int:
-    """Record a change of the dataset's board and return its new revision; the row stays locked until the commit.
+    """Record a change of the dataset's board and return its new revision. The row stays locked until the commit.
 
-    `row_entries` are the entries with rows that may have changed. If it is None, all rows of the board are rebuilt and
-    compared, which is slow for large boards.
+    The board of the dataset that it is part of gets a new revision as well. `row_entries` are the entries with rows
+    that may have changed. If it is None, all rows of the board are rebuilt and compared, which is slow for large
+    boards.
     """
     return _change({dataset.pk}, kind, row_entries, entry)[dataset.pk]
 
@@ -122,7 +123,11 @@ def _change(
 
 
 def _record(change: BoardChange, row_entries: Entries | None) -> None:
-    """Store the change with the affected rows, and request the work that follows from it."""
+    """Store the change with its changed rows, and record the numbers that changed in them.
+
+    Requests new significance tests if the change affects results with open judgments, and new statistics if it affects
+    texts or runs.
+    """
     dataset_id, facts = change.dataset_id, change.facts
     if facts["current_version_id"] is None:
         parts = Dataset.objects.filter(part_of=dataset_id).order_by("name", "pk")
@@ -172,7 +177,7 @@ def _record_rows(
 
 @transaction.atomic
 def benchmark_changed(benchmark: Benchmark) -> None:
-    """Store a version of the benchmark's columns and members if they changed; boards change by their datasets."""
+    """Store a version of the benchmark's columns and members if they changed. Revisions of boards do not change."""
     members = benchmark.members.order_by("position", "pk").values(*_MEMBER_FACTS)
     row = {**Benchmark.objects.values(*_BENCHMARK_FACTS).get(pk=benchmark.pk), "members": list(members)}
     latest_version = benchmark.versions.last()
@@ -181,9 +186,9 @@ def benchmark_changed(benchmark: Benchmark) -> None:
 
 
 def record_present() -> None:
-    """Store rows that are missing or have the layout of an earlier release, under new revisions of their boards.
+    """Record boards that have no change yet, or whose stored rows are missing or have the layout of an earlier release.
 
-    Boards of sites older than these records get their first revision.
+    Each of these boards gets a new revision with current rows, and each benchmark without a version gets its first one.
     """
     open_versions = EntryVersion.objects.filter(until_revision=None)
     unstored_entries = Entry.objects.filter(visibility__in=Entry.SEEN).exclude(
@@ -223,7 +228,10 @@ _SEPARATE_FIELDS = ("measured", "bibtex")
 
 
 def rows_to_store(entries: QuerySet[Entry]) -> dict[int, dict[str, Any]]:
-    """Return the board rows of public, withdrawn, and quarantined entries, by id, in at most three queries."""
+    """Return the board rows of public, withdrawn, and quarantined entries, by id, in at most three queries.
+
+    Each row contains the layout's version, and the fields of `EntryRow` that differ from their defaults.
+    """
     citation_columns = {name: f"system__{name}" for name in citations.COLUMNS}
     rows = _rows(entries.filter(visibility__in=Entry.SEEN), *citation_columns.values())
     measurements: dict[int, list[dict[str, Any]]] = {}
@@ -252,7 +260,7 @@ def private_rows(datasets: Collection[int], teams: Collection[int]) -> dict[int,
 
 
 def _rows(entries: QuerySet[Entry], *extra_columns: str) -> list[dict[str, Any]]:
-    """Return the columns of `EntryRow` except `_SEPARATE_FIELDS`, and `extra_columns` columns, in one query."""
+    """Return the fields of `EntryRow` except `_SEPARATE_FIELDS`, and `extra_columns`, of each entry, in one query."""
     names = [name for name in EntryRow._fields if name not in _SEPARATE_FIELDS]
     columns = _columns()
     rows = entries.values_list(*(columns.get(name, name) for name in names), *extra_columns)
@@ -260,7 +268,7 @@ def _rows(entries: QuerySet[Entry], *extra_columns: str) -> list[dict[str, Any]]
 
 
 def _columns() -> dict[str, Any]:
-    """Return expressions for fields whose column has another name or type."""
+    """Return query expressions for the fields of `EntryRow` whose column has another name or type."""
     challenges = Challenge.objects.filter(system=OuterRef("system"), state=Challenge.State.OPEN)
     return {
         "system": "system__name",
@@ -281,8 +289,8 @@ def _columns() -> dict[str, Any]:
 def result_facts(dataset_id: int, entry: int, row: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about a new result that the news shows: its score, its baseline's, and the best other one's.
 
-    All are published values, or None. `facts` are the dataset's columns. The database selects the best result, so two
-    queries suffice for boards of any size.
+    Scores are published values of the primary measure within the comparison group, or None. `facts` are the dataset's
+    columns. The database selects the best result, so two queries suffice for boards of any size.
     """
     measure: str = facts["primary_measure"]
     other_entries = Entry.objects.filter(

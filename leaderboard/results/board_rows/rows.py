@@ -123,7 +123,7 @@ class BoardRows:
 
     @cached_property
     def kinds(self) -> set[tuple[int | None, str]]:
-        """Pairs of comparison group and source, which is None for scored results."""
+        """Pairs of source (None for scored results) and comparison group."""
         return {(row.reported_by, row.comparison_group) for _, row in self.results}
 
     @cached_property
@@ -134,11 +134,11 @@ class BoardRows:
         return measures
 
     def get_measures(self, source: int | None) -> set[str]:
-        """Return the measures of all results; for reported ones, only those of `source` if given."""
+        """Return the measures of all results; if `source` is given, without those of other papers."""
         return {name for key, names in self._measures.items() if matches_source(key, source) for name in names}
 
     def get_costs(self, source: int | None) -> dict[tuple[int, str], Figures]:
-        """Return reported costs by system and configuration, only those of `source` if given."""
+        """Return reported costs by system id and configuration; if `source` is given, without those of other papers."""
         return {
             key[:2]: costs
             for key, row in self.results
@@ -199,6 +199,10 @@ def _cached_rows(keys: Mapping[int, str]) -> dict[int, BoardRows]:
 
 
 def _read(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
+    """Read the rows of boards at these revisions from the database, by dataset, in one query.
+
+    Rows are rounded if their revision is.
+    """
     if not revisions:
         return {}
     rows_by_dataset: dict[int, list[EntryRow]] = {dataset: [] for dataset in revisions}

@@ -115,7 +115,10 @@ class Neighbour(NamedTuple):
 
 
 def neighbours(version_id: int, limit: int = 5) -> list[Neighbour]:
-    """Return the public collections most similar to a version, most similar first, in one query."""
+    """Return the datasets with public documents whose corpora overlap most with this version's, in one query.
+
+    They are sorted by overlap, highest first. Only current versions count.
+    """
     pairs = Overlap.objects.filter(Q(first=version_id) | Q(second=version_id)).select_related(
         "first__dataset", "second__dataset"
     )

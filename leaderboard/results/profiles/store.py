@@ -71,8 +71,9 @@ def profile_collection(
 ) -> CollectionFindings | None:
     """Compute missing statistics of the dataset's current texts; return None if Runboard stores none.
 
-    Without a stored profile, this takes one pass over the corpus. If only judgments or visibilities changed, it
-    recomputes the lengths of relevant documents and the example. `work` is an empty folder.
+    Returns the version and its new columns, which are empty if nothing has changed. Without a stored profile, this
+    takes one pass over the corpus. If only judgments or visibilities changed, it recomputes the lengths of relevant
+    documents and the example. `work` is an empty folder.
     """
     version, qrels = dataset.current_version, _open_judgements(dataset)
     if version is None or not version.corpus_sha256:
@@ -115,7 +116,7 @@ def profile_collection(
 
 
 def _basis(dataset: Dataset) -> dict[str, Any]:
-    """Return the inputs of a profile other than the texts themselves."""
+    """Return the inputs of a profile other than the texts: open qrels, or None, and whether all texts are public."""
     qrels = _open_judgements(dataset)
     texts_public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
     return {"qrels": qrels.pk if qrels else None, "public": texts_public}
@@ -131,10 +132,10 @@ def _open_judgements(dataset: Dataset) -> Qrels | None:
 
 
 def _choose_example(version: DatasetVersion, qrels: Qrels | None) -> tuple[Query, str, int | None]:
-    """Return the first query that has a relevant document, the best such document, and its grade.
+    """Return the first query that has a relevant document, the most relevant such document, and its grade.
 
-    Ties are resolved by document order. Without open judgments, the result is the first query and no document, because
-    any choice would reveal something.
+    Ties are resolved by the order of the judgments. Without open judgments, the result is the first query and no
+    document, because any choice would reveal something.
     """
     dataset = version.dataset
     topics = local_path(Area.FILES, version.topics_sha256)
@@ -174,10 +175,10 @@ def store_collection_profile(findings: CollectionFindings) -> None:
 
 
 def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> OverlapFindings:
-    """Compute the overlaps of the dataset's texts with all others, and profiles of its runs.
+    """Compute the missing overlaps of the dataset's texts with all others, and profiles of up to RUNS_AT_ONCE runs.
 
-    The dataset's own profile must be stored already: of two concurrent jobs, the one that stores its profile later
-    sees the other's, so no pair is missed.
+    Both are empty if the dataset's own profile is not stored. It must be stored first: of two concurrent jobs, the one
+    that stores its profile later sees the other's, so no pair is missed.
     """
     profile = CollectionProfile.objects.filter(version=dataset.current_version_id).first()
     if profile is None:
@@ -203,7 +204,7 @@ def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> 
 
 
 def _overlaps(profile: CollectionProfile, progress: Progress) -> list[Overlap]:
-    """Return the overlaps with the current texts of other datasets that are not stored yet."""
+    """Compute the overlaps with the current texts of other datasets that are not stored yet."""
     pairs = Overlap.objects.filter(Q(first=profile.version_id) | Q(second=profile.version_id))
     compared_ids = {version for pair in pairs.values_list("first_id", "second_id") for version in pair}
     current_versions = Dataset.objects.filter(current_version__isnull=False).values("current_version_id")
@@ -222,7 +223,7 @@ def _overlaps(profile: CollectionProfile, progress: Progress) -> list[Overlap]:
 
 
 def runs_without_profile(dataset: Dataset) -> QuerySet[Run]:
-    """Return unprofiled runs of public results with open judgments on the current version."""
+    """Return unprofiled runs of public results on the current version; none if judgments are hidden."""
     if dataset.hidden:
         return Run.objects.none()
     public_entries = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC)

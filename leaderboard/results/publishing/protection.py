@@ -41,9 +41,10 @@ class RevealResult:
 
 
 def count_unprotected(dataset: Dataset) -> int:
-    """Return the number of submitted results that were published over all judged queries of the current qrels.
+    """Return the number of submitted results with published means over all judged queries of the current qrels.
 
-    In a competition, their private part can be computed from both values, and systems may already be tuned on it.
+    In a competition, their private part can be computed from both values, and systems may already be tuned on it. The
+    result is 0 if the dataset is already in a competition.
     """
     if dataset.protection == Protection.COMPETITION:
         return 0
@@ -105,6 +106,11 @@ def request_change(
 
 
 def _require_parts(dataset: Dataset, share: float | None, although_told: bool) -> None:
+    """Check that a competition with this public share can start; None keeps the current share.
+
+    Raises CannotProtect for a share that is not between 0 and 1 or differs from that of stored parts, and for results
+    that were published in full unless `although_told`.
+    """
     if share is not None and not 0 < share < 1:
         raise CannotProtect(f"the public share must be between 0 and 1, not {share}")
     qrels_with_parts = Qrels.objects.filter(version__dataset=dataset).exclude(parts_sha256="")
@@ -133,9 +139,10 @@ def count_not_revealed(dataset: Dataset) -> int:
 
 
 def find_parts(dataset: Dataset, progress: Callable[[float], None]) -> int:
-    """Draw parts, compute missing means over them, and return the number of evaluations; runs in the scorer.
+    """Compute missing means over the parts of the dataset's evaluations, and return the number of evaluations.
 
-    Older qrels come first, so that queries keep their part. `progress` may raise to stop the work.
+    Parts that do not exist are drawn first, including those of the current qrels. Runs in the scorer. Older qrels come
+    first, so that queries keep their part. `progress` may raise to stop the work.
     """
     evaluation_ids = list(_without_parts(dataset).order_by("qrels_id", "pk").values_list("pk", flat=True))
     for number, evaluation_id in enumerate(evaluation_ids):
@@ -154,7 +161,7 @@ def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
 
 @transaction.atomic
 def switch_protection(dataset: Dataset, protection: Protection) -> bool:
-    """Change the policy and all published values; return False, without changes, while parts are missing.
+    """Change the policy and all published values. Return False, without changes, if a competition's parts are missing.
 
     Held results stay held and cannot be revealed afterwards. Leaving a competition is recorded as a reveal of the
     remaining private parts. Call this within `audit.acting`.
@@ -233,7 +240,10 @@ def record_reveal(
 
 
 def _reveal(dataset: Dataset, entries: QuerySet[Entry]) -> int:
-    """Set the private values of public and superseded results on the current qrels, and return their number."""
+    """Set the private values of public and superseded results on the current qrels that have none.
+
+    Returns the number of results that have values now.
+    """
     shown_entries = entries.filter(
         visibility__in=(Visibility.PUBLIC, Visibility.SUPERSEDED),
         private_scores={},
@@ -248,7 +258,7 @@ def _reveal(dataset: Dataset, entries: QuerySet[Entry]) -> int:
 
 
 def release_held(dataset: Dataset, entries: QuerySet[Entry]) -> int:
-    """Release held results to the public, or to their team if it chose so, and return their number.
+    """Make held results public, or private if their team chose so, set their scores, and return their number.
 
     Call this with the board locked; the caller records the change.
     """

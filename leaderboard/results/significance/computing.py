@@ -73,9 +73,10 @@ def analyse_board(dataset: Dataset, progress: Progress = lambda share: None) -> 
 def _add_leave_one_out_scores(
     certainty: MeasureCertainty, dataset: Dataset, board: ComparedBoard, progress: Progress
 ) -> MeasureCertainty:
-    """Return the certainty with each score recomputed without the documents that only its own team contributed.
+    """Return the certainty with the score of each entry without documents that only its own team contributed.
 
-    Scores computed earlier on the same judgments are reused, because later runs do not feed their pools.
+    These are the entries' `without_own`, or None; `pool_gone` is the reason for missing ones. Scores computed earlier
+    on the same judgments are reused, because later runs do not feed their pools.
     """
     assert dataset.current_qrels is not None  # `compared_boards` has no other datasets.
     previous_rows = Certainty.objects.filter(
@@ -99,10 +100,10 @@ def _add_leave_one_out_scores(
 
 
 def _intervals(batch: Sequence[tuple[str, list[int], Values]], board: ComparedBoard) -> Iterator[tuple[Ends, Ends]]:
-    """Yield the interval ends of means and of differences from the baseline, for each measure.
+    """Yield, for each measure, the interval ends of the entries' means and of their differences from the baseline.
 
-    Differences have no columns if the baseline lacks the measure. All columns share one call, because drawing the
-    resamples dominates the cost.
+    The latter are empty if the baseline lacks the measure. All columns share one call, because drawing the resamples
+    dominates the cost.
     """
     parts = []
     for _, entries, values in batch:
@@ -120,7 +121,10 @@ def _intervals(batch: Sequence[tuple[str, list[int], Values]], board: ComparedBo
 
 @transaction.atomic
 def store_certainty(analysis: BoardAnalysis) -> Certainty | None:
-    """Store an analysis under a new board revision; return None if the board has changed since."""
+    """Store an analysis under a new board revision, and return its row.
+
+    Returns None, without storing it, if the board has changed since or its significance is already stored.
+    """
     dataset = lock_board(analysis.board.dataset)
     current_board = compared_boards([dataset.pk]).get(dataset.pk)
     if current_board is None or current_board.key != analysis.board.key or is_known(current_board):
@@ -201,7 +205,10 @@ def _baseline_columns(sums: PermutedSums, differences: Values, ends: Ends, basel
 def _pair_columns(
     sums: PermutedSums, scores: Values, ranked_columns: NDArray[np.intp], best: int
 ) -> dict[str, list[Any]]:
-    """Return p-values against the best and possible ranks, from tests of all pairs of `ranked_columns` entries."""
+    """Return p-values against the best and the range of possible ranks of each entry, from tests of all pairs.
+
+    Ranks are computed among `ranked_columns` only, and None for other entries.
+    """
     settings = TestSettings()
     corrected_p = corrected_pairs(sums, patterns=settings.pairs_permutations)
     ranked_pairs = corrected_p[np.ix_(ranked_columns, ranked_columns)]
@@ -226,7 +233,10 @@ def _rounded(values: Values, digits: str) -> list[float | None]:
 
 
 def _iterate_batches(board: ComparedBoard) -> Iterator[list[tuple[str, list[int], Values]]]:
-    """Yield batches of measures with entry ids and values of shape (queries, entries), limited by memory."""
+    """Yield batches of measures, each with the ids of its entries and values of shape (queries, entries).
+
+    The size of a batch is limited by memory. Measures that no entry has are omitted.
+    """
     measures, batch_size = list(board.measures), 1
     while measures:
         columns_by_measure: dict[str, dict[int, Values]] = {}

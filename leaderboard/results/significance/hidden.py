@@ -54,7 +54,10 @@ class PublishedComparison:
 
 
 def published_comparisons(datasets: Collection[int]) -> dict[int, PublishedComparison]:
-    """Return the comparisons of hidden datasets whose least difference is known, by id, in at most two queries."""
+    """Return the comparisons of datasets with hidden judgments, by id, in at most two queries.
+
+    Datasets without a stored least significant difference are omitted.
+    """
     if not datasets:
         return {}
     criteria: dict[int, tuple[Dataset, float]] = {}
@@ -71,7 +74,10 @@ def published_comparisons(datasets: Collection[int]) -> dict[int, PublishedCompa
 
 
 def _compare(dataset: Dataset, difference: float, entries: Sequence[Entry]) -> PublishedComparison:
-    """Compare each result on the current qrels with the baseline, and each board entry with the best."""
+    """Compare the disclosed results on the current qrels with the baseline, and the ranked public ones with the best.
+
+    `difference` is the least significant difference. Systems of closed APIs are not ranked.
+    """
     shown_entries = [entry for entry in entries if entry.visibility == _PUBLIC]
     groups = [(entry.comparison_group, entry.is_baseline) for entry in shown_entries]
     group = present_group(dataset.current_version_id, dataset.current_qrels_id, groups)
@@ -90,7 +96,7 @@ def _compare(dataset: Dataset, difference: float, entries: Sequence[Entry]) -> P
 def comparison_at(
     facts: Mapping[str, Any], entries: Sequence[EntryRow], baseline: int | None
 ) -> PublishedComparison | None:
-    """Return the comparison of a past board, or None with open judgments or an unknown least difference.
+    """Return the comparison of a past board, or None with open judgments or an unknown least significant difference.
 
     `facts` are the dataset's columns at the time, and `entries` those that the board compared. Takes one query with
     hidden judgments.
@@ -120,7 +126,10 @@ def _compare_scores(
     baseline: int | None,
     candidates: Sequence[int],
 ) -> PublishedComparison:
-    """Compare published scores with the baseline's, and those of ranked `candidates` with the best."""
+    """Return the differences of published scores from the baseline's, and which of `candidates` tie with the best.
+
+    Scores are by entry id and measure; entries without the measure are omitted.
+    """
     measure, least, competition = criterion
     sign = -1 if better(measure) == "lower" else 1
     scores = {pk: sign * values[measure] for pk, values in published_scores.items() if measure in values}
@@ -147,8 +156,8 @@ def _compare_scores(
 def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
     """Compute and store the least significant difference of the current qrels if it is unknown. Lock the board first.
 
-    Does nothing with open judgments or without a baseline. In a competition only the scorer knows the public queries;
-    elsewhere, the value is left to the scorer's next publication.
+    Does nothing with open judgments or without a public baseline that is a single run on these qrels. In a competition,
+    does nothing unless `scorer` is set, because only the scorer knows the public queries.
     """
     policy, qrels = protection.get_policy(dataset), dataset.current_qrels
     if not policy.hidden or qrels is None or known_difference(dataset) is not None:

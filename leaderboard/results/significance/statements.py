@@ -94,7 +94,10 @@ class BoardStatements:
     gap_measure: str = ""
 
     def for_entry(self, entry: int, measure: str) -> Statement:
-        """Return the statement about an entry; with hidden judgments, only the primary measure has any."""
+        """Return the statement about an entry under a measure; all its fields are None if nothing is known.
+
+        With hidden judgments, only the primary measure has statements.
+        """
         gap = self.gaps.get(entry) if measure == self.gap_measure else None
         if self.published is not None and measure == self.published.measure:
             tied = entry in self.published.tied if entry in self.published.ranked else None
@@ -119,7 +122,11 @@ class BoardStatements:
         )
 
     def gains(self, measure: str) -> tuple[int, Mapping[int, Interval]]:
-        """Return the baseline's entry id (0 if there is none) and each entry's improvement over it with an interval."""
+        """Return the baseline's entry id (0 if there is none) and each entry's improvement over it with an interval.
+
+        Improvements are positive if the entry is better, whatever the measure's direction. With hidden judgments, they
+        are those in the primary measure.
+        """
         if self.published is not None:
             least_difference, step = self.published.least_difference, self.published.step
             differences = self.published.differences.items()
@@ -142,7 +149,7 @@ class BoardStatements:
         return self.certainty.for_measure(measure) if self.certainty is not None else None
 
     def pairs(self, measure: str) -> int:
-        """Return the number of tested pairs behind ties with the best."""
+        """Return the number of pairs of entries that the tests of ties with the best are corrected for."""
         if self.published is not None:
             return comb(len(self.published.ranked), 2)
         tests = self.tests(measure)
@@ -169,7 +176,10 @@ NO_STATEMENTS = BoardStatements()
 
 
 def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
-    """Return the statements of each dataset's current board, by dataset id; every id has a value."""
+    """Return the statements of each dataset's current board, by dataset id. Every id has a value.
+
+    They include the contamination gaps between datasets and their twins.
+    """
     twins = find_twins(datasets)
     dataset_ids = {*datasets, *(half for twin in twins for half in twin[:2])}
     certainties = read_certainty(dataset_ids)
@@ -249,7 +259,7 @@ class Gap(NamedTuple):
 
 
 def find_twins(datasets: Collection[int]) -> list[Twins]:
-    """Return the twins that include any of these datasets and have two public pages, in one query."""
+    """Return the pairs of twins that include any of these datasets and both have a public page, in one query."""
     twin_datasets = Dataset.objects.filter(Q(pk__in=datasets) | Q(twin_of__in=datasets), twin_of__isnull=False)
     twin_datasets = twin_datasets.exclude(state=Dataset.State.PREPARING).exclude(twin_of__state=Dataset.State.PREPARING)
     rows = twin_datasets.values_list("twin_of", "pk", "primary_measure", "twin_of__primary_measure")
@@ -278,10 +288,10 @@ def present_results(twins: Collection[Twins]) -> Results:
 def with_gaps(
     boards: Mapping[int, BoardStatements], twins: Collection[Twins], results: Results
 ) -> dict[int, BoardStatements]:
-    """Return the boards with contamination gaps for systems that have results on both halves of a twin.
+    """Return the boards with contamination gaps for systems that have results on both halves of a pair of twins.
 
-    Results match by system and configuration; the newest one counts. Both halves must have the same baseline system.
-    `boards` and `results` must cover all datasets of the `twins`.
+    Results match by system and configuration; the newest one counts. There are no gaps unless both halves have the same
+    baseline system and primary measure. `boards` and `results` must cover all datasets of the `twins`.
     """
     result = dict(boards)
     for public, hidden, measure in twins:
@@ -310,7 +320,11 @@ _LATEST_CERTAINTY = RawSQL(
 
 
 def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
-    """Return the latest certainty of each dataset's board, by id, omitting hidden datasets and boards without any."""
+    """Return the latest certainty of each open dataset's board, by id, using a cache.
+
+    It is not `current` if the board has changed since. Datasets with hidden judgments are omitted, and so are boards
+    without a certainty for their comparison group.
+    """
     rows = Dataset.objects.filter(pk__in=dataset_ids, hidden=False).values_list(
         "pk", "created_at", "board_revision", _LATEST_CERTAINTY
     )
@@ -346,7 +360,7 @@ class PastBoard(NamedTuple):
 
     @classmethod
     def from_revision(cls, revision: Revision, rows: BoardRows) -> PastBoard:
-        """Return the entries of the revision that were compared with each other."""
+        """Build the past board of a revision from its rows: the public scored entries of its comparison group."""
         scored_rows, facts = _scored_rows(rows), revision.facts
         groups = [(row.comparison_group, bool(row.is_baseline)) for row in scored_rows]
         group = present_group(facts["current_version_id"], facts["current_qrels_id"], groups)
@@ -364,7 +378,7 @@ class PastBoard(NamedTuple):
 def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertainty]:
     """Return the last certainty of each board up to its revision, by dataset, in two queries.
 
-    It is current if it was computed from exactly these entries and this baseline. Boards without certainty for their
+    It is `current` if it was computed from exactly the board's entries and baseline. Boards without certainty for their
     comparison group are omitted, and so are those of datasets whose judgments are hidden now.
     """
     if not boards:
@@ -382,6 +396,7 @@ def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertain
 
 
 def _rows(ids: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the columns of certainties, with their own or the referenced content as JSON text."""
     # Read as text, because orjson decodes the JSON of a thousand systems three times as fast.
     content = Coalesce("same_as__content", "content", output_field=JSONField())
     fields = ("dataset_id", "key", "comparison_group", "from_revision", "computed_at", "settings")
@@ -429,7 +444,7 @@ class ComparedBoard(NamedTuple):
 
 
 def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
-    """Return the boards of open datasets that have results to compare, by id, in two queries."""
+    """Return the boards of open datasets that have results on their current qrels, by id, in two queries."""
     open_datasets = Dataset.objects.filter(pk__in=datasets, hidden=False, current_qrels__isnull=False)
     datasets_by_id = {
         open_dataset.pk: open_dataset

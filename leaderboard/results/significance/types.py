@@ -109,7 +109,10 @@ class EntryCertainty(NamedTuple):
         }
 
     def own_facts(self, *, same_baseline: bool) -> EntryCertainty:
-        """Return the fields that remain valid after other entries changed, with the same or another baseline."""
+        """Return a copy without the fields that depend on other entries.
+
+        If `same_baseline` is false, the comparison with the baseline is removed, too.
+        """
         if not same_baseline:
             return EntryCertainty(self.low, self.high, without_own=self.without_own)
         return self._replace(
@@ -147,7 +150,10 @@ class MeasureCertainty:
         return comb(len(self.entries), 2)
 
     def own_facts(self, baseline: int | None) -> MeasureCertainty:
-        """Return each entry's still valid fields for a board with other entries and this baseline."""
+        """Return a copy for a changed board with this baseline, without the fields that depend on the whole board.
+
+        Comparisons with the baseline remain only if it is the same. `best` is None.
+        """
         same_baseline = self.baseline is not None and self.baseline == baseline
         entries = {entry: certainty.own_facts(same_baseline=same_baseline) for entry, certainty in self.entries.items()}
         valid_baseline = baseline if same_baseline else None
@@ -181,7 +187,7 @@ class MeasureCertainty:
     def _from_method_1(stored: Mapping[str, Any]) -> dict[str, Any]:
         """Convert content of the first method, dropping its groups and its tests against the best.
 
-        Its tests were corrected for one family only, although the best had been chosen by the same numbers.
+        These tests were corrected for one family only, although the best had been chosen by the same numbers.
         """
         names = ("queries", "entries", "low", "high", "wins", "ties", "losses", "baseline")
         return {
@@ -246,7 +252,7 @@ class Verdict(NamedTuple):
 
 
 def get_verdict(board: BoardCertainty, measure: str) -> Verdict | None:
-    """Return the verdict on one measure, or None if it is outdated, or without ranks."""
+    """Return the verdict on one measure, or None if it was not computed, is outdated, or ranks no entry."""
     tests = board.for_measure(measure)
     if tests is None or tests.best is None or not board.current:
         return None
