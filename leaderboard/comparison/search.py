@@ -63,7 +63,10 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
         *description_columns: str,
         describe: Describe | None = None,
     ) -> list[SearchResult]:
-        """Return the rows that contain all words in these columns, names that begin with the query first."""
+        """Return the rows that contain all words in the `searched` columns, names that begin with the query first.
+
+        `describe` turns `description_columns` into texts.
+        """
         rank = Case(When(name__istartswith=query, then=Value(0)), default=Value(1), output_field=IntegerField())
         matches = rows.filter(_contains_all(words, *searched)).annotate(of=Window(Count("*"))).order_by(rank, "name")
         results = []
@@ -96,7 +99,7 @@ def _describe_system(team: str, authors: str, year: int | None, architecture: st
 
 
 def _contains_all(words: Sequence[str], *columns: str) -> Q:
-    """Return the condition that each word occurs in at least one of the columns."""
+    """Return the condition that each word occurs in at least one of the columns, ignoring case."""
     conditions = (
         reduce(lambda left, right: left | right, (Q(**{f"{column}__icontains": word}) for column in columns))
         for word in words
@@ -105,7 +108,10 @@ def _contains_all(words: Sequence[str], *columns: str) -> Q:
 
 
 def _authors(words: Sequence[str], attributed_systems: QuerySet[System], limit: int) -> list[SearchResult]:
-    """Return the matching authors of systems and of publications with reported results."""
+    """Return up to `limit` authors whose name contains all words.
+
+    They are authors of systems, or of publications with reported results.
+    """
     sources = Source.objects.filter(pk__in=EntryQuerySet(Entry).public().values("source_id"))
     texts = chain.from_iterable(
         rows.filter(_contains_all(words, "authors"))

@@ -92,7 +92,7 @@ MAX_SUGGESTED = 8
 
 
 def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -> tuple[str, ...]:
-    """Return the slugs of systems given by slug, name, or label.
+    """Return the slugs of systems given by slug, name, or label, without repetitions.
 
     Raises:
         UnknownChoice: If a name matches no system or several. Suggests the matching systems, or else similar ones.
@@ -107,7 +107,10 @@ def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -
 
 
 def _matches(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
-    """Return the systems with this slug, else this exact name or label, else the same ignoring case."""
+    """Return the slugs of the systems with this slug, or else this exact name or label, or else the same ignoring case.
+
+    An exact match is used if it is unique; otherwise a slug that is equal ignoring case has precedence.
+    """
     if name in choices:
         return [name]
     key = name.casefold()
@@ -122,7 +125,7 @@ def _matches(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
 
 
 def _similar_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
-    """Return the systems whose name or slug contains the text, then those with a similar spelling."""
+    """Return slugs of systems whose name or slug contains the text, and then of those with a similar spelling."""
     key = name.casefold()
     spellings: dict[str, list[str]] = {}
     for slug, choice in choices.items():
@@ -223,10 +226,11 @@ class CompareState:
         return replace(self, **changes)
 
     def without_system(self, slug: str) -> CompareState:
-        """Return the state without one of its systems."""
+        """Return the state without one of its systems; if this was the second of the pair, no pair is selected."""
         systems = tuple(system_slug for system_slug in self.systems if system_slug != slug)
         return self.with_values(systems=systems, other="" if self.other == slug else self.other)
 
     def with_first_system(self, slug: str) -> CompareState:
+        """Return the state with this system first, and without a second system of the pair."""
         other_slugs = [system_slug for system_slug in self.systems if system_slug != slug]
         return self.with_values(systems=(slug, *other_slugs), other="")

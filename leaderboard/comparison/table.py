@@ -145,10 +145,10 @@ class Comparison:
 
 
 def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str, benchmark: str = "") -> Comparison:
-    """Return the comparison of these systems. Raises UnknownChoice.
+    """Return the comparison of these systems over their datasets, with tests and means.
 
     An empty `measure` selects each dataset's primary one. `benchmark` is the slug of the benchmark to average over, by
-    default one to which all compared datasets belong.
+    default one to which all compared datasets belong. Raises UnknownChoice for an unknown measure or benchmark.
     """
     entries_by_dataset: dict[str, list[ComparedEntry]] = {}
     for entry in entries:
@@ -178,6 +178,11 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
 
 
 def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measure: str) -> ComparedDataset:
+    """Return the row of one dataset: each system's best value, and its difference from the first system's.
+
+    Values of the row's comparison group are preferred; only these are comparable. An empty `requested_measure` selects
+    the measure that most systems have.
+    """
     measure = requested_measure or _shared_measure(entries)
     entries_with_measure = [entry for entry in entries if measure in entry.scores]
     group = _group(slugs, entries_with_measure)
@@ -202,7 +207,7 @@ def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measu
 
 
 def _shared_measure(entries: Sequence[ComparedEntry]) -> str:
-    """Return the dataset's primary measure, or another one that more of the systems have."""
+    """Return the measure that most systems have; the dataset's primary measure on ties."""
     systems: dict[str, set[str]] = {entries[0].primary_measure: set()}
     for entry in entries:
         for name in entry.scores:
@@ -211,7 +216,7 @@ def _shared_measure(entries: Sequence[ComparedEntry]) -> str:
 
 
 def _group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
-    """Return the comparison group of the dataset's row.
+    """Return the comparison group of the dataset's row, or an empty string without entries.
 
     Prefers a group with the first system, then the one with most systems, then the current one, then the newest.
     """
@@ -235,7 +240,10 @@ def _group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
 def _run_tests(
     rows: Sequence[ComparedDataset], boards: Mapping[int, BoardStatements]
 ) -> tuple[list[ComparedDataset], int, int]:
-    """Return the rows with their tests and gaps, the number of tests, and the number of permutations per test."""
+    """Return the rows with their tests and gaps, the number of tests, and the number of permutations per test.
+
+    Each comparable system is tested against the first one, on datasets with open judgments.
+    """
     requests: dict[str, TestRequest] = {}
     judged_queries = 0
     for row in rows:
@@ -264,7 +272,8 @@ def _with_tests(
 ) -> ComparedDataset:
     """Return the row with its test results and contamination gaps.
 
-    Each p-value is corrected as on the dataset's board if possible, else over the tests of the page.
+    Each p-value is corrected as on the dataset's board if possible, otherwise over the tests of the page.
+    `page_corrections` are consumed in the order of the tests.
     """
     remaining_tests, first = iter(results), row.cells[0].entry
     cells = []
@@ -283,7 +292,10 @@ def _with_tests(
 
 
 def _means(slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, benchmark: str) -> dict[str, Any]:
-    """Return the fields of `Comparison` about means: from the benchmark's board, else over common datasets."""
+    """Return the fields of `Comparison` about means: from a benchmark's board, or otherwise over common datasets.
+
+    An empty `benchmark` selects the smallest one with all common datasets whose board has means of all systems.
+    """
     complete_rows = [row for row in rows if row.complete]
     scopes = benchmark_scopes({row.slug for row in complete_rows}, benchmark) if complete_rows or benchmark else []
     for scope in scopes:
@@ -295,7 +307,10 @@ def _means(slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, 
 
 
 def _common_means(complete_rows: Sequence[ComparedDataset], scope: BenchmarkScope | None) -> dict[str, Any]:
-    """Return the means over the datasets with comparable values of all systems, for their most frequent measure."""
+    """Return the fields about means over the datasets with comparable values of all systems.
+
+    Only datasets with the most frequent measure count. `means` is None for fewer than two datasets.
+    """
     counts = Counter(row.measure for row in complete_rows)
     measure = max(counts, key=counts.__getitem__, default="")
     common_rows = [row for row in complete_rows if row.measure == measure]
@@ -307,6 +322,7 @@ def _common_means(complete_rows: Sequence[ComparedDataset], scope: BenchmarkScop
 
 
 def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
+    """Return a cell for each system's mean, with the difference from the first mean."""
     return [
         ComparedCell(
             value=mean,
@@ -319,7 +335,10 @@ def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
 
 
 def reasons(rows: Sequence[ComparedDataset]) -> Mapping[str, list[str]]:
-    """Return the names of the datasets that each footnote covers: by reason for no test, `apart`, and `chosen`."""
+    """Return the names of the datasets that each footnote covers.
+
+    Footnotes are the reasons for no test, `apart`, and `chosen`.
+    """
     datasets_by_note: dict[str, list[str]] = {}
     for row in rows:
         if row.untested_reason:
@@ -342,9 +361,10 @@ class BenchmarkScope:
 
 
 def benchmark_scopes(datasets: Collection[str], requested: str) -> list[BenchmarkScope]:
-    """Return the `requested` benchmark, else those that contain all `datasets`, smallest first. Two queries.
+    """Return the `requested` benchmark, by default all benchmarks that contain all `datasets`, smallest first.
 
-    Raises UnknownChoice for an unknown benchmark.
+    Takes two queries. A benchmark's parts count as its datasets; one with a single dataset is never returned by
+    default. Raises UnknownChoice for an unknown benchmark.
     """
     parts: dict[str, list[str]] = {}
     for parent, part in Dataset.objects.exclude(part_of=None).values_list("part_of__slug", "slug"):
@@ -375,9 +395,10 @@ def benchmark_scopes(datasets: Collection[str], requested: str) -> list[Benchmar
 
 
 def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> dict[str, Any] | None:
-    """Return the systems' means on the benchmark's board, all scored or all reported; None if a system has none.
+    """Return the fields of `Comparison` with the systems' means on the benchmark's board, or None if a system has none.
 
-    A system with several results contributes its best mean. An empty `measure` selects the benchmark's own.
+    All means are scored, or all are reported. A system with several results contributes its best mean. An empty
+    `measure` selects the benchmark's own.
     """
     try:
         page = pages.benchmark_page(scope.slug, BoardState(measure=measure, all_rows=True))

@@ -48,12 +48,12 @@ class _Lane(NamedTuple):
 
 
 def has_relevant_lengths(dataset: Mapping[str, Any]) -> bool:
-    """Return whether documents are public, judgments are not hidden, and there are any."""
+    """Return whether the dataset's documents are public and it has judgments that are not hidden."""
     return has_public_documents(dataset) and not dataset["hidden"] and bool(dataset["current_qrels_id"])
 
 
 def build_violins(request: FigureRequest) -> Plot:
-    """Draw all documents on top, then the relevant ones, then each system of the view in board order."""
+    """Draw the distributions of document lengths: all documents, relevant ones, and each system's top documents."""
     page = request.dataset_page
     profile = collection_lengths(request.dataset)
     if profile is None:
@@ -85,13 +85,17 @@ def build_violins(request: FigureRequest) -> Plot:
 
 
 def _missing_reason(dataset: dict[str, Any]) -> str:
+    """Return the reason why a dataset has no document lengths: not stored here, not public, or not counted yet."""
     if dataset["current_version_id"] is None or not dataset["current_version__corpus_sha256"]:
         return f"The documents of {dataset['name']} are not stored here, so their lengths are unknown."
     return f"The lengths of the documents of {dataset['name']} are not shown: they are not public or not counted yet."
 
 
 def _systems(rows: Sequence[Row], limit: int) -> tuple[list[tuple[str, LengthDistribution]], list[str]]:
-    """Return the systems with a profile, the baseline first, and a note if some are omitted."""
+    """Return names and length distributions of up to `limit` systems of the rows, and a note if some are omitted.
+
+    Systems without a distribution are skipped. The baseline comes first.
+    """
     keys = [row.entry.pk for row in rows]
     profiles = retrieved_lengths(keys)
     profiled_rows = [
@@ -118,7 +122,7 @@ _EDGE_POSITIONS = [_log_position(edge) for edge in (*EDGES, 2 * EDGES[-1])]
 
 
 def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
-    """Return the histograms as closed outlines, all to one scale."""
+    """Return the histograms of all lanes as closed outlines, symmetric about the lane and all to one scale."""
     densities = [
         np.asarray(lane.lengths.counts / max(lane.lengths.total, 1) / np.diff(np.log2(_EDGE_POSITIONS)), np.float64)
         for lane in lanes
@@ -139,7 +143,10 @@ def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
 
 
 def _boxes(lanes: Sequence[_Lane]) -> list[go.Scatter]:
-    """Return lines from 5% to 95%, bars from 25% to 75%, and dots at the medians."""
+    """Return a box plot for each lane.
+
+    Whiskers extend from the 5th to the 95th percentile, boxes from the 25th to the 75th, and dots are at the medians.
+    """
     quantiles = [_quantiles(lane.lengths) for lane in lanes]
     return [
         _spans(quantiles, 0, 4, 1.5),
@@ -160,6 +167,7 @@ def _boxes(lanes: Sequence[_Lane]) -> list[go.Scatter]:
 
 
 def _spans(quantiles: Sequence[tuple[float, ...]], low: int, high: int, width: float) -> go.Scatter:
+    """Return a line of this width for each lane, between the quantiles with the indices `low` and `high`."""
     return line_trace(
         f"{QUANTILES[low + 1]:.0%} to {QUANTILES[high + 1]:.0%}",
         [value for lengths in quantiles for value in (_log_position(lengths[low]), _log_position(lengths[high]), None)],
@@ -170,6 +178,7 @@ def _spans(quantiles: Sequence[tuple[float, ...]], low: int, high: int, width: f
 
 
 def _layout(lanes: Sequence[_Lane]) -> go.Layout:
+    """Return a layout with a logarithmic axis of words that covers all lengths, and one named lane per distribution."""
     max_length = max(max(lane.lengths.quantiles, default=1.0) for lane in lanes)
     min_length = min(min(lane.lengths.quantiles, default=0.0) for lane in lanes)
     ticks = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000]
@@ -199,7 +208,10 @@ def _layout(lanes: Sequence[_Lane]) -> go.Layout:
 
 
 def build_relevance(request: FigureRequest) -> Plot:
-    """Draw shares of lengths among all documents, the relevant ones, and the first systems' top documents."""
+    """Draw the shares of document lengths among all documents, relevant ones, and systems' top documents.
+
+    Only the first systems of the board are drawn.
+    """
     page = request.dataset_page
     profile = collection_lengths(request.dataset)
     if profile is None:
@@ -245,6 +257,10 @@ def _range(low: int, high: int) -> str:
 
 
 def _line(number: int, name: str, ranges: list[str], column: list[float]) -> go.Scatter:
+    """Return the line of one distribution over ranges of lengths.
+
+    The first two lines are thicker, and the first is dotted.
+    """
     hue = _LINE_HUES[number]
     return go.Scatter(
         mode="lines+markers",
@@ -287,7 +303,10 @@ _OVERLAP_METHOD = (
 
 
 def _complete_overlaps() -> OverlapMatrix | None:
-    """Return the overlaps of all datasets that were compared with all others; None for fewer than two."""
+    """Return the overlaps of datasets that were all compared with each other, or None for fewer than two.
+
+    Datasets with the most missing comparisons are removed until none is missing.
+    """
     matrix = public_overlaps()
     while np.isnan(matrix.similarities).any():
         emptiest = int(np.isnan(matrix.similarities).sum(axis=0).argmax())
@@ -300,7 +319,10 @@ def _complete_overlaps() -> OverlapMatrix | None:
 
 
 def build_heatmap(request: FigureRequest) -> Plot:
-    """Draw datasets × datasets, ordered by their first principal axis so that similar ones are adjacent."""
+    """Draw a matrix with the vocabulary overlap of each pair of datasets.
+
+    Datasets are ordered by their first principal axis, so that similar ones are adjacent.
+    """
     matrix = _complete_overlaps()
     if matrix is None:
         return Plot.empty(_TOO_FEW)

@@ -24,13 +24,16 @@ NOTHING_TO_COMPARE = "No system of this view can be compared with a baseline of 
 
 
 def has_differences(board: Board) -> bool:
-    """Return whether a board has differences; a benchmark's board has them in another view."""
+    """Return whether the board has differences from the baseline.
+
+    Always true for a benchmark, which has them in another view.
+    """
     other_systems = [row for row in board.rows if not row.entry.is_baseline]
     return bool(board.views) or any(row.value(DELTA) is not None for row in other_systems)
 
 
 def build(request: FigureRequest) -> Plot:
-    """Draw differences from the baseline: all systems of a dataset, or a few systems of a benchmark."""
+    """Draw differences from the baseline: all systems on a dataset, or a few systems on a benchmark's datasets."""
     if request.benchmark:
         return _benchmark_differences(request)
     board = request.board()
@@ -68,7 +71,7 @@ class _Subject(NamedTuple):
 
 
 def _system_differences(board: Board, column: str) -> Plot:
-    """Draw one point per system from one column of differences."""
+    """Draw the difference of each system in `column`, the best first. Systems without one are omitted."""
     rows = [
         row
         for row in drawing.comparable_rows(board)
@@ -97,6 +100,10 @@ def _difference(row: Row, column: str, link: str = "") -> _Difference:
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
+    """Draw the differences of a few systems on each dataset, largest first for the first system.
+
+    The selected systems are drawn, by default the first ones. If only one dataset is visible, all systems are drawn.
+    """
     page = request.benchmark_in_view("delta")
     board, datasets = page.board, drawing.visible_datasets(page, counted_only=False)
     if len(datasets) == 1:
@@ -144,7 +151,7 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
 
 
 def build_system(request: FigureRequest) -> Plot:
-    """Draw one system's differences from the baseline in each dataset's primary measure."""
+    """Draw one system's differences from the baseline in each dataset's primary measure, largest first."""
     facts = system_facts(request.systems[0]) if request.systems else None
     if facts is None:
         return Plot.empty("This figure shows one system. Open it from the system's page.")
@@ -177,7 +184,10 @@ def build_system(request: FigureRequest) -> Plot:
 def _plot(
     subject: _Subject, heads: tuple[str, Sequence[str]], series: Sequence[_Series], notes: Sequence[str] = ()
 ) -> Plot:
-    """Draw the differences of all series, one row per head; a single series also shows values and intervals."""
+    """Draw the differences of all series, one row per head; a single series also shows values and intervals.
+
+    `heads` is the title of the first table column and its values.
+    """
     names, is_single, form = heads[1], len(series) == 1, subject.form
     all_differences = [difference for group in series for difference in group.differences]
     ends = [difference.ends for difference in all_differences]
@@ -219,7 +229,10 @@ def _plot(
 
 
 def _points(number: int, series: _Series, heads: Sequence[str], subject: _Subject, *, is_single: bool) -> go.Scatter:
-    """Return one series. A single one is colored by significance; several have a hue and a symbol each."""
+    """Return the points of one series.
+
+    A single series is colored by significance; several have a hue and a symbol each.
+    """
     differences, mark = series.differences, drawing.mark(number)
     colors, symbols = [mark.color] * len(heads), [mark.symbol] * len(heads)
     if is_single:

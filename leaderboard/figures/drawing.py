@@ -45,7 +45,7 @@ def capitalize_first(text: str) -> str:
 
 
 def linear_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return a linear axis with a margin around these values; equal values are centered."""
+    """Return a linear axis with a margin around these values; a single value is centered."""
     low, high = min(values), max(values)
     room = MARGIN * (high - low) or max(0.1 * abs(high), 0.01)
     bounds = low - room, high + room
@@ -71,7 +71,11 @@ def linear_ticks(
 
 
 def log_axis(title: str, values: Sequence[float], *, sparse: bool = False) -> dict[str, Any]:
-    """Return a logarithmic axis ticked at powers of ten, and between them if there are few and not `sparse`."""
+    """Return a logarithmic axis with ticks at powers of ten.
+
+    A short axis also has ticks at 2 and 5 times these unless it is `sparse`. If fewer than two ticks fit, linear ticks
+    are used.
+    """
     low, high = math.log10(min(values)), math.log10(max(values))
     room = 0.06 * max(high - low, 0.5)
     low, high = low - room, high + room
@@ -172,7 +176,7 @@ def shorten(name: str, length: int = MAX_NAME) -> str:
 
 
 def limit_bars(rows: Sequence[T], order: str) -> tuple[list[T], list[str]]:
-    """Return the rows that fit into a picture, and a note if there are more; `order` describes the first ones."""
+    """Return the first MAX_BARS rows, and a note if there are more; `order` describes in the note which come first."""
     if len(rows) <= MAX_BARS:
         return list(rows), []
     note = f"The {MAX_BARS} of {len(rows)} systems with the {order}. Use the board's filters to see others."
@@ -180,7 +184,7 @@ def limit_bars(rows: Sequence[T], order: str) -> tuple[list[T], list[str]]:
 
 
 def bar_layout(number: int, bar_height: int = BAR, /, **options: Any) -> go.Layout:
-    """Return a layout for horizontal bars or rows, the first on top; `options` has further options."""
+    """Return a layout for `number` horizontal bars or rows, the first on top; `options` are further layout options."""
     axis = {"autorange": "reversed", "showgrid": False, "ticks": "", "type": "category"}
     defaults = {
         "height": max(number, 2) * bar_height + BAR_MARGIN,
@@ -202,7 +206,7 @@ class NameSquare(NamedTuple):
 
 
 def heatmap(square: NameSquare, max_value: float, title: str, hover: str) -> go.Bar:
-    """Return a heat map of a matrix, with texts that are readable on every hue of the scale.
+    """Return a heat map of a square matrix, with texts that are readable on every hue of the scale.
 
     It consists of bars of width one, because Plotly's smallest bundle has no heat maps. `hover` gets row, column, and
     text as `%{customdata[0]}` to `[2]`.
@@ -264,13 +268,13 @@ WINS = "wins"
 
 
 def comparable_rows(board: Board) -> list[Row]:
-    """Return the rows scored on the current judgments; results on earlier ones are not comparable."""
+    """Return the board's distinct rows except stale ones, which were scored on earlier judgments."""
     rows_by_id: dict[int, Row] = {id(row): row for row in board.rows if row.ranked_in != STALE}
     return list(rows_by_id.values())
 
 
 def majority_kind(rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """Return the rows of the more frequent kind, reported or scored (scored on ties), and that kind."""
+    """Return the rows of the most frequent kind, by `ranked_in`, and that kind. Reported results lose ties."""
     counts = Counter(row.ranked_in for row in rows)
     kind = max(counts, key=lambda kind: (counts[kind], kind != REPORTED), default="")
     return [row for row in rows if row.ranked_in == kind], kind
@@ -281,7 +285,7 @@ def describe_kind(kind: str) -> str:
 
 
 def distinct_names(rows: Sequence[Row]) -> list[str]:
-    """Return distinct names of the rows, with the configuration or a number if a system has several rows.
+    """Return distinct, shortened names of the rows, with the configuration or a number if a system has several rows.
 
     If there are reported and scored rows, (r) marks the reported ones.
     """
@@ -324,7 +328,7 @@ def counted_datasets(members: Iterable[Member]) -> list[int]:
 
 
 def value(row: Row, column: str) -> float | None:
-    """Return a number of the row, rounded as on the board, or None."""
+    """Return the row's number in a column, rounded as on the board, or None if it has no number."""
     number = row.value(column)
     return round(float(number), row.decimals) if isinstance(number, (int, float)) else None
 
@@ -355,7 +359,7 @@ def omission_note(rows: Sequence[Row], reason: str, max_names: int = 12) -> list
 
 
 def list_names(names: Sequence[str], max_names: int = 12) -> str:
-    """Return the first names in one line, with the number of those that are omitted."""
+    """Return the first `max_names` names separated by commas, with the number of those that are omitted."""
     remainder = f" and {len(names) - max_names} more" if len(names) > max_names else ""
     return f"{', '.join(names[:max_names])}{remainder}"
 
@@ -379,7 +383,10 @@ def running_best(scores: Sequence[float], *, lower: bool) -> list[int]:
 
 
 def effectiveness_column(request: FigureRequest, board: Board) -> tuple[str, str]:
-    """Return key and title of the effectiveness column: a dataset's measure, or a mean over datasets."""
+    """Return key and title of the board's effectiveness column.
+
+    It is a dataset's measure, a benchmark's mean, or without means the benchmark's first visible dataset.
+    """
     keys = [column.key for column in board.columns]
     if request.dataset:
         return board.measure, board.measure
@@ -438,10 +445,11 @@ def label_points(
     ends: Sequence[tuple[float, float]] = (),
     allow_far: bool = True,
 ) -> list[dict[str, Any]]:
-    """Return each label's `text` and `textposition`, the same for phones, or the offset `allow_far`.
+    """Return the options of each label: `text`, `textposition`, and if it is further away, its offset `far`.
 
-    Names at the positions `first` are placed first. A label without room has an empty text. `ends` has the interval of
-    every point, or is empty. Labels with `allow_far` require `far_labels` in the layout.
+    `narrow` has the same options for phones. Labels never overlap; one without room has an empty text. Names at the
+    positions `first` are placed first. `ends` has the interval of every point, or is empty. If `allow_far`, labels may
+    be further away, which requires `far_labels` in the layout.
     """
     x_shares = _shares([math.log10(x) if log_x else x for x, _ in points])
     y_shares = _shares([*(y for _, y in points), *(end for pair in ends for end in pair)])
@@ -476,7 +484,10 @@ def label_points(
 
 
 def _candidates(name: str, *, is_leading: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
-    """Yield the possible positions of a label in order of preference, with their trace options."""
+    """Yield the possible positions of a label in order of preference, with their trace options.
+
+    A leading name prefers positions above its point.
+    """
     for position in ABOVE_FIRST if is_leading else POSITIONS:
         yield POSITIONS[position], {"text": name, "textposition": position}
     for x_offset, y_offset in FAR_OFFSETS if allow_far else ():
@@ -489,6 +500,7 @@ def text_width(name: str) -> float:
 
 
 def _box(offset: Offset, width: float, point: tuple[float, float]) -> LabelBox:
+    """Return the box of a label of this width at an offset from its point, in pixels."""
     x_share, y_share, x_offset, y_offset = offset
     left_edge, top = point[0] + x_share * width + x_offset, point[1] + y_share * LINE_HEIGHT + y_offset
     return LabelBox(left_edge, top, left_edge + width, top + LINE_HEIGHT)
@@ -501,7 +513,7 @@ def far_labels(
     *,
     log_x: bool = False,
 ) -> dict[str, Any]:
-    """Return layout options for labels with a `far` offset: `annotations`, also for phones."""
+    """Return the layout options that draw the labels with a `far` offset as annotations, also on phones."""
 
     def annotations(width_labels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [
@@ -548,9 +560,9 @@ class ChartPoint(NamedTuple):
 def traces_by_architecture(
     points: Sequence[ChartPoint], *, first: Sequence[int] = (), log_x: bool = False
 ) -> tuple[list[go.Scatter], dict[str, Any]]:
-    """Return one trace per architecture, with larger ringed baselines, and the layout options of their labels.
+    """Return one trace of points per architecture, and the layout options of their labels.
 
-    Names at the positions `first` are placed before the others.
+    Baselines are larger and have a ring. Names at the positions `first` are placed before the others.
     """
     names, coordinates = [point.name for point in points], [(point.x, point.y) for point in points]
     ends = [point.ends or (point.y, point.y) for point in points] if any(point.ends for point in points) else ()
@@ -597,7 +609,7 @@ def system_url(row: Row) -> str:
 
 
 def error_bars(numbers: Sequence[float], ends: Sequence[tuple[float, float] | None], color: str) -> dict[str, Any]:
-    """Return intervals as the error bars of a trace, with length zero for a missing interval."""
+    """Return the options of a trace's error bars from interval ends; a missing interval has length zero."""
     pairs = [(number, *(pair or (number, number))) for number, pair in zip(numbers, ends, strict=True)]
     bars = {
         "array": [round(high - number, 6) for number, _, high in pairs],
@@ -613,7 +625,7 @@ def point_trace(
     marker: Mapping[str, Any],
     **options: Any,
 ) -> go.Scatter:
-    """Return points with labels and links; hovering shows the name and lines of each as plain text."""
+    """Return a trace of points with labels and links; hovering shows the name and lines of each as plain text."""
     lines = [[point.name, *point.lines] for point in points]
     template = "<br>".join(f"%{{customdata[{number}]}}" for number in range(len(lines[0])))
     links = [system_url(point.row) for point in points]

@@ -63,7 +63,7 @@ class Table:
         return [list(row) for row in zip(*columns, strict=True)]
 
     def as_data(self) -> dict[str, Any]:
-        """Return JSON data with raw values, formatted texts, and whether each column is numeric."""
+        """Return JSON data: heads, rows of raw values, rows of formatted texts, and whether each column is numeric."""
         numeric = [any(isinstance(value, (int, float)) for value in column.values) for column in self.columns]
         return {"heads": self.heads, "rows": self.rows, "texts": self.texts(), "numeric": numeric}
 
@@ -76,11 +76,11 @@ def _text(value: Cell, form: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A drawn figure: Plotly's traces and layout, with a table and a caption that say the same.
+    """A drawn figure: Plotly traces and layout, and a table and caption with the same content.
 
-    `subtitle` names the subject and measure, and appears below the title of downloaded pictures. `chosen` has the
-    figure's own parameters that were not given but selected for it. `baseline` is the name of the board's baseline,
-    for the title.
+    `subtitle` names the subject and measure, and appears below the title of downloaded pictures. `chosen` holds the
+    figure's own parameters that the request omitted and the figure selected. `baseline` is the name of the board's
+    baseline, for the title.
     """
 
     data: list[Any]
@@ -98,11 +98,11 @@ class Plot:
 
 
 def escape_markup(value: Any, key: str = "") -> Any:
-    """Return the data or layout with markup escaped in all texts except templates.
+    """Return the data or layout with markup escaped in all texts, nested ones included, except templates.
 
     Plotly interprets every text as markup: tags, links, and entities. `data` and `layout` have user-supplied names and
-    titles verbatim, which are escaped here, once, on output. Text with tags of its own must therefore be in a
-    template, and templates must not contain names.
+    titles verbatim, which are escaped here, once, on output. Text with tags of its own must therefore be in a template,
+    and templates must not contain names.
     """
     if isinstance(value, str):
         return value if key in TEMPLATES else value.translate(_ESCAPES)
@@ -165,7 +165,10 @@ class FigureRequest:
     """A figure and its parameters. Boards are read at most once."""
 
     def __init__(self, figure: Figure, parameters: Parameters) -> None:
-        """Read the parameters. Raises UnknownChoice, and SubjectNotFound for an invalid slug."""
+        """Read the parameters. Without a subject, select a benchmark or else the largest dataset with the figure.
+
+        Raises UnknownChoice for an invalid value, and SubjectNotFound for an invalid slug.
+        """
         self.figure = figure
         self.state = BoardState.from_parameters(parameters)
         self.dataset = _slug(parameters, "dataset")
@@ -185,7 +188,7 @@ class FigureRequest:
                 raise UnknownChoice(name, value, allowed_values)
 
     def plot(self) -> Plot:
-        """Return the drawn figure, or an empty plot with the reason. Raises what the figure's `build` raises."""
+        """Draw the figure, or return an empty plot if no page has it. Raises what the figure's `build` raises."""
         if self.benchmark or self.dataset or {"site", "system"} & set(self.figure.subjects):
             return self.figure.build(self)
         return Plot.empty("No page on this site has the data for this figure yet.")
@@ -197,7 +200,7 @@ class FigureRequest:
         return bool(self._choices[name])
 
     def query_string(self) -> str:
-        """Return the parameters in a fixed order, for links and for the page cache."""
+        """Return all parameters, including those of the board's view, as a query string in a fixed order."""
         pairs = [("benchmark", self.benchmark), ("dataset", self.dataset)]
         pairs += [("system", slug) for slug in self.systems]
         pairs += list(self._choices.items())
@@ -231,7 +234,7 @@ class FigureRequest:
         return page
 
     def unfiltered(self) -> FigureRequest:
-        """Return a request for the same figure, measure, and machine without filters."""
+        """Return a copy of the request without filters and sort order, which reads the page again."""
         request = copy(self)
         request.state = self.state.with_values(facets=(), ranges=(), text="", zero_shot=False, sorts=())
         for name in ("benchmark_page", "dataset_page"):
@@ -252,7 +255,7 @@ def benchmarks_with_figure(figure: Figure) -> list[dict[str, Any]]:
 
 
 def datasets_with_figure(figure: Figure) -> list[dict[str, Any]]:
-    """Return the datasets with results whose pages show a figure."""
+    """Return the datasets with results whose pages show the figure; none if it is not about datasets."""
     if not {"dataset", "comparison"} & set(figure.subjects):
         return []
     return [row for row in lists.datasets() if row["number"] and figure.fits(row)]

@@ -81,18 +81,19 @@ class _ScoredRows:
 
 
 def has_costs(board: Board) -> bool:
-    """Return whether any row of a dataset's board has a cost.
+    """Return whether any row of a dataset's board has a cost; always true for a benchmark's board.
 
-    A benchmark's board always counts, because it lacks some of the costs that publications report.
+    A benchmark's board lacks some of the costs that publications report.
     """
     keys = [column.key for column in board.columns if column.group.startswith(EFFICIENCY) or column.key == SIZE.key]
     return bool(board.views) or any(row.value(key) for row in board.rows for key in keys)
 
 
 def build(request: FigureRequest) -> Plot:
-    """Draw one point for each system of the view that has a score and a cost from one source and one machine.
+    """Draw effectiveness against cost, with the Pareto frontier, for each system of the view that has both.
 
-    The default axis is the first one that has points on the whole board, regardless of filters.
+    Costs are from one source and one machine. The default axis is the first one that has points on the whole board,
+    regardless of filters.
     """
     scored_rows = _ScoredRows(request)
     axis = request.choice("x")
@@ -138,7 +139,7 @@ def build(request: FigureRequest) -> Plot:
 
 
 def _points(scored_rows: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoint]:
-    """Return the points, with the published 95% intervals of scores on a dataset."""
+    """Return a point for each row with a score and a positive cost, with the 95% interval of a dataset's scores."""
     numbers = sorted(costs.values)
     rows = [scored_rows.rows[number] for number in numbers]
     form, points = drawing.score_format(rows), []
@@ -162,7 +163,10 @@ def _frontier_traces(
     *,
     lower: bool,
 ) -> list[go.Scatter]:
-    """Return the frontier as steps to the right edge, over the area that it dominates."""
+    """Return the frontier as steps to the right edge, and the area that it dominates; a single point has only the area.
+
+    `best` are its points by increasing cost.
+    """
     right_edge, worst_score = 10 ** x_axis["range"][1], y_axis["range"][1 if lower else 0]
     xs, ys = [*(point.x for point in best), right_edge], [*(point.y for point in best), best[-1].y]
     corners = [(x, y) for y, *pair in zip(ys, xs, xs[1:], strict=False) for x in pair]
@@ -173,7 +177,7 @@ def _frontier_traces(
 
 
 def _reference(baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool) -> list[go.Scatter]:
-    """Return a horizontal line at the score of the best baseline."""
+    """Return a horizontal line at the score of the best baseline, or no line without baselines."""
     if not baselines:
         return []
     best = (min if lower else max)(baselines, key=lambda point: point.y)
@@ -183,7 +187,10 @@ def _reference(baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any
 
 
 def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
-    """Return measured costs if the unfiltered board has any, else those of one publication."""
+    """Return the costs for an axis: measured ones if the unfiltered board has any, otherwise those of one publication.
+
+    A requested device selects reported costs. Sizes of models are not measured on a machine.
+    """
     if axis == "parameters":
         return _sizes(scored_rows.rows)
     key, title = COST_AXES[axis]
@@ -211,7 +218,7 @@ def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
 
 
 def _measured_costs(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column | None, dict[int, float]]:
-    """Return the board's column of a measured quantity, and its values by row number."""
+    """Return the board's column of a measured quantity, or None, and the scored rows' values by row number."""
     column = board.column(key)
     if column is None:
         return None, {}
@@ -223,7 +230,7 @@ def _measured_costs(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column
 
 
 def _sizes(rows: Sequence[Row]) -> CostAxis:
-    """Return the models' sizes, of reported or of scored systems only."""
+    """Return the models' numbers of parameters by row number, of reported or of scored systems only."""
     counts = [row.value(SIZE.key) for row in rows]
     sizes = {number: count for number, count in enumerate(counts) if isinstance(count, float) and count > 0}
     _, kind = drawing.majority_kind([rows[number] for number in sizes])
@@ -233,6 +240,10 @@ def _sizes(rows: Sequence[Row]) -> CostAxis:
 
 
 def _reported_costs(scored_rows: _ScoredRows, axis: str, title: str) -> CostAxis:
+    """Return the rows' costs as reported for the setting that fits most rows of the unfiltered board.
+
+    A benchmark uses only the publication that is its source, if it has one.
+    """
     request, source = scored_rows.request, None
     if request.dataset:
         datasets = [request.dataset_page.dataset["pk"]]
@@ -254,7 +265,10 @@ def _with_unit(title: str, unit: str) -> str:
 
 
 def frontier(points: Sequence[drawing.ChartPoint], *, lower: bool = False) -> list[int]:
-    """Return the numbers of the points that no other dominates, by increasing cost."""
+    """Return the numbers of the points that no other dominates, by increasing cost.
+
+    `lower` means that lower scores are better.
+    """
     sign = -1 if lower else 1
     order = sorted(range(len(points)), key=lambda number: (points[number].x, -sign * points[number].y))
     return [order[position] for position in drawing.running_best([points[number].y for number in order], lower=lower)]
@@ -278,7 +292,10 @@ class ParetoSetting(NamedTuple):
 def reported_figures(
     axis: str, datasets: Collection[int], source_id: int | None
 ) -> dict[ParetoSetting, dict[Key, float]]:
-    """Return the reported costs for an axis on these datasets by setting, excluding doubtful figures."""
+    """Return the reported costs for an axis on these datasets, by setting and then by row.
+
+    Doubtful figures are excluded. `source_id` restricts them to one publication.
+    """
     if axis not in REPORTED_NAMES:
         return {}
     names = dict(Dataset.objects.filter(pk__in=datasets).values_list("pk", "name"))
@@ -305,10 +322,11 @@ def select_setting(
     visible_keys: Set[Key],
     device: str,
 ) -> tuple[ParetoSetting | None, Sequence[ParetoSetting]]:
-    """Return the setting with costs of most `scored_keys` rows on the requested device, and others with rows in view.
+    """Return the setting with costs of most `scored_keys`, and the other settings with rows in view.
 
-    `scored_keys` are the rows of the unfiltered board that have a score, because a point needs both. The choice does
-    not depend on the rows in view: filters never change the machine, so that two pictures of a board are comparable.
+    The first is None without a setting on the requested device, `cpu`, `gpu`, or empty for any. `scored_keys` are the
+    rows of the unfiltered board that have a score, because a point needs both. The choice does not depend on
+    `visible_keys`, the rows in view: filters never change the machine, so that two pictures of a board are comparable.
     """
     candidates = [
         setting for setting in settings if not device or ("GPU" in setting.hardware.upper()) == (device == "gpu")
@@ -365,7 +383,10 @@ def _speed(row: Row) -> float:
 
 
 def build_throughput(request: FigureRequest) -> Plot:
-    """Draw a point for each system with an approximate index whose searches were timed on the board's machine."""
+    """Draw recall against queries per second of each system with a timed approximate index.
+
+    Speeds are those measured on the board's machine.
+    """
     board = request.board()
     recalls = _recalls(_timed_entries(board))
     rows = [row for row in drawing.comparable_rows(board) if row.entry.pk in recalls and _speed(row)]

@@ -52,7 +52,10 @@ LINES = (
 
 
 def build_progress(request: FigureRequest) -> Plot:
-    """Draw scored systems by day of publication on this site and reported ones by year, as separate lines."""
+    """Draw scores by date and the best so far: scored systems by day of publication, and reported ones by year.
+
+    The two kinds are separate lines.
+    """
     board = request.board()
     column, y_title = drawing.effectiveness_column(request, board)
     rows = [row for row in drawing.comparable_rows(board) if drawing.value(row, column) is not None]
@@ -94,9 +97,9 @@ def build_progress(request: FigureRequest) -> Plot:
 
 
 def has_dates(board: Board, datasets: Sequence[int]) -> bool:
-    """Return whether the ranked rows of a board of these datasets have enough different dates.
+    """Return whether the ranked rows of a board have at least MIN_DATES different dates.
 
-    A dataset's board has the dates itself; for a benchmark's board they are queried.
+    A dataset's board has the dates itself; for a benchmark's board they are read from `datasets`.
     """
     ranked_rows = [row for row in drawing.comparable_rows(board) if row.rank is not None]
     if board.views:
@@ -115,7 +118,7 @@ def _publication_date(entry: EntryRow) -> str:
 
 
 def _dated(request: FigureRequest, rows: Sequence[Row], column: str, form: str) -> list[tuple[str, drawing.ChartPoint]]:
-    """Return the rows that have a day or a year as (date, point), by date and then best first."""
+    """Return a (date, point) pair for each row with a date and a score, by date and then best first."""
     if request.dataset:
         datasets = [request.dataset_page.dataset["pk"]]
     else:
@@ -140,7 +143,7 @@ def _key(row: Row) -> _Key:
 
 
 def _dates(datasets: Sequence[int]) -> dict[_Key, str]:
-    """Return the latest date of each row's results on these datasets: a day, or a year for reported ones."""
+    """Return the latest date of each row's public results on these datasets: a day, or a year for reported ones."""
     dates: dict[_Key, str] = {}
     for rows in present_rows(datasets).values():
         for entry in rows.entries:
@@ -151,7 +154,7 @@ def _dates(datasets: Sequence[int]) -> dict[_Key, str]:
 
 
 def _axis(dates: Sequence[str]) -> dict[str, Any]:
-    """Return an axis over these dates, at least a year wide."""
+    """Return a time axis over these dates, at least a year wide, with ticks at years if it is long."""
     days = [_day(day) for day in dates]
     first_day, last_day = date.fromisoformat(min(days)), date.fromisoformat(max(days))
     room = max((last_day - first_day) * 0.08, timedelta(days=183) - (last_day - first_day) / 2, timedelta(days=10))
@@ -167,6 +170,7 @@ def _day(text: str) -> str:
 
 
 def _traces(line: _Line, points: Sequence[drawing.ChartPoint], best_numbers: Sequence[int]) -> list[go.Scatter]:
+    """Return the points of one kind, and unless there is only one, a stepped line of the best so far."""
     days, scores = [str(point.x) for point in points], [point.y for point in points]
     years = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
     coordinates = list(zip(years, scores, strict=True))
@@ -202,7 +206,10 @@ MAX_CORRELATED = 200
 
 
 def build_in_domain(request: FigureRequest) -> Plot:
-    """Draw scores on the dataset that most systems were trained on against means over unseen datasets."""
+    """Draw scores on the dataset that most systems were trained on against means over the other datasets.
+
+    Only systems that were not trained on these are drawn, reported or scored ones.
+    """
     if request.state.zero_shot:
         return Plot.empty("This view shows zero-shot values only: none of them is in-domain.")
     board, datasets = (
@@ -256,7 +263,7 @@ def build_in_domain(request: FigureRequest) -> Plot:
 
 
 def _rows_on_dataset(dataset: Member | None, all_rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """Return the rows of one kind that have a value on a dataset, and the name of that kind."""
+    """Return the rows with a value on the dataset, reported or scored ones only, and a description of their kind."""
     rows = [row for row in all_rows if dataset and drawing.value(row, dataset.slug) is not None]
     kind_rows, kind = drawing.majority_kind(rows)
     return kind_rows, drawing.describe_kind(kind)
@@ -284,7 +291,7 @@ def _training(row: Row, dataset: Member) -> str:
 
 
 def _not_zero_shot(points: Sequence[drawing.ChartPoint]) -> list[str]:
-    """Return notes on systems whose means are not known to be zero-shot."""
+    """Return notes that name adapted systems and those that do not declare their training."""
     notes = []
     for exposure, description in (
         (Entry.Training.ADAPTED, "Adapted to some of these corpora, without labels"),
@@ -296,7 +303,10 @@ def _not_zero_shot(points: Sequence[drawing.ChartPoint]) -> list[str]:
 
 
 def _correlation(points: Sequence[drawing.ChartPoint]) -> list[str]:
-    """Return a note with Kendall's τ-a of the two orders: concordant minus discordant pairs over all pairs."""
+    """Return a note with Kendall's τ-a of the two orders: concordant minus discordant pairs over all pairs.
+
+    There is no note for fewer than three or more than MAX_CORRELATED systems.
+    """
     number = len(points)
     if not 3 <= number <= MAX_CORRELATED:
         return []

@@ -44,7 +44,11 @@ _DEMO = ImportOptions(
 
 
 def prepare() -> None:
-    """Create the initial data of the site."""
+    """Create the initial data of the site: curator account, reported boards, and the demo collection with its twin.
+
+    Requests the demo's rows and sample model, records missing board rows, and refreshes scores without judgment
+    coverage.
+    """
     make_curator()
     load_reported()
     record_present()

@@ -80,7 +80,11 @@ class QueryRanking(NamedTuple):
 
 
 def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> dict[str, Any] | None:
-    """Return the template context of a judged query, or None for any other id. Four queries. Raises UnknownChoice."""
+    """Return the template context of a judged query's page, or None if the query is not judged, in four queries.
+
+    It contains the rankings of the selected systems (by default the first ones) and the query's judged documents.
+    Raises UnknownChoice for an unknown measure or system.
+    """
     row = collection.judgements.find_row(query_id)
     if row is None:
         return None
@@ -143,7 +147,7 @@ def first_run(entry: Entry) -> Run:
 def _top_documents(
     collection: OpenCollection, selected_entries: Sequence[Entry], query_id: str
 ) -> dict[int, list[str] | None]:
-    """Return the top documents of each entry by its id."""
+    """Return the query's top documents in each entry's run, by entry id; None if the run is not prepared for pages."""
     documents_by_entry: dict[int, list[str] | None] = {}
     drop = collection.dataset.drop_self_matches
     for entry in selected_entries:
@@ -156,7 +160,7 @@ def _top_documents(
 
 
 def _rankings(selected_entries: Sequence[Entry], measure: str, row: int) -> list[QueryRanking]:
-    """Return the entries' values for a query and differences from the first entry, without documents."""
+    """Return the entries' values for the query in `row` and differences from the first entry, without documents."""
     columns = [measure_values(entry, measure) for entry in selected_entries]
     values = [None if column is None else float(column[row]) for column in columns]
     rankings = []

@@ -41,10 +41,10 @@ class UnknownBenchmark(Exception):
 
 
 def import_benchmark(benchmark: str, only: Collection[str], progress: Progress) -> Iterator[MemberOutcome]:
-    """Fetch and import missing datasets, optionally `only` these slugs, and make them members of the benchmark.
+    """Fetch and import missing datasets of a benchmark, make them its members, and yield the outcome of each.
 
-    A dataset that cannot be fetched does not affect the others. Call this within `audit.acting`. Raises
-    UnknownBenchmark.
+    `only` restricts this to these slugs if it is not empty. A dataset that cannot be fetched does not affect the
+    others. Call this within `audit.acting`. Raises UnknownBenchmark for an unknown benchmark or slug.
     """
     rows = catalogued_datasets(benchmark)
     if not rows:
@@ -60,6 +60,10 @@ def import_benchmark(benchmark: str, only: Collection[str], progress: Progress) 
 
 
 def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
+    """Fetch and import a dataset unless it has documents already, and return the outcome.
+
+    An existing dataset without documents keeps its name, licence, and measures. Failures are outcomes, not exceptions.
+    """
     dataset = Dataset.objects.filter(slug=row.slug).select_related("current_version").first()
     if dataset is not None and dataset.current_version is not None:
         return MemberOutcome(row, Outcome.HERE, str(dataset.current_version))
@@ -92,7 +96,10 @@ def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
 
 @transaction.atomic
 def _join(row: CataloguedDataset) -> None:
-    """Make the dataset a member of its benchmark, or a part of another dataset, unless it already is."""
+    """Make the dataset a member of its benchmark, or a part of another dataset, unless it already is.
+
+    A missing parent dataset or benchmark is created. A dataset that was not imported is skipped.
+    """
     dataset = Dataset.objects.filter(slug=row.slug).first()
     if row.part_of and dataset is not None and dataset.part_of is None:
         parent = next(candidate for candidate in catalogued_datasets(row.benchmark) if candidate.slug == row.part_of)
