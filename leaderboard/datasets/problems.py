@@ -42,7 +42,7 @@ def unknown_ids(file_name: str, kind: str, source: str, ids: Sequence[str]) -> P
 
 
 def missing_documents(statistics: Mapping[str, Any]) -> list[str]:
-    """Return the remark on judged documents that are not in the corpus, if any; only for readers of the qrels."""
+    """Return a remark on judged documents that are not in the corpus, or no remark; only for readers of the qrels."""
     missing_count, relevant_count = (statistics.get(name, 0) for name in (MISSING_DOCUMENTS, MISSING_RELEVANT))
     if not missing_count:
         return []

@@ -47,8 +47,8 @@ class ExampleFile(NamedTuple):
 def store_example_runs(dataset: Dataset, run: Path, work: Path) -> list[ExampleFile]:
     """Create and store example runs from the baseline's run (plain text with ranks from 1), without writing rows.
 
-    Call this outside of transactions, because it reads the whole run. `work` is a folder for temporary files. An empty
-    run gives no example, because it would be rejected as an upload.
+    The demo also gets a run with errors. Call this outside of transactions, because it reads the whole run. `work` is a
+    folder for temporary files. An empty run gives no example, because it would be rejected as an upload.
     """
     if not run.stat().st_size:
         return []
@@ -100,7 +100,7 @@ def truncate_run(run: Path, target: Path, depth: int) -> Path:
 
 
 def write_broken_run(run: Path, target: Path) -> None:
-    """Write the first lines of a valid run to `target`, and insert MISTAKES."""
+    """Write the first BROKEN_LINES lines of a valid run to `target`, with the errors in MISTAKES."""
     with run.open(encoding="utf-8") as file:
         valid_fields = [[*line.split()[:5], "broken"] for line in islice(file, BROKEN_LINES)]
     lines = [" ".join(fields) for fields in valid_fields]

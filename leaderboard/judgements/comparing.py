@@ -62,7 +62,10 @@ class MergedJudgements:
 
 
 def compare_import(import_: JudgementImport, folder: Path) -> dict[str, Any]:
-    """Compare an import with the dataset's current judgments and return the new columns of its row."""
+    """Compare an import with the dataset's current judgments, and return the new columns of its row.
+
+    These are counts, including the agreement of its judge with others, and the checksum of the stored conflicts.
+    """
     qrels = import_.dataset.current_qrels
     new_grades = _imported_grades(import_, qrels)
     comparison = compare(present_grades(qrels), new_grades)
@@ -84,7 +87,10 @@ def compare_import(import_: JudgementImport, folder: Path) -> dict[str, Any]:
 
 
 def _grades_by_judge(qrels: Qrels | None) -> Judged:
-    """Return the judges and grades behind qrels: the initial ones, then all merged imports, oldest first."""
+    """Return the judges behind qrels with their grades, oldest first.
+
+    The initial judgments are followed by all merged imports.
+    """
     lineage: list[Qrels] = []
     while qrels is not None:
         lineage.insert(0, qrels)
@@ -102,10 +108,10 @@ def _grades_by_judge(qrels: Qrels | None) -> Judged:
 
 
 def record_comparison(import_: JudgementImport, columns: dict[str, Any]) -> None:
-    """Store the result of a comparison for the curator. Call this within `audit.acting`.
+    """Store the result of a comparison for the curator, and record it. Call this within `audit.acting`.
 
-    An import that adds no judgments and has no conflicts ends without a decision. With hidden judgments this would
-    reveal grades, so the import continues.
+    An import that adds no judgments and has no conflicts is discarded without a decision. With hidden judgments this
+    would reveal grades, so the import continues.
     """
     qrels, counts = columns["against"], columns["counts"]
     is_unchanged = not is_secret(import_, qrels) and not counts["new"] and not counts["conflicts"]
@@ -120,7 +126,11 @@ def record_comparison(import_: JudgementImport, columns: dict[str, Any]) -> None
 
 
 def merge_import(import_: JudgementImport, folder: Path) -> MergedJudgements:
-    """Merge an import with the chosen policy and store the file, without writing rows."""
+    """Merge an import with the chosen policy and store the file, without writing rows.
+
+    The result also has the content that the dataset will offer, and the judges with their numbers of judgments and
+    agreement.
+    """
     new_grades = _imported_grades(import_, import_.against)
     grades = merge(present_grades(import_.against), new_grades, MergePolicy(import_.policy))
     path = folder / "merged.tsv"
@@ -147,8 +157,8 @@ def merge_import(import_: JudgementImport, folder: Path) -> MergedJudgements:
 def record_merge(import_: JudgementImport, merged_judgements: MergedJudgements) -> str:
     """Create the next qrels of the dataset and adopt them, and return the outcome for the log.
 
-    Call this within `audit.acting`. If the dataset's judgments changed in the meantime, the import is compared again.
-    If a rescore is pending, the import waits for the curator.
+    Call this within `audit.acting`. A settled import does not change. If the dataset's judgments changed in the
+    meantime, the import is compared again. If a rescore is pending, the import waits for the curator.
     """
     lock_boards([import_.dataset_id])
     locked_import = JudgementImport.objects.select_related("dataset", "against").get(pk=import_.pk)
@@ -213,9 +223,10 @@ def list_conflicts(import_: JudgementImport, limit: int | None = None) -> Iterat
 def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: OfferedContent | None = None) -> Rescore | None:
     """Score the dataset on `qrels` from now on, and return the rescore that this requires, if any.
 
-    First judgments are adopted at once: waiting runs are then scored, and the dataset's BM25 is requested. `note` is
-    the public origin of the judgments. `content` are the files that belong to them
-    (`rescoring.content.prepare_content`), unless the caller offers these. Call this within `audit.acting`.
+    If results have to be rescored, only the rescore is started. First judgments are adopted at once: waiting runs are
+    then scored, and the dataset's BM25 is requested. `note` is the public origin of the judgments. `content` are the
+    files that belong to them (`rescoring.content.prepare_content`), unless the caller offers these. Call this within
+    `audit.acting`.
 
     Raises:
         RescoreUnderWay: While another rescore is pending.
@@ -256,7 +267,10 @@ def draw_now(pool: Pool) -> None:
 def preview_judgements(
     dataset: Dataset, path: Path, *, scale_grew: bool = False, strict: bool = False
 ) -> JudgementComparison:
-    """Compare a file with the current judgments without storing it. Raises as `imports.check_judgements`."""
+    """Compare a file with the current judgments without storing it.
+
+    Raises the same exceptions as `imports.check_judgements`.
+    """
     judgements = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)
     return compare(present_grades(dataset.current_qrels), judgements.grades)
 

@@ -53,7 +53,7 @@ def record_compared(subject: object, dataset: Dataset, qrels: Qrels | None) -> N
 
 
 def load_compared(subject: object, row: Qrels, refusal: Problem) -> judged.Qrels:
-    """Return the judgments to compare `subject` with, after recording the comparison if they are hidden.
+    """Return a row's judgments for a comparison with `subject`, after recording the comparison if they are hidden.
 
     Call this within `audit.acting`, and outside of transactions that a refusal rolls back. Raises InvalidContent with
     `refusal`, before anything is read, if the acting user may not read hidden judgments.
@@ -71,7 +71,7 @@ def record_comparison_read(import_: JudgementImport, conflict_count: int) -> Non
 
 
 def reveals_judged(pool: Pool) -> bool:
-    """Return whether the pool reveals hidden judgments: top documents of runs that are missing from it are judged."""
+    """Return whether the pool reveals hidden judgments, because judged documents are missing from it."""
     return pool.dataset.hidden and pool.qrels_id is not None
 
 
@@ -101,7 +101,10 @@ def record_pool_read(pool: Pool, form: str) -> None:
 
 
 def downloadable_forms(pool: Pool, person: Person) -> list[str]:
-    """Return the pool formats that the user may download; hidden queries require the permission to read them."""
+    """Return the pool formats that the user may download.
+
+    CSV with hidden queries requires the permission to read them.
+    """
     sealed = seals_queries(pool.dataset) and not may_see_counts(pool.dataset, person)
     return [form for form in pool.files if form != "csv" or not sealed]
 

@@ -46,7 +46,11 @@ def check_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False, 
 def read_import(
     version: DatasetVersion, path: Path, qrels: Qrels | None, *, scale_grew: bool, strict: bool = False
 ) -> NewJudgements:
-    """Return the judgments in a file for a version with these `qrels` judgments. Raises InvalidContent."""
+    """Return the judgments in a file for a version whose current judgments are `qrels`. Raises InvalidContent.
+
+    Unless `scale_grew`, grades above the highest one of `qrels` are problems. `strict` rejects documents that are not
+    in the corpus.
+    """
     table = version.document_ids_sha256
     grades = (qrels.statistics if qrels is not None else {}).get("grades", {})
     highest_grade = max(map(int, grades), default=0)
@@ -67,7 +71,10 @@ def _version(dataset: Dataset) -> DatasetVersion:
 
 
 def check_judge(judge: Judge) -> None:
-    """Raise JudgingRefused for a judge without a readable name, or a model that cannot be reproduced."""
+    """Raise JudgingRefused for a judge without a readable name, or a model that cannot be reproduced.
+
+    A model needs a version and the checksum of its prompt; other judges must have neither.
+    """
     if not judge.name.strip():
         raise JudgingRefused("Enter the judge (--judge): the name of a group, such as “NIST assessors”, or of a model.")
     if judge.kind == JudgeKind.MODEL and not (judge.version.strip() and _SHA256.fullmatch(judge.prompt)):
@@ -82,6 +89,7 @@ def check_judge(judge: Judge) -> None:
 
 
 def _check_line(label: str, text: str) -> None:
+    """Raise JudgingRefused if the text is not valid as a name; `label` names it in the message."""
     try:
         if text:
             validate_name(text)
@@ -107,7 +115,9 @@ def import_judgements(
     scale_grew: bool = False,
     strict: bool = False,
 ) -> JudgementImport:
-    """Store an import for comparison with the current judgments by the scorer. Call this within `audit.acting`.
+    """Check a file of judgments, store it, and request its comparison with the current judgments by the scorer.
+
+    Call this within `audit.acting`.
 
     Raises:
         evaluation.core.problems.InvalidContent: With all problems of the file; nothing is stored.
@@ -145,7 +155,7 @@ def import_judgements(
 
 
 def request_merge(import_: JudgementImport, policy: Conflicts) -> None:
-    """Request the merge with a conflict policy. Call this within `audit.acting`.
+    """Request the merge of a compared import with a conflict policy. Call this within `audit.acting`.
 
     Raises:
         ConcurrentChange: If the import was settled concurrently, or if the judgments changed since the comparison,
@@ -178,7 +188,10 @@ def request_merge(import_: JudgementImport, policy: Conflicts) -> None:
 
 
 def _concurrent_change(locked_import: JudgementImport) -> str:
-    """Return a message about a concurrent change, or an empty string; changed judgments are compared again."""
+    """Return a message if the import is decided or its comparison outdated, or else an empty string.
+
+    An outdated comparison is requested again.
+    """
     if locked_import.state != State.READY:
         return f"Another curator has already decided: this import is {locked_import.get_state_display()}."
     if is_current(locked_import):
@@ -205,7 +218,7 @@ def count_changes(import_: JudgementImport, policy: Conflicts) -> int:
 
 
 def compare_again(import_: JudgementImport) -> None:
-    """Request another comparison, with changed judgments or after an error. Raises ConcurrentChange if settled."""
+    """Request another comparison of an unsettled or failed import. Raises ConcurrentChange if it is settled."""
     pending = JudgementImport.objects.filter(pk=import_.pk, state__in=[*OPEN, State.FAILED])
     with transaction.atomic():
         if not pending.update(state=State.COMPARING, policy=""):
@@ -215,7 +228,7 @@ def compare_again(import_: JudgementImport) -> None:
 
 
 def discard_import(import_: JudgementImport) -> None:
-    """Discard an import. Call this within `audit.acting`. Raises ConcurrentChange if it is settled."""
+    """Discard an import. Call this within `audit.acting`. Raises ConcurrentChange if it is settled or being merged."""
     pending = JudgementImport.objects.filter(pk=import_.pk, state__in=[State.COMPARING, State.READY, State.FAILED])
     with transaction.atomic():
         if not pending.update(state=State.DISCARDED, settled_at=timezone.now()):

@@ -46,7 +46,7 @@ def import_twin(
     """Import a share of the judged topics at `path` as an open dataset, and the others as a hidden one.
 
     The hidden dataset has the same slug with SUFFIX. Topics that only other splits judge are omitted from both. Raises
-    as `import_dataset`; nothing is changed in that case.
+    the same exceptions as `import_dataset`; nothing is changed in that case.
     """
     if problems := list(_check(options, share)):
         raise InvalidContent.build(*problems)
@@ -74,6 +74,7 @@ def import_twin(
 
 
 def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
+    """Yield problems of the share, the measures, and the options, and for each half that already exists."""
     if not 0 < share < 1:
         yield problem("twin_share", f"{share:g} is not between 0 and 1", "Enter --twin 0.5 for equal halves.")
     yield from check_measures(options.primary or _PRIMARY, options.measures, hidden=True)
@@ -95,7 +96,11 @@ def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
 def _draw(
     source: CollectionFiles, options: ImportOptions, share: float, seed: int, work: Path, progress: Progress
 ) -> Halves:
-    """Return the half of each judged topic."""
+    """Return the half of each judged topic: 0 for the open half, 1 for the hidden one.
+
+    The draw is random, but balanced by BM25 scores and numbers of relevant documents. BM25 is retrieved and scored for
+    this. Raises InvalidContent if a half would have too few topics.
+    """
     judgements = source.qrels[options.split]
     qrels = read_qrels(judgements)
     smaller_half = int(min(share, 1 - share) * len(qrels.query_ids))
@@ -128,7 +133,10 @@ def _draw(
 
 
 def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, halves: Halves) -> Path:
-    """Write the collection of one half with its judgments, its topics, and unjudged topics, and return its folder."""
+    """Write one half of a collection to `folder`, and return the folder.
+
+    It has the whole corpus, the half's topics with their judgments and answers, and topics that no split judges.
+    """
     other_queries = [read_qrels(path).query_ids for name, path in source.qrels.items() if name != split]
     foreign_queries = {query for queries in other_queries for query in queries}
     (folder / "qrels").mkdir(parents=True)
@@ -160,6 +168,7 @@ def _require_path(path: Path | None) -> Path:
 
 
 def _write_queries(source: Path, target: Path, is_included: Callable[[str], bool]) -> None:
+    """Write the queries that `is_included` accepts, by id, as JSON lines."""
     with target.open("w", encoding="utf-8") as file:
         for query in read_queries(source):
             if is_included(query.id):

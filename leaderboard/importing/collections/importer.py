@@ -93,9 +93,10 @@ class DiskSpaceError(Exception):
 
 
 def import_dataset(path: Path, options: ImportOptions, progress: Progress = lambda stage, share: None) -> ImportResult:
-    """Import the collection at `path` as a new dataset or as an update. Call this within `audit.acting`.
+    """Import the collection at `path` as a new dataset or as an update, and request its baseline.
 
-    With hidden judgments, the content of error messages depends on the acting user's permissions.
+    Call this within `audit.acting`. With hidden judgments, the content of error messages depends on the acting user's
+    permissions.
 
     Raises:
         evaluation.core.problems.InvalidContent: With all problems; nothing is changed.
@@ -130,7 +131,11 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = lamb
 
 
 def _complete_options(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
-    """Return the options, with missing ones that affect reading taken from the existing dataset."""
+    """Return the options with a canonical language and without missing `runs_only`, `hidden`, and `candidates_only`.
+
+    Missing ones are taken from the existing dataset, or have defaults. The default measure for re-ranking candidates is
+    AP.
+    """
     is_known = dataset is not None and (dataset.current_version_id or dataset.state != Dataset.State.REPORTED)
     defaults: dict[str, Any] = {
         name: getattr(dataset, name) if is_known else default
@@ -145,6 +150,7 @@ def _complete_options(options: ImportOptions, dataset: Dataset | None) -> Import
 
 
 def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:
+    """Yield problems of the options themselves and of their changes to the existing dataset."""
     primary = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
     yield from check_measures(primary, options.measures, hidden=bool(options.hidden))
     if options.baseline is not None and not options.baseline.is_file():
@@ -169,7 +175,7 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[
 def _check_answers(
     inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None
 ) -> Iterator[Problem]:
-    """Yield a problem for each measure that searches for answers in texts if either is missing."""
+    """Yield a problem if a measure searches for answers in texts, but the collection has no answers or no texts."""
     measures = [options.primary or (dataset.primary_measure if dataset else ""), *options.measures]
     if dataset is not None and dataset.current_version_id and not (options.primary or options.measures):
         measures = dataset.measures
@@ -179,7 +185,11 @@ def _check_answers(
 
 
 def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem]:
-    """Yield problems for changes that would invalidate the board."""
+    """Yield problems for options that cannot change for an existing dataset.
+
+    These are its protection, opened judgments, the split of hidden judgments, visibilities that conflict with an
+    agreement, and once it has scores, settings that affect scores.
+    """
 
     def changes(name: str) -> bool:
         return getattr(options, name) not in (None, getattr(dataset, name))
@@ -214,6 +224,10 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem
 def _record(
     options: ImportOptions, inspected: InspectedCollection, stored: StoredContent, run: BaselineRun | None
 ) -> ImportResult:
+    """Store the rows of an import, request its baseline, and return the result, with the names of all changes.
+
+    The board moves to the new version and judgments, unless results have to be rescored first.
+    """
     dataset, changes = _settings(options)
     version = dataset.versions.filter(content_sha256=inspected.content_sha256).first()
     if version is None:
@@ -271,8 +285,8 @@ def _choose_qrels(
 ) -> tuple[Qrels | None, bool]:
     """Return the qrels of the board, and whether it keeps the current ones until a rescore is decided.
 
-    An import without judgments keeps the current ones. Raises InvalidContent while a rescore on other judgments is
-    pending.
+    If the judgments have changed, a rescore is started and added to `changes`. An import without judgments keeps the
+    current ones. Raises InvalidContent while a rescore on other judgments is pending.
     """
     current_qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
     judgements = inspected.judgements.get(options.split)
@@ -296,9 +310,10 @@ def _choose_qrels(
 
 
 def _take_run(dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *, is_judged: bool) -> tuple[bool, bool]:
-    """Return whether the board's result of the run became the baseline, and whether the run is to be scored as such.
+    """Make a run the baseline; return whether its result on the board became it, and whether its scoring was requested.
 
-    Raises InvalidContent without judgments, or if the acting user may not learn the run's score.
+    Both are False without a run, or if the run already is the baseline. Raises InvalidContent without judgments, or if
+    the acting user may not learn the run's score.
     """
     if run is None:
         return False, False
@@ -343,9 +358,10 @@ def _agreement_problems(dataset: Dataset, options: ImportOptions) -> Iterator[Pr
 
 
 def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
-    """Lock and return the dataset's row with updated settings, and the names of the changes.
+    """Create or lock the dataset's row, set and save its settings, and return it with the names of the changes.
 
-    Raises InvalidContent if an agreement came into force in the meantime that conflicts with the options.
+    Published scores are refreshed if the measures or the protection changed. Raises InvalidContent if an agreement that
+    conflicts with the options came into force in the meantime.
     """
     lock_boards(Dataset.objects.filter(slug=options.slug).values_list("pk", flat=True))
     dataset = Dataset.objects.filter(slug=options.slug).first()
@@ -376,7 +392,7 @@ def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
 
 
 def read_baseline_run(path: Path, inspected: InspectedCollection) -> BaselineRun:
-    """Check the run against the collection and store it. Raises InvalidContent with its problems."""
+    """Check the run against the collection and store it. Raises InvalidContent with the run's problems."""
     documents = DocumentIds.open(inspected.id_table) if inspected.id_table else None
     try:
         report = check_run(path, ScoringTarget(query_ids=inspected.topics.ids, document_ids=documents))

@@ -70,7 +70,7 @@ class InspectedCollection:
 
     @property
     def content_sha256(self) -> str:
-        """Return the SHA-256 that identifies documents, queries, and exclusions, independent of compression."""
+        """SHA-256 that identifies documents, queries, and exclusions, independent of compression."""
         documents = self.corpus.sha256 if self.corpus else file_sha256(self.id_list) if self.id_list else "none"
         text = f"documents {documents}\nqueries {self.queries.sha256}\n"
         if self.excluded is not None:
@@ -120,7 +120,10 @@ class Inspection:
         self.part = ""
 
     def read(self) -> InspectedCollection:
-        """Read all files once. Raises InvalidContent with all problems of all files."""
+        """Read and check all files once, and return the valid collection.
+
+        Raises InvalidContent with all problems of all files.
+        """
         source, options, work = self.source, self.options, self.work
         queries = corpus = answers = excluded = None
         if source.queries is not None:
@@ -168,7 +171,7 @@ class Inspection:
 
     @contextmanager
     def _reading(self, file_name: str = "") -> Iterator[None]:
-        """Collect the problems of one file, adding its name to messages that lack it."""
+        """Add an InvalidContent error's problems to `problems` instead of raising it, with the file's name if given."""
         try:
             yield
         except InvalidContent as error:
@@ -176,7 +179,7 @@ class Inspection:
             self.problems += in_file(file_name, problems) if file_name else problems
 
     def _read_documents(self, id_list: Path) -> FileStatistics | None:
-        """Write the document ids to `id_list`, and return the statistics of the corpus, or None without one."""
+        """Write the document ids to `id_list`, and return the statistics of the corpus, or None without a corpus."""
         with id_list.open("w", encoding="utf-8") as file:
             if self.source.corpus is not None:
                 return check_corpus(
@@ -189,7 +192,7 @@ class Inspection:
         return None
 
     def _build_table(self, id_list: Path) -> None:
-        """Build the memory-mapped set of the listed ids, if there are any."""
+        """Build the memory-mapped set of the listed ids and set `id_table`, unless the list is empty."""
         if id_list.stat().st_size == 0:
             return
         self.progress("document ids", 0.0)
@@ -199,7 +202,11 @@ class Inspection:
         self.progress("document ids", 1.0)
 
     def _read_judgements(self, path: Path, split: str) -> None:
-        """Add the split's judgments with a plain copy of their file; an empty file is allowed while collecting runs."""
+        """Add the split's judgments, with an uncompressed copy of their file and the documents missing in the corpus.
+
+        The copy is rewritten if the verifying reader would read it differently. An empty file is ignored while
+        collecting runs. Raises InvalidContent for invalid judgments.
+        """
         try:
             qrels = read_qrels(path)
         except InvalidContent as error:
@@ -218,7 +225,10 @@ class Inspection:
         self.judgements[split] = JudgementFile(qrels, *file, missing_documents)
 
     def _read_answers(self, path: Path) -> PlainFile:
-        """Return a plain copy of the answers. Raises InvalidContent, also for a judged query without an answer."""
+        """Return an uncompressed copy of the answers.
+
+        Raises InvalidContent for an invalid file, or if a judged query has no answer.
+        """
         answers = read_answers(path)
         judgements = self.judgements.get(self.options.split)
         if unanswered := [
@@ -231,7 +241,11 @@ class Inspection:
         return _expand(path, self.work / "plain-answers.jsonl")
 
     def _read_excluded(self, path: Path) -> JudgementFile:
-        """Return the excluded documents. None may be relevant to its query, because no run could retrieve it."""
+        """Return the excluded documents, with an uncompressed copy of their file.
+
+        Adds problems for unknown ids, and for excluded documents that are relevant to their query, because no run could
+        retrieve them.
+        """
         excluded = JudgementFile(read_excluded(path), *_expand(path, self.work / "plain-excluded.tsv"))
         self._check_ids(excluded.qrels, "excluded.tsv")
         pairs = {(query, document) for query, document, _ in excluded.qrels.judgements()}
@@ -249,9 +263,9 @@ class Inspection:
         return excluded
 
     def _check_ids(self, qrels: Qrels, name: str, *, strict: bool = False) -> frozenset[str]:
-        """Return the documents of `qrels` that are not in the corpus, and add problems with its ids.
+        """Return the documents of `qrels` that are not in the corpus, and add problems with unknown ids.
 
-        Unknown queries are problems. Unknown documents are problems with `strict`, and if all are unknown, because the
+        Unknown queries are problems. Unknown documents are problems if `strict`, and if all are unknown, because the
         files then belong to different collections. No document is unknown if the collection does not list its
         documents.
         """
@@ -268,10 +282,10 @@ class Inspection:
         return frozenset(missing_documents)
 
     def _find_topics(self, path: Path, queries: FileStatistics) -> Topics:
-        """Return all queries except those that only judgments of other splits name.
+        """Return all queries except those that only judgments of other splits name, and write them to a file.
 
-        The result is all queries if the scored judgments do not exist yet, because they may judge topics of other
-        splits again, and if there are no documents, because such runs were produced for all topics of their track.
+        All queries are topics if the scored judgments do not exist yet, because they may judge topics of other splits
+        again, and if there are no documents, because such runs were produced for all topics of their track.
         """
         scored_file = self.judgements.get(self.options.split)
         if scored_file is None or self.options.runs_only:
@@ -285,7 +299,7 @@ class Inspection:
 
 
 def _expand(path: Path, target: Path) -> PlainFile:
-    """Write an uncompressed copy to `target`."""
+    """Write an uncompressed copy to `target`, and return it with its checksum."""
     with target.open("wb") as file:
         for block in open_blocks(path):
             file.write(block)
@@ -293,7 +307,7 @@ def _expand(path: Path, target: Path) -> PlainFile:
 
 
 def check_split(split: str) -> Iterator[Problem]:
-    """Yield a problem if the split's name is not a valid file name."""
+    """Yield a problem if the split's name is not a short, safe file name."""
     if not split.replace("-", "").replace("_", "").isalnum() or len(split) > 20 or not split.isascii():
         yield problem(
             "split",

@@ -40,7 +40,11 @@ def store_content(
     work: Path,
     progress: Progress,
 ) -> StoredContent:
-    """Compress and store the files, hidden judgments separately, without writing rows."""
+    """Compress and store the files of a collection without writing rows, and return their references.
+
+    Judgments and answers of the scored split are stored in the private area. Public copies are stored of judgments that
+    may be offered, and of answers if judgments are open.
+    """
     if source.queries is None:
         raise ValueError("a collection that passed inspection has queries")
     progress("storing", 0.0)
@@ -116,7 +120,7 @@ def create_version(
 
 
 def set_corpus(version: DatasetVersion, stored: StoredContent) -> None:
-    """Let an existing version read its corpus from the file of this import.
+    """Change an existing version to read its corpus from the file of this import, if there is one.
 
     The documents are the same, but an older file may not be stored in blocks.
     """
@@ -141,8 +145,8 @@ def offer_content(
     """Offer the version's files, including the scored judgments if these are open; return whether an offer changed.
 
     `with_scored` is False if results have to be rescored first: the switch then offers the scored judgments. With
-    hidden judgments, only the splits of this import are offered, because others were not compared with the hidden
-    ones.
+    hidden judgments, only the splits of this import are offered, and others are withdrawn, because they were not
+    compared with the hidden ones.
     """
     hidden = version.dataset.hidden
     files_before = set(version.files.values_list("name", "sha256"))

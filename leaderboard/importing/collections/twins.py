@@ -51,7 +51,8 @@ def check_twin(
 ) -> Iterator[Problem]:
     """Yield problems that prevent this collection from being the hidden half of its declared or existing twin.
 
-    `queries` is the collection's query file. Only the topics of hidden judgments are read.
+    Without a twin there are none. `queries` is the collection's query file. Only the topics of hidden judgments are
+    read.
     """
     linked_twin = dataset.twin_of if dataset is not None else None
     slug = options.twin_of or (linked_twin.slug if linked_twin else None)
@@ -77,6 +78,10 @@ def check_twin(
 def _check_content(
     inspected: InspectedCollection, queries: Path, options: ImportOptions, twin: Dataset
 ) -> Iterator[Problem]:
+    """Yield problems if the halves have different corpora, too few topics, or topics in common by id or text.
+
+    Also yields those of `check_opened_topics`.
+    """
     if twin.current_version is None or twin.current_qrels is None:
         raise ValueError("a judged dataset has a version")
     corpus_sha256 = twin.current_version.statistics.get("corpus_expanded_sha256")
@@ -108,7 +113,7 @@ def _check_content(
 def check_opened_topics(
     corpus: str | None, open_topics: Collection[str], open_half: str, hidden_half: str
 ) -> Iterator[Problem]:
-    """Yield problems for hidden datasets over the same corpus whose judged topics the open half would reveal.
+    """Yield problems for other hidden datasets over the same corpus whose judged topics the open half would reveal.
 
     `corpus` is the checksum of the uncompressed file, `open_topics` are the topics of the open half, and the halves are
     slugs. Each comparison is recorded. Raises InvalidContent with TOPICS_NOT_COMPARED without the permission to read
@@ -143,10 +148,11 @@ NOT_COMPARED = problem(
 
 
 def permit_comparison(splits: Collection[str], options: ImportOptions, dataset: Dataset | None) -> None:
-    """Raise an error for splits that the acting user may not have compared with hidden judgments.
+    """Check that the acting user may have these splits compared with the dataset's hidden judgments.
 
-    Call this before any file is read, within `audit.acting`. An import of the scored split is recorded as a
-    comparison, because its outcome reveals whether the file is the same. Raises InvalidContent with NOT_COMPARED.
+    Call this before any file is read, within `audit.acting`. An import of the scored split is recorded as a comparison,
+    because its outcome reveals whether the file is the same. Raises InvalidContent with NOT_COMPARED for other splits
+    alone without the permission.
     """
     if dataset is None or not splits or not (dataset.hidden and options.hidden):
         return
@@ -160,7 +166,7 @@ def permit_comparison(splits: Collection[str], options: ImportOptions, dataset: 
 
 
 def check_overlap(inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:
-    """Yield problems for other splits that contain hidden judgments, of this import or else the stored ones.
+    """Yield problems for other splits that contain hidden judgments, those of this import or otherwise the stored ones.
 
     Raises InvalidContent with NOT_COMPARED if the acting user may not read the stored ones.
     """

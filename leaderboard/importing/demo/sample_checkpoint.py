@@ -40,7 +40,7 @@ _EARLIEST_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def make_sample_checkpoint(folder: Path, corpus: Path, dimension: int = DIMENSION) -> Path:
-    """Write the model of a corpus into the empty `folder`, and return `folder`."""
+    """Train the model on a corpus, write its files into the empty `folder`, and return `folder`."""
     texts = (f"{document.title} {document.text}" for document in read_corpus(corpus))
     vocabulary, vectors = embed_words(texts, dimension)
     _write_json(folder / "tokenizer.json", _tokenizer(vocabulary))
@@ -51,7 +51,10 @@ def make_sample_checkpoint(folder: Path, corpus: Path, dimension: int = DIMENSIO
 
 
 def embed_words(texts: Iterable[str], dimension: int = DIMENSION) -> tuple[list[str], NDArray[np.float32]]:
-    """Return the vocabulary, starting with the unknown word, and its float32 vectors of shape (words, dimension)."""
+    """Return the vocabulary and its float32 vectors of shape (words, dimension); the unknown word is first and zero.
+
+    Words in fewer than two texts and very long ones are omitted. Small collections give fewer dimensions.
+    """
     counts = [Counter(_WORD.findall(text.lower())) for text in texts]
     frequencies = Counter(word for document_counts in counts for word in document_counts)
     words = sorted(
@@ -106,7 +109,10 @@ def archive_checkpoint(folder: Path, target: Path) -> Path:
 
 
 def archive_with_pickle(folder: Path, target: Path) -> Path:
-    """Write a zip like `archive_checkpoint`, with a harmless pickle instead of the weights, which the site rejects."""
+    """Write a zip that the site rejects, and return `target`.
+
+    It is like that of `archive_checkpoint`, but with a harmless pickle instead of the weights.
+    """
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".safetensors"}
     files["pytorch_model.bin"] = pickle.dumps({"embedding.weight": [[0.0]]}, protocol=2)
     _write_zip(target, files)
@@ -114,6 +120,7 @@ def archive_with_pickle(folder: Path, target: Path) -> Path:
 
 
 def _write_zip(target: Path, files: dict[str, bytes]) -> None:
+    """Write files by name as a zip with fixed times and permissions, so that equal files give equal bytes."""
     with zipfile.ZipFile(target, "w") as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _EARLIEST_TIME)

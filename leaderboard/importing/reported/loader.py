@@ -34,7 +34,10 @@ ADDED_FIELDS = ("ir_datasets_id", "beir_name", "licence", "description", "citati
 
 @transaction.atomic
 def load_reported() -> dict[str, int]:
-    """Update all reported boards from the versioned tables, and return counts of rows and changes."""
+    """Update sources, datasets, systems, entries, and benchmarks from the versioned tables.
+
+    Values that curators entered for other measures remain. Returns the numbers of rows by kind, and of changed entries.
+    """
     publications = tables.sources()
     sources = {}
     for key, fields in publications.items():
@@ -95,6 +98,10 @@ class _Numbers:
 
 
 def _numbers() -> dict[tables.ReportedPlace, _Numbers]:
+    """Return the scores, figures, and locations of each entry in the tables.
+
+    Scores printed on another scale than shares are also figures.
+    """
     numbers: defaultdict[tables.ReportedPlace, _Numbers] = defaultdict(_Numbers)
     scores = tables.scores()
     for score in scores:
@@ -107,13 +114,16 @@ def _numbers() -> dict[tables.ReportedPlace, _Numbers]:
 
 
 def figure_fields(row: tables.ReportedFigure) -> dict[str, Any]:
-    """Return the figure in the format of `Entry.figures`. Doubtful figures are not plotted."""
+    """Return the figure in the format of `Entry.figures`; it is doubtful if a doubt is stated."""
     names = ("name", "value", "unit", "scale", "hardware", "as_printed", "doubt", "locator")
     return {**{name: getattr(row, name) for name in names}, "doubtful": bool(row.doubt)}
 
 
 def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
-    """Return the BibTeX of a publication from the fields of `Source`, and optionally its `type` and `doi`."""
+    """Return the BibTeX of a publication from the fields of `Source`, and optionally its `type` and `doi`.
+
+    The default type is `inproceedings` with a venue, otherwise `misc`.
+    """
     kind = fields.get("type", "inproceedings" if fields["venue"] else "misc")
     venue_field = {"inproceedings": "booktitle", "article": "journal"}.get(kind, "howpublished")
     url = f"https://doi.org/{fields['doi']}" if "doi" in fields else fields.get("url", "")
@@ -130,7 +140,10 @@ def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
 
 
 def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
-    """Return the dataset's row; an imported dataset keeps its settings, and only empty fields are filled."""
+    """Create or update the dataset's row, and return it.
+
+    An imported dataset keeps its settings: only empty ADDED_FIELDS are filled, and the reported statistics are updated.
+    """
     defaults = {
         "name": row.name,
         "task": row.task,
@@ -161,7 +174,7 @@ def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
 
 
 def _system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]) -> System:
-    """Return the system's row; metadata that no source states stays empty."""
+    """Create or update the system's row, and return it; metadata that no source states stays empty."""
     places = [place for place in numbers if (place.source, place.system) == (row.source, row.name)]
     figures = [figure for place in places for figure in numbers[place].figures]
     dimensions = [int(figure["value"]) for figure in figures if figure["name"] == "dimension"]
@@ -179,7 +192,10 @@ def _system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.
 
 
 def _keep_system(source: Source, name: str, initial: Mapping[str, Any], values: Mapping[str, Any]) -> System:
-    """Return the publication's system with this name and updated metadata, except claims that a challenge settled."""
+    """Create or update the publication's system with this name, and return it.
+
+    A new system also gets the fields `initial`. Claims that a challenge settled are not changed.
+    """
     system, is_new = System.objects.get_or_create(source=source, name=name, defaults={**initial, **values})
     if is_new or not values:
         return system
@@ -204,6 +220,7 @@ def _benchmark(
     sources: dict[str, Source],
     datasets: dict[str, Dataset],
 ) -> None:
+    """Create or update a benchmark and its members, and record its version if it changed."""
     source = sources.get(fields.get("source", ""))
     benchmark, _ = Benchmark.objects.update_or_create(
         slug=slug,
@@ -264,9 +281,10 @@ class CuratedFigure:
 def enter_figures(
     source: Source, figures: Sequence[CuratedFigure], described: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
-    """Publish figures of a new or existing publication, replacing existing values.
+    """Publish figures of a new or existing publication, replacing existing values, and record each in the audit log.
 
-    `described` contains metadata of systems by name, as fields of `System`.
+    An unsaved publication is saved. `described` contains metadata of systems by name, as fields of `System`.
+    Unpublished entries of the figures are restored.
     """
     described = described or {}
     described_entries = Entry.objects.filter(system__source=source.pk, system__name__in=described) if source.pk else ()
@@ -302,7 +320,10 @@ def enter_figures(
 
 
 def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
-    """Withdraw a figure, or the whole entry if `measure` is empty. Raises CannotModerate."""
+    """Withdraw a figure, or the whole entry if `measure` is empty.
+
+    Raises CannotModerate for a scored entry, an unknown measure, or one that the site's tables would restore.
+    """
     if entry.provenance != Entry.Provenance.REPORTED or entry.source is None:
         raise CannotModerate(f"{entry} was scored by Runboard. Quarantine or unpublish it instead")
     if measure and measure not in entry.scores:
@@ -319,7 +340,11 @@ def _entries(dataset: Dataset, system: System, configuration: str) -> QuerySet[E
 
 
 def _entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[CuratedFigure]) -> Entry:
-    """Return the updated entry, unsaved, with existing values of other measures."""
+    """Return the entry with these figures, unsaved, and with existing values of other measures.
+
+    It becomes the baseline of its comparison group if it is new there, marked as baseline or named BM25, and no other
+    is.
+    """
     assert system.source is not None
     place = tables.ReportedPlace(system.source.key, dataset.slug, system.name, configuration)
     group = f"reported:{place.source}:{rows[0].group}" if rows[0].group else place.comparison_group

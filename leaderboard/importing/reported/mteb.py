@@ -95,10 +95,10 @@ class _InvalidFile(Exception):
 def read_mteb_results(
     path: Path, source: str, work: Path, task_places: Mapping[str, Place] | None = None
 ) -> MtebResults:
-    """Read the results in a folder or zip.
+    """Read the results in a folder or zip for this site's datasets.
 
     `source` is the URL of `path`, and `task_places` assigns datasets to tasks. A zip is expanded into `work`. Raises
-    InvalidContent with up to a hundred problems by file and field.
+    InvalidContent with up to a hundred problems by file and field, also if there are no results.
     """
     results, problems = MtebResults(), list[str]()
     files = _files(path, work)
@@ -141,7 +141,10 @@ def _shorten(texts: Sequence[str]) -> list[str]:
 
 
 def _files(path: Path, work: Path) -> dict[str, Path]:
-    """Return the JSON files in a folder or zip, by relative name."""
+    """Return the JSON files in a folder or zip, by relative name. A zip is expanded into `work`.
+
+    Raises InvalidContent for any other path.
+    """
     if path.is_dir():
         return {file.relative_to(path).as_posix(): file for file in path.rglob("*.json") if file.is_file()}
     if not path.is_file() or not is_zip(path):
@@ -156,7 +159,7 @@ def _files(path: Path, work: Path) -> dict[str, Path]:
 def _datasets_by_task() -> dict[str, list[Place]]:
     """Return the possible datasets for each task name.
 
-    A dataset matches MTEB's name for it, or else its own name or that of its repository.
+    A dataset is found by MTEB's name for it, or otherwise by its own name and that of its repository.
     """
     places_by_name: defaultdict[str, list[Place]] = defaultdict(list)
     for dataset in Dataset.objects.listed().select_related("current_version", "current_qrels"):
@@ -189,7 +192,10 @@ class _Model:
 
 
 def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
-    """Return the model of a folder's results; its name and revision default to the names of the folders."""
+    """Return the model of a folder's results from its metadata file.
+
+    The revision defaults to the name of the folder. Raises _InvalidFile for a missing or invalid file.
+    """
     if name not in files:
         raise _InvalidFile("the file is missing. Add the one that mteb writes next to the results")
     meta = _read_object(files[name])
@@ -202,7 +208,10 @@ def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
 
 
 def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a system's fields from ModelMeta. Raises _InvalidFile with all invalid fields."""
+    """Return the fields of a system from MTEB's ModelMeta, validated and cleaned.
+
+    Raises _InvalidFile with all fields of a wrong type, or with other invalid values.
+    """
     if problems := [
         f"{name} is {_abbreviate(meta[name])}, but should be {description}"
         for name, (is_valid, description) in _TYPES.items()
@@ -279,7 +288,10 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
 def _figures(
     path: Path, file: str, model: _Model, places: Mapping[str, Sequence[Place]], address: str
 ) -> Iterator[CuratedFigure]:
-    """Yield the figures of one file. Raises _InvalidFile."""
+    """Yield the figures of one result file: the scores of the dataset's measures on its split and language.
+
+    Raises _InvalidFile for an ambiguous task, an old or invalid file, and if no measure has a score.
+    """
     task = file.removesuffix(".json")
     if len(places[task]) > 1:
         slugs = ", ".join(place.dataset.slug for place in places[task])
@@ -316,7 +328,10 @@ def _figures(
 
 
 def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
-    """Return the scores on the dataset's split and language, and their location in the file."""
+    """Return the scores on the dataset's split and language, and their location in the file.
+
+    `place` may name another split or subset. Raises _InvalidFile if there are none, or several.
+    """
     dataset = place.dataset
     if not isinstance(scores, dict) or not scores:
         raise _InvalidFile("scores is missing or not an object of splits, so this is not a result file of mteb")
@@ -341,14 +356,17 @@ def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
 
 
 def _share(value: Any, location: str) -> str:
-    """Return a score as text. Raises _InvalidFile if it is not between 0 and 1."""
+    """Return a score as decimal text. Raises _InvalidFile if it is not a number between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise _InvalidFile(f"{location} is {_abbreviate(value)}, but should be a number between 0 and 1")
     return f"{value:.6f}".rstrip("0").rstrip(".") or "0"
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """Return a file's JSON object. Raises _InvalidFile."""
+    """Return a file's JSON object.
+
+    Raises _InvalidFile for a file that is too large, other content, repeated names, or invalid characters.
+    """
     if path.stat().st_size > MAX_FILE_BYTES:
         raise _InvalidFile(f"it is larger than {describe_bytes(MAX_FILE_BYTES)}")
 
@@ -373,7 +391,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _find_duplicates(figures: Iterable[CuratedFigure]) -> list[str]:
-    """Return problems with files that report the same result."""
+    """Return a problem for each group of files with the same model, revision, and dataset."""
     files: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
     for figure in figures:
         files[figure.dataset.slug, figure.system, figure.configuration, figure.measure].append(figure.address)

@@ -161,7 +161,7 @@ class PublishedAverage:
 
 @lru_cache
 def published_averages(source: str, measure: str) -> Mapping[str, PublishedAverage]:
-    """Return the published aggregates of systems in a measure by name; empty if the source prints none."""
+    """Return the published aggregates of systems over all datasets, by name; empty if the source prints none."""
 
     def read_by_system(file_name: str) -> dict[str, dict[str, str]]:
         rows = (row for row in _csv(DATA / file_name) if row["source"] == source and row["measure"] == measure)
@@ -183,7 +183,10 @@ def _place(row: dict[str, str]) -> ReportedPlace:
 
 
 def read_rows(kind: type[T], path: Path, /, **makers: Callable[[dict[str, str]], Any]) -> list[T]:
-    """Parse the lines of a table by the field types of `kind`; `makers` compute fields from a whole line."""
+    """Return the lines of a CSV table as instances of `kind`, with columns parsed by the types of its fields.
+
+    `makers` compute fields from a whole line instead.
+    """
     readers = {field: _READERS[hint] for field, hint in get_type_hints(kind).items() if field not in makers}
     return [
         kind(

@@ -32,7 +32,10 @@ def rescore_page(rescore: Rescore) -> str:
 
 
 def unpublished_judgements(dataset_id: int) -> QuerySet[Qrels]:
-    """Return judgments that no board of the dataset has used yet and that must stay undisclosed."""
+    """Return judgments that were prepared by rescores, but never used by the dataset's board.
+
+    They must stay undisclosed.
+    """
     prepared = Rescore.objects.filter(dataset=dataset_id).exclude(state=State.SWITCHED)
     switched = Rescore.objects.filter(dataset=dataset_id, state=State.SWITCHED)
     return (
@@ -44,7 +47,7 @@ def unpublished_judgements(dataset_id: int) -> QuerySet[Qrels]:
 
 
 def rescore_news(changes: Iterable[BoardChange]) -> dict[int, str]:
-    """Return the news texts of board switches by change key, in one query."""
+    """Return the news texts of board switches by change key, in one query. Other changes are omitted."""
     changes = list(changes)
     if not changes:
         return {}
