@@ -198,12 +198,12 @@ def compare_by_query(collection: OpenCollection, entries: Sequence[Entry], measu
     return PairComparison(
         result,
         differences,
-        [_difference(collection, values, row) for row in loss_rows],
-        [_difference(collection, values, row) for row in win_rows],
+        [_format_difference(collection, values, row) for row in loss_rows],
+        [_format_difference(collection, values, row) for row in win_rows],
     )
 
 
-def _difference(collection: OpenCollection, values: NDArray[np.float64], row: int) -> dict[str, str]:
+def _format_difference(collection: OpenCollection, values: NDArray[np.float64], row: int) -> dict[str, str]:
     """Return one query's text, address, values of both systems, and their difference, formatted for the page."""
     name = collection.judgements.query_ids[row]
     first, second = values[row].tolist()

@@ -56,7 +56,7 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     limit = MAX_RESULTS_OF_ONE_KIND if kind else MAX_RESULTS
     shown_team = Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name())
 
-    def by_name(
+    def find_by_name(
         result_kind: str,
         rows: QuerySet[Any],
         searched: Sequence[str],
@@ -76,19 +76,21 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
         return results
 
     finders: dict[str, Callable[[], list[SearchResult]]] = {
-        "benchmark": lambda: by_name("benchmark", Benchmark.objects.all(), ("name", "slug")),
-        "dataset": lambda: by_name(
+        "benchmark": lambda: find_by_name("benchmark", Benchmark.objects.all(), ("name", "slug")),
+        "dataset": lambda: find_by_name(
             "dataset", Dataset.objects.listed(), ("name", "slug", "task", "domain"), "task", "domain"
         ),
-        "system": lambda: by_name(
+        "system": lambda: find_by_name(
             "system",
             systems.annotate(shown=shown_team, by=anonymity.team_name()),
             ("name", "architecture", "shown"),
             *("by", "source__authors", "source__year", "architecture"),
             describe=_describe_system,
         ),
-        "team": lambda: by_name("team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)),
-        "author": lambda: _authors(words, attributed_systems, limit),
+        "team": lambda: find_by_name(
+            "team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)
+        ),
+        "author": lambda: _find_authors(words, attributed_systems, limit),
     }
     return [result for name, find in finders.items() if kind in ("", name) for result in find()]
 
@@ -107,7 +109,7 @@ def _contains_all(words: Sequence[str], *columns: str) -> Q:
     return reduce(and_, conditions)
 
 
-def _authors(words: Sequence[str], attributed_systems: QuerySet[System], limit: int) -> list[SearchResult]:
+def _find_authors(words: Sequence[str], attributed_systems: QuerySet[System], limit: int) -> list[SearchResult]:
     """Return up to `limit` authors whose name contains all words.
 
     They are authors of systems, or of publications with reported results.

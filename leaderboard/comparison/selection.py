@@ -99,14 +99,14 @@ def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -
     """
     slugs = []
     for name in names:
-        matches = _matches(name, choices)
+        matches = _matching_systems(name, choices)
         if len(matches) != 1:
             raise UnknownChoice("system", name, (matches or _similar_systems(name, choices))[:MAX_SUGGESTED])
         slugs += matches
     return tuple(dict.fromkeys(slugs))
 
 
-def _matches(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
+def _matching_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
     """Return the slugs of the systems with this slug, or else this exact name or label, or else the same ignoring case.
 
     An exact match is used if it is unique; otherwise a slug that is equal ignoring case has precedence.

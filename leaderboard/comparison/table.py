@@ -156,7 +156,9 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
     measures = sorted({name for entry in entries for name in entry.scores})
     if measure and measure not in measures:
         raise UnknownChoice("measure", measure, measures)
-    dataset_rows = [_row(slugs, dataset_entries, measure) for dataset_entries in entries_by_dataset.values()]
+    dataset_rows = [
+        _compare_on_dataset(slugs, dataset_entries, measure) for dataset_entries in entries_by_dataset.values()
+    ]
     rows = [row for row in dataset_rows if sum(cell.value is not None for cell in row.cells) > 1]
     boards = statements({cell.entry.dataset_id for row in rows for cell in row.cells if cell.entry})
     rows, pairs, permutations = _run_tests(rows, boards)
@@ -173,11 +175,13 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
         permutations=permutations,
         # Number of datasets on which each system is better than, equal to, and worse than the first one.
         won=[(outcomes.count("up"), outcomes.count(""), outcomes.count("down")) for outcomes in directions],
-        **_means(slugs, rows, measure, benchmark),
+        **_compute_means(slugs, rows, measure, benchmark),
     )
 
 
-def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measure: str) -> ComparedDataset:
+def _compare_on_dataset(
+    slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measure: str
+) -> ComparedDataset:
     """Return the row of one dataset: each system's best value, and its difference from the first system's.
 
     Values of the row's comparison group are preferred; only these are comparable. An empty `requested_measure` selects
@@ -185,7 +189,7 @@ def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measu
     """
     measure = requested_measure or _shared_measure(entries)
     entries_with_measure = [entry for entry in entries if measure in entry.scores]
-    group = _group(slugs, entries_with_measure)
+    group = _choose_group(slugs, entries_with_measure)
     sign = -1 if better(measure) == "lower" else 1
     cells: list[ComparedCell] = []
     candidate_count = 0
@@ -215,7 +219,7 @@ def _shared_measure(entries: Sequence[ComparedEntry]) -> str:
     return max(systems, key=lambda name: len(systems[name]))
 
 
-def _group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
+def _choose_group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
     """Return the comparison group of the dataset's row, or an empty string without entries.
 
     Prefers a group with the first system, then the one with most systems, then the current one, then the newest.
@@ -291,7 +295,9 @@ def _with_tests(
     return replace(row, cells=tuple(cells))
 
 
-def _means(slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, benchmark: str) -> dict[str, Any]:
+def _compute_means(
+    slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, benchmark: str
+) -> dict[str, Any]:
     """Return the fields of `Comparison` about means: from a benchmark's board, or otherwise over common datasets.
 
     An empty `benchmark` selects the smallest one with all common datasets whose board has means of all systems.

@@ -69,6 +69,7 @@ def excerpts(dataset: Dataset) -> DocumentTexts | None:
 
 
 def _shows_documents(dataset: Dataset) -> bool:
+    """Return whether the dataset's documents are public and stored."""
     return bool(
         dataset.documents_visibility == Visibility.PUBLIC
         and not dataset.runs_only

@@ -38,7 +38,7 @@ class _Size(NamedTuple):
 def build_sizes(request: FigureRequest) -> Plot:
     """Draw the numbers of documents and queries of a benchmark's datasets on separate axes, grouped by task."""
     page = request.benchmark_page
-    sizes = _sizes(drawing.visible_datasets(page, counted_only=False))
+    sizes = _known_sizes(drawing.visible_datasets(page, counted_only=False))
     if not sizes:
         return Plot.empty("The sizes of these datasets are not known.")
     names, tasks = [size.name for size in sizes], [size.task for size in sizes]
@@ -106,7 +106,7 @@ def _task_name(first_dataset: _Size) -> dict[str, Any]:
     return {**position, "text": first_dataset.task, "font": {"color": drawing.SOFT}, "showarrow": False}
 
 
-def _sizes(members: list[Member]) -> list[_Size]:
+def _known_sizes(members: list[Member]) -> list[_Size]:
     """Return the sizes of the members with a known number of documents or queries.
 
     They are grouped by task, the largest first within a task. Hidden datasets have published numbers only.
@@ -187,6 +187,7 @@ def _mean_traces(
     other_systems = [number for number in range(len(rows)) if number not in (highlighted, *baselines)]
 
     def trace(title: str, numbers: Sequence[int], **marker: Any) -> go.Scatter:
+        """Return a trace with the points of these rows in all groups where they have a mean."""
         points = [
             (means[group][number], labels[group], names[number])
             for number in numbers
@@ -246,6 +247,8 @@ Counts = tuple[int, int, int]
 
 
 class _WinCount(NamedTuple):
+    """A row, and the numbers of datasets that it wins, ties, and loses against the baseline."""
+
     row: Row
     wins: int
     ties: int
@@ -290,9 +293,9 @@ def build_wins(request: FigureRequest) -> Plot:
     wins, ties, losses = map(list, zip(*(win_count[1:] for win_count in shown_counts), strict=True))
     return Plot(
         data=[
-            _bars("Losses", names, losses, drawing.WORSE, sign=-1),
-            _bars("Wins", names, wins, drawing.BETTER),
-            *([_bars("Ties", names, ties, drawing.GREY)] if any(ties) else []),
+            _count_bars("Losses", names, losses, drawing.WORSE, sign=-1),
+            _count_bars("Wins", names, wins, drawing.BETTER),
+            *([_count_bars("Ties", names, ties, drawing.GREY)] if any(ties) else []),
         ],
         layout=drawing.bar_layout(
             len(shown_counts),
@@ -315,7 +318,7 @@ def build_wins(request: FigureRequest) -> Plot:
     )
 
 
-def _bars(name: str, systems: list[str], numbers: list[int], color: str, sign: int = 1) -> go.Bar:
+def _count_bars(name: str, systems: list[str], numbers: list[int], color: str, sign: int = 1) -> go.Bar:
     """Return horizontal bars with their numbers; with `sign` −1, they extend to the left."""
     return go.Bar(
         orientation="h",

@@ -58,7 +58,7 @@ def build_violins(request: FigureRequest) -> Plot:
     profile = collection_lengths(request.dataset)
     if profile is None:
         return Plot.empty(_missing_reason(page.dataset))
-    systems, notes = _systems(page.board.rows, MAX_SYSTEMS)
+    systems, notes = _profiled_systems(page.board.rows, MAX_SYSTEMS)
     lanes = [_Lane("All documents", profile.documents, drawing.GREY)]
     relevant = profile.relevant if profile.relevant is not None and profile.relevant.total else None
     if relevant is not None:
@@ -68,7 +68,7 @@ def build_violins(request: FigureRequest) -> Plot:
     heads = ("5%", "25%", "Median", "75%", "95%")
     return Plot(
         data=[*_outlines(lanes), *_boxes(lanes)],
-        layout=_layout(lanes),
+        layout=_lane_layout(lanes),
         table=Table.from_columns(
             ("Documents", [lane.name for lane in lanes]),
             ("Number", [lane.lengths.total for lane in lanes], ",d"),
@@ -91,7 +91,7 @@ def _missing_reason(dataset: dict[str, Any]) -> str:
     return f"The lengths of the documents of {dataset['name']} are not shown: they are not public or not counted yet."
 
 
-def _systems(rows: Sequence[Row], limit: int) -> tuple[list[tuple[str, LengthDistribution]], list[str]]:
+def _profiled_systems(rows: Sequence[Row], limit: int) -> tuple[list[tuple[str, LengthDistribution]], list[str]]:
     """Return names and length distributions of up to `limit` systems of the rows, and a note if some are omitted.
 
     Systems without a distribution are skipped. The baseline comes first.
@@ -177,7 +177,7 @@ def _spans(quantiles: Sequence[tuple[float, ...]], low: int, high: int, width: f
     )
 
 
-def _layout(lanes: Sequence[_Lane]) -> go.Layout:
+def _lane_layout(lanes: Sequence[_Lane]) -> go.Layout:
     """Return a layout with a logarithmic axis of words that covers all lengths, and one named lane per distribution."""
     max_length = max(max(lane.lengths.quantiles, default=1.0) for lane in lanes)
     min_length = min(min(lane.lengths.quantiles, default=0.0) for lane in lanes)
@@ -220,15 +220,15 @@ def build_relevance(request: FigureRequest) -> Plot:
         return Plot.empty(
             _WITHHELD_NOTE if page.dataset["hidden"] else "The relevant documents have not been counted yet."
         )
-    systems, notes = _systems(page.board.rows, MAX_SYSTEM_LINES)
+    systems, notes = _profiled_systems(page.board.rows, MAX_SYSTEM_LINES)
     lines = [("All documents", profile.documents), ("Relevant documents", profile.relevant), *systems]
     edges = doublings(lengths for _, lengths in lines)
-    ranges = [_range(bin_.low, bin_.high) for bin_ in shares(profile.documents, edges)]
+    ranges = [_format_range(bin_.low, bin_.high) for bin_ in shares(profile.documents, edges)]
     columns = [[bin_.share for bin_ in shares(lengths, edges)] for _, lengths in lines]
     highest = max(max(column) for column in columns)
     return Plot(
         data=[
-            _line(number, name, ranges, column)
+            _distribution_line(number, name, ranges, column)
             for number, ((name, _), column) in enumerate(zip(lines, columns, strict=True))
         ],
         layout=go.Layout(
@@ -252,11 +252,11 @@ def build_relevance(request: FigureRequest) -> Plot:
     )
 
 
-def _range(low: int, high: int) -> str:
+def _format_range(low: int, high: int) -> str:
     return f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}"
 
 
-def _line(number: int, name: str, ranges: list[str], column: list[float]) -> go.Scatter:
+def _distribution_line(number: int, name: str, ranges: list[str], column: list[float]) -> go.Scatter:
     """Return the line of one distribution over ranges of lengths.
 
     The first two lines are thicker, and the first is dotted.

@@ -82,7 +82,7 @@ def _system_differences(board: Board, column: str) -> Plot:
     lower = drawing.lower_is_better(board)
     rows.sort(key=lambda row: drawing.value(row, column) or 0.0, reverse=not lower)
     rows, notes = drawing.limit_bars(rows, "best differences")
-    differences = [_difference(row, column, drawing.system_url(row)) for row in rows]
+    differences = [_read_difference(row, column, drawing.system_url(row)) for row in rows]
     subject = _Subject(
         board.measure,
         board.baseline,
@@ -91,10 +91,10 @@ def _system_differences(board: Board, column: str) -> Plot:
         f"{board.title}, {board.measure}",
         lower,
     )
-    return _plot(subject, ("System", drawing.distinct_names(rows)), [_Series(f"Δ {board.measure}", differences)], notes)
+    return _draw(subject, ("System", drawing.distinct_names(rows)), [_Series(f"Δ {board.measure}", differences)], notes)
 
 
-def _difference(row: Row, column: str, link: str = "") -> _Difference:
+def _read_difference(row: Row, column: str, link: str = "") -> _Difference:
     certainty = row[column].certainty or (row.certainty if column == DELTA else None)
     return _Difference(drawing.value(row, column), certainty, link)
 
@@ -130,7 +130,7 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
         )
     )
     series = [
-        _Series(name, [_difference(row, dataset.slug) for dataset in datasets])
+        _Series(name, [_read_difference(row, dataset.slug) for dataset in datasets])
         for row, name in zip(rows, names, strict=True)
     ]
     joined_names = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -147,7 +147,7 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     for dataset in datasets:
         if (measure := dataset.measure(board.measure)) != board.measure:
             notes.append(f"{dataset.facts.name} shows {measure} instead of {board.measure}.")
-    return _plot(subject, ("Dataset", [dataset.facts.name for dataset in datasets]), series, notes)
+    return _draw(subject, ("Dataset", [dataset.facts.name for dataset in datasets]), series, notes)
 
 
 def build_system(request: FigureRequest) -> Plot:
@@ -178,10 +178,10 @@ def build_system(request: FigureRequest) -> Plot:
         f"{facts['name']}, {drawing.list_names(measures)}",
         better(measures[0]) == "lower",
     )
-    return _plot(subject, ("Dataset", heads), [_Series(facts["name"], differences)])
+    return _draw(subject, ("Dataset", heads), [_Series(facts["name"], differences)])
 
 
-def _plot(
+def _draw(
     subject: _Subject, heads: tuple[str, Sequence[str]], series: Sequence[_Series], notes: Sequence[str] = ()
 ) -> Plot:
     """Draw the differences of all series, one row per head; a single series also shows values and intervals.
@@ -269,6 +269,7 @@ def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
     """
 
     def axis(share: float, max_ticks: int) -> dict[str, Any]:
+        """Return an axis that covers the numbers and zero, with `share` of its range free at the right."""
         low, high = min(0.0, *numbers), max(0.0, *numbers)
         span = high - low or 0.1
         bounds = low - 0.04 * span, high + share * span

@@ -89,7 +89,7 @@ def log_axis(title: str, values: Sequence[float], *, sparse: bool = False) -> di
         "title": {"text": title},
         "range": [low, high],
         "tickvals": ticks,
-        "ticktext": [_quantity(tick) for tick in ticks],
+        "ticktext": [_format_quantity(tick) for tick in ticks],
     }
 
 
@@ -99,7 +99,7 @@ def _log_ticks(low: float, high: float, factors: Sequence[int]) -> list[float]:
     return [tick for tick in ticks if low <= math.log10(tick) <= high]
 
 
-def _quantity(number: float) -> str:
+def _format_quantity(number: float) -> str:
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if number >= factor:
             return f"{number / (1e3 if letter == 'k' else factor):g}{letter}"
@@ -451,10 +451,11 @@ def label_points(
     positions `first` are placed first. `ends` has the interval of every point, or is empty. If `allow_far`, labels may
     be further away, which requires `far_labels` in the layout.
     """
-    x_shares = _shares([math.log10(x) if log_x else x for x, _ in points])
-    y_shares = _shares([*(y for _, y in points), *(end for pair in ends for end in pair)])
+    x_shares = _axis_positions([math.log10(x) if log_x else x for x, _ in points])
+    y_shares = _axis_positions([*(y for _, y in points), *(end for pair in ends for end in pair)])
 
     def fit_labels(picture: PictureWidth) -> list[dict[str, Any]]:
+        """Return the label options for one picture width; each label gets its first position without overlap."""
         y_positions = [(1 - share) * HEIGHT for share in y_shares]
         centers = [(share * picture.width, top) for share, top in zip(x_shares, y_positions, strict=False)]
         occupied = [LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in centers]
@@ -466,12 +467,12 @@ def label_points(
         for number in dict.fromkeys([*first, *range(len(names))]):
             is_leading = number in first
             other_boxes = [box for position, box in enumerate(occupied) if position != number]
-            for offset, label in _candidates(
+            for offset, label in _label_candidates(
                 names[number],
                 is_leading=is_leading,
                 allow_far=allow_far and (is_leading or len(names) <= MAX_FAR_POINTS),
             ):
-                box = _box(offset, picture.letters * text_width(names[number]), centers[number])
+                box = _label_box(offset, picture.letters * text_width(names[number]), centers[number])
                 is_inside = box.left >= 0 and box.right <= picture.width + picture.overhang
                 is_inside = is_inside and box.top >= -10 and box.bottom <= HEIGHT + 5
                 if is_inside and not any(map(box.overlaps, other_boxes)):
@@ -483,7 +484,7 @@ def label_points(
     return [{**wide, "narrow": narrow} for wide, narrow in zip(fit_labels(WIDE), fit_labels(NARROW), strict=True)]
 
 
-def _candidates(name: str, *, is_leading: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
+def _label_candidates(name: str, *, is_leading: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
     """Yield the possible positions of a label in order of preference, with their trace options.
 
     A leading name prefers positions above its point.
@@ -499,7 +500,7 @@ def text_width(name: str) -> float:
     return sum(SMALL_LETTER_WIDTH if sign.islower() or sign in " .,-()[]" else LETTER_WIDTH for sign in name)
 
 
-def _box(offset: Offset, width: float, point: tuple[float, float]) -> LabelBox:
+def _label_box(offset: Offset, width: float, point: tuple[float, float]) -> LabelBox:
     """Return the box of a label of this width at an offset from its point, in pixels."""
     x_share, y_share, x_offset, y_offset = offset
     left_edge, top = point[0] + x_share * width + x_offset, point[1] + y_share * LINE_HEIGHT + y_offset
@@ -516,6 +517,7 @@ def far_labels(
     """Return the layout options that draw the labels with a `far` offset as annotations, also on phones."""
 
     def annotations(width_labels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return an annotation with a line to its point for each label that has a `far` offset."""
         return [
             {
                 "x": math.log10(x) if log_x else x,
@@ -537,7 +539,7 @@ def far_labels(
     return {"annotations": annotations(labels), "meta": {"narrow": narrow}}
 
 
-def _shares(numbers: Sequence[float]) -> list[float]:
+def _axis_positions(numbers: Sequence[float]) -> list[float]:
     """Return each number's position between minimum and maximum, on axes with a margin of 6%."""
     low, high = min(numbers), max(numbers)
     return [0.5 if low == high else 0.06 + 0.88 * (number - low) / (high - low) for number in numbers]
@@ -634,8 +636,8 @@ def point_trace(
         name=name,
         x=[point.x for point in points],
         y=[point.y for point in points],
-        **_texts(labels),
-        meta={"narrow": _texts([label["narrow"] for label in labels]), "links": links},
+        **_label_texts(labels),
+        meta={"narrow": _label_texts([label["narrow"] for label in labels]), "links": links},
         customdata=lines,
         hovertemplate=f"{template}<extra></extra>",
         cliponaxis=False,
@@ -644,7 +646,7 @@ def point_trace(
     )
 
 
-def _texts(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _label_texts(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: [label[key] for label in labels] for key in ("text", "textposition")}
 
 

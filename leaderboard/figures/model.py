@@ -59,7 +59,7 @@ class Table:
         return list(zip(*(column.values for column in self.columns), strict=True))
 
     def texts(self) -> list[list[str]]:
-        columns = ([_text(value, column.form) for value in column.values] for column in self.columns)
+        columns = ([_format_cell(value, column.form) for value in column.values] for column in self.columns)
         return [list(row) for row in zip(*columns, strict=True)]
 
     def as_data(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Table:
         return {"heads": self.heads, "rows": self.rows, "texts": self.texts(), "numeric": numeric}
 
 
-def _text(value: Cell, form: str) -> str:
+def _format_cell(value: Cell, form: str) -> str:
     if value is None:
         return "—"
     return value if isinstance(value, str) else format(value, form).replace("-", MINUS)
@@ -171,8 +171,8 @@ class FigureRequest:
         """
         self.figure = figure
         self.state = BoardState.from_parameters(parameters)
-        self.dataset = _slug(parameters, "dataset")
-        self.benchmark = "" if self.dataset else _slug(parameters, "benchmark")
+        self.dataset = _read_slug(parameters, "dataset")
+        self.benchmark = "" if self.dataset else _read_slug(parameters, "benchmark")
         if not self.dataset and not self.benchmark:
             if benchmarks := benchmarks_with_figure(figure):
                 self.benchmark, self.dataset = benchmarks[0]["slug"], ""
@@ -261,7 +261,7 @@ def datasets_with_figure(figure: Figure) -> list[dict[str, Any]]:
     return [row for row in lists.datasets() if row["number"] and figure.fits(row)]
 
 
-def _slug(parameters: Parameters, name: str) -> str:
+def _read_slug(parameters: Parameters, name: str) -> str:
     slug = last_value(parameters, name)
     if slug and not slug_re.fullmatch(slug):
         raise SubjectNotFound

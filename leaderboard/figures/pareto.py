@@ -98,8 +98,10 @@ def build(request: FigureRequest) -> Plot:
     scored_rows = _ScoredRows(request)
     axis = request.choice("x")
     if not request.sets("x"):
-        axis = next((candidate for candidate in COST_AXES if _costs(scored_rows.unfiltered, candidate).values), axis)
-    costs = _costs(scored_rows, axis)
+        axis = next(
+            (candidate for candidate in COST_AXES if _axis_costs(scored_rows.unfiltered, candidate).values), axis
+        )
+    costs = _axis_costs(scored_rows, axis)
     cost_name = COST_AXES[axis][1].lower()
     if not costs.values:
         return Plot.empty(
@@ -117,7 +119,7 @@ def build(request: FigureRequest) -> Plot:
     baselines = [number for number, point in enumerate(points) if point.row.entry.is_baseline]
     traces, labels = drawing.traces_by_architecture(points, first=[*frontier_numbers, *baselines], log_x=True)
     frontier_traces = _frontier_traces([points[number] for number in frontier_numbers], x_axis, y_axis, lower=lower)
-    reference = _reference([points[number] for number in baselines], x_axis, lower=lower)
+    reference = _baseline_line([points[number] for number in baselines], x_axis, lower=lower)
     omitted_rows = [row for number, row in enumerate(scored_rows.rows) if number not in costs.values]
     notes = drawing.omission_note(omitted_rows, f"no {cost_name} on this hardware")
     return Plot(
@@ -176,7 +178,9 @@ def _frontier_traces(
     return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
 
 
-def _reference(baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool) -> list[go.Scatter]:
+def _baseline_line(
+    baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool
+) -> list[go.Scatter]:
     """Return a horizontal line at the score of the best baseline, or no line without baselines."""
     if not baselines:
         return []
@@ -186,13 +190,13 @@ def _reference(baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any
     return [drawing.line_trace(f"{best.name} (baseline)", x_range, [best.y, best.y], style)]
 
 
-def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
+def _axis_costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
     """Return the costs for an axis: measured ones if the unfiltered board has any, otherwise those of one publication.
 
     A requested device selects reported costs. Sizes of models are not measured on a machine.
     """
     if axis == "parameters":
-        return _sizes(scored_rows.rows)
+        return _model_sizes(scored_rows.rows)
     key, title = COST_AXES[axis]
     reported, is_filtered = (
         _reported_costs(scored_rows, axis, title),
@@ -229,7 +233,7 @@ def _measured_costs(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column
     }
 
 
-def _sizes(rows: Sequence[Row]) -> CostAxis:
+def _model_sizes(rows: Sequence[Row]) -> CostAxis:
     """Return the models' numbers of parameters by row number, of reported or of scored systems only."""
     counts = [row.value(SIZE.key) for row in rows]
     sizes = {number: count for number, count in enumerate(counts) if isinstance(count, float) and count > 0}

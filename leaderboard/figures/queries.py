@@ -144,7 +144,7 @@ def build_differences(request: FigureRequest) -> Plot:
         return Plot.empty("Values by query are only shown for open judgments.")
     dataset = collection.dataset
     measure = collection.measure(request.state.measure)
-    entries = _pair(collection, request.systems, measure)
+    entries = _select_pair(collection, request.systems, measure)
     if entries is None:
         return Plot.empty("A comparison needs two systems with results on the dataset's current judgments.")
     pair = compare_by_query(collection, entries, measure)
@@ -175,7 +175,7 @@ def build_differences(request: FigureRequest) -> Plot:
     )
 
 
-def _pair(collection: OpenCollection, systems: tuple[str, ...], measure: str) -> list[Entry] | None:
+def _select_pair(collection: OpenCollection, systems: tuple[str, ...], measure: str) -> list[Entry] | None:
     """Return the best entries of the first two systems, or None for fewer than two.
 
     By default, these are the baseline and the best system.

@@ -60,7 +60,7 @@ def build_progress(request: FigureRequest) -> Plot:
     column, y_title = drawing.effectiveness_column(request, board)
     rows = [row for row in drawing.comparable_rows(board) if drawing.value(row, column) is not None]
     lower, form = drawing.lower_is_better(board), drawing.score_format(rows)
-    dated_pairs = _dated(request, rows, column, form)
+    dated_pairs = _dated_points(request, rows, column, form)
     days = len({day for day, _ in dated_pairs})
     if days < MIN_DATES:
         return Plot.empty(
@@ -73,7 +73,7 @@ def build_progress(request: FigureRequest) -> Plot:
         if kind_points:
             points = [point for _, point in kind_points]
             best_numbers = drawing.running_best([point.y for point in points], lower=lower)
-            traces += _traces(line, points, best_numbers)
+            traces += _draw_traces(line, points, best_numbers)
             texts.append(line.description)
             for number, (day, point) in enumerate(kind_points):
                 table.append((point.name, day, point.y, "yes" if number in best_numbers else "no"))
@@ -83,7 +83,7 @@ def build_progress(request: FigureRequest) -> Plot:
         data=traces,
         layout=go.Layout(
             height=400,
-            xaxis=_axis([day for day, _ in dated_pairs]),
+            xaxis=_date_axis([day for day, _ in dated_pairs]),
             yaxis=linear_axis(capitalize_first(y_title), scores),
         ),
         table=Table.from_columns(
@@ -104,7 +104,7 @@ def has_dates(board: Board, datasets: Sequence[int]) -> bool:
     ranked_rows = [row for row in drawing.comparable_rows(board) if row.rank is not None]
     if board.views:
         dates = _dates(datasets)
-        days = {dates.get(_key(row)) for row in ranked_rows}
+        days = {dates.get(_row_key(row)) for row in ranked_rows}
     else:
         days = {_publication_date(row.entry) for row in ranked_rows}
     return len(days - {None, ""}) >= MIN_DATES
@@ -117,7 +117,9 @@ def _publication_date(entry: EntryRow) -> str:
     return entry.published[:10]
 
 
-def _dated(request: FigureRequest, rows: Sequence[Row], column: str, form: str) -> list[tuple[str, drawing.ChartPoint]]:
+def _dated_points(
+    request: FigureRequest, rows: Sequence[Row], column: str, form: str
+) -> list[tuple[str, drawing.ChartPoint]]:
     """Return a (date, point) pair for each row with a date and a score, by date and then best first."""
     if request.dataset:
         datasets = [request.dataset_page.dataset["pk"]]
@@ -126,10 +128,10 @@ def _dated(request: FigureRequest, rows: Sequence[Row], column: str, form: str) 
     dates = _dates(datasets)
     dated_pairs = []
     for row, name in zip(rows, drawing.distinct_names(rows), strict=True):
-        day, score = dates.get(_key(row)), drawing.value(row, column)
+        day, score = dates.get(_row_key(row)), drawing.value(row, column)
         if day and score is not None:
             line = f"{day}: {format_value(score, int(form[-2]))}"
-            dated_pairs.append((day, drawing.ChartPoint(row, name, _day(day), score, [line])))
+            dated_pairs.append((day, drawing.ChartPoint(row, name, _to_iso_date(day), score, [line])))
     sign = 1 if drawing.lower_is_better(request.board()) else -1
     return sorted(dated_pairs, key=lambda dated_point: (dated_point[0], sign * dated_point[1].y))
 
@@ -138,7 +140,7 @@ def _dated(request: FigureRequest, rows: Sequence[Row], column: str, form: str) 
 _Key = tuple[str, str, bool]
 
 
-def _key(row: Row) -> _Key:
+def _row_key(row: Row) -> _Key:
     return row.entry.slug, row.entry.configuration, row.ranked_in == REPORTED
 
 
@@ -153,23 +155,23 @@ def _dates(datasets: Sequence[int]) -> dict[_Key, str]:
     return dates
 
 
-def _axis(dates: Sequence[str]) -> dict[str, Any]:
+def _date_axis(dates: Sequence[str]) -> dict[str, Any]:
     """Return a time axis over these dates, at least a year wide, with ticks at years if it is long."""
-    days = [_day(day) for day in dates]
+    days = [_to_iso_date(day) for day in dates]
     first_day, last_day = date.fromisoformat(min(days)), date.fromisoformat(max(days))
     room = max((last_day - first_day) * 0.08, timedelta(days=183) - (last_day - first_day) / 2, timedelta(days=10))
     axis = {"type": "date", "range": [(first_day - room).isoformat(), (last_day + room).isoformat()]}
     if all(len(day) == 4 for day in dates):
-        return {**axis, "tick0": _day("2000"), "dtick": "M12", "tickformat": "%Y"}
+        return {**axis, "tick0": _to_iso_date("2000"), "dtick": "M12", "tickformat": "%Y"}
     return {**axis, "dtick": "M12", "tickformat": "%Y"} if (last_day - first_day).days > 800 else axis
 
 
-def _day(text: str) -> str:
+def _to_iso_date(text: str) -> str:
     """Return an ISO date; a year is represented by its middle."""
     return f"{text}-07-01" if len(text) == 4 else text
 
 
-def _traces(line: _Line, points: Sequence[drawing.ChartPoint], best_numbers: Sequence[int]) -> list[go.Scatter]:
+def _draw_traces(line: _Line, points: Sequence[drawing.ChartPoint], best_numbers: Sequence[int]) -> list[go.Scatter]:
     """Return the points of one kind, and unless there is only one, a stepped line of the best so far."""
     days, scores = [str(point.x) for point in points], [point.y for point in points]
     years = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
@@ -234,7 +236,7 @@ def build_in_domain(request: FigureRequest) -> Plot:
         if (x := drawing.value(row, trained_on.slug)) is not None
         and (y := drawing.mean(row, other_datasets)) is not None
     ]
-    training_texts = [_training(point.row, trained_on) for point in points]
+    training_texts = [_training_text(point.row, trained_on) for point in points]
     traces, labels = drawing.traces_by_architecture(points)
     x_axis = linear_axis(capitalize_first(x_label), [point.x for point in points])
     y_axis = linear_axis(capitalize_first(y_label), [point.y for point in points])
@@ -252,8 +254,8 @@ def build_in_domain(request: FigureRequest) -> Plot:
         f"labels. {kind.capitalize()} only.",
         subtitle=f"{board.title}, {measure}, {kind}",
         notes=[
-            *_not_zero_shot(points),
-            *_correlation(points),
+            *_training_notes(points),
+            *_correlation_notes(points),
             *drawing.omission_note(
                 [row for row in kind_rows if not _is_zero_shot(row, other_datasets)],
                 "incomplete scores or other training data",
@@ -284,13 +286,13 @@ def _has_exposure(row: Row, exposure: Entry.Training) -> bool:
     return exposure.value in ((exposures,) if isinstance(exposures, str) else exposures)
 
 
-def _training(row: Row, dataset: Member) -> str:
+def _training_text(row: Row, dataset: Member) -> str:
     if _is_marked(row, dataset):
         return "yes"
     return "not declared" if _has_exposure(row, Entry.Training.UNDECLARED) else "no"
 
 
-def _not_zero_shot(points: Sequence[drawing.ChartPoint]) -> list[str]:
+def _training_notes(points: Sequence[drawing.ChartPoint]) -> list[str]:
     """Return notes that name adapted systems and those that do not declare their training."""
     notes = []
     for exposure, description in (
@@ -302,7 +304,7 @@ def _not_zero_shot(points: Sequence[drawing.ChartPoint]) -> list[str]:
     return notes
 
 
-def _correlation(points: Sequence[drawing.ChartPoint]) -> list[str]:
+def _correlation_notes(points: Sequence[drawing.ChartPoint]) -> list[str]:
     """Return a note with Kendall's τ-a of the two orders: concordant minus discordant pairs over all pairs.
 
     There is no note for fewer than three or more than MAX_CORRELATED systems.

@@ -78,7 +78,7 @@ def reveals_judged(pool: Pool) -> bool:
 def record_counts_read(pool: Pool) -> None:
     """Record access to the number of unjudged pairs in the pool."""
     if reveals_judged(pool):
-        record_reading(pool, pool.dataset_id, what="how many pairs are judged", qrels=_number(pool.qrels))
+        record_reading(pool, pool.dataset_id, what="how many pairs are judged", qrels=_qrels_number(pool.qrels))
 
 
 def record_preview_read(rescore: Rescore) -> None:
@@ -95,7 +95,7 @@ def is_secret_preview(rescore: Rescore) -> bool:
 def record_pool_read(pool: Pool, form: str) -> None:
     """Record which hidden judgments or hidden queries a download of the pool reveals, if any."""
     if reveals_judged(pool):
-        record_reading(pool, pool.dataset_id, what="which pairs are judged", qrels=_number(pool.qrels))
+        record_reading(pool, pool.dataset_id, what="which pairs are judged", qrels=_qrels_number(pool.qrels))
     if form == "csv" and seals_queries(pool.dataset):
         record("read hidden queries", pool, dataset=pool.dataset_id)
 
@@ -109,5 +109,5 @@ def downloadable_forms(pool: Pool, person: Person) -> list[str]:
     return [form for form in pool.files if form != "csv" or not sealed]
 
 
-def _number(qrels: Qrels | None) -> int | None:
+def _qrels_number(qrels: Qrels | None) -> int | None:
     return qrels.number if qrels is not None else None

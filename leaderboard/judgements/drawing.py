@@ -123,6 +123,7 @@ def texts_of_documents(
                 end += length
 
         def read(name: str) -> tuple[str, str]:
+            """Return the title and text of a document; both are empty if the corpus lacks it."""
             if name not in positions:
                 return "", ""
             start, length = positions[name]

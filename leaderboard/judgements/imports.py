@@ -40,7 +40,7 @@ def check_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False, 
         InvalidContent: With all problems of the file.
         JudgingRefused: For a dataset without content.
     """
-    return read_import(_version(dataset), path, dataset.current_qrels, scale_grew=scale_grew, strict=strict)
+    return read_import(_require_version(dataset), path, dataset.current_qrels, scale_grew=scale_grew, strict=strict)
 
 
 def read_import(
@@ -64,7 +64,7 @@ def read_import(
     )
 
 
-def _version(dataset: Dataset) -> DatasetVersion:
+def _require_version(dataset: Dataset) -> DatasetVersion:
     if dataset.current_version is None:
         raise JudgingRefused(f"{dataset} has no queries on this site. Import the collection first.")
     return dataset.current_version
@@ -125,7 +125,7 @@ def import_judgements(
     """
     check_judge(judge)
     _check_line("The note", note.strip())
-    version = _version(dataset)
+    version = _require_version(dataset)
     if pool is not None and pool.version_id != version.pk:
         raise JudgingRefused(f"{pool} does not belong to the dataset's current version.")
     judgements = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)

@@ -25,7 +25,7 @@ def collect_bibtex(system: Mapping[str, Any]) -> str:
     for text in (row["bibtex"], row["source__bibtex"] or ""):
         if parse_entries(text):
             return text
-    return _entry(row) if authors_field(row["authors"]) or row["paper_url"] else ""
+    return _build_entry(row) if authors_field(row["authors"]) or row["paper_url"] else ""
 
 
 def citation(slug: str, page: str, site: str) -> str:
@@ -34,10 +34,10 @@ def citation(slug: str, page: str, site: str) -> str:
     Raises System.DoesNotExist.
     """
     row = System.objects.values(*COLUMNS).get(slug=slug)
-    return collect_bibtex(row) or _entry(anonymity.public_columns(row), page, site)
+    return collect_bibtex(row) or _build_entry(anonymity.public_columns(row), page, site)
 
 
-def _entry(row: Mapping[str, Any], page: str = "", site: str = "") -> str:
+def _build_entry(row: Mapping[str, Any], page: str = "", site: str = "") -> str:
     """Return an `@misc` entry for a system, with the URL of its paper or else `page`.
 
     Without authors, the author is the participant, the team, or else `site`.

@@ -87,7 +87,7 @@ class ProtectionPolicy:
             "who download pools can see which documents are judged. Every access is logged."
             f"{texts}"
         )
-        yield f"Published: {self._rounded}. Differences, means and ranks are computed from the rounded values."
+        yield f"Published: {self._rounding_text}. Differences, means and ranks are computed from the rounded values."
         yield (
             f"Also published: the least significant difference in {self.measures[0]} at 0.05, computed once from the "
             "baseline's per-query scores and rounded up. It decides which results are significantly better than the "
@@ -104,7 +104,7 @@ class ProtectionPolicy:
             yield from self._competition_sentences()
 
     @property
-    def _rounded(self) -> str:
+    def _rounding_text(self) -> str:
         """Published measures and their rounding, such as "nDCG@10, rounded to 3 decimals"."""
         primary, secondary, all_names = (
             " and ".join(names if len(names) < 3 else (", ".join(names[:-1]), names[-1]))

@@ -87,10 +87,10 @@ def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, floa
     """
     policy = get_policy(dataset)
     means = part_means(evaluation, EvaluationPart.Part.PUBLIC) if policy.competition else evaluation.means
-    scores = _publish(means, dataset, policy.told_measures, policy.steps)
+    scores = _publish_means(means, dataset, policy.told_measures, policy.steps)
     if dataset.hidden:
         return scores
-    return scores | judged_shares(evaluation) | _publish(means, dataset, upper_bound_measures(dataset), {})
+    return scores | judged_shares(evaluation) | _publish_means(means, dataset, upper_bound_measures(dataset), {})
 
 
 def published_private_scores(evaluations: Sequence[Evaluation], dataset: Dataset) -> dict[str, float]:
@@ -101,13 +101,14 @@ def published_private_scores(evaluations: Sequence[Evaluation], dataset: Dataset
     if not get_policy(dataset).competition:
         return {}
     private_means = [part_means(evaluation, EvaluationPart.Part.PRIVATE) for evaluation in evaluations]
-    scores = [_publish(means, dataset, dataset.measures, {}) for means in private_means]
+    scores = [_publish_means(means, dataset, dataset.measures, {}) for means in private_means]
     return scores[0] if len(scores) == 1 else _seed_means(scores, dataset, {})
 
 
-def _publish(
+def _publish_means(
     means: Mapping[str, float], dataset: Dataset, measures: Sequence[str], steps: Mapping[str, float]
 ) -> dict[str, float]:
+    """Return the published values of the measures that have means; `steps` has their rounding steps, if any."""
     return {
         name: published_value(means[name], hidden=dataset.hidden, step=steps.get(name, 0.0))
         for name in measures

@@ -54,12 +54,12 @@ def import_benchmark(benchmark: str, only: Collection[str], progress: Progress) 
         raise UnknownBenchmark(f"{benchmark} has no dataset {', '.join(unknown_slugs)}. Choose from: {known_slugs}.")
     for row in rows:
         if not only or row.slug in only:
-            outcome = _import(row, progress)
-            _join(row)
+            outcome = _import_member(row, progress)
+            _add_to_benchmark(row)
             yield outcome
 
 
-def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
+def _import_member(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
     """Fetch and import a dataset unless it has documents already, and return the outcome.
 
     An existing dataset without documents keeps its name, licence, and measures. Failures are outcomes, not exceptions.
@@ -95,7 +95,7 @@ def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
 
 
 @transaction.atomic
-def _join(row: CataloguedDataset) -> None:
+def _add_to_benchmark(row: CataloguedDataset) -> None:
     """Make the dataset a member of its benchmark, or a part of another dataset, unless it already is.
 
     A missing parent dataset or benchmark is created. A dataset that was not imported is skipped.
@@ -109,7 +109,7 @@ def _join(row: CataloguedDataset) -> None:
         lock_boards(changed_ids)
         dataset.save(update_fields=["part_of"])
         boards_changed(changed_ids, Kind.DESCRIPTION)
-        _join(parent)
+        _add_to_benchmark(parent)
     if row.part_of or dataset is None:
         return
     entry = benchmarks()[row.benchmark]

@@ -201,7 +201,7 @@ def _write_ir_datasets(
     """
     if kinds["docs"]:
         progress("fetching documents", 0.0)
-        documents = (_document(document, number) for number, document in enumerate(dataset.docs_iter(), 1))
+        documents = (_build_record(document, number) for number, document in enumerate(dataset.docs_iter(), 1))
         write_records(target / "corpus.jsonl", documents)
     progress("fetching queries", 0.0)
     topics = []
@@ -222,7 +222,7 @@ def _write_ir_datasets(
     return query_field
 
 
-def _document(document: Any, number: int) -> Record:
+def _build_record(document: Any, number: int) -> Record:
     """Return a document as a record; if it has no text field, the default text without a title."""
     text = getattr(document, "text", None)
     title = getattr(document, "title", "") if text is not None else ""

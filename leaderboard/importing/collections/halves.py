@@ -48,7 +48,7 @@ def import_twin(
     The hidden dataset has the same slug with SUFFIX. Topics that only other splits judge are omitted from both. Raises
     the same exceptions as `import_dataset`; nothing is changed in that case.
     """
-    if problems := list(_check(options, share)):
+    if problems := list(_check_options(options, share)):
         raise InvalidContent.build(*problems)
     name, slug = options.name or options.slug, options.slug + SUFFIX
     with work_folder("twin") as work, open_source(path, options, work, progress) as source:
@@ -62,7 +62,7 @@ def import_twin(
             options = replace(options, topic_field=None, source=origin)
         open_options = replace(options, hidden=False, protection=None, public_share=None)
         hidden = replace(options, hidden=True, slug=slug, name=name + NAME_SUFFIX, twin_of=options.slug)
-        halves = _draw(source, options, share, seed, work, progress)
+        halves = _draw_halves(source, options, share, seed, work, progress)
         # Check this before the transaction, because an error would roll back the record of the comparison.
         corpus = check_corpus(_require_path(source.corpus), lambda identifier: None).sha256
         open_topics = [query for query, half in halves.items() if half == 0]
@@ -73,7 +73,7 @@ def import_twin(
             return import_dataset(folders[0], open_options, progress), import_dataset(folders[1], hidden, progress)
 
 
-def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
+def _check_options(options: ImportOptions, share: float) -> Iterator[Problem]:
     """Yield problems of the share, the measures, and the options, and for each half that already exists."""
     if not 0 < share < 1:
         yield problem("twin_share", f"{share:g} is not between 0 and 1", "Enter --twin 0.5 for equal halves.")
@@ -93,7 +93,7 @@ def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
         )
 
 
-def _draw(
+def _draw_halves(
     source: CollectionFiles, options: ImportOptions, share: float, seed: int, work: Path, progress: Progress
 ) -> Halves:
     """Return the half of each judged topic: 0 for the open half, 1 for the hidden one.

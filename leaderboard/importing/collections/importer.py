@@ -120,7 +120,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = lamb
                     raise InvalidContent.build(*refusals)
                 run = read_baseline_run(options.baseline, inspected) if options.baseline else None
                 stored = storing.store_content(source, inspected, options, work, progress)
-                return _record(options, inspected, stored, run)
+                return _store_rows(options, inspected, stored, run)
         except InvalidContent as error:
             raise InvalidContent.build(*dict.fromkeys([*refusals, *error.report.problems])) from error
         except OSError as error:
@@ -221,14 +221,14 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem
 
 
 @transaction.atomic
-def _record(
+def _store_rows(
     options: ImportOptions, inspected: InspectedCollection, stored: StoredContent, run: BaselineRun | None
 ) -> ImportResult:
     """Store the rows of an import, request its baseline, and return the result, with the names of all changes.
 
     The board moves to the new version and judgments, unless results have to be rescored first.
     """
-    dataset, changes = _settings(options)
+    dataset, changes = _update_settings(options)
     version = dataset.versions.filter(content_sha256=inspected.content_sha256).first()
     if version is None:
         version = storing.create_version(dataset, inspected, stored, options)
@@ -254,7 +254,7 @@ def _record(
     is_bm25_requested = _request_bm25(dataset, qrels, changes, is_moved=is_moved)
     if is_bm25_requested and not (is_moved or "language" in changes):
         changes.append("BM25 requested again")
-    is_named, run_requested = _take_run(dataset, run, qrels, is_judged=judgements is not None)
+    is_named, run_requested = _use_as_baseline(dataset, run, qrels, is_judged=judgements is not None)
     if run_requested:
         changes.append("baseline run")
     if changes:
@@ -309,7 +309,9 @@ def _choose_qrels(
     return current_qrels, True
 
 
-def _take_run(dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *, is_judged: bool) -> tuple[bool, bool]:
+def _use_as_baseline(
+    dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *, is_judged: bool
+) -> tuple[bool, bool]:
     """Make a run the baseline; return whether its result on the board became it, and whether its scoring was requested.
 
     Both are False without a run, or if the run already is the baseline. Raises InvalidContent without judgments, or if
@@ -357,7 +359,7 @@ def _agreement_problems(dataset: Dataset, options: ImportOptions) -> Iterator[Pr
         yield problem(f"option_{name}", f"{name}: {message}", hint)
 
 
-def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
+def _update_settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
     """Create or lock the dataset's row, set and save its settings, and return it with the names of the changes.
 
     Published scores are refreshed if the measures or the protection changed. Raises InvalidContent if an agreement that

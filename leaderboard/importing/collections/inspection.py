@@ -111,6 +111,7 @@ class Inspection:
     """A collection during inspection; `problems` contains the problems of all files."""
 
     def __init__(self, source: CollectionFiles, options: ImportOptions, work: Path, progress: Progress) -> None:
+        """Prepare the inspection of a collection in the empty folder `work`; `read` starts it."""
         self.source, self.options, self.work, self.progress = source, options, work, progress
         self.problems: list[Problem] = list(source.problems)
         self.query_ids: set[str] = set()
@@ -127,16 +128,16 @@ class Inspection:
         source, options, work = self.source, self.options, self.work
         queries = corpus = answers = excluded = None
         if source.queries is not None:
-            with self._reading():
+            with self._collect_problems():
                 queries = check_queries(source.queries, self.query_ids.add, partial(self.progress, "queries"))
         id_list = work / "document-ids.txt"
-        with self._reading():
+        with self._collect_problems():
             corpus = self._read_documents(id_list)
         self._build_table(id_list)
         self.part = "" if len(self.problems) == len(source.problems) else "the readable lines of "
         for split in sorted(source.qrels):
             self.progress(f"{split} qrels", 0.0)
-            with self._reading(source.qrels[split].name):
+            with self._collect_problems(source.qrels[split].name):
                 self._read_judgements(source.qrels[split], split)
             self.progress(f"{split} qrels", 1.0)
         if options.collecting and options.split in self.judgements:
@@ -149,10 +150,10 @@ class Inspection:
                 )
             )
         if source.answers is not None:
-            with self._reading(source.answers.name):
+            with self._collect_problems(source.answers.name):
                 answers = self._read_answers(source.answers)
         if source.excluded is not None:
-            with self._reading(source.excluded.name):
+            with self._collect_problems(source.excluded.name):
                 excluded = self._read_excluded(source.excluded)
         if self.problems or queries is None or source.queries is None:
             raise InvalidContent.build(*self.problems)
@@ -170,7 +171,7 @@ class Inspection:
         )
 
     @contextmanager
-    def _reading(self, file_name: str = "") -> Iterator[None]:
+    def _collect_problems(self, file_name: str = "") -> Iterator[None]:
         """Add an InvalidContent error's problems to `problems` instead of raising it, with the file's name if given."""
         try:
             yield
@@ -213,7 +214,7 @@ class Inspection:
             if self.options.collecting and {problem.code for problem in error.report.problems} == {"empty"}:
                 return
             raise
-        file = _expand(path, self.work / f"plain-{split}.tsv")
+        file = _write_expanded(path, self.work / f"plain-{split}.tsv")
         try:  # compare with the simpler reader that verifies scores
             is_read_alike = Judgements(file.path.read_bytes()).graded == qrels.as_dict()
         except ValueError:
@@ -238,7 +239,7 @@ class Inspection:
             message = f"{len(unanswered):,} judged {queries} no answer: {name_some(unanswered)}"
             hint = "Every judged query needs an answer. Remove queries without one from the judgments."
             raise InvalidContent.build(problem("unanswered_query", message, hint, count=len(unanswered)))
-        return _expand(path, self.work / "plain-answers.jsonl")
+        return _write_expanded(path, self.work / "plain-answers.jsonl")
 
     def _read_excluded(self, path: Path) -> JudgementFile:
         """Return the excluded documents, with an uncompressed copy of their file.
@@ -246,7 +247,7 @@ class Inspection:
         Adds problems for unknown ids, and for excluded documents that are relevant to their query, because no run could
         retrieve them.
         """
-        excluded = JudgementFile(read_excluded(path), *_expand(path, self.work / "plain-excluded.tsv"))
+        excluded = JudgementFile(read_excluded(path), *_write_expanded(path, self.work / "plain-excluded.tsv"))
         self._check_ids(excluded.qrels, "excluded.tsv")
         pairs = {(query, document) for query, document, _ in excluded.qrels.judgements()}
         judgements = self.judgements.get(self.options.split)
@@ -298,7 +299,7 @@ class Inspection:
         return Topics(topic_ids, copy_queries(path, topic_ids, target), target)
 
 
-def _expand(path: Path, target: Path) -> PlainFile:
+def _write_expanded(path: Path, target: Path) -> PlainFile:
     """Write an uncompressed copy to `target`, and return it with its checksum."""
     with target.open("wb") as file:
         for block in open_blocks(path):

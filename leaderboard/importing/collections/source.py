@@ -141,7 +141,7 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
     if path.is_dir():
         files = {name.relative_to(path).as_posix(): name for name in _list_files(path, _DEPTH)}
         parts, problems = _find_parts(files, options.split)
-        yield _source({part: files[name] for part, name in parts.items()}, problems, options, work)
+        yield _collect_files({part: files[name] for part, name in parts.items()}, problems, options, work)
     elif path.is_file() and is_zip(path):
         with open_archive(path, ZIP_POLICY) as archive:
             parts, problems = _find_parts(archive.names, options.split)
@@ -155,7 +155,7 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
                 for part, name in parts.items()
             }
             archive.extract(targets, lambda name, share: progress(f"expanding {part_by_name[name]}", share))
-        yield _source({part: targets[name] for part, name in parts.items()}, problems, options, work)
+        yield _collect_files({part: targets[name] for part, name in parts.items()}, problems, options, work)
     else:
         raise InvalidContent.build(
             problem(
@@ -178,6 +178,7 @@ def _other_archive(path: Path) -> str:
 
 
 def _list_files(folder: Path, depth: int) -> Iterator[Path]:
+    """Yield the files in a folder and its subfolders, down to `depth` levels, in order."""
     for path in sorted(folder.iterdir()):
         if path.is_file():
             yield path
@@ -224,7 +225,9 @@ def _get_part(match: re.Match[str], split: str) -> str:
     return f"qrels-{match['split'] or split}.tsv"
 
 
-def _source(files: dict[str, Path], problems: list[Problem], options: ImportOptions, work: Path) -> CollectionFiles:
+def _collect_files(
+    files: dict[str, Path], problems: list[Problem], options: ImportOptions, work: Path
+) -> CollectionFiles:
     """Convert files in other formats, and return the collection's files by kind, with problems of missing ones."""
     conversion = Conversion(files, options, work)
     files, problems = conversion.files, problems + conversion.problems
@@ -281,6 +284,10 @@ class Conversion:
     """Files of a collection by part, with those in other formats converted; each file that fails adds its problems."""
 
     def __init__(self, files: dict[str, Path], options: ImportOptions, work: Path) -> None:
+        """Convert the files that have other formats to `work`, collecting the problems of those that fail.
+
+        Also adds a problem if a topic field is requested, but the queries are not TREC topics.
+        """
         self.files: dict[str, Path] = {}
         self.problems: list[Problem] = []
         self.topic_field = ""

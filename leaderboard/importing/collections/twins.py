@@ -95,9 +95,9 @@ def _check_content(
     for half, topics in (("open", open_topics), ("hidden", judgements.qrels.query_ids)):
         if len(topics) < MIN_TOPICS:
             yield too_few(half, len(topics))
-    texts = _texts(path_of(Area.FILES, twin.current_version.queries_sha256), open_topics)
+    texts = _normalized_texts(path_of(Area.FILES, twin.current_version.queries_sha256), open_topics)
     words = set(texts.values()) - {""}
-    hidden_texts = _texts(queries, judgements.qrels.query_ids)
+    hidden_texts = _normalized_texts(queries, judgements.qrels.query_ids)
     shared_topics = [topic for topic, text in hidden_texts.items() if topic in texts or text in words]
     if shared_topics:
         count_text = "1 topic is" if len(shared_topics) == 1 else f"{len(shared_topics):,} topics are"
@@ -132,7 +132,7 @@ def check_opened_topics(
             )
 
 
-def _texts(queries: Path, query_ids: Collection[str]) -> dict[str, str]:
+def _normalized_texts(queries: Path, query_ids: Collection[str]) -> dict[str, str]:
     """Return the normalized texts of the wanted queries by id."""
     ids = set(query_ids)
     return {query.id: " ".join(query.text.casefold().split()) for query in read_queries(queries) if query.id in ids}
@@ -195,10 +195,10 @@ def shared_pairs(first: judged_qrels.Qrels, second: judged_qrels.Qrels) -> int:
     if set(first.query_ids).isdisjoint(second.query_ids):
         return 0
     # Both are sorted by their bytes without duplicates, so a merge places shared pairs next to each other.
-    return sum(pair == next_pair for pair, next_pair in pairwise(merge(_pairs(first), _pairs(second))))
+    return sum(pair == next_pair for pair, next_pair in pairwise(merge(_judged_pairs(first), _judged_pairs(second))))
 
 
-def _pairs(qrels: judged_qrels.Qrels) -> Iterator[tuple[str, str]]:
+def _judged_pairs(qrels: judged_qrels.Qrels) -> Iterator[tuple[str, str]]:
     return ((query, document) for query, document, _ in qrels.judgements())
 
 

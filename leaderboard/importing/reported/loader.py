@@ -45,10 +45,10 @@ def load_reported() -> dict[str, int]:
         values["bibtex"] = make_bibtex(key, fields)
         sources[key], _ = Source.objects.update_or_create(key=key, defaults=values)
     texts = tables.dataset_texts()
-    datasets = {row.slug: _dataset(row, texts.get(row.slug, {})) for row in tables.datasets()}
+    datasets = {row.slug: _update_dataset(row, texts.get(row.slug, {})) for row in tables.datasets()}
     rows = {(row.source, row.name): row for row in tables.systems()}
-    numbers = _numbers()
-    systems = {key: _system(row, sources[row.source], numbers) for key, row in rows.items()}
+    numbers = _read_numbers()
+    systems = {key: _update_system(row, sources[row.source], numbers) for key, row in rows.items()}
     existing_entries = {
         (entry.dataset_id, entry.system_id, entry.configuration): entry
         for entry in Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
@@ -77,7 +77,7 @@ def load_reported() -> dict[str, int]:
         )
     change_count = publish_reported(entries)
     for position, (slug, fields) in enumerate(tables.benchmarks().items()):
-        _benchmark(slug, fields, position, sources, datasets)
+        _update_benchmark(slug, fields, position, sources, datasets)
     return {
         "sources": len(sources),
         "datasets": len(datasets),
@@ -97,7 +97,7 @@ class _Numbers:
     locators: dict[str, None] = field(default_factory=dict)
 
 
-def _numbers() -> dict[tables.ReportedPlace, _Numbers]:
+def _read_numbers() -> dict[tables.ReportedPlace, _Numbers]:
     """Return the scores, figures, and locations of each entry in the tables.
 
     Scores printed on another scale than shares are also figures.
@@ -139,7 +139,7 @@ def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
+def _update_dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
     """Create or update the dataset's row, and return it.
 
     An imported dataset keeps its settings: only empty ADDED_FIELDS are filled, and the reported statistics are updated.
@@ -173,7 +173,9 @@ def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
     return dataset
 
 
-def _system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]) -> System:
+def _update_system(
+    row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]
+) -> System:
     """Create or update the system's row, and return it; metadata that no source states stays empty."""
     places = [place for place in numbers if (place.source, place.system) == (row.source, row.name)]
     figures = [figure for place in places for figure in numbers[place].figures]
@@ -188,10 +190,10 @@ def _system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.
         "adapted_to": [name for name in datasets if row.adapted and name not in row.training_datasets],
         "dimension": dimensions[0] if dimensions else None,
     }
-    return _keep_system(source, row.name, {}, printed)
+    return _store_system(source, row.name, {}, printed)
 
 
-def _keep_system(source: Source, name: str, initial: Mapping[str, Any], values: Mapping[str, Any]) -> System:
+def _store_system(source: Source, name: str, initial: Mapping[str, Any], values: Mapping[str, Any]) -> System:
     """Create or update the publication's system with this name, and return it.
 
     A new system also gets the fields `initial`. Claims that a challenge settled are not changed.
@@ -213,7 +215,7 @@ def _keep_system(source: Source, name: str, initial: Mapping[str, Any], values: 
     return system
 
 
-def _benchmark(
+def _update_benchmark(
     slug: str,
     fields: dict[str, Any],
     position: int,
@@ -302,7 +304,7 @@ def enter_figures(
                 "architecture": figure.architecture,
             }
             metadata = described.get(figure.system, {})
-            system = systems[figure.system] = _keep_system(source, figure.system, initial, metadata)
+            system = systems[figure.system] = _store_system(source, figure.system, initial, metadata)
         places[figure.dataset, system, figure.configuration].append(figure)
         audit_values = {"value": figure.value, "publication": source.key, "locator": figure.locator}
         if figure.address:
@@ -313,9 +315,9 @@ def enter_figures(
             dataset=figure.dataset,
             after=audit_values,
         )
-    publish_reported([_entry(*place, rows) for place, rows in places.items()])
+    publish_reported([_build_entry(*place, rows) for place, rows in places.items()])
     for dataset, system, configuration in places:
-        for entry in _entries(dataset, system, configuration).filter(visibility=Entry.Visibility.UNPUBLISHED):
+        for entry in _find_entries(dataset, system, configuration).filter(visibility=Entry.Visibility.UNPUBLISHED):
             restore(entry)
 
 
@@ -334,12 +336,12 @@ def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
     withdraw_reported(entry, measure, reason)
 
 
-def _entries(dataset: Dataset, system: System, configuration: str) -> QuerySet[Entry]:
+def _find_entries(dataset: Dataset, system: System, configuration: str) -> QuerySet[Entry]:
     reported = Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
     return reported.filter(dataset=dataset, system=system, configuration=configuration)
 
 
-def _entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[CuratedFigure]) -> Entry:
+def _build_entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[CuratedFigure]) -> Entry:
     """Return the entry with these figures, unsaved, and with existing values of other measures.
 
     It becomes the baseline of its comparison group if it is new there, marked as baseline or named BM25, and no other
@@ -348,7 +350,7 @@ def _entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[
     assert system.source is not None
     place = tables.ReportedPlace(system.source.key, dataset.slug, system.name, configuration)
     group = f"reported:{place.source}:{rows[0].group}" if rows[0].group else place.comparison_group
-    existing = _entries(dataset, system, configuration).first() or Entry(scores={}, figures=[])
+    existing = _find_entries(dataset, system, configuration).first() or Entry(scores={}, figures=[])
     is_baseline = existing.is_baseline
     if existing.comparison_group != group:
         may_be_baseline = rows[0].baseline or (system.name == BASELINE and not configuration)

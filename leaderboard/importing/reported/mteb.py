@@ -101,7 +101,7 @@ def read_mteb_results(
     InvalidContent with up to a hundred problems by file and field, also if there are no results.
     """
     results, problems = MtebResults(), list[str]()
-    files = _files(path, work)
+    files = _list_files(path, work)
     places = {**_datasets_by_task(), **{task: [place] for task, place in (task_places or {}).items()}}
     folders: defaultdict[str, list[str]] = defaultdict(list)
     for name in sorted(files):
@@ -115,7 +115,7 @@ def read_mteb_results(
     for folder, tasks in folders.items():
         try:
             meta = f"{folder}/{META}".lstrip("/")
-            model = _model(files, meta, folder)
+            model = _read_model(files, meta, folder)
         except _InvalidFile as error:
             problems.append(f"{meta}: {error}")
             continue
@@ -123,7 +123,9 @@ def read_mteb_results(
         for file in tasks:
             name = f"{folder}/{file}".lstrip("/")
             try:
-                results.figures += _figures(files[name], file, model, places, f"{source.rstrip('/')}/{quote(name)}")
+                results.figures += _read_figures(
+                    files[name], file, model, places, f"{source.rstrip('/')}/{quote(name)}"
+                )
             except _InvalidFile as error:
                 problems.append(f"{name}: {error}")
     problems += _find_duplicates(results.figures)
@@ -140,7 +142,7 @@ def _shorten(texts: Sequence[str]) -> list[str]:
     return [*texts[:_MAX_LISTED], *([f"and {remaining:,} more"] if remaining > 0 else [])]
 
 
-def _files(path: Path, work: Path) -> dict[str, Path]:
+def _list_files(path: Path, work: Path) -> dict[str, Path]:
     """Return the JSON files in a folder or zip, by relative name. A zip is expanded into `work`.
 
     Raises InvalidContent for any other path.
@@ -178,6 +180,8 @@ def _datasets_by_task() -> dict[str, list[Place]]:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
+    """Name and revision of a model, and its metadata as fields of `System`."""
+
     name: str
     revision: str
     fields: dict[str, Any]
@@ -191,7 +195,7 @@ class _Model:
         return f"revision {self.revision[:12] if is_commit else self.revision[:60]}"
 
 
-def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
+def _read_model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
     """Return the model of a folder's results from its metadata file.
 
     The revision defaults to the name of the folder. Raises _InvalidFile for a missing or invalid file.
@@ -285,7 +289,7 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def _figures(
+def _read_figures(
     path: Path, file: str, model: _Model, places: Mapping[str, Sequence[Place]], address: str
 ) -> Iterator[CuratedFigure]:
     """Yield the figures of one result file: the scores of the dataset's measures on its split and language.
@@ -305,7 +309,7 @@ def _figures(
     revision, version = result.get("dataset_revision"), result.get("mteb_version")
     if not isinstance(revision, str) or not isinstance(version, str | None):
         raise _InvalidFile("dataset_revision and mteb_version should be text")
-    scores, location = _subset(result.get("scores"), place)
+    scores, location = _select_subset(result.get("scores"), place)
     values = {measure: scores.get(measure_name(measure)) for measure in dataset.measures}
     if not any(value is not None for value in values.values()):
         names = ", ".join(map(measure_name, dataset.measures))
@@ -316,7 +320,7 @@ def _figures(
                 dataset=dataset,
                 system=model.name,
                 measure=measure,
-                value=_share(value, f"{location}.{measure_name(measure)}"),
+                value=_parse_share(value, f"{location}.{measure_name(measure)}"),
                 scale="share",
                 locator=f"dataset {revision[:40]}; mteb {version or 'unknown'}"[:80],
                 architecture=model.fields["architecture"],
@@ -327,7 +331,7 @@ def _figures(
             )
 
 
-def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
+def _select_subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
     """Return the scores on the dataset's split and language, and their location in the file.
 
     `place` may name another split or subset. Raises _InvalidFile if there are none, or several.
@@ -355,7 +359,7 @@ def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
     return subset_scores[subsets[subset][0]], f"scores.{split}[{subsets[subset][0]}]"
 
 
-def _share(value: Any, location: str) -> str:
+def _parse_share(value: Any, location: str) -> str:
     """Return a score as decimal text. Raises _InvalidFile if it is not a number between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise _InvalidFile(f"{location} is {_abbreviate(value)}, but should be a number between 0 and 1")
@@ -371,6 +375,7 @@ def _read_object(path: Path) -> dict[str, Any]:
         raise _InvalidFile(f"it is larger than {describe_bytes(MAX_FILE_BYTES)}")
 
     def reject_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Return the pairs as an object. Raises _InvalidFile for a repeated name."""
         result = dict(pairs)
         if len(result) < len(pairs):
             repeated_name = Counter(name for name, _ in pairs).most_common(1)[0][0]

@@ -106,12 +106,12 @@ class ReportedFigure:
 
 def sources() -> dict[str, dict[str, Any]]:
     """Return the fields of each publication by key."""
-    return _toml("sources.toml")
+    return _read_toml("sources.toml")
 
 
 def benchmarks() -> dict[str, dict[str, Any]]:
     """Return the definition of each reported benchmark by slug, in the order of the file."""
-    return _toml("benchmarks.toml")
+    return _read_toml("benchmarks.toml")
 
 
 def datasets() -> list[ReportedDataset]:
@@ -129,7 +129,7 @@ def dataset_texts() -> dict[str, dict[str, Any]]:
     The fields of the publication are `key`, `title`, `authors`, `year`, and `venue`, optionally `type` (default:
     "inproceedings"), and `doi` or `url`.
     """
-    return _toml("dataset_texts.toml")
+    return _read_toml("dataset_texts.toml")
 
 
 def systems() -> list[ReportedSystem]:
@@ -139,11 +139,11 @@ def systems() -> list[ReportedSystem]:
 def scores() -> list[ReportedFigure]:
     """Return all reported scores."""
     makers = dict.fromkeys(("unit", "hardware", "doubt"), lambda row: "")
-    return read_rows(ReportedFigure, DATA / "scores.csv", place=_place, name=lambda row: row["measure"], **makers)
+    return read_rows(ReportedFigure, DATA / "scores.csv", place=_read_place, name=lambda row: row["measure"], **makers)
 
 
 def figures() -> list[ReportedFigure]:
-    return read_rows(ReportedFigure, DATA / "figures.csv", place=_place)
+    return read_rows(ReportedFigure, DATA / "figures.csv", place=_read_place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def published_averages(source: str, measure: str) -> Mapping[str, PublishedAvera
     """Return the published aggregates of systems over all datasets, by name; empty if the source prints none."""
 
     def read_by_system(file_name: str) -> dict[str, dict[str, str]]:
-        rows = (row for row in _csv(DATA / file_name) if row["source"] == source and row["measure"] == measure)
+        rows = (row for row in _read_csv(DATA / file_name) if row["source"] == source and row["measure"] == measure)
         return {row["system"]: row for row in rows}
 
     averages, wins = read_by_system("averages.csv"), read_by_system("wins.csv")
@@ -178,7 +178,7 @@ def published_averages(source: str, measure: str) -> Mapping[str, PublishedAvera
     }
 
 
-def _place(row: dict[str, str]) -> ReportedPlace:
+def _read_place(row: dict[str, str]) -> ReportedPlace:
     return ReportedPlace(row["source"], row["dataset"], row["system"], row["configuration"])
 
 
@@ -193,14 +193,14 @@ def read_rows(kind: type[T], path: Path, /, **makers: Callable[[dict[str, str]],
             **{field: read(row[field]) for field, read in readers.items()},
             **{field: make(row) for field, make in makers.items()},
         )
-        for row in _csv(path)
+        for row in _read_csv(path)
     ]
 
 
-def _csv(path: Path) -> Iterator[dict[str, str]]:
+def _read_csv(path: Path) -> Iterator[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
 
 
-def _toml(name: str) -> dict[str, dict[str, Any]]:
+def _read_toml(name: str) -> dict[str, dict[str, Any]]:
     return tomllib.loads((DATA / name).read_text(encoding="utf-8"))

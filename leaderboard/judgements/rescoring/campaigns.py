@@ -31,6 +31,7 @@ class RescoreUnderWay(ValueError):
     """Another `rescore` of the dataset is pending and must be decided first."""
 
     def __init__(self, rescore: Rescore) -> None:
+        """Set a message that names the pending rescore and asks for its decision."""
         super().__init__(
             f"{rescore.dataset} is already being rescored on qrels v{rescore.to_qrels.number} "
             f"({rescore.get_state_display()}): switch its board or discard that rescore first"

@@ -38,14 +38,14 @@ class OfferedContent:
 def prepare_content(dataset: Dataset, qrels: Qrels) -> OfferedContent:
     """Store the topics and judgments that the dataset will offer with these qrels, without writing rows."""
     with work_folder("rescore") as folder:
-        topics, statistics = _topics(qrels, folder)
+        topics, statistics = _extend_topics(qrels, folder)
         judgements = ""
         if files.may_offer_judgements(qrels.split, scored_split=qrels.split, hidden=dataset.hidden):
             judgements = files.store_judgements(open_qrels_path(qrels), folder).sha256
     return OfferedContent(topics, statistics, judgements)
 
 
-def _topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
+def _extend_topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
     """Store the topics extended by newly judged queries, and return their checksum and the version's new statistics.
 
     Both are empty if no topic is new. Topics are never removed: existing runs answer them, and with hidden judgments a

@@ -63,7 +63,7 @@ class MovedEntry:
         """Return the entry's row of the comparison, with empty ranks; held results have no Hole@10 values."""
         holes: tuple[float | None, float | None] = None, None
         if self.entry.visibility != Entry.Visibility.HELD:
-            holes = _hole(self.before, hidden=hidden), _hole(self.after, hidden=hidden)
+            holes = _published_hole(self.before, hidden=hidden), _published_hole(self.after, hidden=hidden)
         return {
             **_entry_columns(self.entry),
             "is_baseline": self.is_baseline,
@@ -101,7 +101,7 @@ def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[Unmov
     """
     dataset = rescore.dataset
     rows = [move.as_row(hidden=dataset.hidden) for move in moves]
-    _rank(rows, dataset.measures)
+    _set_ranks(rows, dataset.measures)
     return {
         "from": rescore.from_qrels.number,
         "to": rescore.to_qrels.number,
@@ -117,7 +117,7 @@ def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[Unmov
 def restrict_comparison(comparison: Mapping[str, Any], entries: Collection[int]) -> dict[str, Any]:
     """Return the comparison of these entries only, with ranks among them, so that the ranks have no gaps."""
     rows = [{**row, "rank_before": {}, "rank_after": {}} for row in comparison["rows"] if row["entry"] in entries]
-    _rank(rows, comparison["measures"])
+    _set_ranks(rows, comparison["measures"])
     stays = [stay for stay in comparison["stays"] if stay["entry"] in entries]
     return {**comparison, "rows": rows, "stays": stays}
 
@@ -128,6 +128,7 @@ def digest(comparison: Mapping[str, Any]) -> str:
 
 
 def _entry_columns(entry: Entry) -> dict[str, Any]:
+    """Return the columns of an entry that the comparison shows."""
     return {
         "entry": entry.pk,
         "system": entry.system.name,
@@ -141,7 +142,7 @@ def _entry_columns(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _hole(evaluations: Sequence[Evaluation], *, hidden: bool) -> float | None:
+def _published_hole(evaluations: Sequence[Evaluation], *, hidden: bool) -> float | None:
     """Return the published share of unjudged documents in the top ten, averaged over seeds, or None if one lacks it."""
     values = [evaluation.means[HOLE] for evaluation in evaluations if HOLE in evaluation.means]
     if len(values) < len(evaluations):
@@ -150,7 +151,7 @@ def _hole(evaluations: Sequence[Evaluation], *, hidden: bool) -> float | None:
     return published_value(sum(published_values) / len(published_values), hidden=hidden)
 
 
-def _rank(rows: Sequence[dict[str, Any]], measures: Iterable[str]) -> None:
+def _set_ranks(rows: Sequence[dict[str, Any]], measures: Iterable[str]) -> None:
     """Set `rank_before` and `rank_after` of the rows by measure, among public results only.
 
     Closed APIs are ranked separately, as on the board.
@@ -196,7 +197,7 @@ def moved_entries(rescore: Rescore) -> tuple[list[MovedEntry], list[UnmovedEntry
         if reason:
             outcomes[entry.pk] = UnmovedEntry(entry, reason)
         else:
-            move = _move(entry, rescore, new_evaluations)
+            move = _move_entry(entry, rescore, new_evaluations)
             used_ids |= {evaluation.pk for evaluation in move.after}
             outcomes[entry.pk] = move
     ordered_outcomes = [outcomes[entry.pk] for entry in entries]
@@ -232,7 +233,7 @@ def _reason_to_stay(entry: Entry, rescore: Rescore, new_evaluations: dict[int, E
     return ""
 
 
-def _move(entry: Entry, rescore: Rescore, new_evaluations: dict[int, Evaluation]) -> MovedEntry:
+def _move_entry(entry: Entry, rescore: Rescore, new_evaluations: dict[int, Evaluation]) -> MovedEntry:
     """Return the entry with its evaluations on the new judgments and the column values that follow from them.
 
     All runs of the entry must have a new evaluation.
@@ -268,12 +269,12 @@ def count_marks(rescore: Rescore) -> Marks:
     if rescore.dataset.hidden or baseline is None:
         return {}
     measure = rescore.dataset.primary_measure
-    old_counts = _count([move.before for move in moves], baseline, measure)
-    new_counts = _count([move.after for move in moves], baseline, measure)
+    old_counts = _count_significant([move.before for move in moves], baseline, measure)
+    new_counts = _count_significant([move.after for move in moves], baseline, measure)
     return {"better": (old_counts[0], new_counts[0]), "worse": (old_counts[1], new_counts[1])}
 
 
-def _count(evaluations: Sequence[Sequence[Evaluation]], baseline: int, measure: str) -> tuple[int, int]:
+def _count_significant(evaluations: Sequence[Sequence[Evaluation]], baseline: int, measure: str) -> tuple[int, int]:
     """Return the numbers of entries that are significantly better and worse than the baseline, by uncorrected tests.
 
     `evaluations` are the seeds of each entry, and `baseline` is a position.
@@ -321,7 +322,7 @@ def switch_board(rescore: Rescore, *, reviewed_digest: str = "") -> Dataset:
     comparison = compare(locked_rescore, moves, stays)
     if reviewed_digest and reviewed_digest != digest(comparison):
         raise CannotSwitch("The scores have changed since you opened this page. Review them again, then decide.")
-    _apply(moves)
+    _save_moves(moves)
     dataset, qrels = locked_rescore.dataset, locked_rescore.to_qrels
     dataset.current_qrels = qrels
     dataset.save()
@@ -384,7 +385,7 @@ def _require_baseline(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequ
             )
 
 
-def _apply(moves: Sequence[MovedEntry]) -> None:
+def _save_moves(moves: Sequence[MovedEntry]) -> None:
     """Assign and save new evaluations and published values of entries and seeds, replacing the group's baseline."""
     if any(move.is_baseline for move in moves):  # replace earlier baselines of the group
         groups = {move.columns["comparison_group"] for move in moves}

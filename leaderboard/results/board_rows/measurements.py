@@ -141,7 +141,7 @@ def system_measurements(system_id: int) -> list[MeasuredEntry]:
 
     The deviation of BM25 is computed from all public measurements of the same datasets.
     """
-    measurements = _read(Measurement.objects.filter(entry__system=system_id))
+    measurements = _read_measurements(Measurement.objects.filter(entry__system=system_id))
     if not measurements:
         return measurements
     rows = Measurement.objects.filter(
@@ -153,14 +153,14 @@ def system_measurements(system_id: int) -> list[MeasuredEntry]:
 
 def entry_measurements(entries: Collection[int]) -> list[MeasuredEntry]:
     """Return the measurements of these entries if they are public, oldest first, in at most two queries."""
-    return _read(Measurement.objects.filter(entry__in=entries))
+    return _read_measurements(Measurement.objects.filter(entry__in=entries))
 
 
 _ENTRY_COLUMNS = ("entry__dataset_id", "entry_id", "entry__system_id", "entry__configuration")
 _MACHINE_COLUMNS = ("hardware_id", "hardware__slug", "hardware__name", "hardware__details")
 
 
-def _read(measurements: QuerySet[Measurement]) -> list[MeasuredEntry]:
+def _read_measurements(measurements: QuerySet[Measurement]) -> list[MeasuredEntry]:
     """Read the measurements of public entries, oldest first, in one query, and current prices in a second one."""
     rows: list[tuple[Any, ...]] = list(
         measurements.filter(entry__visibility=Entry.Visibility.PUBLIC)

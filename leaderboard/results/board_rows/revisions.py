@@ -115,14 +115,14 @@ def _change(
         change = BoardChange(dataset_id=dataset_id, revision=revision, kind=kind, at=now, facts=facts)
         if dataset_id in dataset_ids:
             change.entry = entry
-            _record(change, row_entries)
+            _store_change(change, row_entries)
         else:
-            _record(change, ())
+            _store_change(change, ())
         revisions[dataset_id] = revision
     return revisions
 
 
-def _record(change: BoardChange, row_entries: Entries | None) -> None:
+def _store_change(change: BoardChange, row_entries: Entries | None) -> None:
     """Store the change with its changed rows, and record the numbers that changed in them.
 
     Requests new significance tests if the change affects results with open judgments, and new statistics if it affects
@@ -233,7 +233,7 @@ def rows_to_store(entries: QuerySet[Entry]) -> dict[int, dict[str, Any]]:
     Each row contains the layout's version, and the fields of `EntryRow` that differ from their defaults.
     """
     citation_columns = {name: f"system__{name}" for name in citations.COLUMNS}
-    rows = _rows(entries.filter(visibility__in=Entry.SEEN), *citation_columns.values())
+    rows = _read_entry_rows(entries.filter(visibility__in=Entry.SEEN), *citation_columns.values())
     measurements: dict[int, list[dict[str, Any]]] = {}
     for measurement in entry_measurements([row["pk"] for row in rows]):
         measurements.setdefault(measurement.entry_id, []).append(measurement.as_stored())
@@ -254,20 +254,20 @@ def private_rows(datasets: Collection[int], teams: Collection[int]) -> dict[int,
         return {}
     entries = Entry.objects.filter(dataset__in=datasets, visibility=Entry.Visibility.PRIVATE, system__team__in=teams)
     rows_by_dataset: dict[int, list[EntryRow]] = {}
-    for row in _rows(entries.order_by("published_at", "pk"), "dataset_id"):
+    for row in _read_entry_rows(entries.order_by("published_at", "pk"), "dataset_id"):
         rows_by_dataset.setdefault(row.pop("dataset_id"), []).append(entry_row(row))
     return rows_by_dataset
 
 
-def _rows(entries: QuerySet[Entry], *extra_columns: str) -> list[dict[str, Any]]:
+def _read_entry_rows(entries: QuerySet[Entry], *extra_columns: str) -> list[dict[str, Any]]:
     """Return the fields of `EntryRow` except `_SEPARATE_FIELDS`, and `extra_columns`, of each entry, in one query."""
     names = [name for name in EntryRow._fields if name not in _SEPARATE_FIELDS]
-    columns = _columns()
+    columns = _column_expressions()
     rows = entries.values_list(*(columns.get(name, name) for name in names), *extra_columns)
     return [dict(zip((*names, *extra_columns), row, strict=True)) for row in rows]
 
 
-def _columns() -> dict[str, Any]:
+def _column_expressions() -> dict[str, Any]:
     """Return query expressions for the fields of `EntryRow` whose column has another name or type."""
     challenges = Challenge.objects.filter(system=OuterRef("system"), state=Challenge.State.OPEN)
     return {

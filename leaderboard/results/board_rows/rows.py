@@ -186,7 +186,7 @@ def rows_at(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     if len(cached) < len(keys):
         with _reading:
             cached = _cached_rows(keys)
-            read = _read({dataset: revisions[dataset] for dataset in keys if dataset not in cached})
+            read = _read_rows({dataset: revisions[dataset] for dataset in keys if dataset not in cached})
             for dataset, rows in read.items():
                 board_cache.put(keys[dataset], rows, decoded_size(rows.text_bytes), LONG_LIFETIME)
             cached.update(read)
@@ -198,7 +198,7 @@ def _cached_rows(keys: Mapping[int, str]) -> dict[int, BoardRows]:
     return {dataset: rows for dataset, rows in entries.items() if rows is not None}
 
 
-def _read(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
+def _read_rows(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     """Read the rows of boards at these revisions from the database, by dataset, in one query.
 
     Rows are rounded if their revision is.

@@ -80,7 +80,7 @@ def profile_collection(
         return None
     corpus = local_path(Area.FILES, version.corpus_sha256)
     stored_profile = CollectionProfile.objects.filter(version=version).first()
-    basis = _basis(dataset)
+    basis = _profile_basis(dataset)
     if stored_profile is not None and stored_profile.example.get("basis") == basis:
         return version, {}
     query, relevant_id, grade = _choose_example(version, qrels)
@@ -98,7 +98,7 @@ def profile_collection(
             "document_lengths": profile.lengths.as_data(),
         }
     else:
-        documents = _documents(corpus, document_ids, progress)
+        documents = _find_documents(corpus, document_ids, progress)
         lengths = read_document_lengths(path_of(Area.PROFILES, stored_profile.terms_sha256))
     values["example"] = {"basis": basis}
     document = documents.get(relevant_id) if relevant_id else next(iter(documents.values()), None)
@@ -115,7 +115,7 @@ def profile_collection(
     return version, values
 
 
-def _basis(dataset: Dataset) -> dict[str, Any]:
+def _profile_basis(dataset: Dataset) -> dict[str, Any]:
     """Return the inputs of a profile other than the texts: open qrels, or None, and whether all texts are public."""
     qrels = _open_judgements(dataset)
     texts_public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
@@ -157,7 +157,7 @@ def _choose_example(version: DatasetVersion, qrels: Qrels | None) -> tuple[Query
     return first_query, "", None
 
 
-def _documents(corpus: Path, document_ids: Sequence[str], progress: Progress) -> dict[str, Document]:
+def _find_documents(corpus: Path, document_ids: Sequence[str], progress: Progress) -> dict[str, Document]:
     """Return the requested documents, or the first one with a text if none are given."""
     documents: dict[str, Document] = {}
     for _, document in iterate_documents(corpus, FileProblems(corpus.name), progress):
@@ -183,7 +183,7 @@ def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> 
     profile = CollectionProfile.objects.filter(version=dataset.current_version_id).first()
     if profile is None:
         return [], []
-    overlaps = _overlaps(profile, progress)
+    overlaps = _compute_overlaps(profile, progress)
     pending_runs = list(runs_without_profile(dataset)[:RUNS_AT_ONCE])
     profiles = []
     if pending_runs:
@@ -203,7 +203,7 @@ def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> 
     return overlaps, profiles
 
 
-def _overlaps(profile: CollectionProfile, progress: Progress) -> list[Overlap]:
+def _compute_overlaps(profile: CollectionProfile, progress: Progress) -> list[Overlap]:
     """Compute the overlaps with the current texts of other datasets that are not stored yet."""
     pairs = Overlap.objects.filter(Q(first=profile.version_id) | Q(second=profile.version_id))
     compared_ids = {version for pair in pairs.values_list("first_id", "second_id") for version in pair}
@@ -248,6 +248,6 @@ def store_overlaps(dataset: Dataset, findings: OverlapFindings) -> None:
     # or lets its own request follow.
     locked_dataset = lock_board(dataset.pk)
     profile = CollectionProfile.objects.filter(version=locked_dataset.current_version_id).first()
-    is_current = profile is not None and profile.example.get("basis") == _basis(locked_dataset)
+    is_current = profile is not None and profile.example.get("basis") == _profile_basis(locked_dataset)
     if not is_current or runs_without_profile(locked_dataset).exists():
         request_statistics(dataset.pk)

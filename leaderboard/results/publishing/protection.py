@@ -79,7 +79,7 @@ def request_change(
     if locked_dataset.protection == protection:
         raise CannotProtect(f"{locked_dataset} is already under the {protection.label} policy")
     if competition:
-        _require_parts(locked_dataset, share, although_told)
+        _check_competition(locked_dataset, share, although_told)
         if share is not None:
             Dataset.objects.filter(pk=locked_dataset.pk).update(public_share=share)
     elif (unrevealed_count := count_not_revealed(locked_dataset)) and not although_reveals:
@@ -105,7 +105,7 @@ def request_change(
     )
 
 
-def _require_parts(dataset: Dataset, share: float | None, although_told: bool) -> None:
+def _check_competition(dataset: Dataset, share: float | None, although_told: bool) -> None:
     """Check that a competition with this public share can start; None keeps the current share.
 
     Raises CannotProtect for a share that is not between 0 and 1 or differs from that of stored parts, and for results
@@ -144,7 +144,7 @@ def find_parts(dataset: Dataset, progress: Callable[[float], None]) -> int:
     Parts that do not exist are drawn first, including those of the current qrels. Runs in the scorer. Older qrels come
     first, so that queries keep their part. `progress` may raise to stop the work.
     """
-    evaluation_ids = list(_without_parts(dataset).order_by("qrels_id", "pk").values_list("pk", flat=True))
+    evaluation_ids = list(_evaluations_without_parts(dataset).order_by("qrels_id", "pk").values_list("pk", flat=True))
     for number, evaluation_id in enumerate(evaluation_ids):
         progress(number / len(evaluation_ids))
         evaluate_parts(Evaluation.objects.select_related("qrels", "run").get(pk=evaluation_id))
@@ -153,7 +153,7 @@ def find_parts(dataset: Dataset, progress: Callable[[float], None]) -> int:
     return len(evaluation_ids)
 
 
-def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
+def _evaluations_without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
     return (
         Evaluation.objects.filter(run__version__dataset=dataset).alias(total=Count("parts")).filter(total__lt=len(Part))
     )
@@ -167,7 +167,7 @@ def switch_protection(dataset: Dataset, protection: Protection) -> bool:
     remaining private parts. Call this within `audit.acting`.
     """
     locked_dataset = lock_board(dataset.pk)
-    if protection == Protection.COMPETITION and _without_parts(locked_dataset).exists():
+    if protection == Protection.COMPETITION and _evaluations_without_parts(locked_dataset).exists():
         return False
     previous = locked_dataset.protection
     if previous == Protection.COMPETITION and (results := count_not_revealed(locked_dataset)):
@@ -214,7 +214,7 @@ def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: b
         round_entries = entries.filter(round=round)
         entries = entries.filter(Q(round=None) | Q(round=round) | Q(round__revealed_at__isnull=False))
     released_count = release_held(locked_dataset, round_entries) if show_held else 0
-    results = _reveal(locked_dataset, entries)
+    results = _set_private_scores(locked_dataset, entries)
     subject = f"{locked_dataset}{f', {round}' if round is not None else ''}"
     unrevealed_entries = Entry.objects.filter(dataset=locked_dataset, visibility=Visibility.PUBLIC, private_scores={})
     unrevealed_entries = unrevealed_entries.exclude(provenance=Entry.Provenance.REPORTED).order_by("system__name")
@@ -239,7 +239,7 @@ def record_reveal(
     record("private part revealed", subject, dataset=dataset, after=after)
 
 
-def _reveal(dataset: Dataset, entries: QuerySet[Entry]) -> int:
+def _set_private_scores(dataset: Dataset, entries: QuerySet[Entry]) -> int:
     """Set the private values of public and superseded results on the current qrels that have none.
 
     Returns the number of results that have values now.

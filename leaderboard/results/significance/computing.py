@@ -60,7 +60,7 @@ def analyse_board(dataset: Dataset, progress: Progress = lambda share: None) -> 
     content: dict[str, dict[str, Any]] = {}
     for batch in _iterate_batches(board):
         for (measure, entries, values), (score_ends, difference_ends) in zip(
-            batch, _intervals(batch, board), strict=True
+            batch, _compute_intervals(batch, board), strict=True
         ):
             progress(len(content) / len(board.measures))
             certainty = measure_certainty(measure, entries, values, board, score_ends, difference_ends)
@@ -99,7 +99,9 @@ def _add_leave_one_out_scores(
     return replace(certainty, entries=entries, pool_gone=missing_reason)
 
 
-def _intervals(batch: Sequence[tuple[str, list[int], Values]], board: ComparedBoard) -> Iterator[tuple[Ends, Ends]]:
+def _compute_intervals(
+    batch: Sequence[tuple[str, list[int], Values]], board: ComparedBoard
+) -> Iterator[tuple[Ends, Ends]]:
     """Yield, for each measure, the interval ends of the entries' means and of their differences from the baseline.
 
     The latter are empty if the baseline lacks the measure. All columns share one call, because drawing the resamples
@@ -164,8 +166,8 @@ def measure_certainty(
         [column for column, entry in enumerate(entries) if entry not in board.closed], dtype=np.intp
     )
     columns: dict[str, Sequence[Any]] = {
-        "low": _rounded(score_ends[0], _SCORE),
-        "high": _rounded(score_ends[1], _SCORE),
+        "low": _round_values(score_ends[0], _SCORE),
+        "high": _round_values(score_ends[1], _SCORE),
     }
     best = int(ranked_columns[np.argmax(scores[ranked_columns])]) if len(ranked_columns) else None
     if best is not None:
@@ -194,11 +196,11 @@ def _baseline_columns(sums: PermutedSums, differences: Values, ends: Ends, basel
     p = sums.p_values(baseline)
     p[baseline] = np.nan
     return {
-        "delta": _mask_position(_rounded(differences, _SCORE), baseline),
-        "delta_low": _mask_position(_rounded(ends[0], _SCORE), baseline),
-        "delta_high": _mask_position(_rounded(ends[1], _SCORE), baseline),
-        "p_baseline": _rounded(p, _P),
-        "p_baseline_corrected": _rounded(holm(p), _P),
+        "delta": _mask_position(_round_values(differences, _SCORE), baseline),
+        "delta_low": _mask_position(_round_values(ends[0], _SCORE), baseline),
+        "delta_high": _mask_position(_round_values(ends[1], _SCORE), baseline),
+        "p_baseline": _round_values(p, _P),
+        "p_baseline_corrected": _round_values(holm(p), _P),
     }
 
 
@@ -217,8 +219,8 @@ def _pair_columns(
     for column, low, high in zip(ranked_columns, first_ranks.tolist(), last_ranks.tolist(), strict=True):
         ranks["rank_low"][column], ranks["rank_high"][column] = low, high
     return {
-        "p_best": _mask_position(_rounded(sums.p_values(best), _P), best),
-        "p_best_corrected": _mask_position(_rounded(corrected_p[best], _P), best),
+        "p_best": _mask_position(_round_values(sums.p_values(best), _P), best),
+        "p_best_corrected": _mask_position(_round_values(corrected_p[best], _P), best),
         **ranks,
     }
 
@@ -228,7 +230,7 @@ def _mask_position(values: Sequence[Any], position: int) -> list[Any]:
     return [None if index == position else value for index, value in enumerate(values)]
 
 
-def _rounded(values: Values, digits: str) -> list[float | None]:
+def _round_values(values: Values, digits: str) -> list[float | None]:
     return [None if np.isnan(value) else float(digits.format(value)) for value in values]
 
 

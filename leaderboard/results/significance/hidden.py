@@ -70,10 +70,10 @@ def published_comparisons(datasets: Collection[int]) -> dict[int, PublishedCompa
     by_dataset: dict[int, list[Entry]] = {}
     for entry in entries.order_by("published_at", "pk") if criteria else ():
         by_dataset.setdefault(entry.dataset_id, []).append(entry)
-    return {pk: _compare(*criterion, by_dataset.get(pk, [])) for pk, criterion in criteria.items()}
+    return {pk: _compare_results(*criterion, by_dataset.get(pk, [])) for pk, criterion in criteria.items()}
 
 
-def _compare(dataset: Dataset, difference: float, entries: Sequence[Entry]) -> PublishedComparison:
+def _compare_results(dataset: Dataset, difference: float, entries: Sequence[Entry]) -> PublishedComparison:
     """Compare the disclosed results on the current qrels with the baseline, and the ranked public ones with the best.
 
     `difference` is the least significant difference. Systems of closed APIs are not ranked.
@@ -179,7 +179,7 @@ def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
     # Parts may have been drawn in the meantime, so reread the row and write only this column.
     qrels = Qrels.objects.select_for_update().get(pk=qrels.pk)
     stored_differences = qrels.statistics.get(MIN_DIFFERENCE, {})
-    measure_differences = {**stored_differences.get(measure, {}), _part(dataset): round(difference, 10)}
+    measure_differences = {**stored_differences.get(measure, {}), _shown_part(dataset): round(difference, 10)}
     qrels.statistics = {
         **qrels.statistics,
         MIN_DIFFERENCE: {**stored_differences, measure: measure_differences},
@@ -189,7 +189,7 @@ def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
 
 def known_difference(dataset: Dataset) -> float | None:
     """Return the stored least significant difference in the dataset's primary measure, or None."""
-    return _stored_difference(dataset.current_qrels, dataset.primary_measure, _part(dataset))
+    return _stored_difference(dataset.current_qrels, dataset.primary_measure, _shown_part(dataset))
 
 
 def _stored_difference(qrels: Qrels | None, measure: str, part: str) -> float | None:
@@ -197,5 +197,5 @@ def _stored_difference(qrels: Qrels | None, measure: str, part: str) -> float | 
     return stored_differences.get(measure, {}).get(part)
 
 
-def _part(dataset: Dataset) -> str:
+def _shown_part(dataset: Dataset) -> str:
     return _PART[protection.get_policy(dataset).competition]

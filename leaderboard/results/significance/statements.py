@@ -339,11 +339,11 @@ def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
     uncached = {dataset: keys[dataset][0] for dataset, certainty in certainties.items() if certainty is None}
     if uncached:
         current_boards = compared_boards(uncached)
-        for row in _rows(list(uncached.values())):
+        for row in _read_certainties(list(uncached.values())):
             board = current_boards.get(row["dataset_id"])
             if board is None or board.comparison_group != row["comparison_group"]:
                 continue  # It was computed on earlier judgments, so it does not apply to the current numbers.
-            certainty = _certainty(row, current=board.key == row["key"], baseline=board.baseline)
+            certainty = _build_certainty(row, current=board.key == row["key"], baseline=board.baseline)
             certainties[certainty.dataset] = certainty
             size = decoded_size(len(row["text"]))
             board_cache.put(keys[certainty.dataset][1], certainty, size, LONG_LIFETIME)
@@ -387,15 +387,15 @@ def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertain
     certainty_rows = Certainty.objects.filter(reduce(or_, conditions), dataset__hidden=False).order_by("from_revision")
     latest_ids = dict(certainty_rows.values_list("dataset_id", "pk"))
     certainties = {}
-    for row in _rows(list(latest_ids.values())):
+    for row in _read_certainties(list(latest_ids.values())):
         board = boards[row["dataset_id"]]
         if row["comparison_group"] == board.comparison_group:
-            certainty = _certainty(row, current=True, baseline=board.baseline)
+            certainty = _build_certainty(row, current=True, baseline=board.baseline)
             certainties[certainty.dataset] = replace(certainty, current=board.matches(certainty))
     return certainties
 
 
-def _rows(ids: Sequence[int]) -> list[dict[str, Any]]:
+def _read_certainties(ids: Sequence[int]) -> list[dict[str, Any]]:
     """Return the columns of certainties, with their own or the referenced content as JSON text."""
     # Read as text, because orjson decodes the JSON of a thousand systems three times as fast.
     content = Coalesce("same_as__content", "content", output_field=JSONField())
@@ -403,7 +403,8 @@ def _rows(ids: Sequence[int]) -> list[dict[str, Any]]:
     return list(Certainty.objects.filter(pk__in=ids).values(*fields, text=Cast(content, TextField())))
 
 
-def _certainty(row: Mapping[str, Any], *, current: bool, baseline: int | None) -> BoardCertainty:
+def _build_certainty(row: Mapping[str, Any], *, current: bool, baseline: int | None) -> BoardCertainty:
+    """Build a board's certainty from a row of `_read_certainties`."""
     return BoardCertainty(
         dataset=row["dataset_id"],
         key=row["key"],
