@@ -147,8 +147,8 @@ def corrected_on_board(board: BoardStatements, pair: tuple[int, int], measure: s
     if certainty is None:
         return None
     for anchor, column, tests, family in (
-        (certainty.best, "p_best_corrected", certainty.pairs, BOARD_PAIRS),
-        (certainty.baseline, "p_baseline_corrected", certainty.comparisons, BASELINE_COMPARISONS),
+        (certainty.best, "p_best_corrected", certainty.pair_count, BOARD_PAIRS),
+        (certainty.baseline, "p_baseline_corrected", certainty.comparison_count, BASELINE_COMPARISONS),
     ):
         if anchor in pair and (certainty_of_other := certainty.entries.get(pair[1 - pair.index(anchor)])) is not None:
             p = getattr(certainty_of_other, column)

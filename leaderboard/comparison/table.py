@@ -340,7 +340,7 @@ def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
     ]
 
 
-def reasons(rows: Sequence[ComparedDataset]) -> Mapping[str, list[str]]:
+def datasets_by_footnote(rows: Sequence[ComparedDataset]) -> Mapping[str, list[str]]:
     """Return the names of the datasets that each footnote covers.
 
     Footnotes are the reasons for no test, `apart`, and `chosen`.

@@ -103,7 +103,7 @@ def _size_trace(label: str, numbers: Sequence[int | None], sizes: Sequence[_Size
 def _task_name(first_dataset: _Size) -> dict[str, Any]:
     """Return an annotation with the name of a task next to its first dataset, beyond the grid lines. Phones omit it."""
     position = {"xref": "paper", "x": 0.78, "xanchor": "left", "y": first_dataset.name}
-    return {**position, "text": first_dataset.task, "font": {"color": drawing.SOFT}, "showarrow": False}
+    return {**position, "text": first_dataset.task, "font": {"color": drawing.MUTED_INK}, "showarrow": False}
 
 
 def _known_sizes(members: list[Member]) -> list[_Size]:

@@ -107,7 +107,7 @@ def _format_quantity(number: float) -> str:
 
 
 INK = "var(--ink)"
-SOFT = "var(--ink-soft)"
+MUTED_INK = "var(--ink-soft)"
 PAPER = "var(--paper)"
 #: Better and worse, as on the boards; always combined with a sign.
 BETTER, WORSE = "var(--up)", "var(--down)"
@@ -327,7 +327,7 @@ def counted_datasets(members: Iterable[Member]) -> list[int]:
     return [member.dataset_id for member in counted_members] + parts
 
 
-def value(row: Row, column: str) -> float | None:
+def column_value(row: Row, column: str) -> float | None:
     """Return the row's number in a column, rounded as on the board, or None if it has no number."""
     number = row.value(column)
     return round(float(number), row.decimals) if isinstance(number, (int, float)) else None
@@ -528,7 +528,7 @@ def far_labels(
                 "xanchor": "left" if label["far"][0] > 0 else "right",
                 "arrowhead": 0,
                 "arrowwidth": 1,
-                "arrowcolor": SOFT,
+                "arrowcolor": MUTED_INK,
                 "standoff": 6,
             }
             for name, (x, y), label in zip(names, points, width_labels, strict=True)

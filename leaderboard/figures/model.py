@@ -196,7 +196,7 @@ class FigureRequest:
     def choice(self, name: str) -> str:
         return self._choices[name] or self.figure.choices[name][1][0].value
 
-    def sets(self, name: str) -> bool:
+    def has_choice(self, name: str) -> bool:
         return bool(self._choices[name])
 
     def query_string(self) -> str:
@@ -233,7 +233,7 @@ class FigureRequest:
             raise SubjectNotFound
         return page
 
-    def unfiltered(self) -> FigureRequest:
+    def without_filters(self) -> FigureRequest:
         """Return a copy of the request without filters and sort order, which reads the page again."""
         request = copy(self)
         request.state = self.state.with_values(facets=(), ranges=(), text="", zero_shot=False, sorts=())

@@ -14,7 +14,7 @@ from leaderboard.figures import drawing
 from leaderboard.figures.drawing import (
     BLUE,
     GREY,
-    SOFT,
+    MUTED_INK,
     capitalize_first,
     go,
     linear_axis,
@@ -64,11 +64,13 @@ class _ScoredRows:
     def __init__(self, request: FigureRequest) -> None:
         self.request, self.board = request, request.board()
         self.score, self.title = drawing.effectiveness_column(request, self.board)
-        self.rows = [row for row in drawing.comparable_rows(self.board) if drawing.value(row, self.score) is not None]
+        self.rows = [
+            row for row in drawing.comparable_rows(self.board) if drawing.column_value(row, self.score) is not None
+        ]
 
     @cached_property
-    def unfiltered(self) -> _ScoredRows:
-        return _ScoredRows(self.request.unfiltered()) if self.request.state.filtered else self
+    def unfiltered_rows(self) -> _ScoredRows:
+        return _ScoredRows(self.request.without_filters()) if self.request.state.filtered else self
 
     @property
     def reported_numbers(self) -> dict[Key, int]:
@@ -97,9 +99,9 @@ def build(request: FigureRequest) -> Plot:
     """
     scored_rows = _ScoredRows(request)
     axis = request.choice("x")
-    if not request.sets("x"):
+    if not request.has_choice("x"):
         axis = next(
-            (candidate for candidate in COST_AXES if _axis_costs(scored_rows.unfiltered, candidate).values), axis
+            (candidate for candidate in COST_AXES if _axis_costs(scored_rows.unfiltered_rows, candidate).values), axis
         )
     costs = _axis_costs(scored_rows, axis)
     cost_name = COST_AXES[axis][1].lower()
@@ -146,7 +148,7 @@ def _points(scored_rows: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoin
     rows = [scored_rows.rows[number] for number in numbers]
     form, points = drawing.score_format(rows), []
     for number, row, name in zip(numbers, rows, drawing.distinct_names(rows), strict=True):
-        score, cost, certainty = drawing.value(row, scored_rows.score), costs.values[number], row.certainty
+        score, cost, certainty = drawing.column_value(row, scored_rows.score), costs.values[number], row.certainty
         if score is None or cost <= 0:
             continue
         score_line, ends = f"{scored_rows.title}: {score:{form}}", None
@@ -174,7 +176,7 @@ def _frontier_traces(
     corners = [(x, y) for y, *pair in zip(ys, xs, xs[1:], strict=False) for x in pair]
     corners += [(right_edge, worst_score), (xs[0], worst_score)]
     shade = drawing.area_trace("dominated", corners, BLUE, 0.08, showlegend=False)
-    style = {"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"}
+    style = {"color": MUTED_INK, "width": 1.5, "dash": "dot", "shape": "hv"}
     return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
 
 
@@ -206,7 +208,7 @@ def _axis_costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
         return reported
     column, measured_values = _measured_costs(scored_rows.board, key, scored_rows.rows)
     if not measured_values and is_filtered:
-        unfiltered_board = scored_rows.unfiltered.board
+        unfiltered_board = scored_rows.unfiltered_rows.board
         column, unfiltered_values = _measured_costs(unfiltered_board, key, unfiltered_board.rows)
         column = column if unfiltered_values else None
     if column is None or not (measured_values or is_filtered):
@@ -255,7 +257,7 @@ def _reported_costs(scored_rows: _ScoredRows, axis: str, title: str) -> CostAxis
         datasets = [member.dataset_id for member in request.benchmark_page.members]
         source = request.benchmark_page.benchmark["source_id"]
     settings = reported_figures(axis, datasets, source)
-    numbers, all_numbers = scored_rows.reported_numbers, scored_rows.unfiltered.reported_numbers
+    numbers, all_numbers = scored_rows.reported_numbers, scored_rows.unfiltered_rows.reported_numbers
     setting, other_settings = select_setting(settings, all_numbers.keys(), numbers.keys(), request.choice("device"))
     setting_names = sorted({str(alternative) for alternative in other_settings})
     if setting is None:

@@ -143,7 +143,7 @@ def build_differences(request: FigureRequest) -> Plot:
             raise SubjectNotFound
         return Plot.empty("Values by query are only shown for open judgments.")
     dataset = collection.dataset
-    measure = collection.measure(request.state.measure)
+    measure = collection.choose_measure(request.state.measure)
     entries = _select_pair(collection, request.systems, measure)
     if entries is None:
         return Plot.empty("A comparison needs two systems with results on the dataset's current judgments.")

@@ -63,7 +63,7 @@ def prepare() -> None:
         request_sample_model(demo.dataset)
 
 
-def ready() -> bool:
+def is_ready() -> bool:
     """Return whether the reported boards are loaded and the demo's BM25 row is published."""
     demo = Entry.objects.filter(dataset__slug=DEMO_SLUG, system__slug=BM25.slug, is_baseline=True)
     return Source.objects.exists() and demo.exists()

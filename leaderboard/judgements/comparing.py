@@ -45,7 +45,12 @@ from leaderboard.judgements.imports import (
     is_current,
     read_import,
 )
-from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, is_needed, start_rescore, under_way
+from leaderboard.judgements.rescoring.campaigns import (
+    RescoreUnderWay,
+    get_pending_rescore,
+    needs_rescore,
+    start_rescore,
+)
 from leaderboard.judgements.rescoring.content import OfferedContent, offer_content, prepare_content
 from leaderboard.models import Dataset, DatasetVersion, Entry, JudgementImport, Pool, Qrels, Rescore
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
@@ -167,7 +172,7 @@ def record_merge(import_: JudgementImport, merged_judgements: MergedJudgements) 
     if not is_current(locked_import):
         compare_again(locked_import)
         return "The judgments changed in the meantime. The import is being compared again."
-    if under_way(locked_import.dataset_id) is not None:
+    if get_pending_rescore(locked_import.dataset_id) is not None:
         JudgementImport.objects.filter(pk=locked_import.pk).update(state=State.READY)
         return "Decide on the pending rescore first."
     qrels = current_or_next_qrels(
@@ -237,9 +242,9 @@ def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: OfferedConte
         raise ValueError(f"{qrels} do not belong to the current version of {dataset}")
     if locked_dataset.current_qrels_id == qrels.pk:
         return None
-    if is_needed(locked_dataset, qrels):
+    if needs_rescore(locked_dataset, qrels):
         return start_rescore(locked_dataset, qrels, note)
-    pending_rescore = under_way(locked_dataset)
+    pending_rescore = get_pending_rescore(locked_dataset)
     if pending_rescore is not None:
         raise RescoreUnderWay(pending_rescore)
     locked_dataset.current_qrels = qrels

@@ -17,7 +17,7 @@ from leaderboard.core.text.names import validate_name
 from leaderboard.core.work_requests import request_work
 from leaderboard.judgements.disclosure import is_secret
 from leaderboard.judgements.pools import ConcurrentChange, JudgingRefused
-from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, under_way
+from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, get_pending_rescore
 from leaderboard.models import Dataset, DatasetVersion, JudgementImport, Pool, Qrels, WorkRequest
 from leaderboard.results.board_rows.revisions import lock_boards
 
@@ -168,7 +168,7 @@ def request_merge(import_: JudgementImport, policy: Conflicts) -> None:
         locked_import = imports.get(pk=import_.pk)
         concurrent_change = _concurrent_change(locked_import)
         if not concurrent_change:
-            if (rescore := under_way(locked_import.dataset_id)) is not None:
+            if (rescore := get_pending_rescore(locked_import.dataset_id)) is not None:
                 raise JudgingRefused(f"{RescoreUnderWay(rescore)}.")
             # With hidden judgments this refusal would reveal grades, so a merge without changes is allowed.
             if not is_secret(locked_import, locked_import.against) and not count_changes(locked_import, policy):

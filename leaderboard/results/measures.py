@@ -42,7 +42,7 @@ def set_measures(dataset: Dataset, primary: str, secondary: Sequence[str]) -> li
     dataset.refresh_from_db()
     problems = list(check_measures(primary, secondary, hidden=dataset.hidden))
     if not problems and dataset.current_qrels is not None and not dataset.current_qrels.answers_sha256:
-        problems += check_reads_texts([primary, *secondary])
+        problems += check_text_measures([primary, *secondary])
     if problems:
         raise RefusedMeasures(problems)
     # An empty list means the primary measure alone here; `shown_measures` would add the defaults.
@@ -109,7 +109,7 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
         )
 
 
-def check_reads_texts(measures: Sequence[str]) -> Iterator[Problem]:
+def check_text_measures(measures: Sequence[str]) -> Iterator[Problem]:
     """Yield a problem if any of the measures searches for answers in texts. Call it for datasets that lack either."""
     names = [canonical_name(name) for name in dict.fromkeys(measures)]
     text_measures = [name for name in names if name.startswith("Answer@") or name.endswith("kt")]

@@ -63,7 +63,7 @@ class ProtectionPolicy:
         return HIDDEN_DECIMALS if self.hidden else None
 
     @property
-    def told_measures(self) -> tuple[str, ...]:
+    def published_measures(self) -> tuple[str, ...]:
         """Measures with published values: only the primary one in a competition until the private part is revealed."""
         return self.measures[:1] if self.competition else self.measures
 

@@ -60,7 +60,7 @@ def comparison_group(evaluation: Evaluation) -> str:
     return f"scored:{evaluation.run.version_id}:{evaluation.qrels_id}:{evaluation.specification}"
 
 
-def present_group(dataset: Dataset) -> str:
+def present_group_prefix(dataset: Dataset) -> str:
     """Return the prefix of the comparison groups of entries scored on the dataset's current version and qrels."""
     return f"scored:{dataset.current_version_id}:{dataset.current_qrels_id}:"
 
@@ -87,7 +87,7 @@ def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, floa
     """
     policy = get_policy(dataset)
     means = part_means(evaluation, EvaluationPart.Part.PUBLIC) if policy.competition else evaluation.means
-    scores = _publish_means(means, dataset, policy.told_measures, policy.steps)
+    scores = _publish_means(means, dataset, policy.published_measures, policy.steps)
     if dataset.hidden:
         return scores
     return scores | judged_shares(evaluation) | _publish_means(means, dataset, upper_bound_measures(dataset), {})

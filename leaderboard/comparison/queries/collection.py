@@ -46,7 +46,7 @@ class OpenCollection:
     def measures(self) -> list[str]:
         return self.dataset.measures or [self.dataset.primary_measure]
 
-    def measure(self, requested_measure: str) -> str:
+    def choose_measure(self, requested_measure: str) -> str:
         """Return the requested measure, by default the primary one. Raises UnknownChoice."""
         if requested_measure and requested_measure not in self.measures:
             raise UnknownChoice("measure", requested_measure, self.measures)
@@ -55,7 +55,7 @@ class OpenCollection:
     def best_entries(self, measure: str) -> dict[str, Entry]:
         """Return each system's best entry by slug: the baseline's first, then from best to worst."""
         entries_by_slug: dict[str, Entry] = {}
-        for entry in by_score(compared_entries(self.dataset).select_related("system"), measure):
+        for entry in sort_by_score(compared_entries(self.dataset).select_related("system"), measure):
             entries_by_slug.setdefault(entry.system.slug, entry)
         return entries_by_slug
 
@@ -184,7 +184,7 @@ def present_baseline_label(dataset: Dataset) -> str:
     return next((baseline_label(name, dataset.name) for name in systems[:1]), "")
 
 
-def by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:
+def sort_by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:
     """Return the entries sorted: the baseline, the others from best to worst, and those without the measure."""
     sign = 1 if better(measure) == "lower" else -1
 
@@ -271,7 +271,7 @@ def query_list(collection: OpenCollection, state: ListState) -> QueryList:
     By default, queries on which systems disagree most come first, or without scores, queries in natural order.
     """
     dataset = collection.dataset
-    measure = collection.measure(state.measure)
+    measure = collection.choose_measure(state.measure)
     statistics = difficulty(dataset, measure, len(collection.judgements.query_ids))
     values = collection.columns(statistics)
     # Sort by disagreement first: on the hardest queries all systems have 0.
@@ -356,7 +356,7 @@ def _compute_difficulty(dataset: Dataset, measure: str, queries: int) -> tuple[i
     MAX_SYSTEMS best systems are read.
     """
     columns, baseline = [], None
-    ranked_entries = by_score(compared_entries(dataset).only("pk", "is_baseline", "scores"), measure)
+    ranked_entries = sort_by_score(compared_entries(dataset).only("pk", "is_baseline", "scores"), measure)
     for entry in entries_with_values(entry.pk for entry in ranked_entries[:MAX_SYSTEMS]).values():
         column = measure_values(entry, measure)
         if column is None or len(column) != queries:

@@ -89,7 +89,7 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     if row is None:
         return None
     dataset = collection.dataset
-    measure = collection.measure(state.measure)
+    measure = collection.choose_measure(state.measure)
     best_entries = collection.best_entries(measure)
     for slug in state.systems:
         if slug not in best_entries:

@@ -26,7 +26,7 @@ from leaderboard.importing.collections.importer import ImportResult, import_data
 from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress, open_source
 from leaderboard.importing.collections.twins import MIN_TOPICS, check_opened_topics, too_few
 from leaderboard.models import Dataset
-from leaderboard.results.measures import check_measures, check_reads_texts
+from leaderboard.results.measures import check_measures, check_text_measures
 
 #: Suffixes of the slug and the name of the hidden half.
 SUFFIX, NAME_SUFFIX = "-hidden", " (hidden half)"
@@ -54,7 +54,7 @@ def import_twin(
     with work_folder("twin") as work, open_source(path, options, work, progress) as source:
         problems = list(source.problems)
         if source.answers is None:
-            problems += check_reads_texts([options.primary or _PRIMARY, *options.measures])
+            problems += check_text_measures([options.primary or _PRIMARY, *options.measures])
         if problems:
             raise InvalidContent.build(*problems)
         if source.topic_field:  # the halves contain queries instead of topics

@@ -37,10 +37,10 @@ from leaderboard.importing.collections.twins import (
     withheld_splits,
 )
 from leaderboard.judgements.disclosure import may_see_counts, record_compared
-from leaderboard.judgements.rescoring.campaigns import is_needed, start_rescore, under_way
+from leaderboard.judgements.rescoring.campaigns import get_pending_rescore, needs_rescore, start_rescore
 from leaderboard.models import Architecture, Dataset, DatasetVersion, Entry, Protection, Qrels, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
-from leaderboard.results.measures import check_measures, check_reads_texts, shown_measures
+from leaderboard.results.measures import check_measures, check_text_measures, shown_measures
 from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.publishing.visibility import name_baseline
 from leaderboard.systems.baselines import request_baseline
@@ -181,7 +181,7 @@ def _check_answers(
         measures = dataset.measures
     stored_answers = dataset.current_qrels.answers_sha256 if dataset and dataset.current_qrels else ""
     if not (inspected.corpus and (inspected.answers or stored_answers)):
-        yield from check_reads_texts(measures)
+        yield from check_text_measures(measures)
 
 
 def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem]:
@@ -294,9 +294,9 @@ def _choose_qrels(
         return current_qrels, False
     answers = inspected.answers.sha256 if inspected.answers else ""
     new_qrels = current_or_next_qrels(version, options.split, judgements, answers_sha256=answers)
-    if dataset.current_version_id != version.pk or not is_needed(dataset, new_qrels):
+    if dataset.current_version_id != version.pk or not needs_rescore(dataset, new_qrels):
         return new_qrels, False
-    pending_rescore = under_way(dataset)
+    pending_rescore = get_pending_rescore(dataset)
     if pending_rescore is None:
         start_rescore(dataset, new_qrels, "The collection was imported with other judgments.")
         changes.append(f"rescore on {new_qrels.split} qrels v{new_qrels.number}")

@@ -43,13 +43,13 @@ class CannotRescore(ValueError):
     """The runs cannot be evaluated on these judgments, or the rescore is already decided."""
 
 
-def under_way(dataset: Dataset | int) -> Rescore | None:
+def get_pending_rescore(dataset: Dataset | int) -> Rescore | None:
     """Return the dataset's pending rescore, or None."""
     rescores = Rescore.objects.filter(dataset=dataset, state__in=OPEN)
     return rescores.select_related("dataset", "from_qrels", "to_qrels").first()
 
 
-def is_needed(dataset: Dataset, qrels: Qrels) -> bool:
+def needs_rescore(dataset: Dataset, qrels: Qrels) -> bool:
     """Return whether results must be rescored before the board can use these judgments.
 
     False for judgments of another version or split, which are a different test that stored runs do not cover, and
@@ -74,7 +74,7 @@ def start_rescore(dataset: Dataset, qrels: Qrels, note: str = "") -> Rescore:
         CannotRescore: Without current judgments, for the board's own ones, or for those of another version or split.
     """
     locked_dataset = lock_board(dataset.pk)
-    pending_rescore = under_way(dataset)
+    pending_rescore = get_pending_rescore(dataset)
     if pending_rescore is not None:
         raise RescoreUnderWay(pending_rescore)
     current_qrels = locked_dataset.current_qrels
@@ -129,7 +129,7 @@ def resume_rescore(rescore: Rescore) -> None:
         RescoreUnderWay: If another one was started in the meantime.
     """
     lock_boards([rescore.dataset_id])
-    pending_rescore = under_way(rescore.dataset_id)
+    pending_rescore = get_pending_rescore(rescore.dataset_id)
     if pending_rescore is not None and pending_rescore.pk != rescore.pk:
         raise RescoreUnderWay(pending_rescore)
     if not Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED]).update(state=State.EVALUATING):

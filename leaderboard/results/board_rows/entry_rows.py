@@ -78,7 +78,7 @@ class EntryRow(NamedTuple):
         """Id of the publication that reports the entry, or None for a scored one."""
         return self.source_id if self.provenance == REPORTED else None
 
-    def rounded(self) -> "EntryRow":
+    def with_rounded_scores(self) -> "EntryRow":
         """Return the row with scores and deviations rounded as for hidden judgments. Reported rows are unchanged."""
         if self.provenance == REPORTED:
             return self
@@ -213,7 +213,7 @@ def present_group(version_id: int | None, qrels_id: int | None, entry_groups: It
     return candidates[-1] if candidates else ""
 
 
-def ranked_in(provenance: str, group: str, current_group: str, *, closed_api: bool = False) -> str:
+def ranking_group(provenance: str, group: str, current_group: str, *, closed_api: bool = False) -> str:
     """Return the group in which a row is ranked: REPORTED, SCORED, or CLOSED. STALE rows are not ranked.
 
     A result that was not reported is STALE if its comparison group is not the current one.

@@ -228,7 +228,7 @@ def list_machines(measurements: Sequence[MeasuredEntry]) -> list[Machine]:
     return sorted(entries, key=lambda machine: (len(entries[machine]), newest[machine]), reverse=True)
 
 
-def with_baseline(measurements: dict[Key, MeasuredEntry], bm25: Key | None) -> dict[Key, MeasuredEntry]:
+def add_baseline_measurement(measurements: dict[Key, MeasuredEntry], bm25: Key | None) -> dict[Key, MeasuredEntry]:
     """Add a measurement of BM25 to those of one machine if BM25's row has none, and return the same mapping.
 
     The mapping is keyed by row, and `bm25` is the key of BM25's row, or None. BM25's figures are those from the job of

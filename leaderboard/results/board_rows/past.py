@@ -92,7 +92,7 @@ def find_removed(rows: Mapping[int, BoardRows]) -> dict[int, RemovedEntry]:
     return entries
 
 
-def without_page(removed_entries: Iterable[RemovedEntry]) -> frozenset[str]:
+def systems_without_page(removed_entries: Iterable[RemovedEntry]) -> frozenset[str]:
     """Return the slugs of systems without a page because none of their entries is public, in at most one query."""
     slugs = {entry.slug for entry in removed_entries if entry.visibility not in Entry.SEEN}
     if not slugs:

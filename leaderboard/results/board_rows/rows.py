@@ -30,13 +30,13 @@ from leaderboard.results.reported_facts import COSTS
 class Revision(NamedTuple):
     """A revision of a dataset's board: its number, its time, and the dataset's columns (past revisions only).
 
-    `rounded` is set if the judgments are hidden now: the board then shows only what a hidden board would.
+    `is_rounded` is set if the judgments are hidden now: the board then shows only what a hidden board would.
     """
 
     number: int
     at: datetime.datetime
     facts: Mapping[str, Any] = MappingProxyType({})
-    rounded: bool = False
+    is_rounded: bool = False
 
     @property
     def key(self) -> str:
@@ -44,7 +44,7 @@ class Revision(NamedTuple):
 
         The time distinguishes a restored database from its former state.
         """
-        return f"{self.number}:{self.at.timestamp()}{':rounded' * self.rounded}"
+        return f"{self.number}:{self.at.timestamp()}{':rounded' * self.is_rounded}"
 
     @property
     def parts(self) -> Sequence[int]:
@@ -81,7 +81,7 @@ BENCHMARK_CHANGED_AT = RawSQL(
 )
 
 
-def newest(number: int, changed_at: datetime.datetime | None) -> Revision:
+def newest_revision(number: int, changed_at: datetime.datetime | None) -> Revision:
     """Return the newest revision of a board from its dataset's `board_revision` and `changed_at`."""
     return Revision(number, changed_at or NO_REVISION.at)
 
@@ -89,7 +89,7 @@ def newest(number: int, changed_at: datetime.datetime | None) -> Revision:
 def present_rows(datasets: Collection[int]) -> dict[int, BoardRows]:
     """Return the current rows of the datasets' boards, in two queries, or one if all are cached."""
     rows = Dataset.objects.filter(pk__in=datasets).values_list("pk", "board_revision", CHANGED_AT)
-    return rows_at({pk: newest(*revision) for pk, *revision in rows})
+    return rows_at({pk: newest_revision(*revision) for pk, *revision in rows})
 
 
 #: Line of a benchmark board: system id, configuration, and `REPORTED` or `SCORED`.
@@ -215,7 +215,7 @@ def _read_rows(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     versions = EntryVersion.objects.filter(reduce(or_, conditions))
     for dataset, text in versions.values_list("dataset_id", Cast("row", TextField())):
         row = entry_row(orjson.loads(text))
-        rows_by_dataset[dataset].append(row.rounded() if revisions[dataset].rounded else row)
+        rows_by_dataset[dataset].append(row.with_rounded_scores() if revisions[dataset].is_rounded else row)
         lengths[dataset] += len(text)
     for rows in rows_by_dataset.values():
         rows.sort(key=attrgetter("published", "pk"))

@@ -1,6 +1,6 @@
 """Changes of the protection of hidden judgments; the only writer of `Dataset.protection`.
 
-A scorer job draws parts and computes the means over them (`request_change`, `find_parts`). Then one transaction
+A scorer job draws parts and computes the means over them (`request_change`, `compute_part_means`). Then one transaction
 changes the policy and all published values (`switch_protection`), so that no board mixes the two. At the end of a
 competition or round, `reveal_private` publishes the values of the private part, and optionally held results.
 """
@@ -19,7 +19,7 @@ from leaderboard.results.protection import Part, draw_parts, evaluate_parts, get
 from leaderboard.results.publishing.publication import fill_scores, update_shown
 from leaderboard.results.records import entry_evaluations
 from leaderboard.results.significance.hidden import keep_least_difference
-from leaderboard.results.values import present_group, published_private_scores
+from leaderboard.results.values import present_group_prefix, published_private_scores
 
 Visibility = Entry.Visibility
 
@@ -138,7 +138,7 @@ def count_not_revealed(dataset: Dataset) -> int:
     return entries.exclude(provenance=Entry.Provenance.REPORTED).count()
 
 
-def find_parts(dataset: Dataset, progress: Callable[[float], None]) -> int:
+def compute_part_means(dataset: Dataset, progress: Callable[[float], None]) -> int:
     """Compute missing means over the parts of the dataset's evaluations, and return the number of evaluations.
 
     Parts that do not exist are drawn first, including those of the current qrels. Runs in the scorer. Older qrels come
@@ -247,7 +247,7 @@ def _set_private_scores(dataset: Dataset, entries: QuerySet[Entry]) -> int:
     shown_entries = entries.filter(
         visibility__in=(Visibility.PUBLIC, Visibility.SUPERSEDED),
         private_scores={},
-        comparison_group__startswith=present_group(dataset),
+        comparison_group__startswith=present_group_prefix(dataset),
     )
     rows = shown_entries.select_related("evaluation").defer("evaluation__values")
     unrevealed_entries = list(rows.prefetch_related("evaluation__parts", "seeds__evaluation__parts"))

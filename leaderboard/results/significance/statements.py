@@ -113,7 +113,7 @@ class BoardStatements:
             worse=sign == "down" if is_tested else None,
             p=certainty.p_baseline,
             p_corrected=certainty.p_baseline_corrected,
-            comparisons=tests.comparisons,
+            comparisons=tests.comparison_count,
             interval=certainty.delta_interval,
             tied_with_best=certainty.ties_with_best,
             p_best=certainty.p_best_corrected,
@@ -148,12 +148,12 @@ class BoardStatements:
         """Return the tests of one measure, or None if there are none."""
         return self.certainty.for_measure(measure) if self.certainty is not None else None
 
-    def pairs(self, measure: str) -> int:
+    def pair_count(self, measure: str) -> int:
         """Return the number of pairs of entries that the tests of ties with the best are corrected for."""
         if self.published is not None:
             return comb(len(self.published.ranked), 2)
         tests = self.tests(measure)
-        return tests.pairs if tests is not None else 0
+        return tests.pair_count if tests is not None else 0
 
     def tied_with_best(self, measure: str) -> frozenset[int]:
         """Return the ids of the entries that may be the best, including the best itself; empty if unknown."""

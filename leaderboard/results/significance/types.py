@@ -140,12 +140,12 @@ class MeasureCertainty:
     )
 
     @property
-    def comparisons(self) -> int:
+    def comparison_count(self) -> int:
         """Number of tests against the baseline, which are corrected together."""
         return sum(certainty.p_baseline is not None for certainty in self.entries.values())
 
     @property
-    def pairs(self) -> int:
+    def pair_count(self) -> int:
         """Number of pairs, which are corrected together."""
         return comb(len(self.entries), 2)
 
