@@ -56,7 +56,7 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     limit = MAX_RESULTS_OF_ONE_KIND if kind else MAX_RESULTS
     shown_team = Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name())
 
-    def find_by_name(
+    def find_rows(
         result_kind: str,
         rows: QuerySet[Any],
         searched: Sequence[str],
@@ -76,20 +76,18 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
         return results
 
     finders: dict[str, Callable[[], list[SearchResult]]] = {
-        "benchmark": lambda: find_by_name("benchmark", Benchmark.objects.all(), ("name", "slug")),
-        "dataset": lambda: find_by_name(
+        "benchmark": lambda: find_rows("benchmark", Benchmark.objects.all(), ("name", "slug")),
+        "dataset": lambda: find_rows(
             "dataset", Dataset.objects.listed(), ("name", "slug", "task", "domain"), "task", "domain"
         ),
-        "system": lambda: find_by_name(
+        "system": lambda: find_rows(
             "system",
             systems.annotate(shown=shown_team, by=anonymity.team_name()),
             ("name", "architecture", "shown"),
             *("by", "source__authors", "source__year", "architecture"),
             describe=_describe_system,
         ),
-        "team": lambda: find_by_name(
-            "team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)
-        ),
+        "team": lambda: find_rows("team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)),
         "author": lambda: _find_authors(words, attributed_systems, limit),
     }
     return [result for name, find in finders.items() if kind in ("", name) for result in find()]

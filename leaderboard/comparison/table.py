@@ -156,9 +156,7 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
     measures = sorted({name for entry in entries for name in entry.scores})
     if measure and measure not in measures:
         raise UnknownChoice("measure", measure, measures)
-    dataset_rows = [
-        _compare_on_dataset(slugs, dataset_entries, measure) for dataset_entries in entries_by_dataset.values()
-    ]
+    dataset_rows = [_build_row(slugs, dataset_entries, measure) for dataset_entries in entries_by_dataset.values()]
     rows = [row for row in dataset_rows if sum(cell.value is not None for cell in row.cells) > 1]
     boards = statements({cell.entry.dataset_id for row in rows for cell in row.cells if cell.entry})
     rows, pairs, permutations = _run_tests(rows, boards)
@@ -175,13 +173,11 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
         permutations=permutations,
         # Number of datasets on which each system is better than, equal to, and worse than the first one.
         won=[(outcomes.count("up"), outcomes.count(""), outcomes.count("down")) for outcomes in directions],
-        **_compute_means(slugs, rows, measure, benchmark),
+        **_get_means(slugs, rows, measure, benchmark),
     )
 
 
-def _compare_on_dataset(
-    slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measure: str
-) -> ComparedDataset:
+def _build_row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measure: str) -> ComparedDataset:
     """Return the row of one dataset: each system's best value, and its difference from the first system's.
 
     Values of the row's comparison group are preferred; only these are comparable. An empty `requested_measure` selects
@@ -295,9 +291,7 @@ def _with_tests(
     return replace(row, cells=tuple(cells))
 
 
-def _compute_means(
-    slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, benchmark: str
-) -> dict[str, Any]:
+def _get_means(slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, benchmark: str) -> dict[str, Any]:
     """Return the fields of `Comparison` about means: from a benchmark's board, or otherwise over common datasets.
 
     An empty `benchmark` selects the smallest one with all common datasets whose board has means of all systems.

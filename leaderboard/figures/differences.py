@@ -75,12 +75,12 @@ def _system_differences(board: Board, column: str) -> Plot:
     rows = [
         row
         for row in drawing.comparable_rows(board)
-        if not row.entry.is_baseline and drawing.column_value(row, column) is not None
+        if not row.entry.is_baseline and drawing.value(row, column) is not None
     ]
     if not rows:
         return Plot.empty(NOTHING_TO_COMPARE)
     lower = drawing.lower_is_better(board)
-    rows.sort(key=lambda row: drawing.column_value(row, column) or 0.0, reverse=not lower)
+    rows.sort(key=lambda row: drawing.value(row, column) or 0.0, reverse=not lower)
     rows, notes = drawing.limit_bars(rows, "best differences")
     differences = [_read_difference(row, column, drawing.system_url(row)) for row in rows]
     subject = _Subject(
@@ -96,7 +96,7 @@ def _system_differences(board: Board, column: str) -> Plot:
 
 def _read_difference(row: Row, column: str, link: str = "") -> _Difference:
     certainty = row[column].certainty or (row.certainty if column == DELTA else None)
-    return _Difference(drawing.column_value(row, column), certainty, link)
+    return _Difference(drawing.value(row, column), certainty, link)
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
@@ -114,16 +114,14 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
         for row in drawing.comparable_rows(board)
         if not row.entry.is_baseline
         and (not slugs or row.entry.slug in slugs)
-        and any(drawing.column_value(row, dataset.slug) is not None for dataset in datasets)
+        and any(drawing.value(row, dataset.slug) is not None for dataset in datasets)
     ]
     rows = drawing.select_rows(rows, slugs, MAX_SYSTEMS if slugs else DEFAULT_SYSTEMS)
     if not rows:
         return Plot.empty(NOTHING_TO_COMPARE)
-    datasets = [
-        dataset for dataset in datasets if any(drawing.column_value(row, dataset.slug) is not None for row in rows)
-    ]
+    datasets = [dataset for dataset in datasets if any(drawing.value(row, dataset.slug) is not None for row in rows)]
     lower, names = drawing.lower_is_better(board), drawing.distinct_names(rows)
-    leader = {dataset.slug: drawing.column_value(rows[0], dataset.slug) for dataset in datasets}
+    leader = {dataset.slug: drawing.value(rows[0], dataset.slug) for dataset in datasets}
     sign = 1 if lower else -1
     datasets.sort(
         key=lambda dataset: (

@@ -327,7 +327,7 @@ def counted_datasets(members: Iterable[Member]) -> list[int]:
     return [member.dataset_id for member in counted_members] + parts
 
 
-def column_value(row: Row, column: str) -> float | None:
+def value(row: Row, column: str) -> float | None:
     """Return the row's number in a column, rounded as on the board, or None if it has no number."""
     number = row.value(column)
     return round(float(number), row.decimals) if isinstance(number, (int, float)) else None

@@ -64,12 +64,10 @@ class _ScoredRows:
     def __init__(self, request: FigureRequest) -> None:
         self.request, self.board = request, request.board()
         self.score, self.title = drawing.effectiveness_column(request, self.board)
-        self.rows = [
-            row for row in drawing.comparable_rows(self.board) if drawing.column_value(row, self.score) is not None
-        ]
+        self.rows = [row for row in drawing.comparable_rows(self.board) if drawing.value(row, self.score) is not None]
 
     @cached_property
-    def unfiltered_rows(self) -> _ScoredRows:
+    def unfiltered(self) -> _ScoredRows:
         return _ScoredRows(self.request.without_filters()) if self.request.state.filtered else self
 
     @property
@@ -100,10 +98,8 @@ def build(request: FigureRequest) -> Plot:
     scored_rows = _ScoredRows(request)
     axis = request.choice("x")
     if not request.has_choice("x"):
-        axis = next(
-            (candidate for candidate in COST_AXES if _axis_costs(scored_rows.unfiltered_rows, candidate).values), axis
-        )
-    costs = _axis_costs(scored_rows, axis)
+        axis = next((candidate for candidate in COST_AXES if _costs(scored_rows.unfiltered, candidate).values), axis)
+    costs = _costs(scored_rows, axis)
     cost_name = COST_AXES[axis][1].lower()
     if not costs.values:
         return Plot.empty(
@@ -121,7 +117,7 @@ def build(request: FigureRequest) -> Plot:
     baselines = [number for number, point in enumerate(points) if point.row.entry.is_baseline]
     traces, labels = drawing.traces_by_architecture(points, first=[*frontier_numbers, *baselines], log_x=True)
     frontier_traces = _frontier_traces([points[number] for number in frontier_numbers], x_axis, y_axis, lower=lower)
-    reference = _baseline_line([points[number] for number in baselines], x_axis, lower=lower)
+    reference = _best_line([points[number] for number in baselines], x_axis, lower=lower)
     omitted_rows = [row for number, row in enumerate(scored_rows.rows) if number not in costs.values]
     notes = drawing.omission_note(omitted_rows, f"no {cost_name} on this hardware")
     return Plot(
@@ -148,7 +144,7 @@ def _points(scored_rows: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoin
     rows = [scored_rows.rows[number] for number in numbers]
     form, points = drawing.score_format(rows), []
     for number, row, name in zip(numbers, rows, drawing.distinct_names(rows), strict=True):
-        score, cost, certainty = drawing.column_value(row, scored_rows.score), costs.values[number], row.certainty
+        score, cost, certainty = drawing.value(row, scored_rows.score), costs.values[number], row.certainty
         if score is None or cost <= 0:
             continue
         score_line, ends = f"{scored_rows.title}: {score:{form}}", None
@@ -180,9 +176,7 @@ def _frontier_traces(
     return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
 
 
-def _baseline_line(
-    baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool
-) -> list[go.Scatter]:
+def _best_line(baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool) -> list[go.Scatter]:
     """Return a horizontal line at the score of the best baseline, or no line without baselines."""
     if not baselines:
         return []
@@ -192,7 +186,7 @@ def _baseline_line(
     return [drawing.line_trace(f"{best.name} (baseline)", x_range, [best.y, best.y], style)]
 
 
-def _axis_costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
+def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
     """Return the costs for an axis: measured ones if the unfiltered board has any, otherwise those of one publication.
 
     A requested device selects reported costs. Sizes of models are not measured on a machine.
@@ -208,7 +202,7 @@ def _axis_costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
         return reported
     column, measured_values = _measured_costs(scored_rows.board, key, scored_rows.rows)
     if not measured_values and is_filtered:
-        unfiltered_board = scored_rows.unfiltered_rows.board
+        unfiltered_board = scored_rows.unfiltered.board
         column, unfiltered_values = _measured_costs(unfiltered_board, key, unfiltered_board.rows)
         column = column if unfiltered_values else None
     if column is None or not (measured_values or is_filtered):
@@ -257,7 +251,7 @@ def _reported_costs(scored_rows: _ScoredRows, axis: str, title: str) -> CostAxis
         datasets = [member.dataset_id for member in request.benchmark_page.members]
         source = request.benchmark_page.benchmark["source_id"]
     settings = reported_figures(axis, datasets, source)
-    numbers, all_numbers = scored_rows.reported_numbers, scored_rows.unfiltered_rows.reported_numbers
+    numbers, all_numbers = scored_rows.reported_numbers, scored_rows.unfiltered.reported_numbers
     setting, other_settings = select_setting(settings, all_numbers.keys(), numbers.keys(), request.choice("device"))
     setting_names = sorted({str(alternative) for alternative in other_settings})
     if setting is None:

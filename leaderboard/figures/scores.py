@@ -58,9 +58,9 @@ def build_progress(request: FigureRequest) -> Plot:
     """
     board = request.board()
     column, y_title = drawing.effectiveness_column(request, board)
-    rows = [row for row in drawing.comparable_rows(board) if drawing.column_value(row, column) is not None]
+    rows = [row for row in drawing.comparable_rows(board) if drawing.value(row, column) is not None]
     lower, form = drawing.lower_is_better(board), drawing.score_format(rows)
-    dated_pairs = _dated_points(request, rows, column, form)
+    dated_pairs = _dated(request, rows, column, form)
     days = len({day for day, _ in dated_pairs})
     if days < MIN_DATES:
         return Plot.empty(
@@ -117,9 +117,7 @@ def _publication_date(entry: EntryRow) -> str:
     return entry.published[:10]
 
 
-def _dated_points(
-    request: FigureRequest, rows: Sequence[Row], column: str, form: str
-) -> list[tuple[str, drawing.ChartPoint]]:
+def _dated(request: FigureRequest, rows: Sequence[Row], column: str, form: str) -> list[tuple[str, drawing.ChartPoint]]:
     """Return a (date, point) pair for each row with a date and a score, by date and then best first."""
     if request.dataset:
         datasets = [request.dataset_page.dataset["pk"]]
@@ -128,7 +126,7 @@ def _dated_points(
     dates = _dates(datasets)
     dated_pairs = []
     for row, name in zip(rows, drawing.distinct_names(rows), strict=True):
-        day, score = dates.get(_row_key(row)), drawing.column_value(row, column)
+        day, score = dates.get(_row_key(row)), drawing.value(row, column)
         if day and score is not None:
             line = f"{day}: {format_value(score, int(form[-2]))}"
             dated_pairs.append((day, drawing.ChartPoint(row, name, _to_iso_date(day), score, [line])))
@@ -233,7 +231,7 @@ def build_in_domain(request: FigureRequest) -> Plot:
     points = [
         drawing.ChartPoint(row, name, x, y, (f"{x_label}: {x:{form}}", f"{y_label}: {y:{form}}"))
         for row, name in zip(rows, drawing.distinct_names(rows), strict=True)
-        if (x := drawing.column_value(row, trained_on.slug)) is not None
+        if (x := drawing.value(row, trained_on.slug)) is not None
         and (y := drawing.mean(row, other_datasets)) is not None
     ]
     training_texts = [_training_text(point.row, trained_on) for point in points]
@@ -266,7 +264,7 @@ def build_in_domain(request: FigureRequest) -> Plot:
 
 def _rows_on_dataset(dataset: Member | None, all_rows: Sequence[Row]) -> tuple[list[Row], str]:
     """Return the rows with a value on the dataset, reported or scored ones only, and a description of their kind."""
-    rows = [row for row in all_rows if dataset and drawing.column_value(row, dataset.slug) is not None]
+    rows = [row for row in all_rows if dataset and drawing.value(row, dataset.slug) is not None]
     kind_rows, kind = drawing.majority_kind(rows)
     return kind_rows, drawing.describe_kind(kind)
 

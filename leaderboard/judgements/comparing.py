@@ -45,12 +45,7 @@ from leaderboard.judgements.imports import (
     is_current,
     read_import,
 )
-from leaderboard.judgements.rescoring.campaigns import (
-    RescoreUnderWay,
-    get_pending_rescore,
-    needs_rescore,
-    start_rescore,
-)
+from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, get_pending_rescore, must_rescore, start_rescore
 from leaderboard.judgements.rescoring.content import OfferedContent, offer_content, prepare_content
 from leaderboard.models import Dataset, DatasetVersion, Entry, JudgementImport, Pool, Qrels, Rescore
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
@@ -242,7 +237,7 @@ def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: OfferedConte
         raise ValueError(f"{qrels} do not belong to the current version of {dataset}")
     if locked_dataset.current_qrels_id == qrels.pk:
         return None
-    if needs_rescore(locked_dataset, qrels):
+    if must_rescore(locked_dataset, qrels):
         return start_rescore(locked_dataset, qrels, note)
     pending_rescore = get_pending_rescore(locked_dataset)
     if pending_rescore is not None:

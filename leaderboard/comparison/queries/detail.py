@@ -119,9 +119,7 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     }
     rankings = [
         ranking._replace(documents=None if top_ids is None else [documents[name] for name in top_ids])
-        for ranking, top_ids in zip(
-            _query_rankings(selected_entries, measure, row), documents_by_entry.values(), strict=True
-        )
+        for ranking, top_ids in zip(_rankings(selected_entries, measure, row), documents_by_entry.values(), strict=True)
     ]
     previous_id, next_id = collection.neighbours(row)
     return {
@@ -161,7 +159,7 @@ def _top_documents(
     return documents_by_entry
 
 
-def _query_rankings(selected_entries: Sequence[Entry], measure: str, row: int) -> list[QueryRanking]:
+def _rankings(selected_entries: Sequence[Entry], measure: str, row: int) -> list[QueryRanking]:
     """Return the entries' values for the query in `row` and differences from the first entry, without documents."""
     columns = [measure_values(entry, measure) for entry in selected_entries]
     values = [None if column is None else float(column[row]) for column in columns]

@@ -37,7 +37,7 @@ from leaderboard.importing.collections.twins import (
     withheld_splits,
 )
 from leaderboard.judgements.disclosure import may_see_counts, record_compared
-from leaderboard.judgements.rescoring.campaigns import get_pending_rescore, needs_rescore, start_rescore
+from leaderboard.judgements.rescoring.campaigns import get_pending_rescore, must_rescore, start_rescore
 from leaderboard.models import Architecture, Dataset, DatasetVersion, Entry, Protection, Qrels, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.measures import check_measures, check_text_measures, shown_measures
@@ -254,7 +254,7 @@ def _store_rows(
     is_bm25_requested = _request_bm25(dataset, qrels, changes, is_moved=is_moved)
     if is_bm25_requested and not (is_moved or "language" in changes):
         changes.append("BM25 requested again")
-    is_named, run_requested = _use_as_baseline(dataset, run, qrels, is_judged=judgements is not None)
+    is_named, run_requested = _use_run(dataset, run, qrels, is_judged=judgements is not None)
     if run_requested:
         changes.append("baseline run")
     if changes:
@@ -294,7 +294,7 @@ def _choose_qrels(
         return current_qrels, False
     answers = inspected.answers.sha256 if inspected.answers else ""
     new_qrels = current_or_next_qrels(version, options.split, judgements, answers_sha256=answers)
-    if dataset.current_version_id != version.pk or not needs_rescore(dataset, new_qrels):
+    if dataset.current_version_id != version.pk or not must_rescore(dataset, new_qrels):
         return new_qrels, False
     pending_rescore = get_pending_rescore(dataset)
     if pending_rescore is None:
@@ -309,9 +309,7 @@ def _choose_qrels(
     return current_qrels, True
 
 
-def _use_as_baseline(
-    dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *, is_judged: bool
-) -> tuple[bool, bool]:
+def _use_run(dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *, is_judged: bool) -> tuple[bool, bool]:
     """Make a run the baseline; return whether its result on the board became it, and whether its scoring was requested.
 
     Both are False without a run, or if the run already is the baseline. Raises InvalidContent without judgments, or if

@@ -141,7 +141,7 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
     if path.is_dir():
         files = {name.relative_to(path).as_posix(): name for name in _list_files(path, _DEPTH)}
         parts, problems = _find_parts(files, options.split)
-        yield _collect_files({part: files[name] for part, name in parts.items()}, problems, options, work)
+        yield _convert({part: files[name] for part, name in parts.items()}, problems, options, work)
     elif path.is_file() and is_zip(path):
         with open_archive(path, ZIP_POLICY) as archive:
             parts, problems = _find_parts(archive.names, options.split)
@@ -155,7 +155,7 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
                 for part, name in parts.items()
             }
             archive.extract(targets, lambda name, share: progress(f"expanding {part_by_name[name]}", share))
-        yield _collect_files({part: targets[name] for part, name in parts.items()}, problems, options, work)
+        yield _convert({part: targets[name] for part, name in parts.items()}, problems, options, work)
     else:
         raise InvalidContent.build(
             problem(
@@ -225,9 +225,7 @@ def _get_part(match: re.Match[str], split: str) -> str:
     return f"qrels-{match['split'] or split}.tsv"
 
 
-def _collect_files(
-    files: dict[str, Path], problems: list[Problem], options: ImportOptions, work: Path
-) -> CollectionFiles:
+def _convert(files: dict[str, Path], problems: list[Problem], options: ImportOptions, work: Path) -> CollectionFiles:
     """Convert files in other formats, and return the collection's files by kind, with problems of missing ones."""
     conversion = Conversion(files, options, work)
     files, problems = conversion.files, problems + conversion.problems

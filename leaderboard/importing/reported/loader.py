@@ -48,7 +48,7 @@ def load_reported() -> dict[str, int]:
     datasets = {row.slug: _update_dataset(row, texts.get(row.slug, {})) for row in tables.datasets()}
     rows = {(row.source, row.name): row for row in tables.systems()}
     numbers = _read_numbers()
-    systems = {key: _update_system(row, sources[row.source], numbers) for key, row in rows.items()}
+    systems = {key: _set_system(row, sources[row.source], numbers) for key, row in rows.items()}
     existing_entries = {
         (entry.dataset_id, entry.system_id, entry.configuration): entry
         for entry in Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
@@ -173,9 +173,7 @@ def _update_dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dat
     return dataset
 
 
-def _update_system(
-    row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]
-) -> System:
+def _set_system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]) -> System:
     """Create or update the system's row, and return it; metadata that no source states stays empty."""
     places = [place for place in numbers if (place.source, place.system) == (row.source, row.name)]
     figures = [figure for place in places for figure in numbers[place].figures]

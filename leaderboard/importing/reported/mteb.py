@@ -123,9 +123,7 @@ def read_mteb_results(
         for file in tasks:
             name = f"{folder}/{file}".lstrip("/")
             try:
-                results.figures += _read_figures(
-                    files[name], file, model, places, f"{source.rstrip('/')}/{quote(name)}"
-                )
+                results.figures += _read_task(files[name], file, model, places, f"{source.rstrip('/')}/{quote(name)}")
             except _InvalidFile as error:
                 problems.append(f"{name}: {error}")
     problems += _find_duplicates(results.figures)
@@ -289,7 +287,7 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def _read_figures(
+def _read_task(
     path: Path, file: str, model: _Model, places: Mapping[str, Sequence[Place]], address: str
 ) -> Iterator[CuratedFigure]:
     """Yield the figures of one result file: the scores of the dataset's measures on its split and language.

@@ -49,7 +49,7 @@ def get_pending_rescore(dataset: Dataset | int) -> Rescore | None:
     return rescores.select_related("dataset", "from_qrels", "to_qrels").first()
 
 
-def needs_rescore(dataset: Dataset, qrels: Qrels) -> bool:
+def must_rescore(dataset: Dataset, qrels: Qrels) -> bool:
     """Return whether results must be rescored before the board can use these judgments.
 
     False for judgments of another version or split, which are a different test that stored runs do not cover, and

@@ -60,7 +60,7 @@ def analyse_board(dataset: Dataset, progress: Progress = lambda share: None) -> 
     content: dict[str, dict[str, Any]] = {}
     for batch in _iterate_batches(board):
         for (measure, entries, values), (score_ends, difference_ends) in zip(
-            batch, _compute_intervals(batch, board), strict=True
+            batch, _get_intervals(batch, board), strict=True
         ):
             progress(len(content) / len(board.measures))
             certainty = measure_certainty(measure, entries, values, board, score_ends, difference_ends)
@@ -99,9 +99,7 @@ def _add_leave_one_out_scores(
     return replace(certainty, entries=entries, pool_gone=missing_reason)
 
 
-def _compute_intervals(
-    batch: Sequence[tuple[str, list[int], Values]], board: ComparedBoard
-) -> Iterator[tuple[Ends, Ends]]:
+def _get_intervals(batch: Sequence[tuple[str, list[int], Values]], board: ComparedBoard) -> Iterator[tuple[Ends, Ends]]:
     """Yield, for each measure, the interval ends of the entries' means and of their differences from the baseline.
 
     The latter are empty if the baseline lacks the measure. All columns share one call, because drawing the resamples
