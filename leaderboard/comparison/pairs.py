@@ -244,11 +244,11 @@ def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[tuple
 def _document_overlap(first: dict[str, frozenset[str]], second: dict[str, frozenset[str]]) -> tuple[float, float]:
     """Return the mean number of shared documents and the mean Jaccard index over the queries of either run."""
     no_documents: frozenset[str] = frozenset()
-    shared, similar = 0, 0.0
+    shared_count, similarity_sum = 0, 0.0
     queries = first.keys() | second.keys()
     for query in queries:
         first_documents, second_documents = first.get(query, no_documents), second.get(query, no_documents)
-        common = len(first_documents & second_documents)
-        shared += common
-        similar += common / (len(first_documents) + len(second_documents) - common)
-    return shared / max(len(queries), 1), similar / max(len(queries), 1)
+        common_count = len(first_documents & second_documents)
+        shared_count += common_count
+        similarity_sum += common_count / (len(first_documents) + len(second_documents) - common_count)
+    return shared_count / max(len(queries), 1), similarity_sum / max(len(queries), 1)

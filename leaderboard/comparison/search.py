@@ -59,16 +59,16 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     def find_rows(
         result_kind: str,
         rows: QuerySet[Any],
-        searched: Sequence[str],
+        fields: Sequence[str],
         *description_columns: str,
         describe: Describe | None = None,
     ) -> list[SearchResult]:
-        """Return the rows that contain all words in the `searched` columns, names that begin with the query first.
+        """Return the rows that contain all words in `fields`, names that begin with the query first.
 
         `describe` turns `description_columns` into texts.
         """
         rank = Case(When(name__istartswith=query, then=Value(0)), default=Value(1), output_field=IntegerField())
-        matches = rows.filter(_contains_all(words, *searched)).annotate(of=Window(Count("*"))).order_by(rank, "name")
+        matches = rows.filter(_contains_all(words, *fields)).annotate(of=Window(Count("*"))).order_by(rank, "name")
         results = []
         for title, slug, total, *texts in matches[:limit].values_list("name", "slug", "of", *description_columns):
             description = ", ".join(filter(None, describe(*texts) if describe else texts))

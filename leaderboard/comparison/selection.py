@@ -131,9 +131,9 @@ def _similar_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[str
     for slug, choice in choices.items():
         for text in {slug, choice.name.casefold()}:
             spellings.setdefault(text, []).append(slug)
-    containing = [text for text in spellings if key in text]
-    close = get_close_matches(key, spellings, n=MAX_SUGGESTED, cutoff=0.5)
-    return list(dict.fromkeys(slug for text in (*containing, *close) for slug in spellings[text]))
+    containing_texts = [text for text in spellings if key in text]
+    similar_texts = get_close_matches(key, spellings, n=MAX_SUGGESTED, cutoff=0.5)
+    return list(dict.fromkeys(slug for text in (*containing_texts, *similar_texts) for slug in spellings[text]))
 
 
 def distinct_choices(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) -> dict[str, SystemChoice]:

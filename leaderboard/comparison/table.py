@@ -275,15 +275,15 @@ def _with_tests(
     Each p-value is corrected as on the dataset's board if possible, otherwise over the tests of the page.
     `page_corrections` are consumed in the order of the tests.
     """
-    remaining_tests, first = iter(results), row.cells[0].entry
+    remaining_tests, first_entry = iter(results), row.cells[0].entry
     cells = []
     for position, cell in enumerate(row.cells):
         if (entry := cell.entry) is not None:
             cell = replace(cell, gap=boards[entry.dataset_id].for_entry(entry.pk, cell.measure).gap)
-            if position and cell.comparable and results and first is not None:
+            if position and cell.comparable and results and first_entry is not None:
                 page_correction = next(page_corrections)
-                pair = first.pk, entry.pk
-                corrected_p = corrected_on_board(boards[first.dataset_id], pair, row.measure)
+                pair = first_entry.pk, entry.pk
+                corrected_p = corrected_on_board(boards[first_entry.dataset_id], pair, row.measure)
                 if corrected_p is None and page_correction.tests > 1:
                     corrected_p = page_correction
                 cell = replace(cell, tested=next(remaining_tests), corrected=corrected_p)
@@ -360,8 +360,8 @@ class BenchmarkScope:
     all_members: frozenset[str]
 
 
-def benchmark_scopes(datasets: Collection[str], requested: str) -> list[BenchmarkScope]:
-    """Return the `requested` benchmark, by default all benchmarks that contain all `datasets`, smallest first.
+def benchmark_scopes(datasets: Collection[str], requested_slug: str) -> list[BenchmarkScope]:
+    """Return the benchmark `requested_slug`, by default all benchmarks that contain all `datasets`, smallest first.
 
     Takes two queries. A benchmark's parts count as its datasets; one with a single dataset is never returned by
     default. Raises UnknownChoice for an unknown benchmark.
@@ -385,10 +385,10 @@ def benchmark_scopes(datasets: Collection[str], requested: str) -> list[Benchmar
         )
         for (slug, name), datasets_counted in members.items()
     ]
-    if requested:
-        requested_scopes = [scope for scope in scopes if scope.slug == requested]
+    if requested_slug:
+        requested_scopes = [scope for scope in scopes if scope.slug == requested_slug]
         if not requested_scopes:
-            raise UnknownChoice("benchmark", requested, [scope.slug for scope in scopes])
+            raise UnknownChoice("benchmark", requested_slug, [scope.slug for scope in scopes])
         return requested_scopes
     matching_scopes = [scope for scope in scopes if len(scope.members) > 1 and scope.all_members.issuperset(datasets)]
     return sorted(matching_scopes, key=lambda scope: len(scope.members))
@@ -407,7 +407,7 @@ def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> di
     mean = page.board.column(MEAN) if page else None
     if page is None or mean is None:
         return None
-    best = min if mean.better == "lower" else max
+    select_best = min if mean.better == "lower" else max
     for is_reported in (False, True):
         means: dict[str, list[float]] = {slug: [] for slug in slugs}
         for row in page.board.rows:
@@ -415,7 +415,7 @@ def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> di
             if is_ranked and (row.ranked_in == REPORTED) == is_reported and isinstance(value, (int, float)):
                 means.get(row.entry.slug, []).append(float(value))
         if all(means.values()):
-            cells = _mean_cells([best(means[slug]) for slug in slugs], page.board.measure)
+            cells = _mean_cells([select_best(means[slug]) for slug in slugs], page.board.measure)
             counted_members = sum(member.counted for member in page.members)
             return {"common": counted_members, "means": cells, "benchmark": scope, "whole": True}
     return None

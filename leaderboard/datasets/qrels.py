@@ -202,12 +202,12 @@ def verifying_judgements(row: Qrels) -> VerifyingJudgements:
 
 def scoring_rules(version: DatasetVersion) -> ScoringRules:
     """Return the scoring rules of a version, with its excluded documents read independently."""
-    dataset, excluded = version.dataset, version.excluded_sha256
+    dataset, excluded_sha256 = version.dataset, version.excluded_sha256
     return ScoringRules(
         dataset.relevance_level,
         dataset.drop_self_matches,
         candidates_only=dataset.candidates_only,
-        excluded=_parsed_excluded(excluded) if excluded else {},
+        excluded=_parsed_excluded(excluded_sha256) if excluded_sha256 else {},
     )
 
 
@@ -293,15 +293,15 @@ class JudgementFile:
         They include judged documents that are not in the corpus.
         """
         grades, counts = np.unique(self.qrels.grades, return_counts=True)
-        relevant = np.bincount(
+        relevant_counts = np.bincount(
             self.qrels.rows[self.qrels.grades >= relevance_level], minlength=len(self.qrels.query_ids)
         )
         return {
             "judged_queries": len(self.qrels.query_ids),
             "judgements": self.qrels.number_of_judgements,
-            "relevant": int(relevant.sum()),
-            "relevant_per_query": float(relevant.mean()) if len(relevant) else 0.0,
-            "queries_without_relevant": int((relevant == 0).sum()),
+            "relevant": int(relevant_counts.sum()),
+            "relevant_per_query": float(relevant_counts.mean()) if len(relevant_counts) else 0.0,
+            "queries_without_relevant": int((relevant_counts == 0).sum()),
             "grades": {str(grade): int(count) for grade, count in zip(grades, counts, strict=True)},
             "relevance_levels": len({0, *grades.tolist()}),
             "negative_grades": self.qrels.negative_count,
@@ -313,8 +313,8 @@ class JudgementFile:
         if not self.missing:
             return {}
         judgements = self.qrels.judgements()
-        relevant = {document for _, document, grade in judgements if grade >= relevance_level} & self.missing
-        return {MISSING_DOCUMENTS: len(self.missing), MISSING_RELEVANT: len(relevant)}
+        relevant_documents = {document for _, document, grade in judgements if grade >= relevance_level} & self.missing
+        return {MISSING_DOCUMENTS: len(self.missing), MISSING_RELEVANT: len(relevant_documents)}
 
 
 def documents_not_in_corpus(qrels: judged.Qrels, documents: DocumentIds) -> list[str]:
@@ -322,9 +322,9 @@ def documents_not_in_corpus(qrels: judged.Qrels, documents: DocumentIds) -> list
     missing_documents: dict[str, None] = {}
     names = (document for _, document, _ in qrels.judgements())
     while batch := list(islice(names, _LOOKUP_BATCH)):
-        contained = documents.contain(batch).tolist()
+        contained_flags = documents.contain(batch).tolist()
         missing_documents |= dict.fromkeys(
-            document for document, is_contained in zip(batch, contained, strict=True) if not is_contained
+            document for document, is_contained in zip(batch, contained_flags, strict=True) if not is_contained
         )
     return list(missing_documents)
 

@@ -182,9 +182,9 @@ def _mean_traces(
     form: str,
 ) -> list[go.Scatter]:
     """Return points for the baselines, the first other system, which is highlighted, and the remaining ones in gray."""
-    highlighted = next((number for number, row in enumerate(rows) if not row.entry.is_baseline), None)
+    highlighted_number = next((number for number, row in enumerate(rows) if not row.entry.is_baseline), None)
     baselines = [number for number, row in enumerate(rows) if row.entry.is_baseline]
-    other_systems = [number for number in range(len(rows)) if number not in (highlighted, *baselines)]
+    other_systems = [number for number in range(len(rows)) if number not in (highlighted_number, *baselines)]
 
     def trace(title: str, numbers: Sequence[int], **marker: Any) -> go.Scatter:
         """Return a trace with the points of these rows in all groups where they have a mean."""
@@ -208,9 +208,9 @@ def _mean_traces(
     for number in baselines:
         line = {"color": drawing.INK, "width": 3}
         traces.append(trace(names[number], [number], color=drawing.INK, symbol="line-ns-open", size=16, line=line))
-    if highlighted is not None:
+    if highlighted_number is not None:
         line = {"color": drawing.PAPER, "width": 1}
-        traces.append(trace(names[highlighted], [highlighted], color=drawing.BLUE, size=12, line=line))
+        traces.append(trace(names[highlighted_number], [highlighted_number], color=drawing.BLUE, size=12, line=line))
     return traces
 
 

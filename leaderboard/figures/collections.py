@@ -60,9 +60,9 @@ def build_violins(request: FigureRequest) -> Plot:
         return Plot.empty(_missing_reason(page.dataset))
     systems, notes = _profiled_systems(page.board.rows, MAX_SYSTEMS)
     lanes = [_Lane("All documents", profile.documents, drawing.GREY)]
-    relevant = profile.relevant if profile.relevant is not None and profile.relevant.total else None
-    if relevant is not None:
-        lanes.append(_Lane("Relevant documents", relevant, drawing.GREEN))
+    relevant_lengths = profile.relevant if profile.relevant is not None and profile.relevant.total else None
+    if relevant_lengths is not None:
+        lanes.append(_Lane("Relevant documents", relevant_lengths, drawing.GREEN))
     lanes += [_Lane(name, lengths, drawing.BLUE) for name, lengths in systems]
     quantiles = zip(*(_quantiles(lane.lengths) for lane in lanes), strict=True)
     heads = ("5%", "25%", "Median", "75%", "95%")
@@ -76,7 +76,7 @@ def build_violins(request: FigureRequest) -> Plot:
             *((head, values, ",.0f") for head, values in zip(heads, quantiles, strict=True)),
         ),
         caption=f"Words per document of {page.dataset['name']}: of the whole corpus"
-        + (", of the relevant documents" if relevant else "")
+        + (", of the relevant documents" if relevant_lengths else "")
         + (f", and of the first {DEPTH} documents of each system" if systems else "")
         + ". Lines: 5–95%; bars: 25–75%; dots: medians.",
         subtitle=page.dataset["name"],
@@ -127,13 +127,13 @@ def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
         np.asarray(lane.lengths.counts / max(lane.lengths.total, 1) / np.diff(np.log2(_EDGE_POSITIONS)), np.float64)
         for lane in lanes
     ]
-    highest = max(float(density.max()) for density in densities) or 1.0
+    max_density = max(float(density.max()) for density in densities) or 1.0
     traces = []
     for number, (lane, density) in enumerate(zip(lanes, densities, strict=True)):
         nonzero_bins = np.flatnonzero(density)
         bins = range(int(nonzero_bins[0]), int(nonzero_bins[-1]) + 1) if len(nonzero_bins) else range(0)
         edge_positions = [edge for bin_ in bins for edge in (_EDGE_POSITIONS[bin_], _EDGE_POSITIONS[bin_ + 1])]
-        half_widths = [float(density[bin_]) / highest * _MAX_WIDTH for bin_ in bins for _ in range(2)]
+        half_widths = [float(density[bin_]) / max_density * _MAX_WIDTH for bin_ in bins for _ in range(2)]
         xs = [round(value, 3) for value in (*edge_positions, *reversed(edge_positions))]
         ys = [round(number + y, 4) for y in (*(-y for y in half_widths), *reversed(half_widths))]
         traces.append(
@@ -183,7 +183,7 @@ def _lane_layout(lanes: Sequence[_Lane]) -> go.Layout:
     min_length = min(min(lane.lengths.quantiles, default=0.0) for lane in lanes)
     ticks = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000]
     visible_ticks = [tick for tick in ticks if _log_position(min_length) <= tick <= max_length * 1.5]
-    zero = [0] if min_length < 1 else []
+    zero_tick = [0] if min_length < 1 else []
     names = [drawing.shorten(lane.name) for lane in lanes]
     rows = {
         "tickvals": list(range(len(lanes))),
@@ -199,8 +199,8 @@ def _lane_layout(lanes: Sequence[_Lane]) -> go.Layout:
         xaxis={
             "type": "log",
             "title_text": "words per document",
-            "tickvals": [_log_position(tick) for tick in (*zero, *visible_ticks)],
-            "ticktext": [f"{tick:,}" for tick in (*zero, *visible_ticks)],
+            "tickvals": [_log_position(tick) for tick in (*zero_tick, *visible_ticks)],
+            "ticktext": [f"{tick:,}" for tick in (*zero_tick, *visible_ticks)],
         },
         yaxis=rows,
         meta={"narrow": {"yaxis": {**rows, "ticktext": narrow_names}}},
@@ -225,7 +225,7 @@ def build_relevance(request: FigureRequest) -> Plot:
     edges = doublings(lengths for _, lengths in lines)
     ranges = [_format_range(bin_.low, bin_.high) for bin_ in shares(profile.documents, edges)]
     columns = [[bin_.share for bin_ in shares(lengths, edges)] for _, lengths in lines]
-    highest = max(max(column) for column in columns)
+    max_share = max(max(column) for column in columns)
     return Plot(
         data=[
             _distribution_line(number, name, ranges, column)
@@ -234,7 +234,7 @@ def build_relevance(request: FigureRequest) -> Plot:
         layout=go.Layout(
             height=400,
             xaxis={"type": "category", "title_text": "words per document"},
-            yaxis={"range": [0.0, 1.06 * highest], **drawing.linear_ticks(0.0, 1.06 * highest, percent=True)},
+            yaxis={"range": [0.0, 1.06 * max_share], **drawing.linear_ticks(0.0, 1.06 * max_share, percent=True)},
             yaxis_title_text="share of documents",
         ),
         table=Table.from_columns(
@@ -309,11 +309,11 @@ def _complete_overlaps() -> OverlapMatrix | None:
     """
     matrix = public_overlaps()
     while np.isnan(matrix.similarities).any():
-        emptiest = int(np.isnan(matrix.similarities).sum(axis=0).argmax())
-        remaining = [number for number in range(len(matrix.datasets)) if number != emptiest]
+        emptiest_number = int(np.isnan(matrix.similarities).sum(axis=0).argmax())
+        remaining_numbers = [number for number in range(len(matrix.datasets)) if number != emptiest_number]
         matrix = OverlapMatrix(
-            [matrix.datasets[number] for number in remaining],
-            matrix.similarities[np.ix_(remaining, remaining)],
+            [matrix.datasets[number] for number in remaining_numbers],
+            matrix.similarities[np.ix_(remaining_numbers, remaining_numbers)],
         )
     return matrix if len(matrix.datasets) > 1 else None
 

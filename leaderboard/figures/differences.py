@@ -121,12 +121,12 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
         return Plot.empty(NOTHING_TO_COMPARE)
     datasets = [dataset for dataset in datasets if any(drawing.value(row, dataset.slug) is not None for row in rows)]
     lower, names = drawing.lower_is_better(board), drawing.distinct_names(rows)
-    leader = {dataset.slug: drawing.value(rows[0], dataset.slug) for dataset in datasets}
+    leader_values = {dataset.slug: drawing.value(rows[0], dataset.slug) for dataset in datasets}
     sign = 1 if lower else -1
     datasets.sort(
         key=lambda dataset: (
-            leader[dataset.slug] is None,
-            round(sign * (leader[dataset.slug] or 0.0), DIGITS),
+            leader_values[dataset.slug] is None,
+            round(sign * (leader_values[dataset.slug] or 0.0), DIGITS),
         )
     )
     series = [
@@ -279,8 +279,8 @@ def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
         return {"title": title, "range": list(bounds), "zeroline": True, **ticks}
 
     value_axis = {"range": [0, 1], "overlaying": "x", "visible": False}
-    narrow = {"xaxis": axis(0.6, drawing.MAX_NARROW_TICKS)}
-    return {"xaxis": axis(0.2, drawing.MAX_TICKS), "xaxis2": value_axis, "meta": {"narrow": narrow}}
+    narrow_layout = {"xaxis": axis(0.6, drawing.MAX_NARROW_TICKS)}
+    return {"xaxis": axis(0.2, drawing.MAX_TICKS), "xaxis2": value_axis, "meta": {"narrow": narrow_layout}}
 
 
 SYSTEM_DELTAS = Figure(

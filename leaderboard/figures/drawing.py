@@ -440,16 +440,16 @@ def label_points(
     names: Sequence[str],
     points: Sequence[tuple[float, float]],
     *,
-    first: Sequence[int] = (),
+    priority: Sequence[int] = (),
     log_x: bool = False,
     ends: Sequence[tuple[float, float]] = (),
     allow_far: bool = True,
 ) -> list[dict[str, Any]]:
     """Return the options of each label: `text`, `textposition`, and if it is further away, its offset `far`.
 
-    `narrow` has the same options for phones. Labels never overlap; one without room has an empty text. Names at the
-    positions `first` are placed first. `ends` has the interval of every point, or is empty. If `allow_far`, labels may
-    be further away, which requires `far_labels` in the layout.
+    `narrow` has the same options for phones. Labels never overlap; one without room has an empty text. The names at the
+    positions in `priority` are placed first. `ends` has the interval of every point, or is empty. If `allow_far`,
+    labels may be further away, which requires `far_labels` in the layout.
     """
     x_shares = _axis_positions([math.log10(x) if log_x else x for x, _ in points])
     y_shares = _axis_positions([*(y for _, y in points), *(end for pair in ends for end in pair)])
@@ -458,15 +458,15 @@ def label_points(
         """Return the label options for one picture width; each label gets its first position without overlap."""
         y_positions = [(1 - share) * HEIGHT for share in y_shares]
         centers = [(share * picture.width, top) for share, top in zip(x_shares, y_positions, strict=False)]
-        occupied = [LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in centers]
+        occupied_boxes = [LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in centers]
         intervals = zip(y_positions[len(points) :: 2], y_positions[len(points) + 1 :: 2], strict=True)
-        occupied += [
+        occupied_boxes += [
             LabelBox(x - 2, min(pair), x + 2, max(pair)) for (x, _), pair in zip(centers, intervals, strict=False)
         ]
         labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
-        for number in dict.fromkeys([*first, *range(len(names))]):
-            is_leading = number in first
-            other_boxes = [box for position, box in enumerate(occupied) if position != number]
+        for number in dict.fromkeys([*priority, *range(len(names))]):
+            is_leading = number in priority
+            other_boxes = [box for position, box in enumerate(occupied_boxes) if position != number]
             for offset, label in _label_candidates(
                 names[number],
                 is_leading=is_leading,
@@ -477,7 +477,7 @@ def label_points(
                 is_inside = is_inside and box.top >= -10 and box.bottom <= HEIGHT + 5
                 if is_inside and not any(map(box.overlaps, other_boxes)):
                     labels[number] |= label
-                    occupied.append(box)
+                    occupied_boxes.append(box)
                     break
         return labels
 
@@ -535,8 +535,8 @@ def far_labels(
             if "far" in label
         ]
 
-    narrow = {"annotations": annotations([label["narrow"] for label in labels])}
-    return {"annotations": annotations(labels), "meta": {"narrow": narrow}}
+    narrow_layout = {"annotations": annotations([label["narrow"] for label in labels])}
+    return {"annotations": annotations(labels), "meta": {"narrow": narrow_layout}}
 
 
 def _axis_positions(numbers: Sequence[float]) -> list[float]:
@@ -560,15 +560,15 @@ class ChartPoint(NamedTuple):
 
 
 def traces_by_architecture(
-    points: Sequence[ChartPoint], *, first: Sequence[int] = (), log_x: bool = False
+    points: Sequence[ChartPoint], *, priority: Sequence[int] = (), log_x: bool = False
 ) -> tuple[list[go.Scatter], dict[str, Any]]:
     """Return one trace of points per architecture, and the layout options of their labels.
 
-    Baselines are larger and have a ring. Names at the positions `first` are placed before the others.
+    Baselines are larger and have a ring. The names at the positions in `priority` are placed before the others.
     """
     names, coordinates = [point.name for point in points], [(point.x, point.y) for point in points]
     ends = [point.ends or (point.y, point.y) for point in points] if any(point.ends for point in points) else ()
-    labels = label_points(names, coordinates, first=first, log_x=log_x, ends=ends)
+    labels = label_points(names, coordinates, priority=priority, log_x=log_x, ends=ends)
     traces = []
     for architecture, name in architecture_choices():
         mark = ARCHITECTURE.get(architecture, ARCHITECTURE["other"])

@@ -64,8 +64,8 @@ class Table:
 
     def as_data(self) -> dict[str, Any]:
         """Return JSON data: heads, rows of raw values, rows of formatted texts, and whether each column is numeric."""
-        numeric = [any(isinstance(value, (int, float)) for value in column.values) for column in self.columns]
-        return {"heads": self.heads, "rows": self.rows, "texts": self.texts(), "numeric": numeric}
+        is_numeric = [any(isinstance(value, (int, float)) for value in column.values) for column in self.columns]
+        return {"heads": self.heads, "rows": self.rows, "texts": self.texts(), "numeric": is_numeric}
 
 
 def _format_cell(value: Cell, form: str) -> str:

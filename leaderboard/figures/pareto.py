@@ -115,7 +115,7 @@ def build(request: FigureRequest) -> Plot:
     heights = [y for point in points for y in (point.y, *(point.ends or ()))]
     y_axis = linear_axis(capitalize_first(scored_rows.title), heights)
     baselines = [number for number, point in enumerate(points) if point.row.entry.is_baseline]
-    traces, labels = drawing.traces_by_architecture(points, first=[*frontier_numbers, *baselines], log_x=True)
+    traces, labels = drawing.traces_by_architecture(points, priority=[*frontier_numbers, *baselines], log_x=True)
     frontier_traces = _frontier_traces([points[number] for number in frontier_numbers], x_axis, y_axis, lower=lower)
     reference = _best_line([points[number] for number in baselines], x_axis, lower=lower)
     omitted_rows = [row for number, row in enumerate(scored_rows.rows) if number not in costs.values]
@@ -157,7 +157,7 @@ def _points(scored_rows: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoin
 
 
 def _frontier_traces(
-    best: Sequence[drawing.ChartPoint],
+    best_points: Sequence[drawing.ChartPoint],
     x_axis: Mapping[str, Any],
     y_axis: Mapping[str, Any],
     *,
@@ -165,15 +165,15 @@ def _frontier_traces(
 ) -> list[go.Scatter]:
     """Return the frontier as steps to the right edge, and the area that it dominates; a single point has only the area.
 
-    `best` are its points by increasing cost.
+    `best_points` are its points by increasing cost.
     """
     right_edge, worst_score = 10 ** x_axis["range"][1], y_axis["range"][1 if lower else 0]
-    xs, ys = [*(point.x for point in best), right_edge], [*(point.y for point in best), best[-1].y]
+    xs, ys = [*(point.x for point in best_points), right_edge], [*(point.y for point in best_points), best_points[-1].y]
     corners = [(x, y) for y, *pair in zip(ys, xs, xs[1:], strict=False) for x in pair]
     corners += [(right_edge, worst_score), (xs[0], worst_score)]
     shade = drawing.area_trace("dominated", corners, BLUE, 0.08, showlegend=False)
     style = {"color": MUTED_INK, "width": 1.5, "dash": "dot", "shape": "hv"}
-    return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
+    return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best_points)]
 
 
 def _best_line(baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool) -> list[go.Scatter]:
@@ -194,23 +194,23 @@ def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
     if axis == "parameters":
         return _model_sizes(scored_rows.rows)
     key, title = COST_AXES[axis]
-    reported, is_filtered = (
+    reported_costs, is_filtered = (
         _reported_costs(scored_rows, axis, title),
         scored_rows.request.state.filtered,
     )
     if scored_rows.request.choice("device"):
-        return reported
+        return reported_costs
     column, measured_values = _measured_costs(scored_rows.board, key, scored_rows.rows)
     if not measured_values and is_filtered:
         unfiltered_board = scored_rows.unfiltered.board
         column, unfiltered_values = _measured_costs(unfiltered_board, key, unfiltered_board.rows)
         column = column if unfiltered_values else None
     if column is None or not (measured_values or is_filtered):
-        return reported
+        return reported_costs
     other_sources = sorted(
         {
-            *reported.other_sources,
-            *([reported.setting] if reported.values and reported.setting else []),
+            *reported_costs.other_sources,
+            *([reported_costs.setting] if reported_costs.values and reported_costs.setting else []),
         }
     )
     origin = f"Measured here {column.group.removeprefix(EFFICIENCY).strip()}."

@@ -174,7 +174,7 @@ def _draw_traces(line: _Line, points: Sequence[drawing.ChartPoint], best_numbers
     days, scores = [str(point.x) for point in points], [point.y for point in points]
     years = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
     coordinates = list(zip(years, scores, strict=True))
-    labels = drawing.label_points([point.name for point in points], coordinates, first=best_numbers, allow_far=False)
+    labels = drawing.label_points([point.name for point in points], coordinates, priority=best_numbers, allow_far=False)
     ring = {"color": line.color if line.symbol.endswith("open") else PAPER, "width": 1.5}
     marker = {"color": line.color, "symbol": line.symbol, "size": 9, "line": ring}
     trace = drawing.point_trace(line.label, points, labels, marker)

@@ -57,9 +57,9 @@ def prepare() -> None:
     if not Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False).exists():
         with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:
             build_stdlib_search(Path(folder), queries=2 * QUERIES)
-            demo, hidden = import_twin(Path(folder), _DEMO, 0.5, seed=0)
+            demo, hidden_half = import_twin(Path(folder), _DEMO, 0.5, seed=0)
         request_demo_rows(demo.dataset)
-        request_demo_rows(hidden.dataset)
+        request_demo_rows(hidden_half.dataset)
         request_sample_model(demo.dataset)
 
 

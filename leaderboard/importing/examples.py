@@ -74,16 +74,16 @@ def store_example_models(checkpoint: Path, work: Path) -> list[ExampleFile]:
 
     `work` is a folder for temporary files. Offer the result with `offer_example_runs`.
     """
-    sample = store_file(archive_checkpoint(checkpoint, work / ARCHIVE_NAME))
-    rejected = store_file(archive_with_pickle(checkpoint, work / REFUSED_NAME))
+    sample_file = store_file(archive_checkpoint(checkpoint, work / ARCHIVE_NAME))
+    rejected_file = store_file(archive_with_pickle(checkpoint, work / REFUSED_NAME))
     return [
         ExampleFile(
             DatasetFile.Kind.EXAMPLE_MODEL,
             ARCHIVE_NAME,
-            sample,
+            sample_file,
             "A sample checkpoint for the dense engine (static embeddings), ready to upload",
         ),
-        ExampleFile(DatasetFile.Kind.REFUSED_MODEL, REFUSED_NAME, rejected),
+        ExampleFile(DatasetFile.Kind.REFUSED_MODEL, REFUSED_NAME, rejected_file),
     ]
 
 

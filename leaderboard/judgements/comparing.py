@@ -115,8 +115,8 @@ def record_comparison(import_: JudgementImport, columns: dict[str, Any]) -> None
     """
     qrels, counts = columns["against"], columns["counts"]
     is_unchanged = not is_secret(import_, qrels) and not counts["new"] and not counts["conflicts"]
-    pending = JudgementImport.objects.filter(pk=import_.pk, state=State.COMPARING)
-    pending.update(
+    pending_imports = JudgementImport.objects.filter(pk=import_.pk, state=State.COMPARING)
+    pending_imports.update(
         state=State.DISCARDED if is_unchanged else State.READY,
         settled_at=timezone.now() if is_unchanged else None,
         version=import_.dataset.current_version,

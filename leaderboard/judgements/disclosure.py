@@ -105,8 +105,8 @@ def downloadable_forms(pool: Pool, person: Person) -> list[str]:
 
     CSV with hidden queries requires the permission to read them.
     """
-    sealed = seals_queries(pool.dataset) and not may_see_counts(pool.dataset, person)
-    return [form for form in pool.files if form != "csv" or not sealed]
+    is_sealed = seals_queries(pool.dataset) and not may_see_counts(pool.dataset, person)
+    return [form for form in pool.files if form != "csv" or not is_sealed]
 
 
 def _qrels_number(qrels: Qrels | None) -> int | None:

@@ -219,9 +219,9 @@ def count_changes(import_: JudgementImport, policy: Conflicts) -> int:
 
 def compare_again(import_: JudgementImport) -> None:
     """Request another comparison of an unsettled or failed import. Raises ConcurrentChange if it is settled."""
-    pending = JudgementImport.objects.filter(pk=import_.pk, state__in=[*OPEN, State.FAILED])
+    open_imports = JudgementImport.objects.filter(pk=import_.pk, state__in=[*OPEN, State.FAILED])
     with transaction.atomic():
-        if not pending.update(state=State.COMPARING, policy=""):
+        if not open_imports.update(state=State.COMPARING, policy=""):
             raise ConcurrentChange("This import is already settled.")
         request_import_work(import_)
         record("judgements compared again", import_, dataset=import_.dataset_id)
@@ -229,9 +229,9 @@ def compare_again(import_: JudgementImport) -> None:
 
 def discard_import(import_: JudgementImport) -> None:
     """Discard an import. Call this within `audit.acting`. Raises ConcurrentChange if it is settled or being merged."""
-    pending = JudgementImport.objects.filter(pk=import_.pk, state__in=[State.COMPARING, State.READY, State.FAILED])
+    open_imports = JudgementImport.objects.filter(pk=import_.pk, state__in=[State.COMPARING, State.READY, State.FAILED])
     with transaction.atomic():
-        if not pending.update(state=State.DISCARDED, settled_at=timezone.now()):
+        if not open_imports.update(state=State.DISCARDED, settled_at=timezone.now()):
             raise ConcurrentChange("This import is already settled or is being merged.")
         record("judgements discarded", import_, dataset=import_.dataset_id)
     import_.refresh_from_db()

@@ -103,11 +103,11 @@ def _select_runs(
 
     Raises JudgingRefused if a given run is not eligible.
     """
-    eligible = eligible_runs(dataset, round)
+    candidates = eligible_runs(dataset, round)
     if runs is None:
-        return first_of_each_team(eligible, runs_per_team) if runs_per_team else list(eligible)
+        return first_of_each_team(candidates, runs_per_team) if runs_per_team else list(candidates)
     run_ids = {run.pk for run in runs}
-    selected_runs = list(eligible.filter(pk__in=run_ids))
+    selected_runs = list(candidates.filter(pk__in=run_ids))
     if len(selected_runs) < len(run_ids):
         excluded_runs = Run.objects.filter(pk__in=run_ids - {run.pk for run in selected_runs}).select_related("system")
         raise JudgingRefused(
@@ -128,8 +128,8 @@ def draw_again(pool: Pool) -> None:
 
 def fail_pool(pool_id: int, reason: str = "") -> None:
     """Mark a pool as failed, with a reason or after an internal error."""
-    pending = Pool.objects.filter(pk=pool_id, state=Pool.State.DRAWING)
-    pending.update(state=Pool.State.FAILED, statistics={"refused": reason} if reason else {})
+    pending_pools = Pool.objects.filter(pk=pool_id, state=Pool.State.DRAWING)
+    pending_pools.update(state=Pool.State.FAILED, statistics={"refused": reason} if reason else {})
 
 
 def pool_file(pool: Pool, form: str) -> tuple[Path, str]:

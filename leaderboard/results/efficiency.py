@@ -35,9 +35,9 @@ def record_measurement(
         slug=machine.slug, defaults={"name": machine.name, "details": dict(machine.details)}
     )
     lookup: dict[str, Any] = {"entry": entry, "hardware": hardware_class, "protocol": system_figures.protocol}
-    previous = Measurement.objects.filter(**lookup).first()
-    if previous is not None and noise_reasons(system_figures.as_data()) and not noise_reasons(previous.figures):
-        return previous
+    stored_row = Measurement.objects.filter(**lookup).first()
+    if stored_row is not None and noise_reasons(system_figures.as_data()) and not noise_reasons(stored_row.figures):
+        return stored_row
     measurement, _ = Measurement.objects.update_or_create(
         **lookup,
         defaults={

@@ -61,11 +61,11 @@ def set_measures(dataset: Dataset, primary: str, secondary: Sequence[str]) -> li
 def describe_shown(dataset: Dataset, measures: Sequence[str]) -> str:
     """Return a notice with the board's measures, and with those that no result on the current qrels has."""
     evaluations = Evaluation.objects.filter(qrels=dataset.current_qrels_id)
-    uncomputed = [name for name in measures if not evaluations.filter(means__has_key=name).exists()]
+    missing_measures = [name for name in measures if not evaluations.filter(means__has_key=name).exists()]
     notice = f"{dataset} now shows {', '.join(measures)}."
-    if not uncomputed or not evaluations.exists():
+    if not missing_measures or not evaluations.exists():
         return notice
-    names = " and ".join(uncomputed)
+    names = " and ".join(missing_measures)
     return f"{notice} No result has {names} yet. Only runs that are scored from now on will have them."
 
 

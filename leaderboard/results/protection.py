@@ -197,8 +197,8 @@ def established_at(team: Team) -> datetime | None:
 
 def is_new_team(team: Team) -> bool:
     """Return whether the team counts as new; always False if YOUNG_TEAM_DAYS is 0."""
-    established = established_at(team)
-    return settings.YOUNG_TEAM_DAYS > 0 and (established is None or established > timezone.now())
+    end = established_at(team)
+    return settings.YOUNG_TEAM_DAYS > 0 and (end is None or end > timezone.now())
 
 
 def established_teams() -> QuerySet[Team]:

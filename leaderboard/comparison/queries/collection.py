@@ -74,8 +74,8 @@ class OpenCollection:
     def has_exclusions(self, query_id: str) -> bool:
         """Return whether documents are excluded from the rankings of this query."""
         version = self.dataset.current_version
-        excluded = excluded_documents(version) if version else None
-        return excluded is not None and excluded.find_row(query_id) is not None
+        exclusions = excluded_documents(version) if version else None
+        return exclusions is not None and exclusions.find_row(query_id) is not None
 
     def neighbours(self, row: int) -> tuple[str | None, str | None]:
         """Return the ids of the previous and the next query in natural order, or None at either end."""
@@ -95,9 +95,9 @@ class OpenCollection:
         Numbers of relevant and judged documents, and if `difficulty_values` is given, statistics of scores.
         """
         judgements = self.judgements
-        relevant = judgements.grades >= self.dataset.relevance_level
+        is_relevant = judgements.grades >= self.dataset.relevance_level
         values: dict[str, NDArray[Any]] = {
-            "relevant": np.bincount(judgements.rows, relevant, len(judgements.query_ids)).astype(int),
+            "relevant": np.bincount(judgements.rows, is_relevant, len(judgements.query_ids)).astype(int),
             "judged": np.diff(judgements.offsets),
         }
         if difficulty_values:
@@ -335,12 +335,12 @@ def difficulty(dataset: Dataset, measure: str, queries: int) -> Difficulty | Non
     changes.
     """
     key = f"{dataset.pk} {dataset_revision(dataset.slug)} {dataset.current_qrels_id} {measure}"
-    cached: Any = _difficulty_cache.get(key)
-    if cached is None:
+    cached_value: Any = _difficulty_cache.get(key)
+    if cached_value is None:
         statistics = _compute_difficulty(dataset, measure, queries)
-        cached = (0, b"") if statistics is None else (statistics[0], statistics[1].tobytes())
-        _difficulty_cache.set(key, cached)
-    systems, content = cached
+        cached_value = (0, b"") if statistics is None else (statistics[0], statistics[1].tobytes())
+        _difficulty_cache.set(key, cached_value)
+    systems, content = cached_value
     if not systems:
         return None
     rows = np.frombuffer(content).reshape(-1, queries)

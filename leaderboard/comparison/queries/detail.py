@@ -97,11 +97,11 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     entry_ids = [best_entries[slug].pk for slug in state.systems or list(best_entries)[:FIRST_SYSTEMS]]
     entries = entries_with_values(entry_ids)
     selected_entries = [entries[pk] for pk in entry_ids if pk in entries]
-    graded = collection.judgements.get_grades(row)
+    grades = collection.judgements.get_grades(row)
     documents_by_entry = _top_documents(collection, selected_entries, query_id)
     texts = excerpts(dataset)
     found_by = Counter(name for documents in documents_by_entry.values() for name in documents or ())
-    sorted_judged = sorted(graded, key=lambda name: (-graded[name], -found_by[name], name))
+    sorted_judged = sorted(grades, key=lambda name: (-grades[name], -found_by[name], name))
     shown_judged = sorted_judged if state.all_judged or texts is None else sorted_judged[:FIRST_JUDGED]
     names = {*found_by, *shown_judged}
     excerpts_by_id = texts.find(names) if texts else {}
@@ -110,8 +110,8 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         name: RankedDocument(
             id=name,
             excerpt=excerpts_by_id.get(name),
-            grade=graded.get(name),
-            relevant=graded.get(name, -1) >= dataset.relevance_level,
+            grade=grades.get(name),
+            relevant=grades.get(name, -1) >= dataset.relevance_level,
             found_by=found_by.get(name, 0),
             anchor=anchors.get(name, ""),
         )
@@ -129,8 +129,8 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         "rankings": rankings,  # One row per rank, padded if a ranking is shorter.
         "rows": list(zip_longest(*(ranking.documents or () for ranking in rankings))),
         "judged": [documents[name] for name in shown_judged],
-        "judged_total": len(graded),
-        "relevant_total": sum(grade >= dataset.relevance_level for grade in graded.values()),
+        "judged_total": len(grades),
+        "relevant_total": sum(grade >= dataset.relevance_level for grade in grades.values()),
         "systems": [(slug, entry.system.name, entry.pk in entries) for slug, entry in best_entries.items()],
         "before": query_url(dataset.slug, previous_id) if previous_id is not None else "",
         "after": query_url(dataset.slug, next_id) if next_id is not None else "",

@@ -40,20 +40,20 @@ class UnknownBenchmark(Exception):
     """Unknown benchmark or dataset; the message lists the known ones."""
 
 
-def import_benchmark(benchmark: str, only: Collection[str], progress: Progress) -> Iterator[MemberOutcome]:
+def import_benchmark(benchmark: str, only_slugs: Collection[str], progress: Progress) -> Iterator[MemberOutcome]:
     """Fetch and import missing datasets of a benchmark, make them its members, and yield the outcome of each.
 
-    `only` restricts this to these slugs if it is not empty. A dataset that cannot be fetched does not affect the
+    `only_slugs` restricts this to these slugs if it is not empty. A dataset that cannot be fetched does not affect the
     others. Call this within `audit.acting`. Raises UnknownBenchmark for an unknown benchmark or slug.
     """
     rows = catalogued_datasets(benchmark)
     if not rows:
         raise UnknownBenchmark(f"{benchmark} is not in the catalog. Choose one of: {', '.join(benchmarks())}.")
-    if unknown_slugs := sorted(set(only).difference(row.slug for row in rows)):
+    if unknown_slugs := sorted(set(only_slugs).difference(row.slug for row in rows)):
         known_slugs = ", ".join(row.slug for row in rows)
         raise UnknownBenchmark(f"{benchmark} has no dataset {', '.join(unknown_slugs)}. Choose from: {known_slugs}.")
     for row in rows:
-        if not only or row.slug in only:
+        if not only_slugs or row.slug in only_slugs:
             outcome = _import_member(row, progress)
             _add_to_benchmark(row)
             yield outcome
@@ -81,17 +81,17 @@ def _import_member(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
         licence = benchmarks()[row.benchmark].get("licence")
         options = replace(options, name=row.name, primary=row.primary, licence=licence)
     try:
-        with fetch_collection(row.source, options, progress) as (folder, described):
-            imported = import_dataset(folder, described, progress)
+        with fetch_collection(row.source, options, progress) as (folder, completed_options):
+            result = import_dataset(folder, completed_options, progress)
     except InvalidContent as error:
         problems = error.report.problems
         suffix = f" (and {format_count(len(problems) - 1, 'more problem')})" if len(problems) > 1 else ""
         return MemberOutcome(row, Outcome.FAILED, f"{problems[0].message}{suffix}. {problems[0].hint}")
     except DiskSpaceError as error:
         return MemberOutcome(row, Outcome.FAILED, str(error))
-    statistics = imported.version.statistics
+    statistics = result.version.statistics
     detail = f"{statistics['documents']:,} documents, {statistics['queries']:,} queries"
-    return MemberOutcome(row, Outcome.IMPORTED, ". ".join([detail, *imported.remarks]))
+    return MemberOutcome(row, Outcome.IMPORTED, ". ".join([detail, *result.remarks]))
 
 
 @transaction.atomic
@@ -114,13 +114,13 @@ def _add_to_benchmark(row: CataloguedDataset) -> None:
         return
     entry = benchmarks()[row.benchmark]
     publication = entry.get("publication")
-    latest = Benchmark.objects.aggregate(latest=Max("position"))["latest"] or 0
+    last_position = Benchmark.objects.aggregate(latest=Max("position"))["latest"] or 0
     defaults = {
         "name": entry["name"],
         "description": entry.get("description", "").strip(),
         "citation": make_bibtex(publication["key"], publication) if publication else "",
         "measure": row.primary,
-        "position": latest + 1,
+        "position": last_position + 1,
     }
     # An existing benchmark is not changed.
     benchmark, _ = Benchmark.objects.get_or_create(slug=row.benchmark, defaults=defaults)

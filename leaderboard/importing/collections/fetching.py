@@ -145,10 +145,10 @@ def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> 
     if any(file.name.endswith(".parquet") for file in files) and not importlib.util.find_spec("pyarrow"):
         raise _refusal("the repository has Parquet files", "Install pyarrow: pip install pyarrow.")
     size = sum(file.size for file in files)
-    free = shutil.disk_usage(target).free - ZIP_POLICY.free_bytes
-    if size * _COPIES > free:
+    free_bytes = shutil.disk_usage(target).free - ZIP_POLICY.free_bytes
+    if size * _COPIES > free_bytes:
         needs = f"the download has {describe_bytes(size)} and needs {_COPIES} times as much disk space"
-        raise DiskSpaceError(f"The import failed: {needs}, but {describe_bytes(max(0, free))} are free.")
+        raise DiskSpaceError(f"The import failed: {needs}, but {describe_bytes(max(0, free_bytes))} are free.")
 
 
 def _from_ir_datasets(name: str, options: ImportOptions, target: Path, progress: Progress) -> ImportOptions:
@@ -217,8 +217,8 @@ def _write_ir_datasets(
         grades = dataset.qrels_defs().items() if hasattr(dataset, "qrels_defs") else ()
         excluded = next((grade for grade, text in grades if grade < 0 and text.startswith("Excluded")), None)
         write_excluded(target / "excluded.tsv", (judgement[:2] for judgement in judgements if judgement[2] == excluded))
-        included = (judgement for judgement in judgements if judgement[2] != excluded)
-        write_judgements(target / "qrels" / f"{options.split}.tsv", included)
+        other_judgements = (judgement for judgement in judgements if judgement[2] != excluded)
+        write_judgements(target / "qrels" / f"{options.split}.tsv", other_judgements)
     return query_field
 
 

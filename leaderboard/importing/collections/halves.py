@@ -61,7 +61,7 @@ def import_twin(
             origin = f"{options.source or 'TREC topics'}, the {source.topic_field} of each topic"
             options = replace(options, topic_field=None, source=origin)
         open_options = replace(options, hidden=False, protection=None, public_share=None)
-        hidden = replace(options, hidden=True, slug=slug, name=name + NAME_SUFFIX, twin_of=options.slug)
+        hidden_half = replace(options, hidden=True, slug=slug, name=name + NAME_SUFFIX, twin_of=options.slug)
         halves = _draw_halves(source, options, share, seed, work, progress)
         # Check this before the transaction, because an error would roll back the record of the comparison.
         corpus = check_corpus(_require_path(source.corpus), lambda identifier: None).sha256
@@ -70,7 +70,7 @@ def import_twin(
             raise InvalidContent.build(*problems)
         folders = [_write_half(source, options.split, half, work / f"half-{half}", halves) for half in (0, 1)]
         with transaction.atomic():
-            return import_dataset(folders[0], open_options, progress), import_dataset(folders[1], hidden, progress)
+            return import_dataset(folders[0], open_options, progress), import_dataset(folders[1], hidden_half, progress)
 
 
 def _check_options(options: ImportOptions, share: float) -> Iterator[Problem]:
@@ -84,8 +84,8 @@ def _check_options(options: ImportOptions, share: float) -> Iterator[Problem]:
             "a twin has one open and one hidden half, with documents and judgments",
             "Leave out --open, --hidden, --twin-of, --runs-only and --collecting.",
         )
-    existing = Dataset.objects.filter(slug__in=(options.slug, options.slug + SUFFIX)).exclude(current_version=None)
-    for slug in existing.values_list("slug", flat=True):
+    known_halves = Dataset.objects.filter(slug__in=(options.slug, options.slug + SUFFIX)).exclude(current_version=None)
+    for slug in known_halves.values_list("slug", flat=True):
         yield problem(
             "twin_drawn",
             f"{slug} already exists, and another draw could open hidden topics",

@@ -102,25 +102,25 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = lamb
         evaluation.core.problems.InvalidContent: With all problems; nothing is changed.
         DiskSpaceError: If the disk is full; nothing is changed.
     """
-    existing = Dataset.objects.filter(slug=options.slug).first()
-    options = _complete_options(options, existing)
+    dataset = Dataset.objects.filter(slug=options.slug).first()
+    options = _complete_options(options, dataset)
     if wrong_split := list(check_split(options.split)):
         raise InvalidContent.build(*wrong_split)
-    refusals = list(_check_options(options, existing))
+    refusals = list(_check_options(options, dataset))
     with work_folder("import") as work:
         try:
             with open_source(path, options, work, progress) as source:
-                permit_comparison(source.qrels, options, existing)
-                inspected = Inspection(source, options, work, progress).read()
-                refusals += check_overlap(inspected, options, existing)
-                refusals += _check_answers(inspected, options, existing)
+                permit_comparison(source.qrels, options, dataset)
+                collection = Inspection(source, options, work, progress).read()
+                refusals += check_overlap(collection, options, dataset)
+                refusals += _check_answers(collection, options, dataset)
                 if source.queries is not None:
-                    refusals += check_twin(inspected, source.queries, options, existing)
+                    refusals += check_twin(collection, source.queries, options, dataset)
                 if refusals:
                     raise InvalidContent.build(*refusals)
-                run = read_baseline_run(options.baseline, inspected) if options.baseline else None
-                stored = storing.store_content(source, inspected, options, work, progress)
-                return _store_rows(options, inspected, stored, run)
+                run = read_baseline_run(options.baseline, collection) if options.baseline else None
+                content = storing.store_content(source, collection, options, work, progress)
+                return _store_rows(options, collection, content, run)
         except InvalidContent as error:
             raise InvalidContent.build(*dict.fromkeys([*refusals, *error.report.problems])) from error
         except OSError as error:
@@ -173,14 +173,14 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[
 
 
 def _check_answers(
-    inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None
+    collection: InspectedCollection, options: ImportOptions, dataset: Dataset | None
 ) -> Iterator[Problem]:
     """Yield a problem if a measure searches for answers in texts, but the collection has no answers or no texts."""
     measures = [options.primary or (dataset.primary_measure if dataset else ""), *options.measures]
     if dataset is not None and dataset.current_version_id and not (options.primary or options.measures):
         measures = dataset.measures
     stored_answers = dataset.current_qrels.answers_sha256 if dataset and dataset.current_qrels else ""
-    if not (inspected.corpus and (inspected.answers or stored_answers)):
+    if not (collection.corpus and (collection.answers or stored_answers)):
         yield from check_text_measures(measures)
 
 
@@ -222,21 +222,21 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem
 
 @transaction.atomic
 def _store_rows(
-    options: ImportOptions, inspected: InspectedCollection, stored: StoredContent, run: BaselineRun | None
+    options: ImportOptions, collection: InspectedCollection, files: StoredContent, run: BaselineRun | None
 ) -> ImportResult:
     """Store the rows of an import, request its baseline, and return the result, with the names of all changes.
 
     The board moves to the new version and judgments, unless results have to be rescored first.
     """
     dataset, changes = _update_settings(options)
-    version = dataset.versions.filter(content_sha256=inspected.content_sha256).first()
+    version = dataset.versions.filter(content_sha256=collection.content_sha256).first()
     if version is None:
-        version = storing.create_version(dataset, inspected, stored, options)
+        version = storing.create_version(dataset, collection, files, options)
         changes.append(f"version {version.number}")
-    judgements = inspected.judgements.get(options.split)
-    qrels, keeps_qrels = _choose_qrels(dataset, version, inspected, options, changes)
-    storing.set_corpus(version, stored)
-    if (judgements is not None or qrels is None) and not keeps_qrels and storing.set_topics(version, inspected, stored):
+    judgements = collection.judgements.get(options.split)
+    qrels, keeps_qrels = _choose_qrels(dataset, version, collection, options, changes)
+    storing.set_corpus(version, files)
+    if (judgements is not None or qrels is None) and not keeps_qrels and storing.set_topics(version, collection, files):
         changes.append("topics")
     current_content = dataset.current_version_id, dataset.current_qrels_id
     is_moved = current_content != (version.pk, qrels.pk if qrels else None)
@@ -249,7 +249,7 @@ def _store_rows(
     elif dataset.runs_only:
         dataset.state = Dataset.State.PUBLISHED
     dataset.save()
-    if storing.offer_content(version, stored, options.split, with_scored=not keeps_qrels):
+    if storing.offer_content(version, files, options.split, with_scored=not keeps_qrels):
         changes.append("files")
     is_bm25_requested = _request_bm25(dataset, qrels, changes, is_moved=is_moved)
     if is_bm25_requested and not (is_moved or "language" in changes):
@@ -271,7 +271,7 @@ def _store_rows(
         tuple(changes),
         is_bm25_requested or run_requested,
         offered=tuple(file.name for file in offered_files(dataset, AnonymousUser())),
-        left_out=withheld_splits(inspected, options),
+        left_out=withheld_splits(collection, options),
         remarks=tuple(remarks),
     )
 
@@ -279,7 +279,7 @@ def _store_rows(
 def _choose_qrels(
     dataset: Dataset,
     version: DatasetVersion,
-    inspected: InspectedCollection,
+    collection: InspectedCollection,
     options: ImportOptions,
     changes: list[str],
 ) -> tuple[Qrels | None, bool]:
@@ -289,10 +289,10 @@ def _choose_qrels(
     current ones. Raises InvalidContent while a rescore on other judgments is pending.
     """
     current_qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
-    judgements = inspected.judgements.get(options.split)
+    judgements = collection.judgements.get(options.split)
     if judgements is None:
         return current_qrels, False
-    answers = inspected.answers.sha256 if inspected.answers else ""
+    answers = collection.answers.sha256 if collection.answers else ""
     new_qrels = current_or_next_qrels(version, options.split, judgements, answers_sha256=answers)
     if dataset.current_version_id != version.pk or not must_rescore(dataset, new_qrels):
         return new_qrels, False
@@ -391,11 +391,11 @@ def _update_settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
     return dataset, ["dataset"] if is_new else changed_names
 
 
-def read_baseline_run(path: Path, inspected: InspectedCollection) -> BaselineRun:
+def read_baseline_run(path: Path, collection: InspectedCollection) -> BaselineRun:
     """Check the run against the collection and store it. Raises InvalidContent with the run's problems."""
-    documents = DocumentIds.open(inspected.id_table) if inspected.id_table else None
+    documents = DocumentIds.open(collection.id_table) if collection.id_table else None
     try:
-        report = check_run(path, ScoringTarget(query_ids=inspected.topics.ids, document_ids=documents))
+        report = check_run(path, ScoringTarget(query_ids=collection.topics.ids, document_ids=documents))
     except InvalidContent as error:
         raise InvalidContent.build(*in_file(path.name, error.report.problems)) from error
     if not report.valid:

@@ -232,13 +232,13 @@ class Inspection:
         """
         answers = read_answers(path)
         judgements = self.judgements.get(self.options.split)
-        if unanswered := [
+        if unanswered_queries := [
             query for query in (judgements.qrels.query_ids if judgements else ()) if query not in answers
         ]:
-            queries = "query has" if len(unanswered) == 1 else "queries have"
-            message = f"{len(unanswered):,} judged {queries} no answer: {name_some(unanswered)}"
+            queries = "query has" if len(unanswered_queries) == 1 else "queries have"
+            message = f"{len(unanswered_queries):,} judged {queries} no answer: {name_some(unanswered_queries)}"
             hint = "Every judged query needs an answer. Remove queries without one from the judgments."
-            raise InvalidContent.build(problem("unanswered_query", message, hint, count=len(unanswered)))
+            raise InvalidContent.build(problem("unanswered_query", message, hint, count=len(unanswered_queries)))
         return _write_expanded(path, self.work / "plain-answers.jsonl")
 
     def _read_excluded(self, path: Path) -> JudgementFile:

@@ -47,7 +47,7 @@ def too_few(half: str, topics: int) -> Problem:
 
 
 def check_twin(
-    inspected: InspectedCollection, queries: Path, options: ImportOptions, dataset: Dataset | None
+    collection: InspectedCollection, queries: Path, options: ImportOptions, dataset: Dataset | None
 ) -> Iterator[Problem]:
     """Yield problems that prevent this collection from being the hidden half of its declared or existing twin.
 
@@ -72,11 +72,11 @@ def check_twin(
     if measure != twin.primary_measure:
         hint = f"Use --primary {twin.primary_measure}: a gap requires the same measure in both halves."
         yield problem("twin_measure", f"{slug} has the primary measure {twin.primary_measure}", hint)
-    yield from _check_content(inspected, queries, options, twin)
+    yield from _check_content(collection, queries, options, twin)
 
 
 def _check_content(
-    inspected: InspectedCollection, queries: Path, options: ImportOptions, twin: Dataset
+    collection: InspectedCollection, queries: Path, options: ImportOptions, twin: Dataset
 ) -> Iterator[Problem]:
     """Yield problems if the halves have different corpora, too few topics, or topics in common by id or text.
 
@@ -85,10 +85,10 @@ def _check_content(
     if twin.current_version is None or twin.current_qrels is None:
         raise ValueError("a judged dataset has a version")
     corpus_sha256 = twin.current_version.statistics.get("corpus_expanded_sha256")
-    if corpus_sha256 != (inspected.corpus.sha256 if inspected.corpus else None):
+    if corpus_sha256 != (collection.corpus.sha256 if collection.corpus else None):
         hint = "Import both halves from the same corpus.jsonl; only topics and judgments may differ."
         yield problem("twin_corpus", f"{twin.slug} has another corpus", hint)
-    judgements = inspected.judgements.get(options.split)
+    judgements = collection.judgements.get(options.split)
     if judgements is None:
         return  # no topics to compare yet
     open_topics = load_open_qrels(twin.current_qrels).query_ids
@@ -119,8 +119,8 @@ def check_opened_topics(
     slugs. Each comparison is recorded. Raises InvalidContent with TOPICS_NOT_COMPARED without the permission to read
     hidden judgments.
     """
-    hidden = Dataset.objects.filter(hidden=True, current_version__statistics__corpus_expanded_sha256=corpus)
-    rows = Qrels.objects.filter(pk__in=hidden.exclude(slug=hidden_half).values("current_qrels"))
+    hidden_datasets = Dataset.objects.filter(hidden=True, current_version__statistics__corpus_expanded_sha256=corpus)
+    rows = Qrels.objects.filter(pk__in=hidden_datasets.exclude(slug=hidden_half).values("current_qrels"))
     for row in rows.select_related("version__dataset").order_by("version__dataset__slug"):
         judged_topics = load_compared(f"a twin of {open_half}", row, TOPICS_NOT_COMPARED).query_ids
         if shared_count := len(set(judged_topics) & set(open_topics)):
@@ -165,20 +165,20 @@ def permit_comparison(splits: Collection[str], options: ImportOptions, dataset: 
         raise InvalidContent.build(NOT_COMPARED)
 
 
-def check_overlap(inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:
+def check_overlap(content: InspectedCollection, options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:
     """Yield problems for other splits that contain hidden judgments, those of this import or otherwise the stored ones.
 
     Raises InvalidContent with NOT_COMPARED if the acting user may not read the stored ones.
     """
-    if not options.hidden or not inspected.judgements.keys() - {options.split}:
+    if not options.hidden or not content.judgements.keys() - {options.split}:
         return
-    if options.split in inspected.judgements:
-        scored_qrels = inspected.judgements[options.split].qrels
+    if options.split in content.judgements:
+        scored_qrels = content.judgements[options.split].qrels
     elif dataset is not None and dataset.current_qrels is not None:
         scored_qrels = load_compared(f"an import onto {dataset}", dataset.current_qrels, NOT_COMPARED)
     else:
         return
-    for split, judgements in inspected.judgements.items():
+    for split, judgements in content.judgements.items():
         shared_count = shared_pairs(scored_qrels, judgements.qrels) if split != options.split else 0
         if shared_count:
             yield problem(
@@ -202,11 +202,11 @@ def _judged_pairs(qrels: judged_qrels.Qrels) -> Iterator[tuple[str, str]]:
     return ((query, document) for query, document, _ in qrels.judgements())
 
 
-def withheld_splits(inspected: InspectedCollection, options: ImportOptions) -> tuple[str, ...]:
+def withheld_splits(collection: InspectedCollection, options: ImportOptions) -> tuple[str, ...]:
     """Return the other splits whose judgments are withheld because the scored ones are hidden."""
     return tuple(
         split
-        for split in inspected.judgements
+        for split in collection.judgements
         if split != options.split
         and not may_offer_judgements(split, scored_split=options.split, hidden=bool(options.hidden))
     )

@@ -69,8 +69,8 @@ def embed_words(texts: Iterable[str], dimension: int = DIMENSION) -> tuple[list[
         if word in columns
     )
     vectors = _right_singular_vectors(np.fromiter(cells, "i8, i8, f4"), dimension)
-    weighted = vectors * rarity[:, None] ** _EXPONENT
-    return [_UNKNOWN, *words], np.vstack([np.zeros((1, weighted.shape[1]), np.float32), weighted])
+    weighted_vectors = vectors * rarity[:, None] ** _EXPONENT
+    return [_UNKNOWN, *words], np.vstack([np.zeros((1, weighted_vectors.shape[1]), np.float32), weighted_vectors])
 
 
 def _right_singular_vectors(cells: NDArray[np.void], number: int) -> NDArray[np.float32]:
@@ -95,11 +95,11 @@ def _right_singular_vectors(cells: NDArray[np.void], number: int) -> NDArray[np.
 
 def write_safetensors(path: Path, name: str, values: NDArray[np.float32]) -> None:
     """Write one float32 tensor as a safetensors file: header length, header, values."""
-    raw = np.ascontiguousarray(values, "<f4").tobytes()
-    entry = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [0, len(raw)]}
+    raw_values = np.ascontiguousarray(values, "<f4").tobytes()
+    entry = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [0, len(raw_values)]}
     header = json.dumps({"__metadata__": {"format": "pt"}, name: entry}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
-    path.write_bytes(struct.pack("<Q", len(header)) + header + raw)
+    path.write_bytes(struct.pack("<Q", len(header)) + header + raw_values)
 
 
 def archive_checkpoint(folder: Path, target: Path) -> Path:

@@ -113,8 +113,8 @@ def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, line
             *lines[end:last_line],
         ]
     indent = node.col_offset
-    dedented = [line[indent:] if not line[:indent].strip() else line for line in kept_lines]
-    return b"".join(dedented).decode("utf-8", "replace").strip()
+    dedented_lines = [line[indent:] if not line[:indent].strip() else line for line in kept_lines]
+    return b"".join(dedented_lines).decode("utf-8", "replace").strip()
 
 
 def choose_queries(functions: list[Function], queries: int) -> list[tuple[str, str, str]]:

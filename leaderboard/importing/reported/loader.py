@@ -54,25 +54,25 @@ def load_reported() -> dict[str, int]:
         for entry in Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
     }
     entries = []
-    for place, printed in numbers.items():
+    for place, entry_numbers in numbers.items():
         dataset, system = datasets[place.dataset], systems[place.source, place.system]
-        existing = existing_entries.get((dataset.pk, system.pk, place.configuration), Entry(scores={}, figures=[]))
-        printed_names = {figure["name"] for figure in printed.figures} | set(printed.scores)
+        old_entry = existing_entries.get((dataset.pk, system.pk, place.configuration), Entry(scores={}, figures=[]))
+        printed_names = {figure["name"] for figure in entry_numbers.figures} | set(entry_numbers.scores)
         entries.append(
             Entry(
                 dataset=dataset,
                 system=system,
                 configuration=place.configuration,
                 # Keep values of other measures that curators entered.
-                scores={**existing.scores, **printed.scores},
+                scores={**old_entry.scores, **entry_numbers.scores},
                 figures=[
-                    *printed.figures,
-                    *(figure for figure in existing.figures if figure["name"] not in printed_names),
+                    *entry_numbers.figures,
+                    *(figure for figure in old_entry.figures if figure["name"] not in printed_names),
                 ],
                 comparison_group=place.comparison_group,
                 is_baseline=place.system == publications[place.source].get("baseline", BASELINE),
                 training=training_exposure(system, dataset),
-                locator=", ".join(printed.locators),
+                locator=", ".join(entry_numbers.locators),
             )
         )
     change_count = publish_reported(entries)
@@ -179,7 +179,7 @@ def _set_system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tab
     figures = [figure for place in places for figure in numbers[place].figures]
     dimensions = [int(figure["value"]) for figure in figures if figure["name"] == "dimension"]
     datasets = dict.fromkeys(place.dataset for place in places)
-    printed = {
+    printed_values = {
         "slug": row.slug,
         "architecture": row.architecture,
         "training_declared": row.training_declared,
@@ -188,7 +188,7 @@ def _set_system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tab
         "adapted_to": [name for name in datasets if row.adapted and name not in row.training_datasets],
         "dimension": dimensions[0] if dimensions else None,
     }
-    return _store_system(source, row.name, {}, printed)
+    return _store_system(source, row.name, {}, printed_values)
 
 
 def _store_system(source: Source, name: str, initial: Mapping[str, Any], values: Mapping[str, Any]) -> System:
@@ -279,15 +279,15 @@ class CuratedFigure:
 
 @transaction.atomic
 def enter_figures(
-    source: Source, figures: Sequence[CuratedFigure], described: Mapping[str, Mapping[str, Any]] | None = None
+    source: Source, figures: Sequence[CuratedFigure], details: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
     """Publish figures of a new or existing publication, replacing existing values, and record each in the audit log.
 
-    An unsaved publication is saved. `described` contains metadata of systems by name, as fields of `System`.
-    Unpublished entries of the figures are restored.
+    An unsaved publication is saved. `details` contains metadata of systems by name, as fields of `System`. Unpublished
+    entries of the figures are restored.
     """
-    described = described or {}
-    described_entries = Entry.objects.filter(system__source=source.pk, system__name__in=described) if source.pk else ()
+    details = details or {}
+    described_entries = Entry.objects.filter(system__source=source.pk, system__name__in=details) if source.pk else ()
     lock_boards({figure.dataset.pk for figure in figures} | {figure.dataset_id for figure in described_entries})
     if source.pk is None:
         source.bibtex = make_bibtex(source.key, vars(source))
@@ -301,7 +301,7 @@ def enter_figures(
                 "slug": free_slug(f"{figure.system} {source.key}"),
                 "architecture": figure.architecture,
             }
-            metadata = described.get(figure.system, {})
+            metadata = details.get(figure.system, {})
             system = systems[figure.system] = _store_system(source, figure.system, initial, metadata)
         places[figure.dataset, system, figure.configuration].append(figure)
         audit_values = {"value": figure.value, "publication": source.key, "locator": figure.locator}
@@ -335,8 +335,8 @@ def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
 
 
 def _find_entries(dataset: Dataset, system: System, configuration: str) -> QuerySet[Entry]:
-    reported = Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
-    return reported.filter(dataset=dataset, system=system, configuration=configuration)
+    reported_entries = Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
+    return reported_entries.filter(dataset=dataset, system=system, configuration=configuration)
 
 
 def _build_entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[CuratedFigure]) -> Entry:
@@ -348,9 +348,9 @@ def _build_entry(dataset: Dataset, system: System, configuration: str, rows: Seq
     assert system.source is not None
     place = tables.ReportedPlace(system.source.key, dataset.slug, system.name, configuration)
     group = f"reported:{place.source}:{rows[0].group}" if rows[0].group else place.comparison_group
-    existing = _find_entries(dataset, system, configuration).first() or Entry(scores={}, figures=[])
-    is_baseline = existing.is_baseline
-    if existing.comparison_group != group:
+    old_entry = _find_entries(dataset, system, configuration).first() or Entry(scores={}, figures=[])
+    is_baseline = old_entry.is_baseline
+    if old_entry.comparison_group != group:
         may_be_baseline = rows[0].baseline or (system.name == BASELINE and not configuration)
         other_baselines = Entry.objects.filter(dataset=dataset, comparison_group=group, is_baseline=True)
         is_baseline = may_be_baseline and not other_baselines.exists()
@@ -363,15 +363,15 @@ def _build_entry(dataset: Dataset, system: System, configuration: str, rows: Seq
         if figure.address or figure.scale != "share"
     ]
     # Reading a file again replaces its location, while several tables of a paper are all listed.
-    existing_locators = [] if rows[0].address else existing.locator.split(", ")
+    existing_locators = [] if rows[0].address else old_entry.locator.split(", ")
     locators = dict.fromkeys([*existing_locators, *(row.locator for row in rows)])
     return Entry(
         dataset=dataset,
         system=system,
         configuration=configuration,
-        scores={**existing.scores, **{name: figure.share for name, figure in figures_by_measure.items()}},
+        scores={**old_entry.scores, **{name: figure.share for name, figure in figures_by_measure.items()}},
         figures=[
-            *(figure for figure in existing.figures if figure["name"] not in figures_by_measure),
+            *(figure for figure in old_entry.figures if figure["name"] not in figures_by_measure),
             *map(figure_fields, printed_figures),
         ],
         comparison_group=group,

@@ -136,8 +136,8 @@ def read_mteb_results(
 
 def _shorten(texts: Sequence[str]) -> list[str]:
     """Return the first texts, and the number of the remaining ones if there are more."""
-    remaining = len(texts) - _MAX_LISTED
-    return [*texts[:_MAX_LISTED], *([f"and {remaining:,} more"] if remaining > 0 else [])]
+    remaining_count = len(texts) - _MAX_LISTED
+    return [*texts[:_MAX_LISTED], *([f"and {remaining_count:,} more"] if remaining_count > 0 else [])]
 
 
 def _list_files(path: Path, work: Path) -> dict[str, Path]:
@@ -382,9 +382,9 @@ def _read_object(path: Path) -> dict[str, Any]:
 
     try:
         content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=reject_repeated_names)
-        encoded = json.dumps(content, ensure_ascii=False)
-        encoded.encode()  # fails for unpaired surrogates
-        if "\\u0000" in encoded:
+        encoded_text = json.dumps(content, ensure_ascii=False)
+        encoded_text.encode()  # fails for unpaired surrogates
+        if "\\u0000" in encoded_text:
             raise ValueError("it contains the character NUL")
     except (ValueError, RecursionError) as error:
         raise _InvalidFile(f"it is not JSON: {error}") from error
@@ -398,8 +398,8 @@ def _find_duplicates(figures: Iterable[CuratedFigure]) -> list[str]:
     files: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
     for figure in figures:
         files[figure.dataset.slug, figure.system, figure.configuration, figure.measure].append(figure.address)
-    same = {tuple(addresses) for addresses in files.values() if len(addresses) > 1}
-    return [f"{' and '.join(urls)} have the same model, revision, and dataset. Keep only one" for urls in sorted(same)]
+    lists = {tuple(addresses) for addresses in files.values() if len(addresses) > 1}
+    return [f"{' and '.join(urls)} have the same model, revision, and dataset. Keep only one" for urls in sorted(lists)]
 
 
 def _abbreviate(value: Any) -> str:

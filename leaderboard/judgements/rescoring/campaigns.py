@@ -113,8 +113,8 @@ def discard_rescore(rescore: Rescore) -> None:
     Raises CannotRescore if it is already decided.
     """
     lock_boards([rescore.dataset_id])
-    pending = Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED])
-    if not pending.update(state=State.DISCARDED, decided_by=actor().person, decided_at=timezone.now()):
+    pending_rescores = Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED])
+    if not pending_rescores.update(state=State.DISCARDED, decided_by=actor().person, decided_at=timezone.now()):
         raise CannotRescore(_decided_message(rescore))
     rescore.refresh_from_db()
     record("rescore discarded", rescore, dataset=rescore.dataset_id, before={"qrels": rescore.to_qrels.number})
@@ -237,6 +237,6 @@ def finish_rescore(
     if rescore.done < rescore.total or scoring_settings(dataset) != settings:
         return False
     stored_content = {"settings": settings, "marks": marks, **asdict(content)}
-    pending = Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING)
-    pending.update(state=State.READY, content=stored_content)
+    pending_rescores = Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING)
+    pending_rescores.update(state=State.READY, content=stored_content)
     return True

@@ -36,11 +36,11 @@ def unpublished_judgements(dataset_id: int) -> QuerySet[Qrels]:
 
     They must stay undisclosed.
     """
-    prepared = Rescore.objects.filter(dataset=dataset_id).exclude(state=State.SWITCHED)
-    switched = Rescore.objects.filter(dataset=dataset_id, state=State.SWITCHED)
+    other_rescores = Rescore.objects.filter(dataset=dataset_id).exclude(state=State.SWITCHED)
+    completed_rescores = Rescore.objects.filter(dataset=dataset_id, state=State.SWITCHED)
     return (
-        Qrels.objects.filter(pk__in=prepared.values("to_qrels"))
-        .exclude(pk__in=switched.values("to_qrels"))
+        Qrels.objects.filter(pk__in=other_rescores.values("to_qrels"))
+        .exclude(pk__in=completed_rescores.values("to_qrels"))
         .exclude(pk__in=Rescore.objects.filter(dataset=dataset_id).values("from_qrels"))
         .exclude(pk=F("version__dataset__current_qrels"))
     )

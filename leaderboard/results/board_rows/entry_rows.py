@@ -98,20 +98,20 @@ DEFAULTS: Mapping[str, Any] = EntryRow._field_defaults
 _get_fields = itemgetter(*EntryRow._fields)
 
 
-def flatten_row(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+def flatten_row(stored_row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a stored row as one flat mapping of `EntryRow` fields.
 
     Earlier releases nested the fields under `line` and `entry`, next to `measured` and `bibtex`.
     """
-    if "entry" not in stored:
-        return stored
-    parts = {**stored["line"], **stored["entry"]}
-    return {**parts, "measured": stored["measured"], "bibtex": stored["bibtex"]}
+    if "entry" not in stored_row:
+        return stored_row
+    parts = {**stored_row["line"], **stored_row["entry"]}
+    return {**parts, "measured": stored_row["measured"], "bibtex": stored_row["bibtex"]}
 
 
-def entry_row(stored: Mapping[str, Any]) -> EntryRow:
+def entry_row(stored_row: Mapping[str, Any]) -> EntryRow:
     """Build an `EntryRow` from a stored row, with defaults for fields that an earlier release lacked."""
-    return EntryRow._make(_get_fields({**DEFAULTS, **flatten_row(stored)}))
+    return EntryRow._make(_get_fields({**DEFAULTS, **flatten_row(stored_row)}))
 
 
 def short_citation(authors: str | None, year: int | None) -> str:

@@ -221,11 +221,11 @@ def prices_today(hardware: Iterable[Any], name: str = "hardware_id") -> dict[Any
 def list_machines(measurements: Sequence[MeasuredEntry]) -> list[Machine]:
     """Return the machines by number of entries, largest first, and then by time of the last measurement."""
     entries: dict[Machine, set[int]] = {}
-    newest: dict[Machine, str] = {}
+    latest_times: dict[Machine, str] = {}
     for measurement in measurements:
         entries.setdefault(measurement.machine, set()).add(measurement.entry_id)
-        newest[measurement.machine] = measurement.measured_at
-    return sorted(entries, key=lambda machine: (len(entries[machine]), newest[machine]), reverse=True)
+        latest_times[measurement.machine] = measurement.measured_at
+    return sorted(entries, key=lambda machine: (len(entries[machine]), latest_times[machine]), reverse=True)
 
 
 def add_baseline_measurement(measurements: dict[Key, MeasuredEntry], bm25: Key | None) -> dict[Key, MeasuredEntry]:

@@ -137,8 +137,8 @@ def _store_change(change: BoardChange, row_entries: Entries | None) -> None:
     if change.kind == Kind.PUBLISHED and change.entry_id in rows:
         facts["result"] = result_facts(dataset_id, change.entry_id, rows[change.entry_id], facts)
     change.save(force_insert=True)
-    before, after = _record_rows(change, rows, row_entries)
-    record_numbers(dataset_id, change.revision, change.kind, before, after)
+    closed_rows, new_rows = _record_rows(change, rows, row_entries)
+    record_numbers(dataset_id, change.revision, change.kind, closed_rows, new_rows)
     if change.kind not in _NOT_COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
         request_certainty(dataset_id)
     if change.kind in _TEXT_CHANGES or (change.kind in _RUN_CHANGES and not facts["hidden"]):
@@ -155,24 +155,24 @@ def _record_rows(
     versions = EntryVersion.objects.filter(dataset=change.dataset_id, until_revision=None)
     if row_entries is not None:
         versions = versions.filter(entry__in=row_entries)
-    after = dict(rows)
+    new_rows = dict(rows)
     closed_ids: list[int] = []
-    before: dict[int, Mapping[str, Any]] = {}
+    closed_rows: dict[int, Mapping[str, Any]] = {}
     for pk, entry_id, text in versions.values_list("pk", "entry_id", Cast("row", TextField())):
         row = orjson.loads(text)
-        if after.get(entry_id) == row:
-            del after[entry_id]
+        if new_rows.get(entry_id) == row:
+            del new_rows[entry_id]
         else:
             closed_ids.append(pk)
-            before[entry_id] = flatten_row(row)
+            closed_rows[entry_id] = flatten_row(row)
     for start in range(0, len(closed_ids), 500):  # SQLite limits the number of parameters.
         EntryVersion.objects.filter(pk__in=closed_ids[start : start + 500]).update(until_revision=change.revision)
     new_versions = [
         EntryVersion(entry_id=key, dataset_id=change.dataset_id, from_revision=change.revision, row=row)
-        for key, row in after.items()
+        for key, row in new_rows.items()
     ]
     EntryVersion.objects.bulk_create(new_versions, batch_size=500)
-    return before, after
+    return closed_rows, new_rows
 
 
 @transaction.atomic
@@ -300,12 +300,12 @@ def result_facts(dataset_id: int, entry: int, row: Mapping[str, Any], facts: Map
     ).exclude(pk=entry)
     value = Cast(KeyTextTransform(measure, "scores"), FloatField())
     order = value.asc() if better(measure) == "lower" else value.desc()
-    best = other_entries.alias(value=value).filter(value__isnull=False).order_by(order).values_list("scores").first()
+    leader = other_entries.alias(value=value).filter(value__isnull=False).order_by(order).values_list("scores").first()
     baseline = other_entries.filter(is_baseline=True).values_list("scores", "system__name").first()
     return {
         "measure": measure,
         "value": row["scores"].get(measure),
         "baseline": baseline[0].get(measure) if baseline else None,
         "baseline_name": baseline_label(baseline[1], facts["name"]) if baseline else "",
-        "best_before": best[0][measure] if best else None,
+        "best_before": leader[0][measure] if leader else None,
     }

@@ -182,15 +182,15 @@ def decoded_size(text_bytes: int) -> int:
 def rows_at(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     """Return the rows of several boards at given revisions, by dataset, in one query, or none if all are cached."""
     keys = {dataset: f"rows {dataset}:{revision.key}" for dataset, revision in revisions.items()}
-    cached = _cached_rows(keys)
-    if len(cached) < len(keys):
+    cached_rows = _cached_rows(keys)
+    if len(cached_rows) < len(keys):
         with _reading:
-            cached = _cached_rows(keys)
-            read = _read_rows({dataset: revisions[dataset] for dataset in keys if dataset not in cached})
-            for dataset, rows in read.items():
+            cached_rows = _cached_rows(keys)
+            read_rows = _read_rows({dataset: revisions[dataset] for dataset in keys if dataset not in cached_rows})
+            for dataset, rows in read_rows.items():
                 board_cache.put(keys[dataset], rows, decoded_size(rows.text_bytes), LONG_LIFETIME)
-            cached.update(read)
-    return {dataset: cached[dataset] for dataset in keys}
+            cached_rows.update(read_rows)
+    return {dataset: cached_rows[dataset] for dataset in keys}
 
 
 def _cached_rows(keys: Mapping[int, str]) -> dict[int, BoardRows]:

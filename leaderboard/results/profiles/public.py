@@ -45,11 +45,11 @@ def collection_lengths(slug: str) -> CollectionLengths | None:
     )
     if profile is None:
         return None
-    dataset, relevant = profile.version.dataset, profile.relevance_by_length
-    is_open = not dataset.hidden and relevant.get("qrels") == dataset.current_qrels_id
+    dataset, relevance = profile.version.dataset, profile.relevance_by_length
+    is_open = not dataset.hidden and relevance.get("qrels") == dataset.current_qrels_id
     return CollectionLengths(
         LengthDistribution.from_data(profile.document_lengths),
-        LengthDistribution.from_data(relevant["lengths"]) if is_open and relevant else None,
+        LengthDistribution.from_data(relevance["lengths"]) if is_open and relevance else None,
     )
 
 

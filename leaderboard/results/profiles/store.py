@@ -57,10 +57,10 @@ def request_missing_statistics() -> int:
         dataset=OuterRef("pk"),
         created_at__gte=OuterRef("current_version__created_at"),
     )
-    unrequested = Dataset.objects.filter(
+    unrequested_datasets = Dataset.objects.filter(
         ~Exists(requests), current_version__profile=None, current_version__isnull=False
     ).exclude(current_version__corpus_sha256="")
-    dataset_ids = list(unrequested.order_by("pk").values_list("pk", flat=True))
+    dataset_ids = list(unrequested_datasets.order_by("pk").values_list("pk", flat=True))
     for dataset in dataset_ids:
         request_statistics(dataset)
     return len(dataset_ids)
@@ -142,9 +142,9 @@ def _choose_example(version: DatasetVersion, qrels: Qrels | None) -> tuple[Query
     best_documents: dict[str, tuple[int, str]] = {}
     if qrels is not None:
         for query_id, document, grade in load_open_qrels(qrels).judgements():
-            best = best_documents.get(query_id)
+            best_so_far = best_documents.get(query_id)
             is_itself = dataset.drop_self_matches and document == query_id
-            if grade >= dataset.relevance_level and not is_itself and (best is None or grade > best[0]):
+            if grade >= dataset.relevance_level and not is_itself and (best_so_far is None or grade > best_so_far[0]):
                 best_documents[query_id] = (grade, document)
     first_query = Query("", "")
     for number, (_, query) in enumerate(iterate_queries(topics, FileProblems(topics.name))):
@@ -190,12 +190,12 @@ def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> 
         lengths = read_document_lengths(path_of(Area.PROFILES, profile.terms_sha256))
         for number, run in enumerate(pending_runs):
             progress(number / len(pending_runs))
-            excluded, drop = run.version.excluded_sha256, run.version.dataset.drop_self_matches
-            prepare_run(run.sha256, excluded)
+            excluded_sha256, drop = run.version.excluded_sha256, run.version.dataset.drop_self_matches
+            prepare_run(run.sha256, excluded_sha256)
             run_lengths = LengthDistribution.from_lengths(
                 lengths.find(
                     document
-                    for query, documents in TopDocuments(top_documents_path(run.sha256, excluded))
+                    for query, documents in TopDocuments(top_documents_path(run.sha256, excluded_sha256))
                     for document in displayed_documents(documents, query, depth=DEPTH, drop_self_matches=drop)
                 )
             )

@@ -169,8 +169,8 @@ def switch_protection(dataset: Dataset, protection: Protection) -> bool:
     locked_dataset = lock_board(dataset.pk)
     if protection == Protection.COMPETITION and _evaluations_without_parts(locked_dataset).exists():
         return False
-    previous = locked_dataset.protection
-    if previous == Protection.COMPETITION and (results := count_not_revealed(locked_dataset)):
+    old_protection = locked_dataset.protection
+    if old_protection == Protection.COMPETITION and (results := count_not_revealed(locked_dataset)):
         record_reveal(locked_dataset, str(locked_dataset), results=results, released=0)
     locked_dataset.protection = protection
     locked_dataset.save(update_fields=["protection"])
@@ -181,7 +181,7 @@ def switch_protection(dataset: Dataset, protection: Protection) -> bool:
         "protection changed",
         locked_dataset,
         dataset=locked_dataset,
-        before={"protection": previous},
+        before={"protection": old_protection},
         after={"protection": protection.value, "public_share": locked_dataset.public_share},
     )
     board_changed(locked_dataset, Kind.PROTECTED)

@@ -156,10 +156,10 @@ def _site_results_of_run(entry: Entry) -> QuerySet[Entry]:
 def mark_published(dataset: Dataset) -> None:
     """Set the state of a dataset with judgments to published, and record the change if it had another state."""
     lock_boards([dataset.pk])
-    unpublished = Dataset.objects.filter(pk=dataset.pk, current_qrels__isnull=False).exclude(
+    unpublished_datasets = Dataset.objects.filter(pk=dataset.pk, current_qrels__isnull=False).exclude(
         state=Dataset.State.PUBLISHED
     )
-    if unpublished.update(state=Dataset.State.PUBLISHED):
+    if unpublished_datasets.update(state=Dataset.State.PUBLISHED):
         board_changed(dataset, Kind.IMPORTED)
 
 
@@ -196,11 +196,11 @@ def restore(entry: Entry) -> Entry:
             f"{_entry_title(entry)} is {entry.get_visibility_display()}. Only quarantined and unpublished results "
             "can be restored."
         )
-    previous = Visibility(entry.visibility)
+    old_visibility = Visibility(entry.visibility)
     entry.visibility = Visibility.PUBLIC if entry.public_wanted else Visibility.PRIVATE
     entry.moderation_reason = ""
     entry.save(update_fields=["visibility", "moderation_reason"])
-    _record_change(entry, previous, Kind.RESTORED)
+    _record_change(entry, old_visibility, Kind.RESTORED)
     return entry
 
 
@@ -233,16 +233,16 @@ def _remove_from_board(
         )
     if entry.is_baseline and entry.visibility == Visibility.PUBLIC:
         raise CannotModerate(f"{_entry_title(entry)} is the baseline of other results. Name another baseline first.")
-    previous = Visibility(entry.visibility)
-    if previous == Visibility.PRIVATE:
+    old_visibility = Visibility(entry.visibility)
+    if old_visibility == Visibility.PRIVATE:
         entry.public_wanted = False
     entry.visibility, entry.moderation_reason = visibility, reason
     entry.save(update_fields=["visibility", "moderation_reason", "public_wanted"])
-    _record_change(entry, previous, kind)
+    _record_change(entry, old_visibility, kind)
     return entry
 
 
-def _record_change(entry: Entry, previous: Entry.Visibility, kind: Kind) -> None:
+def _record_change(entry: Entry, old_visibility: Entry.Visibility, kind: Kind) -> None:
     """Record a change of the board if it shows or showed the result, or only an audit record otherwise.
 
     In a competition, other results of the team may become visible or hidden.
@@ -251,12 +251,12 @@ def _record_change(entry: Entry, previous: Entry.Visibility, kind: Kind) -> None
     if entry.system.team_id is not None:
         moved_ids |= update_shown(entry.dataset)
         entry.refresh_from_db()
-    if previous in Entry.SEEN or entry.visibility in Entry.SEEN:
+    if old_visibility in Entry.SEEN or entry.visibility in Entry.SEEN:
         board_changed(entry.dataset, kind, entry, moved_ids)
         return
     record(
         kind, _entry_title(entry), dataset=entry.dataset_id, entry=entry,
-        before={"visibility": previous}, after={"visibility": entry.visibility},
+        before={"visibility": old_visibility}, after={"visibility": entry.visibility},
     )  # fmt: skip
 
 

@@ -167,9 +167,9 @@ def measure_certainty(
         "low": _round_values(score_ends[0], _SCORE),
         "high": _round_values(score_ends[1], _SCORE),
     }
-    best = int(ranked_columns[np.argmax(scores[ranked_columns])]) if len(ranked_columns) else None
-    if best is not None:
-        columns |= _pair_columns(sums, scores, ranked_columns, best)
+    best_column = int(ranked_columns[np.argmax(scores[ranked_columns])]) if len(ranked_columns) else None
+    if best_column is not None:
+        columns |= _pair_columns(sums, scores, ranked_columns, best_column)
     baseline = entries.index(board.baseline) if board.baseline in entries else None
     if baseline is not None:
         columns |= _baseline_columns(sums, means - means[baseline], difference_ends, baseline)
@@ -184,7 +184,7 @@ def measure_certainty(
         measure,
         len(values),
         board.baseline if baseline is not None else None,
-        entries[best] if best is not None else None,
+        entries[best_column] if best_column is not None else None,
         dict(zip(entries, certainties, strict=True)),
     )
 
@@ -203,7 +203,7 @@ def _baseline_columns(sums: PermutedSums, differences: Values, ends: Ends, basel
 
 
 def _pair_columns(
-    sums: PermutedSums, scores: Values, ranked_columns: NDArray[np.intp], best: int
+    sums: PermutedSums, scores: Values, ranked_columns: NDArray[np.intp], best_column: int
 ) -> dict[str, list[Any]]:
     """Return p-values against the best and the range of possible ranks of each entry, from tests of all pairs.
 
@@ -217,8 +217,8 @@ def _pair_columns(
     for column, low, high in zip(ranked_columns, first_ranks.tolist(), last_ranks.tolist(), strict=True):
         ranks["rank_low"][column], ranks["rank_high"][column] = low, high
     return {
-        "p_best": _mask_position(_round_values(sums.p_values(best), _P), best),
-        "p_best_corrected": _mask_position(_round_values(corrected_p[best], _P), best),
+        "p_best": _mask_position(_round_values(sums.p_values(best_column), _P), best_column),
+        "p_best_corrected": _mask_position(_round_values(corrected_p[best_column], _P), best_column),
         **ranks,
     }
 
@@ -268,14 +268,14 @@ def request_missing_certainty() -> int:
     scored_entries = Entry.objects.public().exclude(provenance=Entry.Provenance.REPORTED)
     requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, payload__method=METHOD)
     certainties = Certainty.objects.filter(key__startswith=f"{METHOD}:")
-    unanalyzed = Dataset.objects.filter(
+    unanalyzed_datasets = Dataset.objects.filter(
         ~Exists(certainties.filter(**same_dataset)),
         ~Exists(requests.filter(**same_dataset)),
         Exists(scored_entries.filter(**same_dataset)),
         hidden=False,
         current_qrels__isnull=False,
     )
-    datasets = list(unanalyzed.order_by("pk").values_list("pk", flat=True))
+    datasets = list(unanalyzed_datasets.order_by("pk").values_list("pk", flat=True))
     for dataset in datasets:
         request_certainty(dataset, METHOD)
     return len(datasets)

@@ -130,24 +130,24 @@ def _compare_scores(
 
     Scores are by entry id and measure; entries without the measure are omitted.
     """
-    measure, least, competition = criterion
+    measure, min_difference, competition = criterion
     sign = -1 if better(measure) == "lower" else 1
     scores = {pk: sign * values[measure] for pk, values in published_scores.items() if measure in values}
     baseline = baseline if baseline in scores else None
     ranked_ids = frozenset(pk for pk in candidates if pk in scores)
-    tied_within = for_all_pairs(least, len(ranked_ids), alpha=ALPHA)
+    tied_within = for_all_pairs(min_difference, len(ranked_ids), alpha=ALPHA)
     threshold = max((scores[entry] for entry in ranked_ids), default=0.0) - tied_within
     differences = {
         entry: score - scores[baseline] for entry, score in scores.items() if baseline is not None and entry != baseline
     }
     return PublishedComparison(
         measure,
-        least,
+        min_difference,
         tied_within,
         protection.primary_step(competition=competition),
         baseline,
         differences,
-        {entry: difference >= least - _TOLERANCE for entry, difference in differences.items()},
+        {entry: difference >= min_difference - _TOLERANCE for entry, difference in differences.items()},
         ranked_ids,
         frozenset(entry for entry in ranked_ids if scores[entry] > threshold + _TOLERANCE),
     )

@@ -100,8 +100,8 @@ class BoardStatements:
         """
         gap = self.gaps.get(entry) if measure == self.gap_measure else None
         if self.published is not None and measure == self.published.measure:
-            tied = entry in self.published.tied if entry in self.published.ranked else None
-            return Statement(better=self.published.better.get(entry), tied_with_best=tied, gap=gap)
+            is_tied = entry in self.published.tied if entry in self.published.ranked else None
+            return Statement(better=self.published.better.get(entry), tied_with_best=is_tied, gap=gap)
         tests = self.tests(measure)
         certainty = tests.entries.get(entry) if tests is not None else None
         if tests is None or certainty is None:
@@ -336,10 +336,10 @@ def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
         if latest is not None
     }
     certainties = {dataset: board_cache.get(key) for dataset, (_, key) in keys.items()}
-    uncached = {dataset: keys[dataset][0] for dataset, certainty in certainties.items() if certainty is None}
-    if uncached:
-        current_boards = compared_boards(uncached)
-        for row in _read_certainties(list(uncached.values())):
+    uncached_ids = {dataset: keys[dataset][0] for dataset, certainty in certainties.items() if certainty is None}
+    if uncached_ids:
+        current_boards = compared_boards(uncached_ids)
+        for row in _read_certainties(list(uncached_ids.values())):
             board = current_boards.get(row["dataset_id"])
             if board is None or board.comparison_group != row["comparison_group"]:
                 continue  # It was computed on earlier judgments, so it does not apply to the current numbers.
@@ -474,5 +474,5 @@ def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
 
 def is_known(board: ComparedBoard) -> bool:
     """Return whether the latest certainty was computed for exactly this board, in one query."""
-    latest = Certainty.objects.filter(dataset=board.dataset).order_by("-from_revision")
-    return latest.values_list("key", flat=True).first() == board.key
+    certainties = Certainty.objects.filter(dataset=board.dataset).order_by("-from_revision")
+    return certainties.values_list("key", flat=True).first() == board.key

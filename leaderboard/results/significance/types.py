@@ -172,29 +172,29 @@ class MeasureCertainty:
         }
 
     @classmethod
-    def from_dict(cls, measure: str, stored: Mapping[str, Any]) -> MeasureCertainty:
+    def from_dict(cls, measure: str, content: Mapping[str, Any]) -> MeasureCertainty:
         """Build an instance from its stored form; fields that an earlier method lacked are None."""
-        if "raw_p_baseline" in stored:
-            stored = cls._from_method_1(stored)
-        missing_column = [None] * len(stored["entries"])
-        columns = (stored.get(name, missing_column) for name in EntryCertainty._fields)
+        if "raw_p_baseline" in content:
+            content = cls._from_method_1(content)
+        missing_column = [None] * len(content["entries"])
+        columns = (content.get(name, missing_column) for name in EntryCertainty._fields)
         certainties = map(EntryCertainty._make, zip(*columns, strict=True))
-        entries = dict(zip(stored["entries"], certainties, strict=True))
-        pool_gone = stored.get("pool_gone", "")
-        return cls(measure, stored["queries"], stored["baseline"], stored["best"], entries, pool_gone)
+        entries = dict(zip(content["entries"], certainties, strict=True))
+        pool_gone = content.get("pool_gone", "")
+        return cls(measure, content["queries"], content["baseline"], content["best"], entries, pool_gone)
 
     @staticmethod
-    def _from_method_1(stored: Mapping[str, Any]) -> dict[str, Any]:
+    def _from_method_1(content: Mapping[str, Any]) -> dict[str, Any]:
         """Convert content of the first method, dropping its groups and its tests against the best.
 
         These tests were corrected for one family only, although the best had been chosen by the same numbers.
         """
         names = ("queries", "entries", "low", "high", "wins", "ties", "losses", "baseline")
         return {
-            **{name: stored[name] for name in names},
-            "best": stored["anchors"].get("a"),
-            "p_baseline": stored["raw_p_baseline"],
-            "p_baseline_corrected": stored["p_baseline"],
+            **{name: content[name] for name in names},
+            "best": content["anchors"].get("a"),
+            "p_baseline": content["raw_p_baseline"],
+            "p_baseline_corrected": content["p_baseline"],
         }
 
 
