@@ -16,7 +16,7 @@ from evaluation.judgements.merge import (
     Conflict,
     Grades,
     Judge,
-    Judged,
+    JudgeGrades,
     JudgementComparison,
     MergePolicy,
     agreements,
@@ -86,7 +86,7 @@ def compare_import(import_: JudgementImport, folder: Path) -> dict[str, Any]:
     return {"against": qrels, "counts": counts, "conflicts_sha256": key}
 
 
-def _grades_by_judge(qrels: Qrels | None) -> Judged:
+def _grades_by_judge(qrels: Qrels | None) -> JudgeGrades:
     """Return the judges behind qrels with their grades, oldest first.
 
     The initial judgments are followed by all merged imports.

@@ -186,7 +186,7 @@ def verify_scored(
             verify(
                 stored,
                 verifying_judgements(qrels),
-                scored_run.claimed(),
+                scored_run.as_claimed_scores(),
                 rules,
                 sha256,
                 after_block,
