@@ -31,7 +31,10 @@ def name_some(ids: Sequence[str]) -> str:
 
 
 def unknown_ids(file_name: str, kind: str, source: str, ids: Sequence[str]) -> Problem:
-    """Return an error about judgments of queries or documents that the collection lacks."""
+    """Return an error about judgments of queries or documents that the collection lacks.
+
+    `kind` is "query" or "document", and `source` describes where the `ids` are missing.
+    """
     plural = {"query": "queries", "document": "documents"}[kind]
     return problem(
         f"unknown_{kind}",

@@ -72,7 +72,7 @@ class _ScoredRows:
 
     @property
     def reported_numbers(self) -> dict[Key, int]:
-        """Numbers of the rows with reported results."""
+        """Numbers of the rows that are not ranked as SCORED, by system slug and configuration."""
         return {
             (row.entry.slug, row.entry.configuration): number
             for number, row in enumerate(self.rows)

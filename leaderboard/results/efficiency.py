@@ -62,7 +62,7 @@ def price_changed(hardware: HardwareClass) -> None:
 
 
 def apply_due_prices() -> int:
-    """Record one change for each board with a price that takes effect today, and return the number of such boards.
+    """Record a change of each board with a price that takes effect today, unless recorded, and return their number.
 
     The dispatcher calls this every few seconds, because no other event at midnight would invalidate cached pages.
     """

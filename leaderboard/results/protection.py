@@ -216,7 +216,10 @@ def unknown_teams() -> Q:
 
 
 def daily_budget_left(dataset: Dataset) -> int:
-    """Return the number of new teams' results that may still be published for the dataset today (UTC)."""
+    """Return the number of new teams' results that may still be published for the dataset today (UTC).
+
+    It is the whole daily budget if YOUNG_TEAM_DAYS is 0.
+    """
     if not settings.YOUNG_TEAM_DAYS:
         return int(settings.YOUNG_TEAM_READINGS)
     now = timezone.now()

@@ -103,7 +103,7 @@ def _store_candidates(collection: InspectedCollection, split: str, work: Path) -
 def create_version(
     dataset: Dataset, collection: InspectedCollection, content: StoredContent, options: ImportOptions
 ) -> DatasetVersion:
-    """Create the next version of the dataset."""
+    """Create the dataset's next version from the stored files and the statistics of the collection."""
     latest_number = dataset.versions.aggregate(latest=Max("number"))["latest"] or 0
     return DatasetVersion.objects.create(
         dataset=dataset,

@@ -138,7 +138,10 @@ _SETTINGS: dict[str, object] = {"prompts": {}, "default_prompt_name": None, "sim
 
 
 def _tokenizer(vocabulary: list[str]) -> dict[str, object]:
-    """Return a tokenizer that lowercases text and splits it at white space and punctuation."""
+    """Return the content of `tokenizer.json`, a tokenizer for the words of the vocabulary.
+
+    It lowercases text, and splits it at white space and punctuation.
+    """
     return {
         "version": "1.0",
         "truncation": None,

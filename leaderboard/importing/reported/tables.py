@@ -115,7 +115,7 @@ def benchmarks() -> dict[str, dict[str, Any]]:
 
 
 def datasets() -> list[ReportedDataset]:
-    """Return the datasets with the statistics of Table 1."""
+    """Return the datasets with reported results, with their statistics in Table 1 of the BEIR paper."""
     return read_rows(
         ReportedDataset,
         DATA / "datasets.csv",

@@ -53,7 +53,7 @@ class ComparisonLine:
 
     @property
     def text(self) -> dict[str, str]:
-        """Formatted numbers."""
+        """Formatted scores, difference, and Hole@10 values, by field."""
         return {
             "before": numbers.format_value(self.before, self.decimals),
             "after": numbers.format_value(self.after, self.decimals),

@@ -219,7 +219,10 @@ def prices_today(hardware: Iterable[Any], name: str = "hardware_id") -> dict[Any
 
 
 def list_machines(measurements: Sequence[MeasuredEntry]) -> list[Machine]:
-    """Return the machines by number of entries, largest first, and then by time of the last measurement."""
+    """Return the distinct machines, those with the most measured entries first, and of these the last measured first.
+
+    The measurements must be in order of time.
+    """
     entries: dict[Machine, set[int]] = {}
     latest_times: dict[Machine, str] = {}
     for measurement in measurements:

@@ -114,7 +114,7 @@ class BoardRows:
 
     @cached_property
     def results(self) -> list[tuple[LineKey, EntryRow]]:
-        """Entries with values for the reader, each with the key of its line."""
+        """Public and private entries, each with the key of its line on a benchmark board."""
         return [
             ((row.system_id, row.configuration, REPORTED if row.provenance == REPORTED else SCORED), row)
             for row in self.entries

@@ -36,7 +36,10 @@ class CollectionLengths:
 
 
 def collection_lengths(slug: str) -> CollectionLengths | None:
-    """Return the document lengths of a dataset's current version, or None if they are not public or not computed."""
+    """Return the document lengths of a dataset's current version, or None if they are not public or not computed.
+
+    Lengths of relevant documents are included if the judgments are open and were counted.
+    """
     profile = (
         CollectionProfile.objects.filter(_PUBLIC_PROFILES, version__dataset__slug=slug)
         .filter(version__dataset__current_version=_PROFILE_VERSION)

@@ -306,7 +306,7 @@ def withdraw_reported(entry: Entry, measure: str, reason: str) -> None:
     """Remove one measure from a reported entry, or unpublish the entry if it has no other measure or none is given.
 
     Raises:
-        CannotModerate: For the baseline of its publication, or a missing reason.
+        CannotModerate: If the entry cannot be unpublished: the baseline of its publication, or a missing reason.
     """
     lock_boards([entry.dataset_id])
     entry.refresh_from_db()

@@ -190,7 +190,10 @@ def measure_certainty(
 
 
 def _baseline_columns(sums: PermutedSums, differences: Values, ends: Ends, baseline: int) -> dict[str, list[Any]]:
-    """Return mean differences from the baseline with their intervals, p-values, and corrected p-values."""
+    """Return the columns of comparisons with the baseline: mean differences, their intervals, and p-values.
+
+    P-values are uncorrected and corrected by Holm's method. All values of the baseline itself are None.
+    """
     p = sums.p_values(baseline)
     p[baseline] = np.nan
     return {

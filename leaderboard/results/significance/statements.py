@@ -275,7 +275,7 @@ Results = Mapping[int, Mapping[int, tuple[int, str]]]
 
 
 def present_results(twins: Collection[Twins]) -> Results:
-    """Return the results that both halves of the twins show now, in one query."""
+    """Return the current public results scored by Runboard on both halves of the twins, in one query."""
     results: dict[int, dict[int, tuple[int, str]]] = {half: {} for twin in twins for half in twin[:2]}
     public_entries = Entry.objects.filter(dataset__in=results, visibility=Entry.Visibility.PUBLIC)
     rows = public_entries.exclude(provenance=Entry.Provenance.REPORTED).order_by("published_at", "pk")
