@@ -55,7 +55,7 @@ from leaderboard.results.board_rows.entry_rows import (
     STALE,
     EntryRow,
     present_group,
-    ranked_in,
+    ranking_group,
 )
 from leaderboard.results.board_rows.measurements import MeasuredEntry
 from leaderboard.results.significance.statements import BoardStatements, Gap, differs
@@ -411,7 +411,7 @@ def _entry_lines(
     }
     for entry in entries:
         group, provenance = entry.comparison_group, entry.provenance
-        kind = ranked_in(provenance, group, current_group, closed_api=bool(entry.closed_api))
+        kind = ranking_group(provenance, group, current_group, closed_api=bool(entry.closed_api))
         if entry.visibility == QUARANTINED:
             kind = QUARANTINED
         elif entry.visibility == "private" and kind != STALE:

@@ -47,7 +47,7 @@ from leaderboard.results.board_rows.rows import (
     Revision,
     board_cache,
     decoded_size,
-    newest,
+    newest_revision,
     rows_at,
 )
 from leaderboard.results.significance.statements import (
@@ -436,7 +436,7 @@ def read_member(row: Mapping[str, Any], parts: Sequence[Member], revision: Revis
             agreement=agreement,
             relevant_per_query=None if hidden else statistics.get("relevant_per_query"),
         ),
-        revision or newest(row["board_revision"], row["changed_at"]),
+        revision or newest_revision(row["board_revision"], row["changed_at"]),
         row.get("counted", True),
         row.get("stand_ins", {}),
         row.get("domain", ""),
@@ -520,7 +520,7 @@ def _mark_removed(
             *board.notes,
             "Results that were removed later are still shown with rank and scores, and the reason if it is public.",
         ],
-        without_page=past.without_page(removals.values()),
+        without_page=past.systems_without_page(removals.values()),
     )
 
 

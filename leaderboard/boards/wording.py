@@ -47,7 +47,7 @@ def significance_text(statement: Statement, delta: float | None, measure: str) -
 
 def pairs_text(board: BoardStatements, measure: str) -> str:
     """Return the scope of the tests of all pairs: `all 153 pairs tested`, or the threshold on hidden judgments."""
-    pairs = board.pairs(measure)
+    pairs = board.pair_count(measure)
     if board.published is None:
         return ngettext("%(pairs)d pair tested", "all %(pairs)d pairs tested", pairs) % {"pairs": pairs}
     text = ngettext("threshold %(within)s for %(pairs)d pair", "threshold %(within)s for all %(pairs)d pairs", pairs)

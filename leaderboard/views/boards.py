@@ -32,7 +32,7 @@ from leaderboard.core.permissions import has_agreement, may_judge
 from leaderboard.datasets import lists
 from leaderboard.datasets.files import blocking_agreements, visible_files
 from leaderboard.importing.benchmarks.catalogue import completeness
-from leaderboard.judgements.rescoring.campaigns import under_way
+from leaderboard.judgements.rescoring.campaigns import get_pending_rescore
 from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.results.board_rows.past import next_second
 from leaderboard.results.protection import policy_from_columns
@@ -87,7 +87,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "due": agreements,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": files,
-            "rescore": under_way(dataset["pk"]) if may_judge(request.user) else None,
+            "rescore": get_pending_rescore(dataset["pk"]) if may_judge(request.user) else None,
             "details": dataset_details(dataset, files, site_address(request) + "/"),
         }
 

@@ -17,9 +17,9 @@ from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import CLOSED, REPORTED, SCORED, EntryRow
 from leaderboard.results.board_rows.measurements import (
     MeasuredEntry,
+    add_baseline_measurement,
     chosen_machine,
     list_machines,
-    with_baseline,
 )
 from leaderboard.results.board_rows.rows import BoardRows, Figures, LineKey, matches_source
 from leaderboard.systems.baselines import BM25
@@ -291,7 +291,7 @@ def line_costs(
     bm25 = (
         line.key[:2] for line in lines if line.baseline_on and line.ranked_in == SCORED and line.entry.slug == BM25.slug
     )
-    with_baseline(costs.measured, next(bm25, None))
+    add_baseline_measurement(costs.measured, next(bm25, None))
     columns = cost_columns(costs.measured.values(), costs.machine, costs.dataset, state.corpus)
     # Reported costs are of one named dataset: averages over corpora of different sizes would be meaningless.
     dataset, reported_figures = "", dict[SystemKey, Figures]()

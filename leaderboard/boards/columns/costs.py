@@ -20,9 +20,9 @@ from leaderboard.results.board_rows.entry_rows import UNRANKED
 from leaderboard.results.board_rows.measurements import (
     Machine,
     MeasuredEntry,
+    add_baseline_measurement,
     chosen_machine,
     list_machines,
-    with_baseline,
 )
 from leaderboard.results.efficiency import cost_per_million
 
@@ -398,7 +398,7 @@ class BoardCosts(NamedTuple):
         """
         machines = list_machines(measurements)
         machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
-        machine_costs = with_baseline(
+        machine_costs = add_baseline_measurement(
             {measurement.entry_id: measurement for measurement in measurements if measurement.machine == machine},
             bm25,
         )

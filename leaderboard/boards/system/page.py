@@ -26,7 +26,7 @@ from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import DECLARED_NUMBERS, Entry, EntryQuerySet, Seed, System
 from leaderboard.results.board_rows.entry_rows import EntryRow, short_citation
 from leaderboard.results.board_rows.measurements import MeasuredEntry, system_measurements
-from leaderboard.results.reported_facts import fact_texts, is_address
+from leaderboard.results.reported_facts import fact_texts, is_url
 from leaderboard.results.significance.statements import (
     NO_STATEMENTS,
     BoardStatements,
@@ -199,7 +199,7 @@ def _build_result(
         published="" if is_reported else row["published"][:10],
         scores=[(name, scores[name]) for name in sorted_measures[1:]],
         figures=[figure for figure in row["figures"] if figure["name"] not in scores],
-        address=next(filter(is_address, (figure["locator"] for figure in row["figures"])), ""),
+        address=next(filter(is_url, (figure["locator"] for figure in row["figures"])), ""),
         measured=row["measured"],
         word_pieces=word_pieces,
         word_pieces_delta=numbers.difference(value, word_pieces),

@@ -30,7 +30,7 @@ from leaderboard.results.board_rows.entry_rows import (
     EntryRow,
     present_group,
     rank_values,
-    ranked_in,
+    ranking_group,
 )
 from leaderboard.results.board_rows.rows import present_rows
 from leaderboard.results.significance.statements import BoardStatements, Statement, statements
@@ -187,7 +187,7 @@ class RankedBoard:
 
     def kind(self, entry: EntryRow) -> str:
         """Return the kind of results among which an entry is ranked."""
-        return ranked_in(
+        return ranking_group(
             entry.provenance, entry.comparison_group, self.current_group, closed_api=bool(entry.closed_api)
         )
 

@@ -48,7 +48,7 @@ from leaderboard.results.profiles.store import (
     store_overlaps,
 )
 from leaderboard.results.protection import evaluate_parts, get_policy
-from leaderboard.results.publishing.protection import find_parts, switch_protection
+from leaderboard.results.publishing.protection import compute_part_means, switch_protection
 from leaderboard.results.significance.computing import analyse_board, request_if_changed, store_certainty
 from leaderboard.rounds.topics import summarise_topics
 from submissions.jobs.kinds.score import begin, current_qrels, evaluate_run, record_scored
@@ -157,7 +157,7 @@ def protect_job(job: Job, lease: Lease) -> None:
     protection = Protection(job.payload["protection"])
     person = User.objects.filter(pk=job.payload.get("by")).first()
     for _ in range(_ROUNDS):
-        part_count = find_parts(job.dataset, lease.report) if protection == Protection.COMPETITION else 0
+        part_count = compute_part_means(job.dataset, lease.report) if protection == Protection.COMPETITION else 0
         if part_count:
             write_log(job.pk, f"Results with scores on both parts: {part_count:,}.")
         with transaction.atomic(), acting(person, job.payload.get("why", "")):
