@@ -22,11 +22,11 @@ SYNC_EVERY = 16 * 1024 * 1024
 
 
 class UploadInUse(Exception):
-    """Error because another process writes the file, or reads it for a submission or a backup."""
+    """Error raised when another process writes the file, or reads it for a submission or a backup."""
 
 
 class UploadTooLong(Exception):
-    """Error because more bytes arrived than were announced."""
+    """Error raised when an upload receives more bytes than it announced."""
 
 
 def folder() -> Path:
@@ -56,10 +56,10 @@ def create_file(identifier: str) -> None:
 
 @contextmanager
 def lock_file(identifier: str, *, shared: bool = False) -> Iterator[BinaryIO]:
-    """Lock and open a file while the block lasts; with `shared`, others may read it too.
+    """Lock an upload's file and yield it, open for reading and writing, or only for reading if `shared`.
 
-    The operating system releases the lock if the process dies. Raises UploadInUse if the file is locked, and
-    FileNotFoundError if it was removed.
+    Several processes may hold a shared lock. The operating system releases the lock if the process dies. Raises
+    UploadInUse if the file is locked, and FileNotFoundError if it was removed.
     """
     with path_of(identifier).open("rb" if shared else "r+b", buffering=0) as file:
         try:
@@ -114,7 +114,7 @@ def append_blocks(
 def remove_file(identifier: str, *, named: bool = True) -> None:
     """Delete the file if it exists.
 
-    While a backup runs, files that a row may have `named` are kept for the sweep.
+    `named` states whether a row may refer to the file. While a backup runs, such files are kept for the sweep.
     """
     if named and deletion_lock.deletions_are_paused():
         return

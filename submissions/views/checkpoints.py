@@ -151,7 +151,7 @@ class ModelPage(SubmissionPage):
             **base_context,
             "engine": self.engine,
             "engines": self._engines(),
-            "needs": checkpoints.in_words(kinds) + (", for its tokenizer" if only_tokenizer else ""),
+            "needs": checkpoints.name_kinds(kinds) + (", for its tokenizer" if only_tokenizer else ""),
             "steps": self._steps(),
             "load": load,
             "asks_pooling": bool(TAKEN_PLAIN & set(kinds)),
