@@ -97,7 +97,7 @@ def checkpoint_folder(checkpoint: Checkpoint) -> Path:
 def check_checkpoint(source: CheckpointArchive, accepted_kinds: Kinds = ()) -> FileReport:
     """Return the report of an archive without storing it. Raises TooManyChecks.
 
-    Files of weights in the archive may consist of headers only, so that clients can send less.
+    Files of weights in the archive may consist of headers only.
     """
     uploads = [source.upload] if source.upload else []
     with (

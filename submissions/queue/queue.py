@@ -334,7 +334,7 @@ def _database_uptime() -> float:
 def create_requested_jobs() -> int:
     """Create a job for each new work request, exactly once; return their number.
 
-    No job is created if one that will read the same dataset already waits.
+    For kinds that read the dataset when they begin, no job is created if one already waits.
     """
     count = 0
     # Other steps of the dispatcher process requests for notices and settlements.

@@ -384,8 +384,8 @@ def _lock(encodings: QuerySet[Encoding]) -> Encoding | None:
 def make_shard_jobs(encoding: Encoding, template: Job, limit: int) -> int:
     """Create up to `limit` jobs for missing shards without an active job; return their number.
 
-    If `limit` is small, none is created, since each call has a cost. The jobs have the queue of the waiting job
-    `template`, and may run without a sandbox if it may.
+    None is created if `limit` is less than half of the maximum number of queued shards. The jobs have the queue of the
+    waiting job `template`, and may run without a sandbox if it may.
     """
     if limit < _MAX_WAITING // 2:
         return 0
