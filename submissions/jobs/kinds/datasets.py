@@ -270,8 +270,8 @@ def _get_active_rescore(job: Job) -> Rescore:
 def _evaluate_waiting_run(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
     """Evaluate one run, or add it to the list of runs that cannot be evaluated.
 
-    Raises EndlessPattern, ScoresDiffer, LeaseLost, or Cancelled, and FileNotFoundError if another file than the run's is
-    missing.
+    Raises EndlessPattern, ScoresDiffer, LeaseLost, or Cancelled, and FileNotFoundError if another file than the run's
+    is missing.
     """
     if not campaigns.begin_run(rescore, run):
         campaigns.note_progress(rescore)
