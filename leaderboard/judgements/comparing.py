@@ -16,7 +16,7 @@ from evaluation.judgements.merge import (
     Conflict,
     Grades,
     Judge,
-    Judged,
+    JudgeGrades,
     JudgementComparison,
     MergePolicy,
     agreements,
@@ -83,7 +83,7 @@ def compare_import(import_: JudgementImport, folder: Path) -> dict[str, Any]:
     return {"against": qrels, "counts": counts, "conflicts_sha256": key}
 
 
-def _grades_by_judge(qrels: Qrels | None) -> Judged:
+def _grades_by_judge(qrels: Qrels | None) -> JudgeGrades:
     """Return the judges and grades behind qrels: the initial ones, then all merged imports, oldest first."""
     lineage: list[Qrels] = []
     while qrels is not None:

@@ -233,12 +233,12 @@ def export(
     cited = board_citation(request, kind, slug, page.board.title, at or page.at)
     export_format = FORMATS[ending]
     text = export_format.write(page.board, replace(cited, bibtex=pages.collect_bibtex(page.rows)))
-    return send_text(text, f"{slug}.{ending}", export_format.content_type, saved=export_format.saved)
+    return send_text(text, f"{slug}.{ending}", export_format.content_type, saved=export_format.is_download)
 
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
     """Return 404 with the start of the board's history, identically for nonpublic and unknown boards."""
-    first_time, to_come = pages.first_published(kind, slug), at > timezone.now()
+    first_time, to_come = pages.first_publication_time(kind, slug), at > timezone.now()
     context = {
         "at": at,
         "to_come": to_come,

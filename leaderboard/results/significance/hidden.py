@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
 
-from evaluation.statistics.gap import STEP, for_all_pairs, least_difference
+from evaluation.statistics.gap import STEP, extend_to_all_pairs, least_difference
 from evaluation.statistics.ladder import PUBLIC_STEP
 from leaderboard.core.measures import better
 from leaderboard.models import Dataset, Entry, Protection, Qrels
@@ -126,7 +126,7 @@ def _compare_scores(
     scores = {pk: sign * values[measure] for pk, values in published_scores.items() if measure in values}
     baseline = baseline if baseline in scores else None
     ranked_ids = frozenset(pk for pk in candidates if pk in scores)
-    tied_within = for_all_pairs(least, len(ranked_ids), alpha=ALPHA)
+    tied_within = extend_to_all_pairs(least, len(ranked_ids), alpha=ALPHA)
     threshold = max((scores[entry] for entry in ranked_ids), default=0.0) - tied_within
     differences = {
         entry: score - scores[baseline] for entry, score in scores.items() if baseline is not None and entry != baseline

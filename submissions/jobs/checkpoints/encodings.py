@@ -23,7 +23,7 @@ from django.utils import timezone
 from evaluation.core.problems import ModelFailure, format_count
 from evaluation.engines.base import AUTO
 from evaluation.engines.corpus_encoding import SHARD_FORMAT
-from evaluation.engines.index.vector_index import bytes_of_vector
+from evaluation.engines.index.vector_index import bytes_per_vector
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.core.storage.store import sync
 from leaderboard.models import DatasetVersion
@@ -109,7 +109,7 @@ class EncodingSetting:
         """
         dtype = parameters.get("stored_dtype", "float32")
         copies = {"exact": int(dtype != "float32"), "hnsw": 1, "ivf": 2}.get(parameters.get("search", ""), 0)
-        return copies * self.documents * bytes_of_vector(self.dimension, dtype)
+        return copies * self.documents * bytes_per_vector(self.dimension, dtype)
 
 
 def require_disk_space(setting: EncodingSetting, parameters: Mapping[str, Any]) -> None:

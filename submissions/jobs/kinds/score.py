@@ -187,7 +187,7 @@ def verify_scored_run(
             verify(
                 stored,
                 verifying_judgements(qrels),
-                scored_run.claimed(),
+                scored_run.as_claimed_scores(),
                 rules,
                 sha256,
                 after_block,
