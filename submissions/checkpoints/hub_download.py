@@ -46,7 +46,7 @@ def fetch(name: str, commit: str, folder: Path, maximum_bytes: int) -> tuple[int
 
 
 def main() -> int:
-    """Download the model named on the command line and print the result."""
+    """Download the model named on the command line and print the result. Return 0 if it succeeded, else 1."""
     name, commit, folder, maximum_bytes = sys.argv[1:]
     try:
         with hub_connection_errors():

@@ -56,10 +56,10 @@ def create_file(identifier: str) -> None:
 
 @contextmanager
 def lock_file(identifier: str, *, shared: bool = False) -> Iterator[BinaryIO]:
-    """Lock and open a file while the block lasts; with `shared`, others may read it too.
+    """Lock an upload's file and yield it, open for reading and writing, or only for reading if `shared`.
 
-    The operating system releases the lock if the process dies. Raises UploadInUse if the file is locked, and
-    FileNotFoundError if it was removed.
+    Several processes may hold a shared lock. The operating system releases the lock if the process dies. Raises
+    UploadInUse if the file is locked, and FileNotFoundError if it was removed.
     """
     with path_of(identifier).open("rb" if shared else "r+b", buffering=0) as file:
         try:

@@ -287,7 +287,7 @@ def _refuse_unsuitable(engine: EngineDescription, request: ModelRequest, system:
     accepted_kinds, model = checkpoint_kinds(engine), request.model
     if accepted_kinds and model is None:
         message = f"{engine.label} needs a model, but none was sent."
-        hint = f"Upload a checkpoint or choose a stored one: {checkpoints.in_words(accepted_kinds)}."
+        hint = f"Upload a checkpoint or choose a stored one: {checkpoints.name_kinds(accepted_kinds)}."
         raise Refused.for_problem(NO_CHECKPOINT, message, hint)
     if not accepted_kinds and model is not None:
         hint = "Omit the checkpoint, or choose an engine that runs it."

@@ -70,7 +70,7 @@ def readiness(person: User, *, local: bool) -> Readiness:
     worker_state = (
         "no live worker has a working one" if live_capabilities else "the last live worker had no working one"
     )
-    reason = f"Models need a {obstacle.lacks}, but {worker_state}: {obstacle.because}"
+    reason = f"Models need a {obstacle.lacks}, but {worker_state}: {obstacle.reason_sentence}"
     return Readiness(False, reason, obstacle.remedy, asleep=not live_capabilities)
 
 
