@@ -7,9 +7,9 @@ from pathlib import Path
 from setuptools import setup
 
 folder = Path(__file__).resolve().parent
-packed = folder / "PKG-INFO"
-if packed.exists():
-    version = message_from_string(packed.read_text("utf-8"))["Version"]
+package_info = folder / "PKG-INFO"
+if package_info.exists():
+    version = message_from_string(package_info.read_text("utf-8"))["Version"]
 else:
     version = tomllib.loads((folder.parent / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 setup(version=version)

@@ -162,7 +162,7 @@ def _examples(
 ) -> list[_Example]:
     """Return the queries that have a relevant document in the corpus."""
     ids, judgements = OrderedIds(search.index.folder), qrels.as_dict()
-    place_of = np.full(search.pieces.behind_last, -1)
+    place_of = np.full(search.pieces.id_bound, -1)
     place_of[pieces] = np.arange(len(pieces))
     found = []
     inputs = search.pieces.inputs([query.text for query in queries], model.maximum_length)

@@ -28,22 +28,22 @@ from typing import Any, Literal, NotRequired, TypedDict
 _SCALAR_TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 
 
-def answers(schema: Mapping[str, Any]) -> str:
-    """Return the source of the module: a TypedDict per object and an alias per enumeration.
+def generate_answers(schema: Mapping[str, Any]) -> str:
+    """Return the source of client/runboard/answers.py: a TypedDict per object and an alias per enumeration.
 
     Raises:
         KeyError: A path or a type is not known.
     """
     schemas = schema["components"]["schemas"]
-    pending = [name for path in TYPED_ENDPOINTS for name in _response_types(schema["paths"][f"/api/v1/{path}"])]
-    used: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name not in used:
-            used.add(name)
-            pending += _references(schemas[name])
+    pending_names = [name for path in TYPED_ENDPOINTS for name in _response_types(schema["paths"][f"/api/v1/{path}"])]
+    used_names: set[str] = set()
+    while pending_names:
+        name = pending_names.pop()
+        if name not in used_names:
+            used_names.add(name)
+            pending_names += _references(schemas[name])
     # Aliases are first, because they are evaluated at import, unlike annotations.
-    ordered_names = sorted(used, key=lambda name: ("properties" in schemas[name], name))
+    ordered_names = sorted(used_names, key=lambda name: ("properties" in schemas[name], name))
     text = HEAD + _view(schema) + "".join(_definition(name, schemas[name]) for name in ordered_names)
     formatter = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(TARGET), "-"]
     return subprocess.run(formatter, input=text, capture_output=True, text=True, check=True).stdout
@@ -77,6 +77,7 @@ def _references(part: Any) -> Iterator[str]:
 
 
 def _definition(name: str, schema: Mapping[str, Any]) -> str:
+    """Return the source of a TypedDict with the schema's properties, or of an alias if it has none."""
     if "properties" not in schema:
         return f"\n{name} = {_type(schema)}\n"
     lines = [f"\n\nclass {name}(TypedDict):", f'    """{schema["description"].splitlines()[0]}"""', ""]
@@ -87,7 +88,7 @@ def _definition(name: str, schema: Mapping[str, Any]) -> str:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """Return the annotation of a value."""
+    """Return the Python annotation of a value with this schema."""
     if "$ref" in schema:
         annotation = schema["$ref"].rpartition("/")[2]
     elif choices := schema.get("allOf") or schema.get("oneOf"):
@@ -112,4 +113,4 @@ def read_schema() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(answers(read_schema()))
+    TARGET.write_text(generate_answers(read_schema()))

@@ -32,7 +32,7 @@ NEURAL = (
     "scipy",
 )  # fmt: skip
 #: Replacements in sources, in this order: the command, imports, and qualified names.
-RENAMED = (
+REPLACEMENTS = (
     (re.compile(r"python -m evaluation(?= |\b(?!\.))"), "runboard-eval"),
     (re.compile(r"\b(from|import) evaluation\b"), r"\1 runboard_eval"),
     (re.compile(r"\bevaluation\.(?=[a-z])"), "runboard_eval."),
@@ -100,13 +100,13 @@ def requirements() -> dict[str, str]:
 
 def rename_package(text: str) -> str:
     """Return the source of a module with the distribution's package name."""
-    for pattern, name in RENAMED:
+    for pattern, name in REPLACEMENTS:
         text = pattern.sub(name, text)
     return text
 
 
 def write_tree(folder: Path, kernel: bool) -> None:
-    """Write the sources of the distribution, with the compiled kernel if `kernel` is true."""
+    """Write the sources of the distribution into a folder, and compile the kernel there if `kernel` is true."""
     package = folder / "runboard_eval"
     for source in sorted((ROOT / "evaluation").rglob("*")):
         if source.suffix not in (".py", ".c", ".h", ".json"):

@@ -9,7 +9,7 @@ from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
 from leaderboard.views.datasets import dataset_file
-from submissions.accounts.adapter import has_passwords, has_services, hide_unless
+from submissions.accounts.adapter import has_passwords, has_services, serve_if
 from submissions.accounts.authentication import takes_tokens
 from submissions.api import notifications as notices
 from submissions.api import uploads
@@ -39,12 +39,12 @@ _PASSWORD_PAGES = ("account_signup", "account_reset_password", "account_change_p
 def _limited(pattern: URLPattern) -> Callable[..., HttpResponseBase]:
     name, view = pattern.name or "", pattern.callback
     if name.startswith(("socialaccount", "github", "openid_connect")):
-        return hide_unless(has_services, view)
+        return serve_if(has_services, view)
     if action := _LIMITED.get(name):
         view = rate_limit(action=action, limit_get=True)(view)
     if name == "account_login":
-        return hide_unless(lambda request: request.method != "POST" or has_passwords(request), view)
-    return hide_unless(has_passwords, view) if name.startswith(_PASSWORD_PAGES) else view
+        return serve_if(lambda request: request.method != "POST" or has_passwords(request), view)
+    return serve_if(has_passwords, view) if name.startswith(_PASSWORD_PAGES) else view
 
 
 def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:

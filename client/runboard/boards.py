@@ -27,7 +27,10 @@ _COUNTS = ("rank", "missing_queries", "rank_low", "rank_high", "wins", "ties", "
 
 
 def as_frame(board: answers.Board) -> pd.DataFrame:
-    """Return the rows of a board as a data frame with the columns that `Client.board` describes."""
+    """Return the rows of a board as a data frame with the columns that `Client.board` describes.
+
+    Columns that the board lacks are empty. Counts are nullable integers, and other columns without text are floats.
+    """
     keys = [column["key"] for column in board["columns"] if column["key"] != "system"]
     # Columns that this board lacks are last, so that every board has all columns.
     keys += [key for key in _NUMBERS if key not in keys]
@@ -37,7 +40,7 @@ def as_frame(board: answers.Board) -> pd.DataFrame:
     board_keys = (board["measure"], *_NUMBERS)
     dataset_intervals = [f"{key}_{end}" for key in scores if key not in board_keys for end in ("low", "high")]
     names = list(dict.fromkeys([*_FACTS, *names_in_order, *dataset_intervals]))
-    frame = pd.DataFrame([_record(row) for row in board["rows"]], columns=names)
+    frame = pd.DataFrame([_build_record(row) for row in board["rows"]], columns=names)
     for name in frame.columns.difference(["baseline", "doubtful"]):
         if name in _COUNTS:
             frame[name] = frame[name].astype("Int64")
@@ -47,7 +50,8 @@ def as_frame(board: answers.Board) -> pd.DataFrame:
     return frame
 
 
-def _record(row: answers.Row) -> dict[str, Any]:
+def _build_record(row: answers.Row) -> dict[str, Any]:
+    """Return a row's values, ranks, tests, and intervals by column name, with the numbers in texts such as “17/18”."""
     values: dict[str, Any] = {**row["values"]}
     if isinstance(values.get("wins"), str):
         values |= zip(("wins", "ties", "losses"), map(int, values["wins"].split("/")), strict=True)

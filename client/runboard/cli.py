@@ -27,7 +27,10 @@ from runboard.uploading import upload
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command with the arguments `words` (default: the process's) and return its exit status."""
+    """Run the command with the arguments `words` (default: the process's) and return its exit status.
+
+    Errors and interruptions are printed on standard error instead of raised.
+    """
     arguments = _build_parser().parse_args(words)
     try:
         status: int = arguments.run(arguments)
@@ -61,27 +64,29 @@ AddCommand = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.
 
 
 def _build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands. Each sets `run` to the function that performs it."""
     parser = argparse.ArgumentParser(prog="runboard", description="Work with a Runboard site.")
     parser.add_argument("--url", help="address of the site (default: RUNBOARD_URL, or the site of `login`)")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+    def add_command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         subparser.set_defaults(run=run)
         return subparser
 
-    login = command("login", _login, "store a site's address and your token, read from a prompt or standard input")
+    login = add_command("login", _login, "store a site's address and your token, read from a prompt or standard input")
     login.add_argument("site", help="https://runboard.example.org")
-    _add_datasets(command)
-    _add_submissions(command)
-    _add_boards(command)
-    _add_retrieve(command)
+    _add_datasets(add_command)
+    _add_submissions(add_command)
+    _add_boards(add_command)
+    _add_retrieve(add_command)
     return parser
 
 
-def _add_datasets(command: AddCommand) -> None:
-    _add_json(command("datasets", _datasets, "list datasets"))
-    download = command("download", _download, "download a dataset's files, each checked by its sha256")
+def _add_datasets(add_command: AddCommand) -> None:
+    """Add the commands `datasets` and `download`."""
+    _add_json(add_command("datasets", _datasets, "list datasets"))
+    download = add_command("download", _download, "download a dataset's files, each checked by its sha256")
     download.add_argument("dataset")
     download.add_argument("--to", type=Path, help="target folder (default: the dataset's slug)")
     download.add_argument(
@@ -90,11 +95,12 @@ def _add_datasets(command: AddCommand) -> None:
     _add_force(download)
 
 
-def _add_submissions(command: AddCommand) -> None:
-    check = command("check", _check, "report all problems of a run without storing it")
+def _add_submissions(add_command: AddCommand) -> None:
+    """Add the commands that check, submit, follow, cancel, withdraw, and upload."""
+    check = add_command("check", _check, "report all problems of a run without storing it")
     check.add_argument("dataset")
     check.add_argument("runs", type=Path, nargs="+")
-    submit = command("submit", _submit, "submit runs, or a model's archive")
+    submit = add_command("submit", _submit, "submit runs, or a model's archive")
     submit.add_argument("dataset", help="slug of the dataset, or several separated by commas")
     submit.add_argument(
         "runs",
@@ -108,27 +114,28 @@ def _add_submissions(command: AddCommand) -> None:
                         help="any field of the API, such as architecture=dense or training_datasets=none")  # fmt: skip
     submit.add_argument("--private", action="store_true", help="show the results to your team only")
     submit.add_argument("--watch", action="store_true", help="wait until the submission ends")
-    status = command("status", _status, "show the progress of one submission, or of all of yours")
+    status = add_command("status", _status, "show the progress of one submission, or of all of yours")
     status.add_argument("submission", nargs="?")
-    watch = command("watch", _watch, "follow a submission to its end")
+    watch = add_command("watch", _watch, "follow a submission to its end")
     watch.add_argument("submission")
     watch.add_argument("--timeout", type=float, help="maximum seconds to wait")
-    cancel = command("cancel", _cancel, "stop the unfinished jobs of a submission")
-    withdraw = command("withdraw", _withdraw, "remove a submission's results from all boards")
+    cancel = add_command("cancel", _cancel, "stop the unfinished jobs of a submission")
+    withdraw = add_command("withdraw", _withdraw, "remove a submission's results from all boards")
     withdraw.add_argument("--why", required=True, help="reason, which boards show instead of the results")
     for parser in (cancel, withdraw):
         parser.add_argument("submission")
         _add_json(parser)
-    sending = command("upload", _upload, "upload a large file and print its id for a submission's upload=ID")
+    sending = add_command("upload", _upload, "upload a large file and print its id for a submission's upload=ID")
     sending.add_argument("file", type=Path)
     sending.add_argument("--kind", required=True, choices=["run", "model"])
     for parser in (check, submit, status, watch):
         _add_json(parser)
 
 
-def _add_boards(command: AddCommand) -> None:
-    board = command("board", _board, "show a board")
-    export = command("export", _export, "export a board")
+def _add_boards(add_command: AddCommand) -> None:
+    """Add the commands `board`, `export`, and `reproduce`."""
+    board = add_command("board", _board, "show a board")
+    export = add_command("export", _export, "export a board")
     formats = "csv, json, md (markdown), tex (latex), bib (bibtex); default: %(default)s"
     export.add_argument("--format", default="csv", help=formats)
     export.add_argument("--out", type=Path, help="output file (default: standard output)")
@@ -138,7 +145,7 @@ def _add_boards(command: AddCommand) -> None:
         parser.add_argument("--view", action="append", default=[], metavar="NAME=VALUE", help=view)
     board.add_argument("--rows", type=int, default=20, help="number of rows to show (default: %(default)s)")
     _add_json(board)
-    again = command("reproduce", _reproduce, "reproduce a system's results and compare runs and scores")
+    again = add_command("reproduce", _reproduce, "reproduce a system's results and compare runs and scores")
     again.add_argument("system", help="the system's slug or the address of its page")
     again.add_argument("--checkpoint", type=Path, help="the system's model: a folder or an archive")
     folder_help = "folder for downloads and runs (default: %(default)s)"
@@ -154,8 +161,9 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the API's response")
 
 
-def _add_retrieve(command: AddCommand) -> None:
-    parser = command("retrieve", _retrieve, "create a run with an API like OpenAI's /v1/embeddings")
+def _add_retrieve(add_command: AddCommand) -> None:
+    """Add the command `retrieve`."""
+    parser = add_command("retrieve", _retrieve, "create a run with an API like OpenAI's /v1/embeddings")
     parser.add_argument(
         "--endpoint", required=True, help="address before /v1/embeddings, such as https://api.example.org"
     )
@@ -203,6 +211,7 @@ class _Bars:
         self._bars: dict[str, tqdm] = {}
 
     def __call__(self, name: str, transferred: int, total: int) -> None:
+        """Show the bytes of a file transferred so far. The bar is removed when the file is complete."""
         bar = self._bars.get(name)
         if bar is None:
             bar = self._bars[name] = tqdm(total=total, desc=name, unit="B", unit_scale=True, leave=False,
@@ -213,6 +222,10 @@ class _Bars:
 
 
 def _login(arguments: argparse.Namespace) -> int:
+    """Read a token, check it with a request to the site, and store the site's address and the token.
+
+    Raises ValueError if no token is entered, and Refused if the site does not accept it.
+    """
     prompt = f"Token for {arguments.site} (create one on your account page): "
     token = checked_token(getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline())
     if not token:
@@ -224,6 +237,7 @@ def _login(arguments: argparse.Namespace) -> int:
 
 
 def _datasets(arguments: argparse.Namespace) -> int:
+    """Print all datasets as a table or as JSON."""
     datasets = _client(arguments).datasets()
     if arguments.json:
         return _print_json(datasets)
@@ -246,6 +260,7 @@ def _download(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    """Print the site's report on each run, as text or JSON. Return 1 if a run is not valid."""
     status, site = 0, _client(arguments)
     for path in arguments.runs:
         report = site.check(arguments.dataset, path)
@@ -260,6 +275,10 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _submit(arguments: argparse.Namespace) -> int:
+    """Submit runs or a model, and print the submission or follow it to its end.
+
+    Raises ValueError if the arguments have both runs and a model, or neither.
+    """
     if bool(arguments.runs) == bool(arguments.checkpoint or "hub_model=" in "".join(arguments.fields)):
         raise ValueError("Enter the runs to submit, or a model: --checkpoint ARCHIVE, or --set hub_model=NAME.")
     site = _client(arguments)
@@ -274,6 +293,7 @@ def _submit(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    """Print the state of one submission, or of all of the user's."""
     site = _client(arguments)
     submissions = [site.status(arguments.submission)] if arguments.submission else site.submissions()
     if arguments.json:
@@ -284,6 +304,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
+    """Cancel a submission and print it. Report on standard error if it had already ended."""
     site = _client(arguments)
     submission = site.status(arguments.submission)
     status = _print_result(site.cancel(arguments.submission), arguments.json)
@@ -294,6 +315,7 @@ def _cancel(arguments: argparse.Namespace) -> int:
 
 
 def _withdraw(arguments: argparse.Namespace) -> int:
+    """Withdraw a submission and print it. Report on standard error if it was already withdrawn."""
     site = _client(arguments)
     submission = site.status(arguments.submission)
     status = _print_result(site.withdraw(arguments.submission, arguments.why), arguments.json)
@@ -315,7 +337,7 @@ def _watch(arguments: argparse.Namespace) -> int:
 
 
 def _follow(site: Client, identifier: str, timeout: float | None, as_json: bool) -> int:
-    """Print the submission whenever it changes, or only its final state as JSON; return 0 if all jobs were scored."""
+    """Print the submission whenever it changes, or only its final state as JSON. Return 0 if that state is “done”."""
     submission = None
     for submission in site.watch(identifier, timeout):
         if not as_json:
@@ -326,6 +348,7 @@ def _follow(site: Client, identifier: str, timeout: float | None, as_json: bool)
 
 
 def _board(arguments: argparse.Namespace) -> int:
+    """Print the board's title, summary, and first rows, or all rows as JSON."""
     frame = _client(arguments).board(arguments.dataset, **_parse_pairs(arguments.view))
     if arguments.json:
         say(frame.to_json(orient="records", indent=1, force_ascii=False))
@@ -345,6 +368,7 @@ def _board(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
+    """Write the exported board to the output file or standard output."""
     content = _client(arguments).export(arguments.dataset, arguments.format, **_parse_pairs(arguments.view))
     if arguments.out:
         arguments.out.write_bytes(content)
@@ -368,7 +392,10 @@ def _retrieve(arguments: argparse.Namespace) -> int:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    """Print a line for each result; return 1 if one differs."""
+    """Reproduce a system's results and print a line for each. Return 1 if one differs.
+
+    Raises ValueError if runboard-eval or its kernel is missing.
+    """
     try:
         from runboard_eval.core.problems import KernelUnavailable
         from runboard_eval.kernel.library import library
@@ -389,8 +416,9 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _print_submission(submission: Submission) -> None:
-    place = f", {submission['queue_position']} before it" if submission["queue_position"] else ""
-    say(f"{submission['id']}  {submission['system']}: {submission['state']}{place}")
+    """Print the submission's state, and each job's state, note, problems, and errors."""
+    queue_note = f", {submission['queue_position']} before it" if submission["queue_position"] else ""
+    say(f"{submission['id']}  {submission['system']}: {submission['state']}{queue_note}")
     sentences = {result["dataset"]: result["sentence"] for result in submission["results"]}
     for job in submission["jobs"]:
         progress = "" if job["state"] in FINAL_STATES else job["progress_note"] or job["stage"]
@@ -407,7 +435,7 @@ def _print_submission(submission: Submission) -> None:
 
 
 def _parse_pairs(words: Sequence[str]) -> dict[str, Any]:
-    """Parse FIELD=VALUE pairs; repeated fields become a list."""
+    """Parse FIELD=VALUE pairs; repeated fields become a list. Raises ValueError for a word without “=”."""
     values: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")

@@ -17,12 +17,12 @@ import requests
 from runboard import answers
 from runboard.boards import as_frame
 from runboard.connection import Connection
-from runboard.errors import Refused, SiteUnavailable, get_cause
+from runboard.errors import Refused, SiteUnavailable, describe_root_cause
 from runboard.untrusted import T, read_content, require_plain_name
 from runboard.uploading import Progress, upload
 
 #: Size above which files are uploaded in pieces, so that a broken connection loses little.
-IN_PIECES = 32 * 1024 * 1024
+MAX_BYTES_AT_ONCE = 32 * 1024 * 1024
 _TOO_LARGE = (
     "{0} is too large to check immediately. Submit it for a check by a worker, or check it on your own "
     "machine with the dataset's queries: runboard-eval check --run {0} --queries queries.jsonl.gz."
@@ -44,7 +44,7 @@ def has_ended(submission: answers.Submission) -> bool:
 
 
 class Client(Connection):
-    """A Runboard site.
+    """Client of a Runboard site's API.
 
     Without `url`, the site is RUNBOARD_URL, or that of `runboard login`. Without `token`, it is the one that
     `runboard.login.token_for` returns for this site. Methods raise Refused if the site refuses a request, and
@@ -67,14 +67,14 @@ class Client(Connection):
         return self.ask_for(answers.Dataset, "GET", f"datasets/{slug}/")
 
     def files(self, slug: str) -> list[answers.File]:
-        """Return the downloadable files: name, kind, size, sha256, and url."""
+        """Return a dataset's downloadable files: name, kind, size, sha256, and url."""
         files = self.ask_for(list[answers.File], "GET", f"datasets/{slug}/files/")
         for file in files:
             require_plain_name(file["name"], self.url)
         return files
 
     def recipes(self, slug: str) -> list[answers.Recipe]:
-        """Return how to reproduce each result of a system, or the reason why it cannot be reproduced."""
+        """Return a recipe for each result of a system, or the reason why the result cannot be reproduced."""
         recipes = self.ask_for(list[answers.Recipe], "GET", f"systems/{slug}/recipes/")
         for recipe in recipes:
             require_plain_name(recipe["dataset"], self.url)
@@ -109,8 +109,8 @@ class Client(Connection):
         10%). Ranks count among the rows with the same `ranked_among`. `attrs` has the title, summary, measure, and
         permalink of the board.
 
-        `view` is the query string of the board's page: `sort="AP"`, `architecture="dense"`, `max_mean_latency=20`.
-        Raises Refused if the site has no such board.
+        `view` has query parameters of the board's page: `sort="AP"`, `architecture="dense"`, `max_mean_latency=20`.
+        Raises ValueError for unknown parameters, and Refused if the site has no such board.
         """
         parameters = _build_parameters(view)
 
@@ -120,7 +120,10 @@ class Client(Connection):
         return self._ask_dataset_or_benchmark(ask, f"There is no dataset or benchmark “{slug}” on {self.url}.")
 
     def export(self, slug: str, form: str = "csv", **view: Any) -> bytes:
-        """Return a board as the site exports it: csv, json, md (Markdown), tex (LaTeX), or bib (BibTeX)."""
+        """Return a board in an export format: csv, json, md (Markdown), tex (LaTeX), or bib (BibTeX).
+
+        `view` is as for `board`. Raises Refused if the site has no such board or format.
+        """
         extension, parameters = _EXTENSIONS.get(form, form), _build_parameters(view)
 
         def ask(kind: str) -> bytes:
@@ -131,7 +134,10 @@ class Client(Connection):
         return self._ask_dataset_or_benchmark(ask, message)
 
     def _ask_dataset_or_benchmark(self, ask: Callable[[str], T], message: str) -> T:
-        """Return the response for a dataset, or for a benchmark if no dataset has the name. Raises Refused."""
+        """Return `ask("datasets")`, or `ask("benchmarks")` if the site answers 404.
+
+        Raises Refused with `message` if it answers 404 to both, and with its own message for other refusals.
+        """
         for kind in ("datasets", "benchmarks"):
             try:
                 return ask(kind)
@@ -143,8 +149,8 @@ class Client(Connection):
     # --- Submissions
 
     def check(self, slug: str, run: Path) -> answers.Report:
-        """Return the site's report on a run, which is not stored. Raises Refused for a large run."""
-        if run.stat().st_size > IN_PIECES:
+        """Return the site's report on a run, which is not stored. Raises Refused above MAX_BYTES_AT_ONCE."""
+        if run.stat().st_size > MAX_BYTES_AT_ONCE:
             raise Refused(0, "too_large_to_check_at_once", _TOO_LARGE.format(run), [])
         return self._send(answers.Report, "check/", {"dataset": slug}, "run", [run])
 
@@ -155,7 +161,7 @@ class Client(Connection):
         checkpoint: Path | None = None,
         **fields: Any,
     ) -> answers.Submission:
-        """Submit runs (a dataset for each, or one for all as seeds), or a model's archive for these datasets.
+        """Submit a run for each dataset, several seeds for one dataset, or a model's archive for all these datasets.
 
         `fields` are those of the API: `system`, `architecture`, `engine`, `parameters`, `public` …
         """
@@ -204,12 +210,15 @@ class Client(Connection):
             last_snapshot, pause = snapshot, min(1.5 * pause, 15.0)
 
     def _send(self, form: type[T], path: str, fields: Mapping[str, Any], kind: str, files: Sequence[Path]) -> T:
-        """Send fields and files; large files are uploaded in pieces first."""
+        """Send a multipart form of fields and files, and return the response as a `form` of `runboard.answers`.
+
+        Files above MAX_BYTES_AT_ONCE are uploaded in pieces first.
+        """
         values = [(name, item) for name, value in fields.items() for item in _to_form_values(value)]
         field = "checkpoint" if kind == "model" else "file"
         file_parts = []
         for file in files:
-            if file.stat().st_size > IN_PIECES:
+            if file.stat().st_size > MAX_BYTES_AT_ONCE:
                 values.append(("upload", upload(self, file, kind, self._progress)))
             else:  # In memory, because a retry sends it again.
                 file_parts.append((field, (file.name, file.read_bytes())))
@@ -218,6 +227,10 @@ class Client(Connection):
         return self.ask_for(form, "POST", path, files=parts)
 
     def _download(self, file: answers.File, target: Path) -> None:
+        """Download a file to `target`, which is replaced only once the download is complete and has the right sha256.
+
+        Raises SiteUnavailable if the download is interrupted, too long, or damaged.
+        """
         # The host is always this site, regardless of the path.
         url = urljoin(self.url, "/" + urlsplit(file["url"]).path.lstrip("/"))
         partial = target.with_name(f".{target.name}.partial")
@@ -234,7 +247,7 @@ class Client(Connection):
             partial.replace(target)
         except requests.RequestException as error:
             raise SiteUnavailable(
-                f"The download of {file['name']} was interrupted: {get_cause(error)}. Try again."
+                f"The download of {file['name']} was interrupted: {describe_root_cause(error)}. Try again."
             ) from error
         finally:
             partial.unlink(missing_ok=True)
@@ -251,6 +264,7 @@ def _build_parameters(view: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _to_form_values(value: Any) -> list[str]:
+    """Return a field's value as texts: “true” or “false”, JSON for a mapping, and one text per item of a list."""
     if isinstance(value, bool):
         return ["true" if value else "false"]
     if isinstance(value, Mapping):
@@ -261,7 +275,7 @@ def _to_form_values(value: Any) -> list[str]:
 
 
 def _has_content(path: Path, sha256: str) -> bool:
-    """Return whether the file exists and has this content."""
+    """Return whether the file exists and has this SHA-256."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

@@ -14,7 +14,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from runboard.errors import LONGEST_WAIT, Refused, SiteUnavailable, get_cause, seconds_to_wait, try_again
+from runboard.errors import LONGEST_WAIT, Refused, SiteUnavailable, describe_root_cause, retry_advice, seconds_to_wait
 from runboard.login import Bearer, Session, checked_token, site_address, token_for
 from runboard.terminal import say
 from runboard.untrusted import T, parse_json, read_content, require_form
@@ -47,7 +47,7 @@ class Connection:
         return parse_json(body, answer.url) if body else None
 
     def ask_for(self, form: type[T], method: str, path: str, **options: Any) -> T:
-        """Return the response as a `form` of `runboard.answers`. Raises SiteUnavailable if it has another form."""
+        """Return the response to an API call as a `form` of `runboard.answers`. Raises SiteUnavailable otherwise."""
         return require_form(form, self.ask(method, path, **options), urljoin(self.url, f"api/v1/{path}"))
 
     def get_headers(self, path: str, **options: Any) -> Mapping[str, str]:
@@ -57,12 +57,16 @@ class Connection:
         return answer.headers
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:
-        """Return the response without reading its body. Retries while the site is busy and requests a short wait."""
+        """Return a successful response without reading its body. Raises Refused or SiteUnavailable for others.
+
+        Responses 429, and 502 to 504 to GET and HEAD, are retried after a pause, unless the site asks for a pause of
+        more than LONGEST_WAIT seconds or the request has a streamed body.
+        """
         for pause in (*_PAUSES, None):
             try:
                 answer = self._session.request(method, url, timeout=_TIMEOUT, stream=True, **options)
             except requests.RequestException as error:
-                raise SiteUnavailable(f"{self.url} cannot be reached: {get_cause(error)}") from error
+                raise SiteUnavailable(f"{self.url} cannot be reached: {describe_root_cause(error)}") from error
             if answer.ok:
                 return answer
             is_busy = answer.status_code == 429 or (method in ("GET", "HEAD") and answer.status_code in (502, 503, 504))
@@ -77,11 +81,11 @@ class Connection:
         raise self._failure(answer)
 
     def _failure(self, answer: requests.Response) -> Refused | SiteUnavailable:
-        """Return the exception for a response with status 4xx or 5xx."""
+        """Return the exception for a response with status 4xx (Refused) or 5xx (SiteUnavailable)."""
         body, wait = read_content(answer), seconds_to_wait(answer, 0.0)
         if answer.status_code >= 500:
             message = f"{self.url} answered {answer.status_code}. {_detail(body)}".rstrip()
-            return SiteUnavailable(message + try_again(wait), wait)
+            return SiteUnavailable(message + retry_advice(wait), wait)
         if answer.status_code == 401:
             message = f"{_detail(body)} Run `runboard login {self.url}`.".lstrip()
             if os.environ.get("RUNBOARD_TOKEN") and not self._credentials.key:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from runboard.endpoint import KEY, Endpoint
+from runboard.endpoint import KEY_VARIABLE, Endpoint
 from runboard.errors import missing_library
 from runboard.vectors import Cost, Vectors, VectorStore
 
@@ -28,16 +28,17 @@ _EXACT_SEARCH = {"search": "exact", "stored_dtype": "float32"}
 
 
 def retrieve(arguments: argparse.Namespace) -> None:
-    """Check the files, encode, search, and write the run.
+    """Check corpus and queries, encode them with the API, search exactly, and write the run.
 
-    Raises Refused and SiteUnavailable for errors of the API, and ValueError for wrong arguments.
+    Raises Refused and SiteUnavailable for errors of the API, and ValueError for wrong arguments, invalid files, or an
+    unusable cache.
     """
     try:
         from runboard_eval.collections.check import check_corpus, check_queries
         from runboard_eval.core.problems import InvalidContent, at_lines
     except ImportError as error:
         raise missing_library(error) from error
-    endpoint = Endpoint(arguments.endpoint, arguments.model, os.environ.get(KEY, "").strip())
+    endpoint = Endpoint(arguments.endpoint, arguments.model, os.environ.get(KEY_VARIABLE, "").strip())
     try:
         texts = check_corpus(arguments.corpus).records + check_queries(arguments.queries).records
     except InvalidContent as error:
@@ -61,6 +62,10 @@ def retrieve(arguments: argparse.Namespace) -> None:
 def _make_run(
     arguments: argparse.Namespace, endpoint: Endpoint, store: VectorStore, advance: Callable[[int], Any]
 ) -> None:
+    """Encode documents and queries, search with an exact index, and write the run with its metadata to `arguments.out`.
+
+    `advance` is called with the number of texts encoded since the last call.
+    """
     from runboard_eval.collections.beir import read_corpus, read_queries
     from runboard_eval.engines import Resources
     from runboard_eval.engines.base import SearchResult
@@ -105,7 +110,10 @@ def _make_run(
 def _encode(
     endpoint: Endpoint, store: VectorStore, texts: list[str], size: int, advance: Callable[[int], Any]
 ) -> Vectors:
-    """Return the vectors of the texts, requesting and storing those that are not cached."""
+    """Return the vectors of the texts, requesting and storing those that are not cached, `size` texts per request.
+
+    Raises Refused if the dimension differs from that of stored vectors.
+    """
     uncached = store.find_uncached(texts)
     advance(len(texts) - len(uncached))
     for group in _batched(uncached, size):
@@ -127,7 +135,7 @@ def _batched(items: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _header(arguments: argparse.Namespace, endpoint: Endpoint, dimension: int, cost: Cost) -> str:
-    """Return the run's ir_metadata."""
+    """Return the run's ir_metadata as comment lines: the method, and the seconds, tokens, and price if known."""
     lines = [
         "ir_metadata.start", "method:", "  retrieval:", "    - name: dense",
         f"      model: {json.dumps(arguments.model)}",

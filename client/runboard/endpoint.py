@@ -15,17 +15,17 @@ from requests.auth import HTTPBasicAuth
 from runboard.errors import Refused, SiteUnavailable, seconds_to_wait
 from runboard.login import Bearer, Session
 from runboard.untrusted import read_beginning
-from runboard.vectors import Encoded, Vectors
+from runboard.vectors import EncodedTexts, Vectors
 
 #: Environment variable of the API key, because other users of the machine can read command lines.
-KEY = "OPENAI_API_KEY"
+KEY_VARIABLE = "OPENAI_API_KEY"
 _WAITS = (1, 2, 4, 8, 16, 30, 60)
 _TIMEOUT = (10.0, 300.0)
 #: Maximum number of bytes of a response per text (a vector of some 40,000 dimensions), and of an error response.
 _MAX_PER_TEXT, _MAX_OF_ERROR = 1 << 20, 4096
 _ADDRESS = (
     "Set --endpoint to the address before /v1/embeddings, such as https://api.example.org, without a query string. "
-    f"The key is read from {KEY}."
+    f"The key is read from {KEY_VARIABLE}."
 )
 
 
@@ -42,14 +42,14 @@ class Endpoint:
         self.model = model
         self._session = _Session()
         if not (key.isascii() and key.isprintable()):
-            raise ValueError(f"{KEY} has characters that are not allowed in a key, such as a line break.")
+            raise ValueError(f"{KEY_VARIABLE} has characters that are not allowed in a key, such as a line break.")
         self._session.auth = HTTPBasicAuth(*user) if user is not None else Bearer(key)
 
-    def encode(self, texts: Sequence[str]) -> Encoded:
+    def encode(self, texts: Sequence[str]) -> EncodedTexts:
         """Return unit vectors of the texts, and their cost. Raises Refused and SiteUnavailable."""
         answer, seconds = self._ask({"model": self.model, "input": list(texts), "encoding_format": "float"})
         try:
-            return Encoded(_parse_vectors(answer["data"], texts), _parse_tokens(answer.get("usage")), seconds)
+            return EncodedTexts(_parse_vectors(answer["data"], texts), _parse_tokens(answer.get("usage")), seconds)
         except ValueError as error:
             raise self.refusal(f"answered {error}") from error
         except (KeyError, TypeError, AttributeError) as error:
@@ -61,7 +61,11 @@ class Endpoint:
         return Refused(0, "endpoint", f"{self.url} {problem}.", [])
 
     def _ask(self, body: dict[str, Any]) -> tuple[Any, float]:
-        """Return the response and the seconds of all attempts that got a response, without pauses."""
+        """Return the parsed response, and the seconds of all attempts that got a response, without pauses.
+
+        Raises SiteUnavailable if all attempts fail, and Refused for an invalid response or an error that a retry cannot
+        correct.
+        """
         failure, seconds = "", 0.0
         limit = len(body["input"]) * _MAX_PER_TEXT
         for pause in (*_WAITS, 0):
@@ -109,7 +113,10 @@ class _Session(Session):
 
 
 def _split_user(address: str) -> tuple[str, tuple[bytes, bytes] | None]:
-    """Separate the user and password from an address. Raises ValueError, which quotes neither."""
+    """Return an address without user and password, and these two, or None if there are none.
+
+    Raises ValueError, which quotes neither, if the address is unusable.
+    """
     try:
         parts = urlsplit(address)
         is_usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
@@ -124,7 +131,10 @@ def _split_user(address: str) -> tuple[str, tuple[bytes, bytes] | None]:
 
 
 def _parse_vectors(rows: Any, texts: Sequence[str]) -> Vectors:
-    """Return unit vectors of the texts. Raises ValueError with the problem, and errors of failed lookups."""
+    """Return unit vectors of shape (texts, dimensions), in the order of the rows' `index`.
+
+    Raises ValueError for wrong numbers, indexes, lengths, or values, and KeyError or TypeError for other rows.
+    """
     if len(rows) != len(texts):
         raise ValueError(f"{len(rows)} vectors for {len(texts)} texts")
     by_index = {row["index"]: row["embedding"] for row in rows}
@@ -160,5 +170,5 @@ def _parse_tokens(usage: Any) -> int | None:
 
 
 def _one_line(text: str) -> str:
-    """Return the beginning of an untrusted text, safe for a terminal."""
+    """Return at most 200 printable characters from the start of an untrusted text, in one line."""
     return "".join(character for character in " ".join(text[:1000].split()) if character.isprintable())[:200]

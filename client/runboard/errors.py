@@ -14,7 +14,7 @@ _WEEK = 7 * 86400.0
 
 
 class SiteUnavailable(Exception):
-    """Error because the site is unreachable, overloaded, faulty, or not a Runboard site.
+    """Error raised if the site is unreachable, overloaded, faulty, or not a Runboard site.
 
     A retry may succeed later, after `wait` seconds if the site stated a time.
     """
@@ -39,7 +39,10 @@ class Refused(Exception):
 
     @classmethod
     def from_response(cls, status: int, body: bytes, url: str, wait: float = 0.0) -> Refused:
-        """Return the error for the body of a response with status 4xx."""
+        """Return the error for a response with status 4xx, with the detail and problems of its JSON body.
+
+        A body of another form gives a general message.
+        """
         try:
             answer = json.loads(body)
             problems = [problem for problem in answer.get("problems", []) if isinstance(problem, dict)]
@@ -49,27 +52,28 @@ class Refused(Exception):
             if detail == "Not found.":
                 detail = f"No page exists at {url}. Check the address."
             if wait > LONGEST_WAIT:
-                detail = f"{detail.rstrip('.')}.{try_again(wait)}"
+                detail = f"{detail.rstrip('.')}.{retry_advice(wait)}"
             return cls(status, answer.get("code", ""), detail, _drop_duplicates(problems), wait)
         except (ValueError, AttributeError, TypeError):
             reason = "with a page instead of JSON: is this the address of a Runboard site?"
-            return cls(status, "", f"{url} answered {status} {reason}{try_again(wait)}", [], wait)
+            return cls(status, "", f"{url} answered {status} {reason}{retry_advice(wait)}", [], wait)
 
 
 def _drop_duplicates(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the problems with distinct code and message, keeping the last of equal ones."""
     by_message: dict[tuple[Any, ...], dict[str, Any]] = {}
     for problem in problems:
         by_message[(problem.get("code"), problem.get("message"))] = problem
     return list(by_message.values())
 
 
-def seconds_to_wait(answer: requests.Response, otherwise: float) -> float:
-    """Return the seconds in `Retry-After`, at most a week, or `otherwise`. Dates are ignored."""
+def seconds_to_wait(answer: requests.Response, default: float) -> float:
+    """Return the seconds in `Retry-After`, at most a week, or `default`. Dates are ignored."""
     value = answer.headers.get("Retry-After", "")
-    return min(float(value), _WEEK) if value.isdecimal() else otherwise
+    return min(float(value), _WEEK) if value.isdecimal() else default
 
 
-def try_again(wait: float) -> str:
+def retry_advice(wait: float) -> str:
     """Return a sentence that states when to try again, or an empty string if the wait is short."""
     if wait <= LONGEST_WAIT:
         return ""
@@ -77,8 +81,8 @@ def try_again(wait: float) -> str:
     return f" Try again in {-(-wait // size):,.0f} {unit}."
 
 
-def get_cause(error: BaseException) -> str:
-    """Return the innermost reason of an error, as the system describes it."""
+def describe_root_cause(error: BaseException) -> str:
+    """Return the message of the error's root cause, as given by the operating system if it has one."""
     while (inner := getattr(error, "reason", None) or error.__cause__ or error.__context__) is not None:
         if not isinstance(inner, BaseException):
             return str(inner)

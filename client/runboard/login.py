@@ -101,7 +101,7 @@ def read_login() -> dict[str, str]:
 
 
 def write_login(url: str, token: str) -> Path:
-    """Store address and token, readable by the user only."""
+    """Store address and token in a file that only the user can read. Return its path."""
     path = config_path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.unlink(missing_ok=True)

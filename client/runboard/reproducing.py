@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from runboard_eval.checkpoints.description import CheckpointDescription
 
 #: Maximum difference of equal scores, because other machines may sum in another order.
-_EQUAL = 1e-9
+_MAX_SCORE_DIFFERENCE = 1e-9
 #: Maximum number of documents per query; no measure reads more.
 _MAX_DEPTH = 100_000
 #: Kinds of files that are necessary for every result.
@@ -49,6 +49,7 @@ class Reproduction:
         return f"{self._verdict()}{there_here or ''}"
 
     def _verdict(self) -> str:
+        """Return a sentence with the reason, the differences, or the number of equal scores."""
         name = " · ".join(filter(None, [self.dataset, self.configuration]))
         if self.reason:
             return f"{name}: cannot be reproduced. {self.reason}"
@@ -66,7 +67,10 @@ class _SearchRuns:
 
 
 def site_and_slug(address: str) -> tuple[str | None, str]:
-    """Return the site and the system of a system page's address; a slug has no site. Raises ValueError."""
+    """Return the site and the slug in the address of a system's page. For a slug alone, the site is None.
+
+    Raises ValueError for other addresses.
+    """
     if "://" not in address:
         return None, address.strip("/").rpartition("/")[2]
     match = re.fullmatch(r"(https?://[^?#]+?)/systems/([\w-]+)/?(?:[?#].*)?", address)
@@ -78,9 +82,10 @@ def site_and_slug(address: str) -> tuple[str | None, str]:
 def reproduce(
     site: Client, slug: str, folder: Path, checkpoint: Path | None = None, replaces: bool = False
 ) -> Iterator[Reproduction]:
-    """Reproduce each result of a system. Downloads stay in the folder. Needs runboard-eval.
+    """Retrieve each result of a system again, compare it with the site's, and yield the outcome. Needs runboard-eval.
 
-    Raises FileExistsError if different files have the names of downloads, unless `replaces` is set.
+    Downloads remain in the folder. `checkpoint` is a local copy of the system's model. Raises FileExistsError if
+    different files have the names of downloads, unless `replaces` is set.
     """
     searches: dict[str, _SearchRuns] = {}
     for recipe in site.recipes(slug):
@@ -88,7 +93,7 @@ def reproduce(
         if recipe["reason"]:
             yield Reproduction(*result, reason=recipe["reason"])
             continue
-        place = folder / recipe["dataset"]
+        dataset_folder = folder / recipe["dataset"]
         by_sha256 = {file["sha256"]: file["name"] for file in site.files(recipe["dataset"])}
         changed_kinds = [kind for kind, sha256 in recipe["files"].items() if sha256 not in by_sha256]
         if changed_kinds:
@@ -101,9 +106,9 @@ def reproduce(
             detail = f"The site states a depth of {recipe['depth']:,}; 1 to {_MAX_DEPTH:,} are possible."
             yield Reproduction(*result, reason=detail)
             continue
-        files = {kind: place / by_sha256[sha256] for kind, sha256 in recipe["files"].items()}
-        site.download(recipe["dataset"], place, list(files), replaces)
-        model = checkpoint or _checkpoint(site, recipe, place, replaces)
+        files = {kind: dataset_folder / by_sha256[sha256] for kind, sha256 in recipe["files"].items()}
+        site.download(recipe["dataset"], dataset_folder, list(files), replaces)
+        model = checkpoint or _download_checkpoint(site, recipe, dataset_folder, replaces)
         if model is None and recipe["checkpoint"]:
             name = recipe["checkpoint"].get("hub_name", "")
             detail = f"download {name} at {recipe['checkpoint'].get('hub_commit', '')} and " if name else ""
@@ -126,7 +131,10 @@ def _compare_result(
     model: Path | None,
     searches: dict[str, _SearchRuns],
 ) -> Reproduction:
-    """Retrieve, unless a result of the same search was already reproduced, and compare."""
+    """Return the outcome for a recipe, with errors as its reason or as differences.
+
+    `searches` contains the runs of earlier searches by key, and results with the same key share one search.
+    """
     from runboard_eval.core.problems import InvalidContent, ModelFailure
     from runboard_eval.engines import InvalidParameter
     from runboard_eval.measures.registry import UnknownMeasureError
@@ -148,14 +156,14 @@ def _compare_result(
 
 
 def _compare_with_site(recipe: Recipe, files: Mapping[str, Path], search: _SearchRuns) -> Reproduction:
-    """Compare the run's bytes and scores with the recipe."""
+    """Score the search's run and return the outcome, with differences of bytes and scores from the recipe."""
     from runboard_eval.judgements.qrels import read_excluded, read_qrels
     from runboard_eval.runs.score import ScoringTarget, score_run
 
     differs = list(search.differs)
     run = search.runs.get(recipe["configuration"].partition(" · ")[0]) or search.runs[""]
-    with run.open("rb") as text:
-        if hashlib.file_digest(text, "sha256").hexdigest() != recipe["run_sha256"]:
+    with run.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != recipe["run_sha256"]:
             differs.append("the run has different bytes")
     qrels = read_qrels(files["qrels"])
     target = ScoringTarget(
@@ -168,7 +176,7 @@ def _compare_with_site(recipe: Recipe, files: Mapping[str, Path], search: _Searc
     scores = score_run(run, target, list(recipe["scores"])).means
     for measure, value in recipe["scores"].items():
         own_score = scores.get(measure, math.nan)
-        if not abs(own_score - value) <= _EQUAL:
+        if not abs(own_score - value) <= _MAX_SCORE_DIFFERENCE:
             differs.append(_describe_difference(measure, own_score, value))
     return Reproduction(recipe["dataset"], recipe["configuration"], differs=differs, scores=scores)
 
@@ -187,7 +195,7 @@ def _describe_difference(measure: str, own_score: float, site_score: float) -> s
 
 
 def _retrieve(recipe: Recipe, files: Mapping[str, Path], model: Path | None, run: Path) -> _SearchRuns:
-    """Produce the runs of a recipe's search."""
+    """Retrieve the runs of a recipe's search, the main one to `run`. Record a model that differs from the recipe's."""
     from runboard_eval.checkpoints.rebuilding import CheckpointDescription, open_checkpoint
     from runboard_eval.engines import Resources, RetrievalTask, describe, retrieve
 
@@ -214,7 +222,7 @@ def _retrieve(recipe: Recipe, files: Mapping[str, Path], model: Path | None, run
 
 
 def _compare_models(recipe_model: Mapping[str, Any], own_model: CheckpointDescription) -> list[str]:
-    """Describe a different model by the files with other checksums; empty if the model is the same."""
+    """Return a sentence on a different model, with the files of other checksums; empty if the model is the same."""
     if recipe_model.get("sha256", own_model.sha256) == own_model.sha256:
         return []
     checksums = recipe_model.get("files")
@@ -224,12 +232,15 @@ def _compare_models(recipe_model: Mapping[str, Any], own_model: CheckpointDescri
     return [f"the checkpoint is another model{detail}"]
 
 
-def _checkpoint(site: Client, recipe: Recipe, place: Path, replaces: bool) -> Path | None:
-    """Return the model's archive if the dataset offers it."""
+def _download_checkpoint(site: Client, recipe: Recipe, dataset_folder: Path, replaces: bool) -> Path | None:
+    """Download the model's archive that the recipe names, and return its path; None if it names none.
+
+    Raises Refused if the dataset no longer offers it.
+    """
     name = recipe["checkpoint"].get("file")
     if not name:
         return None
     kinds = [file["kind"] for file in site.files(recipe["dataset"]) if file["name"] == name]
     if not kinds:
         raise Refused(404, "not_found", f"{name} is no longer offered.", [])
-    return next(path for path in site.download(recipe["dataset"], place, kinds, replaces) if path.name == name)
+    return next(path for path in site.download(recipe["dataset"], dataset_folder, kinds, replaces) if path.name == name)

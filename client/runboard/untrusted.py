@@ -20,7 +20,7 @@ from typing import (
 
 import requests
 
-from runboard.errors import SiteUnavailable, get_cause
+from runboard.errors import SiteUnavailable, describe_root_cause
 
 T = TypeVar("T")
 #: Maximum number of bytes of a response, except downloads. The largest boards have a few million.
@@ -39,7 +39,7 @@ def read_content(answer: requests.Response) -> bytes:
     try:
         content = read_beginning(answer, MAX_BYTES + 1)
     except requests.RequestException as error:
-        raise SiteUnavailable(f"The answer of {answer.url} was interrupted: {get_cause(error)}.") from error
+        raise SiteUnavailable(f"The answer of {answer.url} was interrupted: {describe_root_cause(error)}.") from error
     if len(content) > MAX_BYTES:
         raise SiteUnavailable(f"{answer.url} answered more than {MAX_BYTES:,} bytes.")
     return content
@@ -65,7 +65,7 @@ def parse_json(body: bytes, url: str) -> Any:
 
 
 def require_form(form: type[T], value: Any, url: str) -> T:
-    """Return the value if it has the form: a TypedDict or a list of these. Raises SiteUnavailable."""
+    """Return the value if it has the form, a TypedDict or a list of these. Raises SiteUnavailable otherwise."""
     difference = _find_misfit(form, value, "the answer")
     if difference:
         raise SiteUnavailable(f"{url} does not answer like sites of this client's version: {difference}.")
@@ -80,7 +80,7 @@ def require_plain_name(name: str, url: str) -> None:
 
 
 def _find_misfit(form: Any, value: Any, path: str) -> str:
-    """Describe the first difference of a value from its form; empty if there is none."""
+    """Return a description of the value's first difference from its form; empty if there is none."""
     origin, parts = get_origin(form), get_args(form)
     if form is Any:
         return ""
@@ -106,6 +106,7 @@ def _find_misfit(form: Any, value: Any, path: str) -> str:
 
 
 def _find_field_misfit(fields: dict[str, Any], value: Any, path: str) -> str:
+    """Return a description of the first field that is missing or does not fit; empty if the object fits."""
     if not isinstance(value, dict):
         return f"{path} is not of type object"
     for name, form in fields.items():

@@ -28,49 +28,55 @@ Progress = Callable[[str, int, int], None]
 PIECE, BLOCK = 64 * 1024 * 1024, 256 * 1024
 WAITS = (1, 2, 4, 8, 15, 30, 30, 30)
 #: Seconds between checks whether the site has verified the file, and their maximum number.
-READ_AGAIN, QUESTIONS = 5.0, 360
+VERIFICATION_PAUSE, MAX_VERIFICATION_CHECKS = 5.0, 360
 _TUS = {"Tus-Resumable": "1.0.0"}
 #: Statuses worth a retry: another writer, a different offset, or a busy site.
-_PASSING = frozenset({409, 423, 429})
+_RETRY_STATUSES = frozenset({409, 423, 429})
 
 
 def upload(site: Connection, path: Path, kind: str, progress: Progress) -> str:
-    """Upload a file and return the upload's id for a submission. Raises Refused and SiteUnavailable."""
+    """Upload a file, resuming an earlier upload of the same content, and return the upload's id for a submission.
+
+    Raises SiteUnavailable, and Refused also if the file changes meanwhile.
+    """
     with path.open("rb") as file:
         length = os.fstat(file.fileno()).st_size
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        current = _with_retries(lambda: _find_or_create(site, path.name, length, kind, sha256))
-        while current["offset"] != length:
-            current = _with_retries(partial(_send_piece, site, current["id"], file, length, progress))
-    current = _await_verification(site, current)
-    if current["sha256"] != sha256:
+        record = _with_retries(lambda: _find_or_create(site, path.name, length, kind, sha256))
+        while record["offset"] != length:
+            record = _with_retries(partial(_send_piece, site, record["id"], file, length, progress))
+    record = _await_verification(site, record)
+    if record["sha256"] != sha256:
         # The upload was announced as this file, so its content is wrong.
         with suppress(Refused, SiteUnavailable):  # The site deletes abandoned uploads.
-            site.ask("DELETE", f"uploads/{current['id']}/", headers=_TUS)
+            site.ask("DELETE", f"uploads/{record['id']}/", headers=_TUS)
         detail = f"{path.name} changed during the upload. Send it again."
         raise Refused(0, "changed", detail, [])
-    return current["id"]
+    return record["id"]
 
 
-def _await_verification(site: Connection, current: Upload) -> Upload:
+def _await_verification(site: Connection, record: Upload) -> Upload:
     """Wait until the site has verified the upload, and return it. Raises SiteUnavailable after half an hour."""
-    for _ in range(QUESTIONS):
-        if current["complete"]:
-            return current
-        time.sleep(READ_AGAIN)
-        current = _with_retries(partial(site.ask_for, Upload, "GET", f"uploads/{current['id']}/", headers=_TUS))
+    for _ in range(MAX_VERIFICATION_CHECKS):
+        if record["complete"]:
+            return record
+        time.sleep(VERIFICATION_PAUSE)
+        record = _with_retries(partial(site.ask_for, Upload, "GET", f"uploads/{record['id']}/", headers=_TUS))
     raise SiteUnavailable(
-        f"{current['file_name']} is uploaded, but the site is still verifying it. Run the same command again later."
+        f"{record['file_name']} is uploaded, but the site is still verifying it. Run the same command again later."
     )
 
 
 def _with_retries(action: Callable[[], Upload]) -> Upload:
-    """Return the result of an action, with retries if the connection breaks or the site is busy."""
+    """Return the result of an action, retrying while the connection breaks or the site is busy.
+
+    Raises the error after the last retry, for other refusals, and for waits of more than LONGEST_WAIT seconds.
+    """
     for wait in WAITS:
         try:
             return action()
         except (SiteUnavailable, Refused) as error:
-            if error.wait > LONGEST_WAIT or (isinstance(error, Refused) and error.status not in _PASSING):
+            if error.wait > LONGEST_WAIT or (isinstance(error, Refused) and error.status not in _RETRY_STATUSES):
                 raise
             pause = max(wait, error.wait)
             say(f"\n{error}\nTrying again in {pause:.0f} s.", file=sys.stderr)
@@ -79,7 +85,7 @@ def _with_retries(action: Callable[[], Upload]) -> Upload:
 
 
 def _find_or_create(site: Connection, name: str, length: int, kind: str, sha256: str) -> Upload:
-    """Return the existing upload of this file, or a new one."""
+    """Return the user's existing upload with this length, kind, and checksum, or create one."""
     for upload in site.ask_for(list[Upload], "GET", "uploads/", headers=_TUS):
         if (upload["length"], upload["kind"]) == (length, kind) and _has_checksum(site, upload, sha256):
             return upload
@@ -106,12 +112,15 @@ def _pair(key: str, value: str) -> str:
 
 
 def _send_piece(site: Connection, identifier: str, file: BufferedReader, length: int, progress: Progress) -> Upload:
-    """Send the next piece from the current offset; return the upload."""
+    """Send the next piece of at most PIECE bytes from the site's offset. Return the upload with its new offset.
+
+    Raises SiteUnavailable if the site reports an impossible or unchanged offset.
+    """
     path = f"uploads/{identifier}/"
-    current = site.ask_for(Upload, "GET", path, headers=_TUS)
-    start = current["offset"]
+    record = site.ask_for(Upload, "GET", path, headers=_TUS)
+    start = record["offset"]
     if start == length:
-        return current
+        return record
     if not 0 <= start < length:
         raise SiteUnavailable(f"{site.url} reports {start:,} of the file's {length:,} bytes.")
     size = min(PIECE, length - start)
@@ -123,10 +132,10 @@ def _send_piece(site: Connection, identifier: str, file: BufferedReader, length:
     }
     blocks = _blocks(file, start, size, length, progress)
     site.ask("PATCH", path, headers=headers, data=_SizedBlocks(blocks, size))
-    current = site.ask_for(Upload, "GET", path, headers=_TUS)
-    if current["offset"] <= start:
+    record = site.ask_for(Upload, "GET", path, headers=_TUS)
+    if record["offset"] <= start:
         raise SiteUnavailable(f"{site.url} accepted {size:,} bytes, but reports the same offset as before.")
-    return current
+    return record
 
 
 class _SizedBlocks:
@@ -143,6 +152,7 @@ class _SizedBlocks:
 
 
 def _blocks(file: BufferedReader, start: int, size: int, length: int, progress: Progress) -> Iterator[bytes]:
+    """Yield `size` bytes from `start` in blocks. Report the progress towards `length` after each block."""
     file.seek(start)
     end = start + size
     while start < end and (block := file.read(min(BLOCK, end - start))):

@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS vector (
 """
 
 
-class Encoded(NamedTuple):
+class EncodedTexts(NamedTuple):
     """Result of one request: vectors of shape (texts, dimensions), tokens (None if not reported), and seconds."""
 
     vectors: Vectors
@@ -52,7 +52,7 @@ class VectorStore:
 
     @property
     def dimension(self) -> int | None:
-        """Dimension of the stored vectors."""
+        """Dimension of the stored vectors, or None if there are none."""
         row = self._rows.execute("SELECT length(numbers) FROM vector LIMIT 1").fetchone()
         return row and int(row[0]) // np.dtype(np.float32).itemsize
 
@@ -61,7 +61,7 @@ class VectorStore:
         lookup = "SELECT 1 FROM vector WHERE text = ?"
         return [text for text in dict.fromkeys(texts) if self._rows.execute(lookup, (_key(text),)).fetchone() is None]
 
-    def store(self, texts: Sequence[str], result: Encoded) -> None:
+    def store(self, texts: Sequence[str], result: EncodedTexts) -> None:
         """Store the result of a request atomically."""
         with self._rows as rows:
             request = rows.execute(
@@ -74,7 +74,10 @@ class VectorStore:
             rows.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", rows_to_insert)
 
     def vectors(self, texts: Iterable[str]) -> Vectors:
-        """Return the stored vectors of the texts, and include them in `cost`."""
+        """Return the stored vectors of the texts, of shape (texts, dimensions), and include their requests in `cost`.
+
+        Raises KeyError for a text without a stored vector.
+        """
         numbers = []
         for text in texts:
             row = self._rows.execute("SELECT request, numbers FROM vector WHERE text = ?", (_key(text),)).fetchone()

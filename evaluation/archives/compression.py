@@ -103,12 +103,16 @@ class _DamagedData(ValueError):
 class _MemberReader:
     """Reader of consecutive gzip or bz2 members or zstd frames, which expands only as much as requested."""
 
-    def __init__(self, file: BinaryIO, magic: bytes, new: Callable[[], _Decompressor]) -> None:
-        self.file, self.magic, self.new = file, magic, new
-        self.decompressor = new()
+    def __init__(self, file: BinaryIO, magic: bytes, create: Callable[[], _Decompressor]) -> None:
+        self.file, self.magic, self.create = file, magic, create
+        self.decompressor = create()
         self.members = 1
 
     def readinto(self, view: memoryview, /) -> int:
+        """Fill the start of `view` with expanded bytes and return their number, 0 at the end of the file.
+
+        Raises an error of `_DAMAGED` if the data is damaged, truncated, or followed by other data.
+        """
         while True:
             data = b""
             if self.decompressor.eof:
@@ -136,7 +140,7 @@ class _MemberReader:
         self.members += 1
         if self.members > MAX_MEMBERS:
             raise _DamagedData(f"it has more than {MAX_MEMBERS:,} members")
-        self.decompressor = self.new()
+        self.decompressor = self.create()
         return data
 
 
@@ -169,6 +173,10 @@ class _ZstdDecompressor:
         return self._frame.unused_data + self._input[self._position :]
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        """Return the next expanded bytes, at most `max_length`.
+
+        `data` replaces the input, which must be used up. It is empty if input or output remains from an earlier call.
+        """
         if data:
             self._input, self._position = data, 0
         if not self._output:
@@ -177,7 +185,10 @@ class _ZstdDecompressor:
         return bytes(result)
 
     def _expand(self, length: int) -> bytes:
-        """Return at least `length` expanded bytes if the input suffices. Only the last piece may exceed this number."""
+        """Expand input until there are at least `length` bytes, the input is used up, or the frame ends; return them.
+
+        The result may be longer than `length` by the output of one piece.
+        """
         frame, data, position = self._frame, self._input, self._position
         pieces: list[bytes] = []
         size = 0
@@ -206,7 +217,7 @@ class ExpandedFile:
     """Expanded bytes of a stored file, counted as they are read.
 
     `kind` is `plain`, `gzip`, `zstd`, or `bz2`; `stored_bytes` is the file's size; `expanded_bytes` is the number of
-    bytes read so far.
+    bytes read so far. Raises InvalidContent if the stored file is too large or in an unsupported format.
     """
 
     def __init__(self, file: BinaryIO, limits: FileLimits) -> None:
@@ -217,17 +228,17 @@ class ExpandedFile:
         file.seek(0)
         start_bytes = file.read(_MAGIC_BYTES)
         file.seek(0)
-        self._refuse(start_bytes)
+        self._refuse_unsupported_format(start_bytes)
         self.kind = _recognize_kind(start_bytes) or "plain"
         self.expanded_bytes = 0
         #: Function that fills the start of a buffer and returns the number of written bytes.
         self._fill: Callable[[memoryview], int] = cast(io.BufferedReader, file).readinto
         if self.kind != "plain":
-            magic, new = _COMPRESSIONS[self.kind]
-            self._fill = _MemberReader(file, magic, new).readinto
+            magic, create = _COMPRESSIONS[self.kind]
+            self._fill = _MemberReader(file, magic, create).readinto
 
     @staticmethod
-    def _refuse(start_bytes: bytes) -> None:
+    def _refuse_unsupported_format(start_bytes: bytes) -> None:
         name = next((name for magic, name in _REFUSED_MAGIC.items() if start_bytes.startswith(magic)), None)
         if name:
             raise unsupported_format(name)
@@ -240,7 +251,8 @@ class ExpandedFile:
     def readinto(self, view: memoryview) -> int:
         """Fill the start of `view`; return the number of bytes written, 0 at the end.
 
-        Raises InvalidContent if the compressed data is damaged or expands over a limit.
+        Raises InvalidContent if the compressed data is damaged, expands over a limit, or contains a compressed file, an
+        archive, or another unsupported format.
         """
         try:
             count = self._fill(view)
@@ -256,7 +268,7 @@ class ExpandedFile:
             ) from error
         if self.expanded_bytes == 0 and count and self.kind != "plain":
             first = bytes(view[: min(count, _MAGIC_BYTES)])
-            self._refuse(first)
+            self._refuse_unsupported_format(first)
             if _recognize_kind(first):
                 raise COMPRESSION.refusal("the file is compressed twice", "Compress it once.")
         if self.expanded_bytes == 0 and bytes(view[257:262]) == b"ustar" and not self.limits.may_be_tar:
@@ -266,6 +278,7 @@ class ExpandedFile:
         return count
 
     def _check_limits(self) -> None:
+        """Raise InvalidContent if the bytes read so far are over the maximum size or the maximum compression ratio."""
         if self.expanded_bytes > self.limits.max_expanded_bytes:
             raise _too_large(EXPANSION, "expanded", self.limits.max_expanded_bytes)
         if self.kind == "plain" or self.expanded_bytes <= self.limits.ratio_floor_bytes:
@@ -299,13 +312,16 @@ def describe_bytes(count: int) -> str:
 
 @contextmanager
 def open_expanded(path: Path | str | bytes, limits: FileLimits) -> Iterator[ExpandedFile]:
-    """Open a stored file, or its content, for reading expanded bytes. Raises InvalidContent like `ExpandedFile`."""
+    """Open a stored file, or its content as bytes, for expanded reading. Raises InvalidContent like `ExpandedFile`."""
     with BytesIO(path) if isinstance(path, bytes) else Path(path).open("rb", buffering=0) as file:
         yield ExpandedFile(cast("BinaryIO", file), limits)
 
 
 def open_blocks(path: Path | str | bytes, limits: FileLimits | None = None, size: int = BLOCK) -> Iterator[bytes]:
-    """Yield the expanded bytes of a stored file in blocks of at most `size` bytes, which may end within a line."""
+    """Yield the expanded bytes of a stored file in blocks of at most `size` bytes, which may end within a line.
+
+    `path` may also be the file's content as bytes. Raises InvalidContent like `ExpandedFile`.
+    """
     buffer = bytearray(size)
     with open_expanded(path, limits or FileLimits()) as source, memoryview(buffer) as view:
         while count := source.readinto(view):
@@ -313,17 +329,18 @@ def open_blocks(path: Path | str | bytes, limits: FileLimits | None = None, size
 
 
 def open_lines(
-    path: Path | str | bytes, limits: FileLimits | None = None, longest: int | None = None
+    path: Path | str | bytes, limits: FileLimits | None = None, max_line_bytes: int | None = None
 ) -> Iterator[bytes]:
-    """Yield the lines of a stored file of modest size as bytes, without line ends (LF or CRLF).
+    """Yield the lines of a stored file as bytes, without line ends (LF or CRLF).
 
-    Raises InvalidContent like `ExpandedFile`, and for a line clearly over `longest` bytes. A line may exceed the limit
-    by one block before this is detected.
+    `path` may also be the file's content as bytes. Raises InvalidContent like `ExpandedFile`, and for a line over
+    `max_line_bytes`. A line may exceed this limit by one block before it is detected. By default, any line is read into
+    memory.
     """
     rest = b""
     for block in open_blocks(path, limits):
-        if longest is not None and len(rest) > longest:
-            message = f"a line is over the limit of {describe_bytes(longest)}"
+        if max_line_bytes is not None and len(rest) > max_line_bytes:
+            message = f"a line is over the limit of {describe_bytes(max_line_bytes)}"
             hint = "Write each record on its own line."
             raise LINE_LENGTH.refusal(message, hint)
         block = rest + block

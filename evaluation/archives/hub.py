@@ -63,7 +63,7 @@ class Repository:
         self._files = f"{self._endpoint}/{'datasets/' if kind == 'datasets' else ''}{name}/resolve"
         url = f"{self._endpoint}/api/{kind}/{name}/revision/{quote(revision, safe='')}?blobs=true"
         try:
-            with _open(url) as answer:
+            with _open_url(url) as answer:
                 data = b"".join(_read_blocks(answer, _MAX_LISTING, "the hub's listing"))
             listing = json.loads(data) if len(data) <= _MAX_LISTING else None
         except urllib.error.HTTPError as error:
@@ -96,10 +96,13 @@ class Repository:
         return files
 
     def download(self, file: HubFile, target: Path) -> None:
-        """Download a file and check its size and checksum. Raises NotFetched."""
+        """Download a file to `target`, which must not exist, and check its size and checksum.
+
+        Raises NotFetched if the file is larger than the hub reported, incomplete, damaged, or too slow.
+        """
         digest, remaining_bytes = hashlib.sha256(), file.size
         url = f"{self._files}/{self.commit}/{quote(file.name)}"
-        with _open(url) as answer, target.open("xb") as writer:
+        with _open_url(url) as answer, target.open("xb") as writer:
             for block in _read_blocks(answer, file.size, file.name):
                 remaining_bytes -= len(block)
                 if remaining_bytes < 0:
@@ -111,7 +114,10 @@ class Repository:
 
 
 def _read_blocks(answer: Any, limit: int, name: str) -> Iterator[bytes]:
-    """Yield the data, at most `limit` bytes and one more. Raises NotFetched if it arrives too slowly."""
+    """Yield an answer's data in blocks, up to `limit` bytes and one more, so that the caller notices a longer answer.
+
+    Raises NotFetched if the data, called `name` in the message, arrives too slowly.
+    """
     start, received_bytes = time.monotonic(), 0
     while received_bytes <= limit and (block := answer.read1(min(_BLOCK, limit + 1 - received_bytes))):
         received_bytes += len(block)
@@ -121,8 +127,8 @@ def _read_blocks(answer: Any, limit: int, name: str) -> Iterator[bytes]:
 
 
 @contextmanager
-def reaching_the_hub() -> Iterator[None]:
-    """Convert connection errors to NotFetched, but let a full disk raise OSError."""
+def hub_connection_errors() -> Iterator[None]:
+    """Convert connection errors within the block to NotFetched. A full disk still raises OSError."""
     try:
         yield
     except (OSError, HTTPException) as error:  # URLError is an OSError.
@@ -138,7 +144,8 @@ def _get_name(entry: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _open(url: str) -> Any:
+def _open_url(url: str) -> Any:
+    """Request a URL and return the open response. Raises NotFetched for a scheme other than HTTP and HTTPS."""
     if not url.startswith(("https://", "http://")):
         raise NotFetched("hub_unreachable", "the hub's address is not a web address")
     request = urllib.request.Request(url, headers={"User-Agent": "runboard"})  # noqa: S310

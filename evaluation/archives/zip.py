@@ -87,11 +87,14 @@ class ZipPolicy:
 
 
 class ZipAllowance:
-    """Bytes that a zip, or several zips sent together, may expand to."""
+    """Remaining number of bytes that a zip, or several zips sent together, may expand to.
 
-    def __init__(self, total: int, expanding: str = "the zip expands") -> None:
-        self.total = self.left = total
-        self.expanding = expanding
+    `message_start` begins the error if there are more, and is followed by "to more than 64 MiB".
+    """
+
+    def __init__(self, total: int, message_start: str = "the zip expands") -> None:
+        self.total = self.remaining_bytes = total
+        self.message_start = message_start
 
 
 def is_zip(path: Path) -> bool:
@@ -101,16 +104,18 @@ def is_zip(path: Path) -> bool:
 
 
 @contextmanager
-def open_archive(path: Path, policy: ZipPolicy, shared: ZipAllowance | None = None) -> Iterator[Archive]:
-    """Open a zip. Raises InvalidContent if it is damaged or has too many members or an unsafe path.
+def open_archive(path: Path, policy: ZipPolicy, allowance: ZipAllowance | None = None) -> Iterator[Archive]:
+    """Open a zip for extraction.
 
-    Expanded bytes count against `shared`, or against the policy's allowance for a zip of this size.
+    Expanded bytes count against `allowance`, or against the policy's limit for a zip of this size. Raises
+    InvalidContent if the zip is damaged, has overlapping members or contradicting headers, too many members, or an
+    unsafe path.
     """
     with _BoundedReader(path, policy) as stored:
         with _archive_errors():
             archive = zipfile.ZipFile(stored)
         with archive:
-            opened_archive = Archive(archive, policy, shared or ZipAllowance(policy.allowance(path.stat().st_size)))
+            opened_archive = Archive(archive, policy, allowance or ZipAllowance(policy.allowance(path.stat().st_size)))
             with _archive_errors():
                 # Overlapping members can be a zip bomb, and other programs may read them differently.
                 last_end, previous = 0, None
@@ -127,7 +132,8 @@ class Archive:
     """Members of a zip, without folders and files added by operating systems and editors.
 
     `names` have / between folders, although Compress-Archive of Windows PowerShell writes backslashes. `first_byte` is
-    the offset of the first member: a value other than 0 means that other data precedes it.
+    the offset of the first member: a value other than 0 means that other data precedes it. Raises InvalidContent for
+    too many members or an unsafe path.
     """
 
     def __init__(self, archive: zipfile.ZipFile, policy: ZipPolicy, allowance: ZipAllowance) -> None:
@@ -148,10 +154,11 @@ class Archive:
             raise _too_many(f"the zip has {len(self.names):,} files", policy)
 
     def extract(self, targets: Mapping[str, Path], progress: Progress = lambda name, share: None) -> None:
-        """Write the members in `targets`, by name, to the given paths.
+        """Write the members in `targets`, by name, to the given paths. Names that are not in the zip are ignored.
 
-        Raises InvalidContent, before writing if possible, and OSError (ENOSPC) if the disk is full or would have less
-        than the policy's free space, which is not the zip's fault.
+        Raises InvalidContent, before writing if possible, if a member is encrypted, a link, a device, unsupported,
+        repeated, damaged, or too large. Raises OSError (ENOSPC) if the disk is full or would have less than the
+        policy's free space, which is not the zip's fault.
         """
         name_counts = Counter(name.casefold() for name in self.names)
         members = [(name, info) for name, info in self._infos if name in targets]
@@ -175,26 +182,34 @@ class Archive:
                     progress(name, min(1.0, writer.tell() / max(1, info.file_size)))
 
     def _read_blocks(self, info: zipfile.ZipInfo, folder: Path) -> Iterator[bytes]:
-        """Yield a member's bytes, counting them instead of trusting the header."""
+        """Yield a member's expanded bytes, which are counted against the allowance instead of trusting the header.
+
+        Raises InvalidContent if the member is damaged or expands over the allowance, and OSError if the disk is nearly
+        full.
+        """
         with _archive_errors():
             reader = self._archive.open(info)
         with reader:
             while True:
                 with _archive_errors():
-                    block = reader.read(min(_BLOCK, self._allowance.left + 1))
+                    block = reader.read(min(_BLOCK, self._allowance.remaining_bytes + 1))
                 if not block:
                     return
                 self._count_bytes(len(block), info, folder)
                 yield block
 
     def _count_bytes(self, count: int, info: zipfile.ZipInfo, folder: Path) -> None:
+        """Subtract expanded bytes from the allowance, and check the disk space at intervals.
+
+        Raises InvalidContent if the allowance is exceeded, and OSError if less than the policy's space is free.
+        """
         allowance = self._allowance
-        allowance.left -= count
-        if allowance.left < 0:
+        allowance.remaining_bytes -= count
+        if allowance.remaining_bytes < 0:
             limit = describe_bytes(allowance.total)
-            message = f"{allowance.expanding} to more than {limit} at {_quote(info.filename)}"
+            message = f"{allowance.message_start} to more than {limit} at {_quote(info.filename)}"
             raise EXPANSION.refusal(message, self._policy.expansion_hint)
-        if (allowance.total - allowance.left) % _DISK_INTERVAL < count:
+        if (allowance.total - allowance.remaining_bytes) % _DISK_INTERVAL < count:
             self._policy.check_disk_space(folder)
 
 
@@ -264,7 +279,7 @@ def without_companions(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _quote(text: str) -> str:
-    """Return a member's name, or an error of zipfile, for a message. Names may have 64 KiB and any character."""
+    """Return a member's name or an error of zipfile for a message, shortened and with only printable characters."""
     start = "".join(character if character.isprintable() else "�" for character in text[:_QUOTED_CHARACTERS])
     return start if len(text) <= _QUOTED_CHARACTERS else f"{start}…"
 
@@ -284,7 +299,11 @@ def _mismatch(info: zipfile.ZipInfo, message: str) -> InvalidContent:
 
 
 def _find_end(file: BinaryIO, info: zipfile.ZipInfo) -> int:
-    """Return the offset at which the member's compressed bytes end."""
+    """Return the offset at which the member's compressed bytes end.
+
+    Raises InvalidContent if the member's own header is missing, or differs from the zip's list of members in the name,
+    the method, the encryption, the sizes, or the checksum.
+    """
     file.seek(info.header_offset)
     header = file.read(_HEADER.size)
     if len(header) < _HEADER.size or not header.startswith(b"PK\x03\x04"):
@@ -307,7 +326,7 @@ def _find_end(file: BinaryIO, info: zipfile.ZipInfo) -> int:
 
 
 def _parse_sizes(expanded: int, stored: int, extra: bytes) -> tuple[int, int]:
-    """Return the expanded and the stored size, from the extra field if the header is too small for them."""
+    """Return a member's expanded and stored size, from the ZIP64 extra field if the header is too small for them."""
     if _IN_EXTRA not in (expanded, stored):
         return expanded, stored
     offset = 0

@@ -78,7 +78,11 @@ class Transformer:
 
 
 def read_transformer(source: ModelFiles, head: Head, excluded_tensors: Collection[str] = ()) -> Transformer:
-    """Return a folder's model with this head, without the tensors named in `excluded`. Raises Refused."""
+    """Read the configuration, tokenizer, settings, and weights of a folder's model, which is used with this head.
+
+    The tensors named in `excluded_tensors` are omitted. An unsupported number of labels and a missing padding token are
+    added to the findings. Raises Refused if the configuration, the tokenizer, or the weights cannot be read.
+    """
     settings = read_transformer_settings(source, head)
     tensors = attempt(lambda: weights.read_weights(source))
     config = attempt(lambda: read_configuration(source, tensors))
@@ -147,7 +151,7 @@ class Chain:
         return next((module.output_width for module in reversed(self.modules) if module.output_width), None)
 
     def part(self) -> ModelPart:
-        """Return all files, with the first module's at the top level, and modules.json."""
+        """Return the files of all modules, with the first module's at the top level, and modules.json."""
         part, module_list = ModelPart(), []
         for number, module in enumerate(self.modules):
             path = "" if number == 0 else f"{number}_{module.role}"
@@ -156,7 +160,7 @@ class Chain:
         return part | ModelPart({m.MODULES: module_list})
 
     def plan(self, kind: CheckpointKind, settings: EncoderDefaults) -> Plan:
-        """Return the plan of a model that consists of this chain."""
+        """Return the plan of a checkpoint of this kind with this chain: its description, files, and settings."""
         model = self.transformer
         description = CheckpointDescription(
             kind,
@@ -167,7 +171,7 @@ class Chain:
             prompts=dict(settings.prompts),
         )
         if kind is CheckpointKind.MULTI_VECTOR:
-            return self._late_interaction(description, settings)
+            return self._plan_late_interaction(description, settings)
         names = {CheckpointKind.SPARSE_ENCODER: "SparseEncoder", CheckpointKind.CROSS_ENCODER: "CrossEncoder"}
         if kind is CheckpointKind.CROSS_ENCODER:
             template = model.tokenizer.chat_template if model else ""
@@ -181,7 +185,7 @@ class Chain:
         settings_content = settings.to_json(names.get(kind, "SentenceTransformer"))
         return Plan(description, {"model": self.part() | ModelPart({SETTINGS: settings_content})})
 
-    def _late_interaction(self, description: CheckpointDescription, settings: EncoderDefaults) -> Plan:
+    def _plan_late_interaction(self, description: CheckpointDescription, settings: EncoderDefaults) -> Plan:
         """Return the plan in the format of sentence-transformers, or in PyLate's if there is no module for masks.
 
         A projection without names for its input applies to tokens; the library reads it this way only in these models.
@@ -202,9 +206,9 @@ class Chain:
 
 
 def recognize_kind(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> CheckpointKind | None:
-    """Return the kind of a model if one of its traits is unique to that kind, or None.
+    """Return the kind of a model by traits that only one kind has, or None if it has no such trait.
 
-    `model_type` is the class in its settings; `classes` are the ones in config.json.
+    `roles` are its modules, `model_type` the class in its settings, and `classes` the ones in config.json.
     """
     if {m.SPLADE, m.SPARSE_STATIC, m.AUTO_ENCODER}.intersection(roles):
         return CheckpointKind.SPARSE_ENCODER
@@ -219,7 +223,11 @@ def recognize_kind(roles: Sequence[str], model_type: str, classes: Sequence[str]
 
 
 def read_chain(module_list: Sequence[ModuleEntry], kind: CheckpointKind, file: FileFindings) -> Chain:
-    """Return the modules of a model of this kind, as listed in `file`. Raises Refused."""
+    """Read the modules of a model of this kind, and return them in order.
+
+    Problems of the list of modules are added to `file`, such as different dimensions of adjacent modules. Raises
+    Refused if the modules are not in an order of this kind, or one of them cannot be read.
+    """
     roles = [entry.role for entry in module_list]
     if kind is CheckpointKind.MULTI_VECTOR and m.DENSE not in roles:
         file.stop("missing_projection", f"it lists {', '.join(roles)}, but no Dense")
@@ -252,7 +260,7 @@ def read_chain(module_list: Sequence[ModuleEntry], kind: CheckpointKind, file: F
 
 
 def combine_routes(routes: Mapping[str, Chain]) -> ModelPart:
-    """Return the files of a model with one chain for queries and one for documents."""
+    """Return the files of a Router model from the chain of each route, query and document."""
     types: dict[str, str] = {}
     structure: dict[str, list[str]] = {}
     part = ModelPart()

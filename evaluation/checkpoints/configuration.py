@@ -113,7 +113,7 @@ class Configuration:
         return type(kinds) is int and kinds >= 2
 
     def to_json(self, labels: int = 0) -> dict[str, Any]:
-        """Return config.json of the rebuilt model, with labels if `labels` is not 0."""
+        """Return config.json of the rebuilt model, with the names of this number of labels unless it is 0."""
         names = {str(number): f"LABEL_{number}" for number in range(labels)}
         ids = {name: int(number) for number, name in names.items()}
         return {
@@ -138,7 +138,11 @@ def class_names(content: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None) -> Configuration:
-    """Return the configuration of a folder with these weights. Raises Refused."""
+    """Return the checked content of a folder's config.json, with keys and model type as the library names them.
+
+    Forbidden keys, unknown code, and values out of bounds are added to the findings, and so are sizes that `tensors`
+    rule out, if they are known. Raises Refused if the file is missing or damaged, or if it has no valid model type.
+    """
     file = source.at(NAME)
     if not source.has(NAME):
         file.stop("missing_config", "the file is missing")
@@ -188,9 +192,9 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
 
 
 def refuse_code(auto_map: object, file: FileFindings, known_modules: str = "") -> None:
-    """Refuse code in the checkpoint unless its modules match `known_modules`.
+    """Refuse an `auto_map` that names code, unless all of its modules match the pattern `known_modules`.
 
-    Such code may differ from the library's class.
+    Code in a checkpoint may differ from the library's class, which would run instead.
     """
     values = list(auto_map.values()) if isinstance(auto_map, dict) else [auto_map]
     names = [name for value in values for name in (value if isinstance(value, list) else [value]) if name]
@@ -201,13 +205,16 @@ def refuse_code(auto_map: object, file: FileFindings, known_modules: str = "") -
 
 
 def refuse_activation(name: object, file: FileFindings, key: str, allowed_names: Collection[str] = ACTIVATIONS) -> None:
-    """Refuse output activations that are not allowed, because libraries import them by name."""
+    """Refuse an activation, the value of `key`, that is not allowed, because libraries import it by name.
+
+    None is accepted.
+    """
     if name is not None and name not in allowed_names:
         file.refuse("activation", f"{quoted(name)} is not one of {', '.join(allowed_names)}", key)
 
 
 def _refuse_activations(content: Mapping[str, Any], file: FileFindings) -> None:
-    """Refuse activations that change the order of a cross-encoder's scores, and ignore others."""
+    """Refuse a cross-encoder's activations in config.json if they do not preserve the order of scores."""
     refuse_activation(content.get(_OLD_ACTIVATION), file, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
     sentence_transformers_settings = content.get("sentence_transformers")
     if isinstance(sentence_transformers_settings, dict):
@@ -223,7 +230,7 @@ def _refuse_activations(content: Mapping[str, Any], file: FileFindings) -> None:
 
 
 def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file: FileFindings) -> None:
-    """Refuse more layers and experts than the tensors permit, and sizes that no tensor has.
+    """Refuse numbers of layers and experts above the number of tensors, and sizes above the rows of every tensor.
 
     The library builds every layer of a configuration: 20,000 took 28 s and 641 MiB, without any weights.
     """
@@ -252,9 +259,10 @@ def _product(values: Mapping[str, Any], keys: str) -> int:
 
 
 def _use_linear_scaling(values: dict[str, Any]) -> None:
-    """Replace the rotary positions of “new” by an equivalent that the library supports.
+    """Replace `rope_scaling` and `rope_theta` of the model type “new” by equivalent `rope_parameters`, in place.
 
-    Its fixed NTK scaling multiplies the base by the factor and divides every frequency by factor^(2 / head size):
+    Values that are not positive numbers are dropped without a replacement. The fixed NTK scaling of this type
+    multiplies the base by the factor and divides every frequency by factor^(2 / head size):
     https://github.com/vllm-project/vllm, `rotary_embedding/ntk_scaling_rope.py`; https://kexue.fm/archives/9706.
     """
     scaling = values.pop("rope_scaling", None) or {}

@@ -100,11 +100,15 @@ class ModelFiles:
         return self.findings.at(self.prefix + name)
 
     def read_json(self, name: str, max_bytes: int = MAX_JSON_FILE) -> Any:
-        """Return the value in a JSON file. Raises Refused."""
+        """Return the value in a JSON file.
+
+        Adds an error and raises Refused if the file is too large, is not valid JSON, contains only null, or exceeds the
+        allowance.
+        """
         try:
             data = read_file(self.path(name), max_bytes)
             self.allowance.take(len(data))
-            value = parse(data)
+            value = parse_json(data)
         except (FileTooLarge, AllowanceSpent) as error:
             self.at(name).stop("file_too_large", str(error))
         except NotJson as error:
@@ -114,7 +118,10 @@ class ModelFiles:
         return value
 
     def read_object(self, name: str, max_bytes: int = MAX_JSON_FILE) -> dict[str, Any]:
-        """Return the object in a JSON file. Raises Refused."""
+        """Return the object in a JSON file.
+
+        Adds an error and raises Refused like `read_json`, and for any other value.
+        """
         value = self.read_json(name, max_bytes)
         if not isinstance(value, dict):
             self.at(name).stop("json_damaged", "it is not an object { … }")
@@ -126,7 +133,10 @@ class ModelFiles:
 
 
 def check_file_name(name: str, findings: Findings) -> bool:
-    """Return whether a file of this name is read. Refuse dangerous files, and remark on some omitted files."""
+    """Return whether to read a file of this name.
+
+    Adds an error for an unsafe name or an unsupported type of file, and a remark for some files that are omitted.
+    """
     if is_clutter(name):
         return False
     path, file = PurePosixPath(name), findings.at(name)
@@ -152,8 +162,12 @@ def check_file_name(name: str, findings: Findings) -> bool:
     return False
 
 
-def walk(root: Path, findings: Findings) -> ModelFiles:
-    """Return the folder's files. Refuse links, devices, and hard links, as reported by `lstat`."""
+def list_model_files(root: Path, findings: Findings) -> ModelFiles:
+    """Return the files below a folder that are read, without opening them.
+
+    Links, devices, hard links, unsupported names, too many files, and too many bytes of weights are added to the
+    findings as errors, and so is a folder without files of a model.
+    """
     names: set[str] = set()
     names_by_folded: dict[str, str] = {}
     weights = 0
@@ -184,7 +198,10 @@ def walk(root: Path, findings: Findings) -> ModelFiles:
 
 
 def _iterate_entries(root: Path, findings: Findings) -> Iterable[tuple[str, os.stat_result]]:
-    """Yield every file below the root, and every folder that is a link, in a fixed order."""
+    """Yield the name and the `lstat` result of every file below the root, and of links to folders, in a fixed order.
+
+    Skips folders of version control and caches. Adds an error for folders that are too many or nested too deeply.
+    """
     pending_folders = [""]
     while pending_folders:
         folder = pending_folders.pop()
@@ -225,8 +242,12 @@ def read_file(path: Path, max_bytes: int) -> bytes:
         return file.read(max_bytes)
 
 
-def parse(data: bytes) -> Any:
-    """Parse a JSON text strictly. Raises NotJson."""
+def parse_json(data: bytes) -> Any:
+    """Return the value of a JSON text in UTF-8.
+
+    Raises NotJson for invalid JSON, repeated keys, NaN, numbers that are too large, unpaired surrogates, deep nesting,
+    or more than `_MAX_VALUES` brackets and commas.
+    """
     if sum(data.count(mark) for mark in (b"[", b"{", b",")) > _MAX_VALUES:
         raise NotJson(f"it has more than {_MAX_VALUES:,} values")
     try:
@@ -234,9 +255,9 @@ def parse(data: bytes) -> Any:
         value = json.loads(
             text,
             object_pairs_hook=_build_object,
-            parse_constant=_finite,
-            parse_int=_integer,
-            parse_float=_finite,
+            parse_constant=_parse_finite,
+            parse_int=_parse_integer,
+            parse_float=_parse_finite,
         )
         if "\\u" in text:  # An escape may be a lone surrogate, which cannot be written again.
             json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -250,19 +271,24 @@ def parse(data: bytes) -> Any:
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the dict of an object's pairs. Raises NotJson for a repeated key."""
     result = dict(pairs)
     if len(result) != len(pairs):
         raise NotJson("it repeats a key")
     return result
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     if len(digits) > _MAX_DIGITS:
         raise NotJson("it has a number with too many digits")
     return int(digits)
 
 
-def _finite(digits: str) -> float:
+def _parse_finite(digits: str) -> float:
+    """Return a number with a fraction or an exponent.
+
+    Raises NotJson for NaN, infinity, and numbers that are too large.
+    """
     value = float(digits)
     if not math.isfinite(value):
         raise NotJson("it has a number that is too large" if digits[-1].isdigit() else f"it has {digits}")

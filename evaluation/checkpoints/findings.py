@@ -60,11 +60,11 @@ class WeightsTooLarge(AllowanceSpent):
 class CheckpointAllowance:
     """Amount that may still be parsed of one checkpoint; methods raise AllowanceSpent.
 
-    With `without_weights`, files of weights may end after their headers. `left_out` is true if one did.
+    If `without_weights` is set, files of weights may end after their headers. `has_omitted_weights` is true if one did.
     """
 
     def __init__(self, without_weights: bool = False) -> None:
-        self.without_weights, self.left_out = without_weights, False
+        self.without_weights, self.has_omitted_weights = without_weights, False
         self._parsed_bytes = {"JSON files": 0, "headers of weights": 0}
         self._tensors = 0
         self._weights: dict[Path, int] = {}
@@ -164,7 +164,7 @@ class FileFindings:
 
 
 def quote(text: object, limit: int = 120) -> str:
-    """Return untrusted text, shortened and printable."""
+    """Return untrusted text in printable characters, shortened to `limit` characters."""
     printable = "".join(
         c if c.isprintable() and not 0xD800 <= ord(c) < 0xE000 else "\ufffd" for c in str(text)[: limit + 1]
     )

@@ -133,7 +133,11 @@ class ModelFolder:
         self.source.at().stop("wrong_kind", message)
 
     def plan(self) -> Plan:
-        """Return the plan of the checkpoint. Raises Refused."""
+        """Return the plan of a checkpoint with modules.json, query augmentation, config.json, or two encoders.
+
+        The similarity of a sentence encoder that is known to be trained for inner products is set to dot, with a
+        remark. Raises Refused if the folder has none of these files, or if its model is unusable or of another kind.
+        """
         source = self.source
         pair = {
             role: source.subfolder(name)
@@ -142,13 +146,13 @@ class ModelFolder:
             if source.subfolder(name).has(CONFIG) or source.subfolder(name).has(MODULES)
         }
         if source.has(MODULES):
-            plan = self._from_modules()
+            plan = self._plan_from_modules()
         elif source.has(AUGMENTATION):
-            plan = self._augmentation()
+            plan = self._plan_augmentation()
         elif source.has(CONFIG):
-            plan = self._from_transformers()
+            plan = self._plan_from_transformers()
         elif len(pair) == 2:
-            plan = self._two_encoders(pair)
+            plan = self._plan_two_encoders(pair)
         else:
             source.at(CONFIG).stop("missing_config", "there is neither modules.json nor config.json")
         description = plan.description
@@ -166,13 +170,17 @@ class ModelFolder:
         source.at().remark("known_for_dot", message)
         return plan.with_description(similarity="dot")
 
-    def _from_modules(self) -> Plan:
+    def _plan_from_modules(self) -> Plan:
+        """Return the plan of a folder with modules.json, with the additional heads (`HEADS`) of a sentence encoder.
+
+        Raises Refused if the modules do not form an acceptable kind of model, or one of them cannot be read.
+        """
         source, file = self.source, self.source.at(MODULES)
         settings = read_settings(source)
         modules = read_module_list(source)
         roles = [module.role for module in modules]
         if roles == [m.ROUTER]:
-            return self._from_router(modules[0].source, settings)
+            return self._plan_from_router(modules[0].source, settings)
         if m.ROUTER in roles:
             file.stop("module_order", "a Router must be the only module")
         pylate = any(module.spelling.startswith("pylate.") for module in modules)
@@ -200,7 +208,12 @@ class ModelFolder:
         part = plan.parts["model"] | ModelPart(weights=files)
         return replace(plan.with_description(also=tuple(heads)), parts={"model": part})
 
-    def _from_router(self, source: ModelFiles, settings: EncoderDefaults) -> Plan:
+    def _plan_from_router(self, source: ModelFiles, settings: EncoderDefaults) -> Plan:
+        """Return the plan of a Router model, with one chain of modules for queries and one for documents.
+
+        A sparse encoder is one part; the chains of other models become the parts query and document. Raises Refused if
+        they do not form an acceptable kind of model, or one of the modules cannot be read.
+        """
         routes = read_routes(source)
         roles = [module.role for modules in routes.values() for module in modules]
         kind = recognize_kind(roles, "", ())
@@ -220,8 +233,11 @@ class ModelFolder:
         part = combine_routes(chains) | ModelPart({SETTINGS: settings.to_json("SparseEncoder")})
         return replace(plan, parts={"model": part})
 
-    def _two_encoders(self, pair: Mapping[str, ModelFiles]) -> Plan:
-        """Return the plan of a folder for queries and one for documents, each a complete encoder."""
+    def _plan_two_encoders(self, pair: Mapping[str, ModelFiles]) -> Plan:
+        """Return the plan of a folder for queries and one for documents, each a complete encoder.
+
+        Raises Refused if one of them is refused or has two parts, if only one is sparse, or if their dimensions differ.
+        """
         base = replace(self, kinds=frozenset({*ENCODERS, CheckpointKind.SPARSE_ENCODER}))
         attempts = {role: attempt(replace(base, source=source).plan) for role, source in pair.items()}
         plans = {role: plan for role, plan in attempts.items() if plan is not None}
@@ -239,8 +255,11 @@ class ModelFolder:
         prompts = {role: role_prompts[role] for role, role_prompts in prompts_by_role.items() if role in role_prompts}
         return _join_plans(plans, kind, prompts, self.source)
 
-    def _from_transformers(self) -> Plan:
-        """Return the plan of a folder saved by transformers, with its kind from its classes or the requirements."""
+    def _plan_from_transformers(self) -> Plan:
+        """Return the plan of a folder saved by transformers, with its kind from its classes or the acceptable kinds.
+
+        Raises Refused if the kind is not acceptable or the model is unusable.
+        """
         source = self.source
         if source.has(STANFORD) or "HF_ColBERT" in self.classes:
             self.require(CheckpointKind.MULTI_VECTOR)
@@ -250,7 +269,7 @@ class ModelFolder:
         if kind is None and scores and self.has_class("ForCausalLM"):
             kind = CheckpointKind.CROSS_ENCODER
         if kind is None:
-            return self._from_plain_encoder()
+            return self._plan_plain_encoder()
         self.require(kind)
         if kind is CheckpointKind.CROSS_ENCODER:
             settings = read_settings(source)
@@ -265,8 +284,13 @@ class ModelFolder:
         part = model.base_part() | ModelPart({SETTINGS: {STORED_TEMPLATE: template}})
         return _plain_plan(kind, model, part).with_description(template=template)
 
-    def _from_plain_encoder(self) -> Plan:
-        """Return the plan of a plain encoder: SPLADE for a masked language model, otherwise a dense encoder."""
+    def _plan_plain_encoder(self) -> Plan:
+        """Return the plan of a model without modules and task head: a sparse encoder or a dense one.
+
+        A masked language model is sparse (SPLADE) if sparse encoders are acceptable, unless dense ones are requested
+        too and its pooling is one of theirs, such as mean. A model with the pooling SPARTA is sparse. Raises Refused if
+        the kind is not acceptable or the pooling is unknown.
+        """
         source, file = self.source, self.source.at(CONFIG)
         if self.kinds == {CheckpointKind.MULTI_VECTOR}:
             file.stop("missing_projection", "it is a plain encoder, without a projection of its tokens")
@@ -302,8 +326,8 @@ class ModelFolder:
         similarity = settings.similarity or ("dot" if sparse else "")  # The library's default.
         return Chain.from_transformer(model, pooling_module).plan(kind, replace(settings, similarity=similarity))
 
-    def _augmentation(self) -> Plan:
-        """Return the plan of learned query augmentation: an encoder, with W and u next to it."""
+    def _plan_augmentation(self) -> Plan:
+        """Return the plan of learned query augmentation: an encoder, with W and u next to it. Raises Refused."""
         kind, source, file = CheckpointKind.QUERY_AUGMENTATION, self.source, self.source.at(AUGMENTATION)
         self.require(kind)
         model = attempt(lambda: read_transformer(source, "base"))
@@ -323,7 +347,10 @@ class ModelFolder:
 def _join_plans(
     plans: Mapping[str, Plan], kind: CheckpointKind, prompts: Mapping[str, str], source: ModelFiles
 ) -> Plan:
-    """Return the plan of a model with separately loadable encoders for queries and documents."""
+    """Return the plan of a model with separately loadable encoders for queries and documents.
+
+    Raises Refused if their dimensions differ.
+    """
     query, document = plans["query"].description, plans["document"].description
     if query.dimension != document.dimension:
         message = f"queries have {query.dimension} dimensions, but documents have {document.dimension}"
@@ -339,9 +366,10 @@ def _plain_plan(kind: CheckpointKind, model: Transformer, part: ModelPart) -> Pl
 
 
 def _causal_plan(source: ModelFiles, settings: EncoderDefaults) -> Plan:
-    """Return the plan of a causal language model that scores by two answers.
+    """Return the plan of a causal language model that scores a pair by the logits of one or two answer tokens.
 
-    The answers are determined by its chat template if that is known. Otherwise they are yes and no, as in the library.
+    The answers are those of its prompt template if this is known. Otherwise they are yes and no, as in the library.
+    Raises Refused if the tokenizer lacks one of them.
     """
     model = read_transformer(source, "causal")
     template = TEMPLATES.get(settings.template or recognize_template(model.tokenizer.chat_template))
@@ -361,7 +389,10 @@ def _causal_plan(source: ModelFiles, settings: EncoderDefaults) -> Plan:
 
 
 def _stanford_plan(source: ModelFiles) -> Plan:
-    """Return the plan of ColBERT in its authors' format, with the projection among the encoder's weights."""
+    """Return the plan of ColBERT in its authors' format, with the projection among the encoder's weights.
+
+    Raises Refused if the model is unusable or has no projection of the encoder's dimension.
+    """
     values = read_values(source.read_settings(STANFORD), _STANFORD_RULES, source.at(STANFORD))
     late_settings = {
         "query_prefix": values.get("query_token_id", "[unused0]") + " ",

@@ -124,7 +124,7 @@ class Module:
 
 
 def read_module_list(source: ModelFiles) -> list[ModuleEntry]:
-    """Return the entries of modules.json. Raises Refused."""
+    """Return the role and the files of each module in modules.json. Raises Refused if an entry is unusable."""
     entries = source.read_json(MODULES)
     file = source.at(MODULES)
     if not isinstance(entries, list) or not 0 < len(entries) <= _MAX_MODULES:
@@ -147,10 +147,13 @@ def _list_modules(
     source: ModelFiles,
     file: FileFindings,
 ) -> list[ModuleEntry]:
-    """Return the modules for pairs of folder and class, with the keys of both. Raises Refused."""
+    """Return the modules for references of the form ((key, folder), (key, class)). Raises Refused if one is unusable.
+
+    Messages name a value by its key. `file` receives an error for each unusable folder or class.
+    """
     modules: list[ModuleEntry] = []
     for (path_key, path), (type_key, name) in references:
-        role, folder = get_role(name), _folder(path)
+        role, folder = get_role(name), _parse_folder(path)
         if role in NOT_RUN:
             file.refuse("module_not_run", f"{role} is not supported: {NOT_RUN[role]}", type_key)
         elif not role:
@@ -167,8 +170,8 @@ def _list_modules(
     return modules
 
 
-def _folder(path: object) -> str | None:
-    """Return a module's folder, empty for that of modules.json, or None for an unacceptable path."""
+def _parse_folder(path: object) -> str | None:
+    """Return a module's folder, empty for the folder of modules.json itself, or None for an unacceptable path."""
     if not isinstance(path, str):
         return None
     folder = "" if path == "." else path.removesuffix("/")
@@ -176,14 +179,14 @@ def _folder(path: object) -> str | None:
 
 
 def get_role(name: object) -> str:
-    """Return the role of a class by its full name in any spelling, or an empty string."""
+    """Return the role of a class by its full name in any spelling, or an empty string for an unknown class."""
     match = _TYPE.fullmatch(name) if isinstance(name, str) else None
     role = _ALIASES.get(match[3], match[3]) if match else ""
     return role if role in CLASSES or role in NOT_RUN else ""
 
 
 def read_routes(source: ModelFiles) -> dict[str, list[ModuleEntry]]:
-    """Return a Router's modules for queries and for documents. Raises Refused."""
+    """Return a Router's modules for queries and for documents. Raises Refused if its file or a module is unusable."""
     config = ROUTER_CONFIG if source.has(ROUTER_CONFIG) else CONFIG
     content = source.read_settings(config)
     if not content:
@@ -211,7 +214,11 @@ def read_routes(source: ModelFiles) -> dict[str, list[ModuleEntry]]:
 
 
 def read_module(entry: ModuleEntry) -> Module:
-    """Return a module. Raises Refused. Transformer and Router have separate readers."""
+    """Read a module's configuration and weights, and return it with its dimensions and its pooling.
+
+    Raises Refused if a required file is missing, or its content is unusable. Transformer and Router have separate
+    readers.
+    """
     role, source = entry.role, entry.source
     kind, file = _CLASSES[role], source.at(_CLASSES[role].config)
     if kind.needs_config and not source.has(kind.config):
@@ -261,7 +268,10 @@ def _parse_count(value: object) -> int | None:
 
 
 def _read_values(role: str, source: ModelFiles) -> dict[str, Any]:
-    """Return a module's configuration with the library's current keys."""
+    """Return the checked configuration of a module, with former keys replaced by the library's current ones.
+
+    Forbidden keys and unacceptable values are added to the findings.
+    """
     kind = _CLASSES[role]
     file = source.at(kind.config)
     content = source.read_settings(kind.config)
@@ -282,7 +292,7 @@ def _read_values(role: str, source: ModelFiles) -> dict[str, Any]:
 
 
 def pooling_by_name(mode: str, width: int) -> Module:
-    """Return the module for this pooling."""
+    """Return the module Pooling for a mode, such as `mean`, and token outputs with `width` dimensions."""
     config = {"pooling_mode": mode, "include_prompt": True}
     return pooling_with_width(Module(POOLING, ModelPart({CONFIG: config}), pooling=mode), width)
 
@@ -294,13 +304,13 @@ def pooling_with_width(module: Module, width: int) -> Module:
 
 
 def splade_by_name(strategy: str) -> Module:
-    """Return the module for this pooling of a masked language model's outputs."""
+    """Return the module SpladePooling for the outputs of a masked language model; `strategy` is `max` or `sum`."""
     config = {"pooling_strategy": strategy, "activation_function": "relu"}
     return Module(SPLADE, ModelPart({CONFIG: config}), pooling=strategy)
 
 
 def token_projection(tensors: weights.Tensors) -> Module:
-    """Return a projection of tokens with these weights."""
+    """Return the module Dense that projects tokens by `linear.weight` and, if it is present, `linear.bias`."""
     output_width, input_width = tensors["linear.weight"].shape
     names = dict.fromkeys(("module_input_name", "module_output_name"), "token_embeddings")
     widths = {"in_features": input_width, "out_features": output_width, "bias": "linear.bias" in tensors}

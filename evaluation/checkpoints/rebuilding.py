@@ -21,7 +21,7 @@ import zstandard
 from evaluation.archives.compression import MIB, ExpandedFile, FileLimits, open_expanded
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription, CheckpointKind, Plan
-from evaluation.checkpoints.files import ModelFiles, check_file_name, walk
+from evaluation.checkpoints.files import ModelFiles, check_file_name, list_model_files
 from evaluation.checkpoints.findings import (
     CODES,
     MAX_EXPANDED,
@@ -33,7 +33,7 @@ from evaluation.checkpoints.findings import (
     quote,
 )
 from evaluation.checkpoints.kinds import ModelFolder
-from evaluation.checkpoints.weights import NotSafetensors, Tensor, blocks, build_header
+from evaluation.checkpoints.weights import NotSafetensors, Tensor, build_header, read_blocks
 from evaluation.core.problems import InvalidContent, Problem, Report
 from evaluation.core.writing import replace_on_success
 
@@ -64,7 +64,7 @@ def validate_folder(source: Path, acceptable_kinds: Kinds = None, pooling: str =
     Raises:
         OSError: The disk has an error. The content of files never causes an exception.
     """
-    return _validate(walk(source, Findings()), acceptable_kinds, pooling, source.name)
+    return _validate(list_model_files(source, Findings()), acceptable_kinds, pooling, source.name)
 
 
 def validate_archive(
@@ -87,7 +87,10 @@ def validate_archive(
 
 
 def _validate(source: ModelFiles, acceptable_kinds: Kinds, pooling: str, name: str) -> Validation:
-    """Return the verdict on the files of a folder, including the findings so far."""
+    """Return the verdict on the files of a folder, or of the only folder in it, including the findings so far.
+
+    `name` is the sender's name of the folder or archive.
+    """
     kinds = [acceptable_kinds] if isinstance(acceptable_kinds, CheckpointKind) else acceptable_kinds or ()
     model_folder, findings = source, source.findings
     for _ in range(2):  # The upload may be a folder within a folder.
@@ -99,7 +102,7 @@ def _validate(source: ModelFiles, acceptable_kinds: Kinds, pooling: str, name: s
         findings.at("").refuse("adapter", "an adapter needs its base model")
     if plan is None and not findings.has_errors:  # Every refusal needs a reason.
         findings.at("").refuse("unknown_kind", "its files do not show the kind of the model")
-    if source.allowance.left_out:
+    if source.allowance.has_omitted_weights:
         findings.at("").remark("weights_not_sent", "only the headers of the weights were read")
     report = findings.report()
     if plan is None or not report.valid:
@@ -129,7 +132,7 @@ def rebuild(validation: Validation, target: Path) -> CheckpointDescription:
         for name, value in moved_part.json.items():
             text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True)
             contents[name] = [text.encode("utf-8") + b"\n"]
-        contents |= {name: _write_weights(tensors) for name, tensors in moved_part.weights.items()}
+        contents |= {name: _encode_weights(tensors) for name, tensors in moved_part.weights.items()}
     for name, content in sorted(contents.items()):
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -152,13 +155,16 @@ def rebuild(validation: Validation, target: Path) -> CheckpointDescription:
     return description
 
 
-def _write_weights(tensors: Mapping[str, Tensor]) -> Iterator[bytes]:
-    """Yield a file of weights: a new header, and the bytes of every tensor in the order of the names."""
+def _encode_weights(tensors: Mapping[str, Tensor]) -> Iterator[bytes]:
+    """Yield the content of a file of weights: a new header, and the bytes of every tensor in the order of the names.
+
+    Raises OSError if a validated file has become shorter or cannot be opened.
+    """
     sorted_tensors = dict(sorted(tensors.items()))
     yield build_header(sorted_tensors)
     for tensor in sorted_tensors.values():
         try:
-            yield from blocks(tensor)
+            yield from read_blocks(tensor)
         except NotSafetensors as error:
             raise OSError(f"{tensor.path.name} changed after it was validated: {error}") from error
 
@@ -168,8 +174,8 @@ def open_checkpoint(
 ) -> Path:
     """Rebuild the checkpoint in a model's folder or archive, and return its new folder inside `scratch`.
 
-    A rebuilt folder is returned unchanged. Raises InvalidContent if the model cannot be used or is of another kind, and
-    FileNotFoundError.
+    A rebuilt folder is returned unchanged. `wanted_kinds` are the acceptable kinds, or empty for any. Raises
+    InvalidContent if the model is unusable or of another kind, and FileNotFoundError if `folder` does not exist.
     """
     kinds = frozenset(CheckpointKind(kind) for kind in wanted_kinds)
     if (folder / FILE_NAME).is_file():
@@ -248,6 +254,11 @@ def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
 
 
 def _extract_zip(path: Path, scratch: Path, file: FileFindings) -> dict[str, Path]:
+    """Extract the usable files of a zip into `scratch`, and return their paths by name.
+
+    Data before or after the zip is refused. Returns no files if any two names conflict. Raises InvalidContent if the
+    zip is damaged or over a limit.
+    """
     with path.open("rb") as file_object:
         file_object.seek(max(0, path.stat().st_size - 22))
         end = file_object.read(22)
@@ -277,9 +288,9 @@ class _MemberNames:
         self._folders: dict[str, str] = {}
 
     def take(self, name: str) -> bool:
-        """Add a file's normalized name; return whether it fits with the others, or refuse it."""
+        """Add a file's normalized name, and return whether it fits with the others. If not, add an error."""
         folders = [name[:index] for index, letter in enumerate(name) if letter == "/"]
-        fault = self._fault(name.casefold(), folders)
+        fault = self._describe_conflict(name.casefold(), folders)
         if fault:
             self._findings.at(name).refuse("member_name", fault)
         self._files.add(name.casefold())
@@ -287,7 +298,8 @@ class _MemberNames:
             self._folders.setdefault(folder.casefold(), folder)
         return not fault
 
-    def _fault(self, folded_name: str, folders: list[str]) -> str:
+    def _describe_conflict(self, folded_name: str, folders: list[str]) -> str:
+        """Describe how a name in lower case conflicts with earlier ones, or return an empty string."""
         if folded_name in self._files:
             return "the name occurs twice"
         if folded_name in self._folders or any(folder.casefold() in self._files for folder in folders):
@@ -298,6 +310,11 @@ class _MemberNames:
 
 
 def _extract_tar(path: Path, scratch: Path, file: FileFindings) -> dict[str, Path]:
+    """Extract the usable files of a tar in zstd into `scratch`, and return their paths by name.
+
+    Another compression is refused, and no files are returned. Raises NotTar if the tar is damaged or has too many
+    files, and InvalidContent if its compression is damaged or expands over a limit.
+    """
     limit = POLICY.max_expanded_bytes or 1 << 62
     limits = FileLimits(max_stored_bytes=limit, max_expanded_bytes=limit, max_ratio=POLICY.max_ratio,
                     ratio_floor_bytes=POLICY.ratio_floor_bytes, may_be_tar=True)  # fmt: skip
@@ -308,13 +325,13 @@ def _extract_tar(path: Path, scratch: Path, file: FileFindings) -> dict[str, Pat
             file.refuse("archive_kind", f"it is neither a zip nor a tar in zstd ({expanded.kind})")
             return {}
         stream = _Stream(expanded)
-        for number, member in enumerate(members(stream.read, stream.skip)):
+        for number, member in enumerate(iterate_members(stream.read, stream.skip)):
             if number >= POLICY.max_members:
                 raise NotTar("too_many_files", f"the archive has more than {POLICY.max_members} files")
             fits = names.take(member.name)
             if check_file_name(member.name, file.findings) and fits:
                 targets[member.name] = scratch / str(len(targets))
-                _write(targets[member.name], stream.blocks(member.size))
+                _write_blocks(targets[member.name], stream.blocks(member.size))
             else:
                 stream.skip(member.size)
     return targets
@@ -336,7 +353,7 @@ class _Stream:
             return bytes(view[:count_read])
 
     def blocks(self, size: int) -> Iterator[bytes]:
-        """Yield the next `size` bytes in blocks."""
+        """Yield the next `size` bytes in blocks. Raises NotTar if there are fewer."""
         while size:
             block = self.read(min(size, _BLOCK))
             if not block:
@@ -349,7 +366,8 @@ class _Stream:
             pass
 
 
-def _write(target: Path, blocks: Iterable[bytes]) -> None:
+def _write_blocks(target: Path, blocks: Iterable[bytes]) -> None:
+    """Write blocks to a new file, and check the free disk space at intervals. Raises OSError if there is not enough."""
     with target.open("xb") as file:
         POLICY.check_disk_space(target.parent)
         for block in blocks:
@@ -374,11 +392,12 @@ class NotTar(ValueError):
         super().__init__(message)
 
 
-def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterator[TarInfo]:
-    """Yield every regular file in order. `read(n)` returns n bytes of the archive, or fewer at its end.
+def iterate_members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterator[TarInfo]:
+    """Yield the header of every regular file of a tar in order.
 
-    The caller must read or skip the `size` bytes of each member before requesting the next one; the padding is skipped
-    here. Only zeros may follow the last member. Raises NotTar.
+    `read(n)` returns n bytes of the archive, or fewer at its end. The caller must read or skip the `size` bytes of each
+    member before requesting the next one; the padding is skipped here. Only zeros may follow the last member. Raises
+    NotTar if the tar is damaged or has links, devices, or other special members.
     """
     for _ in range(_MAX_MEMBERS):
         header = read(_TAR_BLOCK)

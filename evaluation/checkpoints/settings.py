@@ -34,8 +34,8 @@ class Template:
     """Prompt of a re-ranking language model: `text`, which may be truncated, and `suffix`, which may not.
 
     They contain the placeholders {query}, {document}, {bos} for the token that begins a text, and {instruction} in the
-    format of `introduced`; `instruction` is its default. The score is the logit of `positive` as the next token,
-    minus that of `negative` if there is one.
+    format of `instruction_format`; `instruction` is its default. The score is the logit of `positive` as the next
+    token, minus that of `negative` if there is one.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Template:
     positive: str
     negative: str
     instruction: str = ""
-    introduced: str = "{instruction}"
+    instruction_format: str = "{instruction}"
 
     def render(self, query: str, document: str, instruction: str = "", bos: str = "") -> str:
         """Return the text for a pair, without the suffix."""
@@ -55,10 +55,13 @@ class Template:
 
     def _introduce(self, instruction: str) -> str:
         question = instruction or self.instruction
-        return self.introduced.format(instruction=question) if question else ""
+        return self.instruction_format.format(instruction=question) if question else ""
 
     def matches(self, program: str) -> bool:
-        """Return whether a chat template has all phrases of this one: lines, or their parts between placeholders."""
+        """Return whether a model's chat template contains all phrases of this prompt.
+
+        Phrases are the default instruction and the lines, cut at placeholders.
+        """
         text = program.replace("\\", "")
         phrases = [*re.split(r"\{\w+\}|\n", self.text + self.suffix), self.instruction]
         return all(phrase.strip() in text for phrase in phrases)
@@ -90,7 +93,7 @@ TEMPLATES: Mapping[str, Template] = {
         "relevance judgment (0 for not relevant, 1 for relevant).\nRelevance:<|im_end|>\n<|im_start|>assistant\n",
         "1",
         "0",
-        introduced="instruction: {instruction}\n",
+        instruction_format="instruction: {instruction}\n",
     ),
     # https://github.com/FlagOpen/FlagEmbedding/blob/0dff36cd/FlagEmbedding/inference/reranker/decoder_only/base.py
     "bge-reranker-v2-gemma": Template(
@@ -187,7 +190,11 @@ class EncoderDefaults:
     template: str = ""
 
     def to_json(self, model_type: str, **late: Any) -> dict[str, Any]:
-        """Return the content of the rebuilt file. Only a cross-encoder applies its default prompt itself."""
+        """Return config_sentence_transformers.json of a rebuilt model of this class, with the further settings `late`.
+
+        The similarity and the truncation are included only for classes in CUTS, and the default prompt only for a
+        cross-encoder, because engines apply the prompts of other models.
+        """
         truncation_key, scores = CUTS.get(model_type, ""), model_type == "CrossEncoder"
         return {
             "model_type": model_type,
@@ -201,7 +208,10 @@ class EncoderDefaults:
 
 
 def read_settings(source: ModelFiles) -> EncoderDefaults:
-    """Return the settings of a folder, or the library's defaults."""
+    """Return the settings in a folder's config_sentence_transformers.json, or the library's defaults without this file.
+
+    Forbidden keys and unacceptable values are added to the findings as errors, and unknown keys as a remark.
+    """
     content, file = source.read_settings(NAME), source.at(NAME)
     refuse_forbidden_keys({key: value for key, value in content.items() if key != "prompts"}, file)
     refuse_activation(content.get("activation_fn"), file, "activation_fn", SCORE_ACTIVATIONS)
@@ -232,7 +242,10 @@ def read_settings(source: ModelFiles) -> EncoderDefaults:
 
 
 def read_transformer_settings(source: ModelFiles, head: Head) -> dict[str, Any]:
-    """Return the settings in a model's sentence_bert_config.json, empty without this file."""
+    """Return the accepted settings in a model's sentence_bert_config.json, empty without this file.
+
+    Unknown keys, and values that do not suit a text model with this head, are added to the findings as errors.
+    """
     name = next(filter(source.has, _TRANSFORMER_NAMES), TRANSFORMER_NAME)
     content, file = source.read_settings(name), source.at(name)
     non_empty = {key: value for key, value in content.items() if value != {}}

@@ -104,10 +104,11 @@ class Tokenizer:
 
 
 def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool = False) -> Tokenizer:
-    """Return the tokenizer of a folder for a model with `rows` embeddings. Raises Refused.
+    """Read the tokenizer of a folder for a model with `rows` embeddings, or with an unknown number of them.
 
     Truncation and padding are omitted, because engines set both. `keep_truncation` retains truncation, for models for
-    which engines do not set it.
+    which engines do not set it. Unsupported parts, and ids without an embedding, are added to the findings. Raises
+    Refused if the file is missing or damaged, or its vocabulary or its added tokens are unusable.
     """
     file = source.at(NAME)
     if not source.has(NAME):
@@ -126,7 +127,7 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     elif rows is not None and highest_id >= rows:
         message = f"a token has the id {highest_id:,}, but the model has {rows:,} embeddings"
         file.refuse("tokenizer_vocabulary", message)
-    settings = read_settings(source)
+    settings = read_tokenizer_settings(source)
     template = settings.get("chat_template")
     if source.has(CHAT_TEMPLATE):
         try:
@@ -156,9 +157,10 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
 
 
 def _check_parts(content: Mapping[str, Any], file: FileFindings) -> dict[str, int]:
-    """Check all parts and return the ids of the vocabulary. Raises Refused if it is unusable.
+    """Return the ids of the vocabulary by token, and add errors for unsupported parts of tokenizer.json.
 
-    The vocabulary is an object of tokens and ids, or a list of tokens with scores. Ids must be unique.
+    The vocabulary is an object of tokens and ids, or a list of tokens with scores. Raises Refused if it is neither, or
+    if tokens or ids are repeated or too large.
     """
     for role in ("truncation", *_PARTS[:-1]):
         _check_setting(content.get(role), role, file)
@@ -195,7 +197,10 @@ def _check_parts(content: Mapping[str, Any], file: FileFindings) -> dict[str, in
 
 
 def _check_setting(value: Any, path: str, file: FileFindings, depth: int = 0) -> None:
-    """Refuse deep nesting, large objects, and regular expressions that may be slow."""
+    """Refuse deep nesting, large objects, long texts, and regular expressions that may be slow.
+
+    Nested values are checked too. `path` names the value in messages.
+    """
     if isinstance(value, dict | list):
         if depth > _MAX_DEPTH or len(value) > _MAX_SETTINGS:
             file.refuse("tokenizer_value", "it is nested too deeply or has too many parts", path)
@@ -219,6 +224,10 @@ def is_harmless(expression: str) -> bool:
 
 
 def _read_added_tokens(content: object, file: FileFindings) -> list[dict[str, Any]]:
+    """Return the checked added tokens of tokenizer.json, with false for missing switches.
+
+    Raises Refused if one is malformed.
+    """
     if content is None:
         return []
     if not isinstance(content, list) or len(content) > MAX_ADDED:
@@ -281,11 +290,12 @@ use_default_system_prompt
 WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT_TEXT.split())
 
 
-def read_settings(source: ModelFiles) -> dict[str, Any]:
-    """Return the settings of a folder with the class in them or in config.json.
+def read_tokenizer_settings(source: ModelFiles) -> dict[str, Any]:
+    """Return a tokenizer's settings, with the class in config.json if they do not name one.
 
     If tokenizer_config.json has no `added_tokens_decoder`, the library prefers the settings of the older
-    special_tokens_map.json, and reads added_tokens.json, which is returned under its name.
+    special_tokens_map.json, and reads added_tokens.json, which is returned under its name. Code and forbidden keys are
+    added to the findings as errors, and unknown keys as a remark.
     """
     read_names = []
     for name in (SETTINGS_NAME, SPECIAL_NAME):
@@ -294,7 +304,7 @@ def read_settings(source: ModelFiles) -> dict[str, Any]:
         refuse_code(content.get("auto_map"), file)
         checked_settings = {key: content[key] for key in content if key not in ("auto_map", "added_tokens_decoder")}
         refuse_forbidden_keys(checked_settings, file)
-        known_keys = {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *_other_tokens(content)}
+        known_keys = {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *_other_token_keys(content)}
         remark_on_unknown(content, known_keys, file)
         if content.get("init_inputs"):
             file.refuse("ignored_key", "positional arguments are not accepted", "init_inputs")
@@ -320,7 +330,7 @@ def honored_settings(
     """Return the settings that change tokens, as in tokenizer_config.json of the rebuilt model.
 
     Args:
-        settings: Return value of `read_settings`.
+        settings: Return value of `read_tokenizer_settings`.
         content: tokenizer.json. Its sides of truncation and padding, and its padding token, are used if the settings
             have none.
         ids: Token to id of the vocabulary and of added tokens.
@@ -339,21 +349,21 @@ def honored_settings(
     honored |= _special_tokens({**settings, "pad_token": padding_token}, ids, file)
     if honored.get("pad_token") is None and honored.get("eos_token"):  # Usual for decoders.
         honored["pad_token"] = honored["eos_token"]
-        message = f"there is none; texts are padded with {quoted(_content(honored['eos_token']))}"
+        message = f"there is none; texts are padded with {quoted(_get_content(honored['eos_token']))}"
         file.remark("keys_left_out", message, "pad_token")
     decoder = settings.get("added_tokens_decoder")
     if decoder is None and settings.get(ADDED_NAME):
         older_tokens = settings[ADDED_NAME]
         named_tokens = [honored[key] for key in (*SPECIAL_TOKENS, *_LISTS) if honored.get(key) is not None]
         tokens = [token for value in named_tokens for token in (value if isinstance(value, list) else [value])]
-        special = {_content(token) for token in tokens}
+        special = {_get_content(token) for token in tokens}
         decoder = {
             str(number): {"content": token, "normalized": token not in special, "special": token in special}
             for token, number in older_tokens.items()
         }
         decoder |= {str(token["id"]): token for token in content.get("added_tokens") or []}
     if decoder is not None:
-        honored["added_tokens_decoder"] = _added_tokens(decoder, ids, file)
+        honored["added_tokens_decoder"] = _check_added_tokens(decoder, ids, file)
     names = settings.get("model_input_names")
     if inputs := [name for name in _INPUTS if isinstance(names, list) and name in names]:
         honored["model_input_names"] = inputs
@@ -362,7 +372,7 @@ def honored_settings(
     return honored
 
 
-def _other_tokens(settings: Mapping[str, Any]) -> list[str]:
+def _other_token_keys(settings: Mapping[str, Any]) -> list[str]:
     """Return the keys of tokens without a usual role: strings, and objects that the library wrote."""
     return [
         key
@@ -379,10 +389,10 @@ def _special_tokens(settings: Mapping[str, Any], ids: Mapping[str, int], file: F
     Refuse a role's token that is not in `ids`. The library adds other unknown tokens to the vocabulary.
     """
     tokens: dict[str, Any] = {}
-    for key in (*SPECIAL_TOKENS, *_other_tokens(settings)):
-        token = _token(settings.get(key), file, key)
-        if token is not None and key in SPECIAL_TOKENS and _content(token) not in ids:
-            message = f"{quoted(_content(token))} is not a token of tokenizer.json"
+    for key in (*SPECIAL_TOKENS, *_other_token_keys(settings)):
+        token = _parse_token(settings.get(key), file, key)
+        if token is not None and key in SPECIAL_TOKENS and _get_content(token) not in ids:
+            message = f"{quoted(_get_content(token))} is not a token of tokenizer.json"
             file.refuse("tokenizer_vocabulary", message, key)
         elif token is not None:
             tokens[key] = token
@@ -391,16 +401,16 @@ def _special_tokens(settings: Mapping[str, Any], ids: Mapping[str, int], file: F
         values = list(value.values()) if isinstance(value, dict) else value
         if not isinstance(values, list) or len(values) > MAX_ADDED:
             file.refuse("tokenizer_value", f"it is not a list of at most {MAX_ADDED:,} tokens", key)
-        elif parsed_tokens := [token for value in values if (token := _token(value, file, key)) is not None]:
+        elif parsed_tokens := [token for value in values if (token := _parse_token(value, file, key)) is not None]:
             tokens[key] = parsed_tokens
     return tokens
 
 
-def _content(token: str | dict[str, Any]) -> str:
+def _get_content(token: str | dict[str, Any]) -> str:
     return token if isinstance(token, str) else str(token["content"])
 
 
-def _token(value: object, file: FileFindings, key: str) -> str | dict[str, Any] | None:
+def _parse_token(value: object, file: FileFindings, key: str) -> str | dict[str, Any] | None:
     """Return a token in the library's format, or None for null and for refused values."""
     if isinstance(value, dict):
         token = read_values(value, ADDED_RULES, file, key)
@@ -413,8 +423,11 @@ def _token(value: object, file: FileFindings, key: str) -> str | dict[str, Any] 
     return None
 
 
-def _added_tokens(decoder: object, ids: Mapping[str, int], file: FileFindings) -> dict[str, dict[str, Any]]:
-    """Return `added_tokens_decoder`, tokens by id. Refuse tokens that contradict tokenizer.json."""
+def _check_added_tokens(decoder: object, ids: Mapping[str, int], file: FileFindings) -> dict[str, dict[str, Any]]:
+    """Return the tokens of `added_tokens_decoder` by id, without tokens that contradict tokenizer.json.
+
+    Adds an error for each token that is omitted.
+    """
     key = "added_tokens_decoder"
     if not isinstance(decoder, dict) or len(decoder) > MAX_ADDED:
         file.refuse("tokenizer_value", f"it is not an object of at most {MAX_ADDED:,} tokens", key)

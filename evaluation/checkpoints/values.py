@@ -34,7 +34,7 @@ class Rule:
 
 
 def integer(minimum: int, maximum: int) -> Rule:
-    """Accept whole numbers from `minimum` to `maximum`."""
+    """Return a rule for whole numbers from `minimum` to `maximum`."""
     return Rule(
         lambda value: type(value) is int and minimum <= value <= maximum,
         f"a whole number from {minimum:,} to {maximum:,}",
@@ -42,7 +42,7 @@ def integer(minimum: int, maximum: int) -> Rule:
 
 
 def number(minimum: float, maximum: float) -> Rule:
-    """Accept numbers from `minimum` to `maximum`."""
+    """Return a rule for numbers from `minimum` to `maximum`."""
     return Rule(
         lambda value: type(value) in (int, float) and minimum <= value <= maximum,
         f"a number from {minimum:g} to {maximum:g}",
@@ -59,7 +59,7 @@ def constant(expected: object) -> Rule:
 
 
 def text(maximum: int) -> Rule:
-    """Accept text of at most `maximum` characters."""
+    """Return a rule for text of at most `maximum` characters."""
     return Rule(
         lambda value: isinstance(value, str) and len(value) <= maximum,
         f"text of at most {maximum:,} characters",
@@ -67,7 +67,7 @@ def text(maximum: int) -> Rule:
 
 
 def texts(maximum: int, length: int) -> Rule:
-    """Accept lists of at most `maximum` texts with 1 to `length` characters."""
+    """Return a rule for lists of at most `maximum` texts with 1 to `length` characters."""
 
     def accepts(value: Any) -> bool:
         fits = isinstance(value, list) and len(value) <= maximum
@@ -77,7 +77,7 @@ def texts(maximum: int, length: int) -> Rule:
 
 
 def object_with(rules: Mapping[str, Rule], words: str) -> Rule:
-    """Accept objects with values that follow these rules or are null, without other keys."""
+    """Return a rule for objects with values that follow these rules or are null, without other keys."""
     return Rule(
         lambda value: (
             isinstance(value, dict)
@@ -130,10 +130,10 @@ def refuse_forbidden_keys(value: object, file: FileFindings, path: str = "", dep
 
 
 def typed_values(values: Mapping[str, Any], file: FileFindings, required_keys: Collection[str] = ()) -> dict[str, Any]:
-    """Return the keys with numbers, booleans, short plain words, or short lists and objects of these.
+    """Return the entries with plain values: numbers, booleans, short words, null, or short lists and objects of these.
 
-    Numbers out of bounds are refused, and so are other values of the keys in `needed`. Other keys are omitted with a
-    remark. null is accepted, because it can differ from an absent key.
+    Numbers out of bounds are added to the findings as errors, and so are other values of `required_keys`. Other entries
+    are omitted with a remark. null is accepted, because it can differ from an absent key.
     """
     typed_items = {key: value for key, value in values.items() if _KEY.fullmatch(key) and _is_typed(value)}
     for key, value in typed_items.items():
@@ -148,6 +148,10 @@ def typed_values(values: Mapping[str, Any], file: FileFindings, required_keys: C
 
 
 def _is_typed(value: Any, depth: int = 0) -> bool:
+    """Return whether a value is null, a boolean, a finite number, a short word, or a short list or object of these.
+
+    Lists of lists, and objects with more than two levels, are not accepted.
+    """
     if isinstance(value, str):
         return _WORD.fullmatch(value) is not None
     if isinstance(value, list):
@@ -160,6 +164,7 @@ def _is_typed(value: Any, depth: int = 0) -> bool:
 
 
 def _check_numbers(key: str, value: Any, file: FileFindings) -> None:
+    """Refuse numbers in a value, or in its parts, that are out of the bounds for their key or dotted path."""
     if isinstance(value, Mapping):
         for inner, each in value.items():
             _check_numbers(f"{key}.{inner}", each, file)
@@ -178,9 +183,9 @@ def _check_numbers(key: str, value: Any, file: FileFindings) -> None:
 def read_values(
     values: Mapping[str, Any], rules: Mapping[str, Rule], file: FileFindings, path: str = ""
 ) -> dict[str, Any]:
-    """Return the values that follow their rule, and refuse the others. Keys without a rule are skipped.
+    """Return the values that follow their rule, and add an error for others. Keys without a rule are skipped.
 
-    null counts as absent.
+    null counts as absent. `path` is the path of the values in messages.
     """
     present_values = {key: values[key] for key in rules if values.get(key) is not None}
     accepted_values = {key: value for key, value in present_values.items() if rules[key].accepts(value)}

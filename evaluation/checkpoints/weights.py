@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from evaluation.archives.compression import MIB
-from evaluation.checkpoints.files import ModelFiles, NotJson, parse
+from evaluation.checkpoints.files import ModelFiles, NotJson, parse_json
 from evaluation.checkpoints.findings import (
     MAX_SHARDS,
     AllowanceSpent,
@@ -111,9 +111,10 @@ def _open_file(path: Path) -> BinaryIO:
 
 
 def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor]:
-    """Return the tensors of a file by name, from its header, which counts against the allowance.
+    """Return the tensors of a safetensors file by name, from its header. Their values are not read.
 
-    Raises NotSafetensors and AllowanceSpent.
+    The header and the tensors count against the allowance. If it is `without_weights`, the file may end after its
+    header. Raises NotSafetensors if the file is damaged, has gaps, or has an unsupported tensor, and AllowanceSpent.
     """
     with _open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -128,7 +129,7 @@ def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor
     if not data.startswith(b"{"):
         raise NotSafetensors("its header is not a JSON object")
     try:
-        header = parse(data)
+        header = parse_json(data)
     except NotJson as error:
         raise NotSafetensors(f"its header is not valid JSON: {error}") from error
     header.pop("__metadata__", None)
@@ -140,7 +141,7 @@ def read_tensors(path: Path, allowance: CheckpointAllowance) -> dict[str, Tensor
         end = tensor.end
     allowance.take_tensors(path, len(tensors), sum(tensor.size for tensor in tensors.values()))
     if allowance.without_weights and size == 8 + length < end:
-        allowance.left_out = True
+        allowance.has_omitted_weights = True
     elif end != size:
         raise NotSafetensors(f"its tensors end at byte {end:,} of {size:,}")
     return tensors
@@ -150,7 +151,7 @@ def _are_sizes(values: object) -> bool:
     return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 48 for value in values)
 
 
-def blocks(tensor: Tensor) -> Iterator[bytes]:
+def read_blocks(tensor: Tensor) -> Iterator[bytes]:
     """Yield the tensor's bytes, a few MiB at a time. Raises NotSafetensors if the file has become shorter."""
     with _open_file(tensor.path) as file:
         file.seek(tensor.start)
@@ -166,7 +167,7 @@ def blocks(tensor: Tensor) -> Iterator[bytes]:
 def is_finite(tensor: Tensor) -> bool:
     """Return whether all values of a usable tensor are finite."""
     dtype, exponent = _EXPONENTS[tensor.dtype]
-    parts = (np.frombuffer(block, dtype=dtype) for block in blocks(tensor))
+    parts = (np.frombuffer(block, dtype=dtype) for block in read_blocks(tensor))
     return not any(bool(((bits & exponent) == exponent).any()) for bits in parts)
 
 
@@ -192,10 +193,11 @@ Tensors = dict[str, Tensor]
 
 
 def read_weights(source: ModelFiles, name: str = NAME, buffers: bool = False) -> Tensors:
-    """Return the tensors of the folder by name, from `name` or the shards in the index. Raises Refused.
+    """Return the tensors of the folder by name, from `name` or the shards in the index.
 
     `buffers` includes tensors of whole numbers, such as position ids, which transformers computes itself. By default,
-    they are omitted.
+    they are omitted. Repeated names, unsupported types, and values that are not finite are added to the findings.
+    Raises Refused if a file is missing or damaged.
     """
     if source.has(name):
         stored_tensors = _read_file(source, name)
@@ -214,7 +216,7 @@ def read_weights(source: ModelFiles, name: str = NAME, buffers: bool = False) ->
         if not tensor.is_usable and not tensor.is_buffer:
             file.refuse("weights_type", f"its type is {tensor.dtype}", title)
         tensors[short_name] = tensor
-    if not source.allowance.left_out:
+    if not source.allowance.has_omitted_weights:
         try:
             non_finite_names = [name for name, tensor in tensors.items() if tensor.is_usable and not is_finite(tensor)]
         except NotSafetensors as error:
@@ -228,6 +230,7 @@ def read_weights(source: ModelFiles, name: str = NAME, buffers: bool = False) ->
 
 
 def _read_file(source: ModelFiles, name: str) -> Tensors:
+    """Return the tensors of one file by name. Raises Refused, after adding an error, if it is damaged or too large."""
     try:
         return read_tensors(source.path(name), source.allowance)
     except (NotSafetensors, AllowanceSpent) as error:
@@ -236,6 +239,11 @@ def _read_file(source: ModelFiles, name: str) -> Tensors:
 
 
 def _read_shards(source: ModelFiles) -> Tensors:
+    """Return the tensors of all files in the index by name.
+
+    Raises Refused if the index is unusable, a file is missing or damaged, or a file and the index disagree on its
+    tensors.
+    """
     shard_by_tensor, index = source.read_object(INDEX).get("weight_map"), source.at(INDEX)
     if not isinstance(shard_by_tensor, dict) or not shard_by_tensor:
         index.stop("weights_index", "it has no weight_map")

@@ -82,7 +82,10 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run_pack(arguments: argparse.Namespace) -> int:
-    """Build the archive; return 1 if the model would be refused or does not run."""
+    """Check a model, try it, and write its archive. Return the exit status.
+
+    The status is 1 if the site would refuse the model or it does not run, and 2 if its folder does not exist.
+    """
     folder: Path = arguments.folder
     if not folder.is_dir():
         print(f"error: {folder} is not a folder", file=sys.stderr)
@@ -103,10 +106,10 @@ def run_pack(arguments: argparse.Namespace) -> int:
             validation = validate_folder(staged, kind, arguments.pooling)
             _print_report(validation.report)
             rebuilt = scratch / "rebuilt"
-            described = rebuild(validation, rebuilt)
+            description = rebuild(validation, rebuilt)
             kinds = ENGINES["cross-encoder"].checkpoints
-            if arguments.template and described.kind not in kinds:
-                message = f"--template is for {' and '.join(kinds)} models, but this is a {described.kind}"
+            if arguments.template and description.kind not in kinds:
+                message = f"--template is for {' and '.join(kinds)} models, but this is a {description.kind}"
                 raise ModelFailure("invalid_parameter", f"{message}; pack it without --template")
             from evaluation.engines.neural.checking import check_checkpoint
             from evaluation.engines.prompts import prompt_remarks
@@ -115,11 +118,11 @@ def run_pack(arguments: argparse.Namespace) -> int:
             _print_report(report)
             if not report.valid:
                 raise InvalidContent(report)
-            remarks = prompt_remarks(described.kind, described.prompts, described.model_type, folder.name)
+            remarks = prompt_remarks(description.kind, description.prompts, description.model_type, folder.name)
             _print_report(Report(tuple(remarks)))
             if not arguments.no_trial:
-                for each in (described.kind, *described.also):
-                    _run_engine(rebuilt, each, scratch)
+                for trial_kind in (description.kind, *description.also):
+                    _try_model(rebuilt, trial_kind, scratch)
         except InvalidContent:
             print(f"{folder}: the site would refuse this model", file=sys.stderr)
             return 1
@@ -127,12 +130,15 @@ def run_pack(arguments: argparse.Namespace) -> int:
             print(f"error: {failure.code}: {failure.message}", file=sys.stderr)
             return 1
         write_archive(rebuilt, archive, arguments.headers)
-    print(_summarize(archive, described))
+    print(_summarize(archive, description))
     return 0
 
 
 def _copy_model_files(folder: Path, target: Path) -> Path:
-    """Copy the relevant files and convert older formats. Links are followed, because the user owns them."""
+    """Copy the relevant files to `target`, convert older formats, and return `target`.
+
+    Links are followed, because the user owns them.
+    """
     files = list(_iterate_files(folder))
     for path in files:
         copy = target / path.relative_to(folder)
@@ -163,28 +169,29 @@ def _is_adapter_alone(folder: Path) -> bool:
 
 
 def _merge_adapter(folder: Path, bases: Sequence[Path], staged: Path, scratch: Path) -> None:
-    """Merge an adapter into its base model, in `staged`. Raises ModelFailure.
+    """Merge an adapter into its base model, in `staged`. The adapters of adapters are merged first.
 
-    `bases` begins with the adapter's base. If that is an adapter too, its own base follows, and so on.
+    `bases` begins with the adapter's base. If that is an adapter too, its own base follows, and so on. Raises
+    ModelFailure if a base is missing or superfluous, or does not fit.
     """
     base, further_bases = (bases[0], bases[1:]) if bases else (None, bases)
-    chained = base is not None and _is_adapter_alone(base)
-    if base is None or not (chained or (base / "config.json").is_file()):
+    is_chained = base is not None and _is_adapter_alone(base)
+    if base is None or not (is_chained or (base / "config.json").is_file()):
         reason = f"{base} has no model" if base else f"{folder} has only an adapter"
         raise ModelFailure("base_missing", f"{reason}; specify the folder of the adapter's base model with --base")
-    if further_bases and not chained:
+    if further_bases and not is_chained:
         reason = f"{base} is a complete model, so {further_bases[0]} cannot be its base"
         raise ModelFailure("not_merged", f"{reason}; specify each adapter's base after the adapter")
     from evaluation.engines.neural import converting
 
     merged_base = _copy_model_files(base, scratch / "base")
-    if chained:
+    if is_chained:
         _merge_adapter(base, further_bases, merged_base, scratch / "below")
     for path in _iterate_files(merged_base):
-        place = staged / path.relative_to(merged_base)
-        if not place.exists() and not (path.parent == merged_base and path.name.startswith("model")):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, place)
+        target_path = staged / path.relative_to(merged_base)
+        if not target_path.exists() and not (path.parent == merged_base and path.name.startswith("model")):
+            target_path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target_path)
     converting.merge_adapter(folder, merged_base, staged)
     for path in staged.glob("adapter_*"):
         path.unlink()
@@ -211,8 +218,11 @@ def _iterate_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _run_engine(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
-    """Index and search a few texts with the engine for the model. Raises ModelFailure."""
+def _try_model(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
+    """Index and search a few texts with the engine for the kind of model, and print the number of results.
+
+    Raises ModelFailure.
+    """
     name = _TRIAL_ENGINES.get(kind) or next(
         engine.name
         for engine in ENGINES.values()
@@ -253,14 +263,15 @@ def _print_report(report: Report) -> None:
             print(f"    {problem.hint}", file=sys.stderr)
 
 
-def _summarize(archive: Path, described: CheckpointDescription) -> str:
+def _summarize(archive: Path, model: CheckpointDescription) -> str:
+    """Return lines with the archive's size, the model's properties, and its checksum."""
     parts = (
-        described.kind,
-        described.model_type,
-        f"{described.parameters:,} parameters",
-        described.dimension and f"{described.dimension:,} dimensions",
-        described.maximum_length and f"{described.maximum_length:,} tokens",
-        described.pooling and f"pooling {described.pooling}",
+        model.kind,
+        model.model_type,
+        f"{model.parameters:,} parameters",
+        model.dimension and f"{model.dimension:,} dimensions",
+        model.maximum_length and f"{model.maximum_length:,} tokens",
+        model.pooling and f"pooling {model.pooling}",
     )
     description = ", ".join(part for part in parts if part)
-    return f"{archive}: {archive.stat().st_size / 1e6:,.1f} MB\n{description}\nsha256 of the model: {described.sha256}"
+    return f"{archive}: {archive.stat().st_size / 1e6:,.1f} MB\n{description}\nsha256 of the model: {model.sha256}"

@@ -42,7 +42,10 @@ _POOLING = "pooling"
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add the commands; each sets `run`, a function from the parsed arguments to the exit status."""
+    """Add the commands `fuse`, `merge`, `retrieve`, `encode`, and `engines` with their options.
+
+    Each command sets `run`, a function from the parsed arguments to the exit status.
+    """
     fuse = subparsers.add_parser(
         "fuse",
         help="fuse several runs into one",
@@ -127,7 +130,7 @@ def _add_engine(parser: argparse.ArgumentParser, engines: str) -> None:
     group = parser.add_argument_group("parameters of the engine")
     for name, meanings in _collect_parameters().items():
         text = "; ".join(
-            f"{parameter.description} ({parameter.values}; default: {_default(parameter.default)}; {', '.join(users)})"
+            f"{parameter.description} ({parameter.values}; default: {_to_text(parameter.default)}; {', '.join(users)})"
             for parameter, users in meanings.items()
         ).replace("%", "%%")
         if name == _POOLING:
@@ -161,9 +164,10 @@ def _destination(name: str) -> str:
 
 
 def run_retrieve(arguments: argparse.Namespace) -> int:
-    """Write the run; report the outcome on standard error."""
+    """Write a run with an engine, print its statistics on standard error, and return the exit status."""
 
-    def make(parameters: Mapping[str, object], resources: Resources) -> str:
+    def write_run(parameters: Mapping[str, object], resources: Resources) -> str:
+        """Write the run and return its statistics as text."""
         done = retrieve(
             RetrievalTask(
                 arguments.engine,
@@ -196,13 +200,14 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
             f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s" + "".join([*facts, *variant_lines])
         )
 
-    return _run(arguments, make)
+    return _run_engine(arguments, write_run)
 
 
 def run_encode(arguments: argparse.Namespace) -> int:
-    """Encode shards; report the outcome on standard error."""
+    """Encode shards, print their number on standard error, and return the exit status."""
 
-    def make(parameters: Mapping[str, object], resources: Resources) -> str:
+    def encode_shards(parameters: Mapping[str, object], resources: Resources) -> str:
+        """Encode the shards and return their number as text."""
         if arguments.shards is None:
             raise InvalidParameter("Specify a folder for the shards with --shards FOLDER.")
         progress = _show_progress if sys.stderr.isatty() else None
@@ -220,15 +225,15 @@ def run_encode(arguments: argparse.Namespace) -> int:
         shards = f"{len(done.folders):,} of {done.shards:,} shards"
         return f"{arguments.shards}: {shards}, {done.documents:,} documents encoded now"
 
-    return _run(arguments, make)
+    return _run_engine(arguments, encode_shards)
 
 
 def _parse_part(arguments: argparse.Namespace) -> Part | None:
     return Part.parse(arguments.part) if arguments.part is not None else None
 
 
-def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Resources], str]) -> int:
-    """Run an engine with the given parameters and resources; report as `_report` does."""
+def _run_engine(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Resources], str]) -> int:
+    """Call `make` with the engine's parameters and resources, and report its result like `_report`."""
     values = {name: getattr(arguments, _destination(name)) for name in _collect_parameters()}
     parameters = {name: value for name, value in values.items() if value is not None}
 
@@ -242,9 +247,10 @@ def _run(arguments: argparse.Namespace, make: Callable[[Mapping[str, object], Re
 
 
 def run_fuse(arguments: argparse.Namespace) -> int:
-    """Fuse runs and write the result; report the outcome on standard error."""
+    """Fuse runs, print the number of lines on standard error, and return the exit status."""
 
-    def make() -> str:
+    def write_fused_run() -> str:
+        """Write the fused run and return its number of lines as text."""
         done = retrieve(
             RetrievalTask(
                 "fusion",
@@ -258,17 +264,17 @@ def run_fuse(arguments: argparse.Namespace) -> int:
         )
         return f"{arguments.out}: {done.lines:,} lines of {len(arguments.runs):,} runs"
 
-    return _report(make)
+    return _report(write_fused_run)
 
 
 def run_merge(arguments: argparse.Namespace) -> int:
-    """Merge the runs of parts and write the result; report the outcome on standard error."""
+    """Merge the runs of parts, print the number of lines on standard error, and return the exit status."""
 
-    def make() -> str:
+    def write_merged_run() -> str:
         lines = merge(arguments.parts, arguments.queries, arguments.out)
         return f"{arguments.out}: {lines:,} lines of {len(arguments.parts):,} parts"
 
-    return _report(make)
+    return _report(write_merged_run)
 
 
 def _report(make: Callable[[], str]) -> int:
@@ -300,7 +306,10 @@ def show_problems(error: InvalidContent) -> int:
 
 
 def _build_resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
-    """Return the engine's resources. Raises InvalidContent for a checkpoint that the engine cannot run."""
+    """Return the engine's resources, with a checkpoint that is opened in `scratch` if necessary.
+
+    Raises InvalidContent for a checkpoint that the engine cannot run, and InvalidParameter for an invalid option.
+    """
     description = describe(arguments.engine)
     if arguments.threads is not None and arguments.threads < 1:
         raise InvalidParameter(f"--threads is {arguments.threads}; use at least 1.")
@@ -344,7 +353,7 @@ def _show_progress(stage: Stage, share: float) -> None:
     print(f"\r{stage} {share:4.0%}   ", end="" if share < 1 else "\r", file=sys.stderr, flush=True)
 
 
-def _default(value: ParameterValue) -> str:
+def _to_text(value: ParameterValue) -> str:
     """Return a default value as typed on the command line."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -352,9 +361,9 @@ def _default(value: ParameterValue) -> str:
 
 
 def run_engines(arguments: argparse.Namespace) -> int:
-    """List the engines on standard output."""
+    """Print all engines and their parameters on standard output, and return 0."""
     for engine in ENGINES.values():
         print(f"{engine.name}: {engine.description}")
         for parameter in engine.parameters:
-            print(f"    {parameter.name} = {_default(parameter.default)}: {parameter.description} ({parameter.values})")
+            print(f"    {parameter.name} = {_to_text(parameter.default)}: {parameter.description} ({parameter.values})")
     return 0

@@ -25,7 +25,10 @@ from evaluation.statistics.randomisation import holm
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add the commands; each sets `run`, a function from the parsed arguments to the exit status."""
+    """Add the commands `score`, `check`, and `compare` with their options.
+
+    Each command sets `run`, a function from the parsed arguments to the exit status.
+    """
     score = subparsers.add_parser(
         "score",
         help="score a run",
@@ -70,6 +73,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _add_measures_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--measures` with the default measures."""
     default = ",".join(registry.DEFAULT_MEASURES)
     parser.add_argument(
         "--measures",
@@ -85,7 +89,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse_measures(text: str) -> tuple[registry.Measure, ...]:
-    """Parse measures separated by commas outside of parentheses."""
+    """Parse measures separated by commas outside of parentheses. Raises ArgumentTypeError for unknown ones."""
     names, depth = [""], 0
     for character in text:
         depth += (character == "(") - (character == ")")
@@ -100,7 +104,10 @@ def _parse_measures(text: str) -> tuple[registry.Measure, ...]:
 
 
 def run_score(arguments: argparse.Namespace) -> int:
-    """Print a run's scores; return 1 if a file is not usable."""
+    """Print a run's scores and return the exit status.
+
+    The status is 1 if a file is not usable, and 2 if a measure needs a missing option.
+    """
     path = arguments.qrels
     try:
         qrels = read_qrels(path)
@@ -155,12 +162,12 @@ def _print_scores(scored_run: ScoredRun, per_query: bool) -> None:
         for name in names:
             print(f"{name:<{width}}  {scored_run.means[name]:.4f}")
         return
-    first = max(len("query"), *(len(query) for query in scored_run.query_ids))
+    label_width = max(len("query"), *(len(query) for query in scored_run.query_ids))
     widths = [max(6, len(name)) for name in names]
 
     def row(label: str, cells: list[str]) -> str:
         aligned = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)]
-        return "  ".join([f"{label:<{first}}", *aligned])
+        return "  ".join([f"{label:<{label_width}}", *aligned])
 
     print(row("query", names))
     for query, values in zip(scored_run.query_ids, scored_run.per_query.tolist(), strict=True):
@@ -169,7 +176,7 @@ def _print_scores(scored_run: ScoredRun, per_query: bool) -> None:
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Print a run's problems; return 1 if there are errors."""
+    """Print a run's problems and whether it is valid. Return 1 if there are errors, otherwise 0."""
     try:
         qrels = read_qrels(arguments.qrels) if arguments.qrels else None
         queries = list(qrels.query_ids) if qrels else []
@@ -194,7 +201,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def run_compare(arguments: argparse.Namespace) -> int:
-    """Print a row for each measure and run; return 1 if a file is not usable."""
+    """Print each measure of each run and its difference from the first run. Return 1 if a file is not usable."""
     try:
         qrels = read_qrels(arguments.qrels)
         target = ScoringTarget(qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True)
@@ -237,7 +244,7 @@ def run_compare(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _open_document_ids(arguments: argparse.Namespace) -> Iterator[DocumentIds | None]:
-    """Yield the dataset's document ids, from its corpus or from a list, in a temporary table."""
+    """Yield the dataset's document ids, from its corpus or a list, in a temporary table; None without either."""
     if not arguments.corpus and not arguments.document_ids:
         yield None
         return
@@ -253,6 +260,7 @@ def _open_document_ids(arguments: argparse.Namespace) -> Iterator[DocumentIds | 
 
 
 def _refuse(path: Path | None, report: Report, as_json: bool) -> int:
+    """Print the problems of a file, as JSON or as text on standard error, and return 1."""
     if as_json:
         _print_json(report.as_dict())
     else:

@@ -126,15 +126,15 @@ class FileProblems(LineProblems):
             raise InvalidContent.build(*self.problems())
 
 
-def read_corpus(path: Path, progress: Progress | None = None, *, first: int = 0) -> Iterator[Document]:
-    """Yield the documents of `corpus.jsonl` (or `.gz`) in the file's order, from number `first` on.
+def read_corpus(path: Path, progress: Progress | None = None, *, first_document: int = 0) -> Iterator[Document]:
+    """Yield the documents of `corpus.jsonl` (or `.gz`) in the file's order, from number `first_document` on (0-based).
 
     In a file of blocks, text before that document's block is not read. After the first problem, no further document is
     yielded, but the file is read to its end to count the problems. Then raises InvalidContent with all of them.
     Duplicate ids are not detected: see `check`.
     """
     findings = FileProblems(path.name)
-    for _, document in iterate_documents(path, findings, progress, first=first):
+    for _, document in iterate_documents(path, findings, progress, first_document=first_document):
         if not findings:
             yield document
     findings.raise_if_any()
@@ -163,14 +163,15 @@ def iterate_documents(
     progress: Progress | None = None,
     on_bytes: Callable[[bytes], object] | None = None,
     *,
-    first: int = 0,
+    first_document: int = 0,
 ) -> Iterator[tuple[int, Document]]:
     """Yield (line number, document) for each usable line; add the problems of other lines to `findings`.
 
-    `on_bytes` receives the expanded bytes of the file line by line, without a byte order mark, for checksums. Reading
-    starts at document number `first`, and line numbers count from where reading began.
+    `on_bytes` receives the expanded bytes of the file line by line, without a byte order mark, for checksums. Documents
+    before the 0-based number `first_document` are skipped. Line numbers count from the start of the file, or of that
+    document's block in a file of blocks.
     """
-    for number, record in _iterate_records(path, findings, progress, on_bytes, first):
+    for number, record in _iterate_records(path, findings, progress, on_bytes, first_document):
         title = as_text(record.get("title"))
         if title is None:
             findings.note("not_a_string", number)
@@ -194,15 +195,19 @@ def _iterate_records(
     findings: FileProblems,
     progress: Progress | None,
     on_bytes: Callable[[bytes], object] | None,
-    first: int,
+    first_document: int,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, record) for each line with a usable `_id` and `text`, which are strings in the record."""
-    missing_text, has_text = LineProblems(), first > 0
-    table = read_table(path) if first else None
-    start = table.find_block(first) if table else ReadingStart(0, 0)
+    """Yield (line number, record) for each line with a usable `_id`; `_id` and `text` of the record are strings.
+
+    A missing text becomes empty. It is a problem only if the line has the text under another name, or no line has a
+    `text`. Problems are added to `findings`.
+    """
+    missing_text, has_text = LineProblems(), first_document > 0
+    table = read_table(path) if first_document else None
+    start = table.find_block(first_document) if table else ReadingStart(0, 0)
     document_number = start.document
     for number, line in iterate_lines(path, findings, progress, on_bytes, start.offset):
-        if document_number < first:
+        if document_number < first_document:
             document_number += not line.isspace()
             continue
         try:
@@ -213,7 +218,7 @@ def _iterate_records(
             record = parse_leniently(line, number, findings)
             if record is None:
                 continue
-        if problem := _normalize(record):
+        if problem := _normalize_record(record):
             findings.note(problem, number)
             continue
         if "text" in record:
@@ -226,8 +231,11 @@ def _iterate_records(
         findings.add_counts(missing_text)
 
 
-def _normalize(record: Any) -> str | None:
-    """Convert the record's `_id` and `text` to strings; return the code of a problem, or None."""
+def _normalize_record(record: Any) -> str | None:
+    """Convert the record's `_id` and `text` to strings in place; return the code of a problem, or None.
+
+    A record without `text` is a problem only if it has a field that other libraries use for the text.
+    """
     if not isinstance(record, dict):
         return "malformed_json"
     identifier = as_text(record.get("_id"))
@@ -252,7 +260,10 @@ def as_text(value: Any) -> str | None:
 
 
 def parse_leniently(line: bytes, number: int, findings: FileProblems) -> Any:
-    """Parse JSON that Python's json writes but orjson rejects: NaN, and lone surrogates, which become U+FFFD."""
+    """Parse JSON that Python's json writes but orjson rejects: NaN, and lone surrogates, which become U+FFFD.
+
+    Returns None, after noting the problem, if the line is not UTF-8 or not JSON.
+    """
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError:
@@ -280,7 +291,8 @@ def iterate_lines(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield (1-based line number, line with its end) for every line that is not too long.
 
-    `offset` is the start of a member of a gzip file.
+    Longer lines are added to `findings`. Reading ends with a problem if the compressed file is damaged or expands too
+    much. `on_bytes` receives all bytes, without a byte order mark. `offset` is the start of a member of a gzip file.
     """
     with open_expanded(path, offset) as (stored, stream):
         size = max(path.stat().st_size, 1)

@@ -53,16 +53,19 @@ def check_corpus(path: Path, on_id: OnId | None = None, progress: Progress | Non
     Raises InvalidContent with all problems: unusable lines, duplicate ids (exact), or no documents. Because problems
     are raised at the end, `on_id` may receive the ids of a file that is then rejected.
     """
-    return _check(path, beir.iterate_documents, "document", on_id, progress)
+    return _check_file(path, beir.iterate_documents, "document", on_id, progress)
 
 
 def check_queries(path: Path, on_id: OnId | None = None, progress: Progress | None = None) -> FileStatistics:
     """Read the queries once and return their statistics. Raises the same errors as `check_corpus`."""
-    return _check(path, beir.iterate_queries, "query", on_id, progress)
+    return _check_file(path, beir.iterate_queries, "query", on_id, progress)
 
 
 def copy_queries(path: Path, query_ids: Collection[str], target: Path) -> FileStatistics:
-    """Copy the lines of the selected queries unchanged and return the statistics of the copy."""
+    """Copy the lines of the selected queries unchanged, and return the statistics of the copy.
+
+    Unusable lines of `path` are skipped. Raises InvalidContent if an id is copied twice, or no line is copied.
+    """
     line = b""
 
     def remember(data: bytes) -> None:
@@ -76,13 +79,18 @@ def copy_queries(path: Path, query_ids: Collection[str], target: Path) -> FileSt
     return check_queries(target)
 
 
-def _check(
+def _check_file(
     path: Path,
     iterate: Callable[..., Iterator[tuple[int, Document | Query]]],
     kind: str,
     on_id: OnId | None,
     progress: Progress | None,
 ) -> FileStatistics:
+    """Read a corpus or query file and return its statistics; `iterate` yields (line number, record).
+
+    The file is read again only if ids may be repeated. `kind` names a record in messages. Raises InvalidContent like
+    `check_corpus`.
+    """
     records = words = empty = titled = size = 0
     sha256 = hashlib.sha256()
     findings = FileProblems(path.name)
@@ -124,7 +132,7 @@ def check_document_ids(path: Path, on_id: OnId) -> None:
 
 
 def _read_ids(path: Path, findings: FileProblems) -> Iterator[tuple[int, str]]:
-    """Yield (line number, id) for each valid line."""
+    """Yield (line number, id) for each line with an id; add other lines that are not blank to `findings`."""
     for number, line in enumerate(open_lines(path), start=1):
         if not line:
             continue
@@ -145,10 +153,11 @@ def _find_duplicates(
     findings: FileProblems,
     on_id: OnId | None,
 ) -> None:
-    """Read (line, id) pairs and report every line with the id of an earlier line.
+    """Read (line number, id) pairs, pass each id to `on_id`, and report every line with the id of an earlier line.
 
     Only Python's hash of each id is stored. It has 64 bits and differs between processes, so attackers cannot prepare
-    collisions. Equal hashes are only suspected duplicates: a second pass compares the texts.
+    collisions. Equal hashes are only suspected duplicates: a second pass, over the pairs of `read_again`, compares the
+    texts.
     """
     hashes = array("q")
     for _, identifier in identifiers:

@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.kernel.layout import Ids, padded
+from evaluation.kernel.layout import Ids, pad_text
 from evaluation.kernel.library import are_in_ids, compute_keys, insert_ids
 
 _MAGIC = b"runboard ids 1\n\0"
@@ -96,7 +96,7 @@ class DocumentIds:
     def contain(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """Return for each id whether it is in the set."""
         text, offsets = _join_ids([document_id.encode() for document_id in ids])
-        return are_in_ids(self.table, padded(text), offsets, self.seed)
+        return are_in_ids(self.table, pad_text(text), offsets, self.seed)
 
 
 def ids_in_memory(text: bytes, offsets: NDArray[np.int64], seed: int) -> Ids:
@@ -124,7 +124,7 @@ def _pack_ids(text: bytes, offsets: NDArray[np.int64], seed: int, long_bytes: in
 
     `long_bytes` is the present length of the long ids.
     """
-    keys = compute_keys(padded(text), offsets, seed)
+    keys = compute_keys(pad_text(text), offsets, seed)
     pieces = []
     for number in np.flatnonzero(np.diff(offsets) > _MAX_SLOT_BYTES).tolist():
         piece = text[offsets[number] : offsets[number + 1]]
@@ -135,6 +135,11 @@ def _pack_ids(text: bytes, offsets: NDArray[np.int64], seed: int, long_bytes: in
 
 
 def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: BinaryIO) -> None:
+    """Write a set of ids to a file: the header, the hash table of the keys, and the long ids.
+
+    `keys` contains `count` keys of `_pack_ids`, of which repeated ones are stored once. Both inputs are read from the
+    start.
+    """
     slots = _count_slots(count)
     long_bytes = long_ids.tell()
     size = _HEADER_BYTES + 16 * slots + long_bytes + _PADDING

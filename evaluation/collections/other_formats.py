@@ -97,9 +97,9 @@ _JUDGEMENT_HINT = "Write `query document code` (Cranfield), `query document 0 0`
 
 
 def read_smart(path: Path) -> list[Record]:
-    """Return the documents or queries of a file, with numbers stripped of leading zeros.
+    """Return the documents or queries of a file in SMART's format, with ids stripped of leading zeros.
 
-    Raises InvalidContent with the lines of the first problem.
+    Raises InvalidContent with the lines of the first problem, and for repeated ids or a file without records.
     """
     records: list[Record] = []
     parts: dict[str, list[str]] = {}
@@ -186,7 +186,7 @@ class Topic(NamedTuple):
 
 
 def read_topics(path: Path) -> list[Topic]:
-    """Return the topics of a file in SGML or XML. Raises InvalidContent with the line of the first problem."""
+    """Return the topics of a file in SGML or XML. Raises InvalidContent with the affected lines if it is neither."""
     text = read_text(path)
     is_sgml = re.search(r"<top\b", text, re.IGNORECASE) is not None
     records = _read_sgml(path, text) if is_sgml else _XmlTopics(path).read(text)
@@ -223,7 +223,10 @@ def select_queries(path: Path, topics: Sequence[Topic], field: str | None) -> tu
 
 
 def _read_sgml(path: Path, text: str) -> list[tuple[dict[str, str], int]]:
-    """Return (fields, line) of each `<top>`. A field ends where the next tag begins."""
+    """Return (fields, line) of each `<top>`. A field ends where the next tag begins.
+
+    Raises InvalidContent if `<top>` and `</top>` do not alternate.
+    """
     topics: list[tuple[dict[str, str], int]] = []
     fields: dict[str, str] | None = None
     line = first_line = 1
@@ -281,6 +284,7 @@ class _XmlTopics:
         raise format_error(self.path, [line], "XML with a DOCTYPE is not supported", "Remove the declaration.")
 
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
+        """Begin a topic, with the number in its attributes, or one of its fields."""
         if self._depth or name == "topic":
             self._depth += 1
         if self._depth == 1:
@@ -291,6 +295,7 @@ class _XmlTopics:
         self._field = name if self._depth == 2 else self._field if self._depth > 2 else ""
 
     def _end_element(self, name: str) -> None:
+        """End an element, and store the topic if it is one."""
         if self._depth == 1:
             fields = {name: " ".join("".join(pieces).split()) for name, pieces in self._pieces.items()}
             self.topics.append((fields, self._line))

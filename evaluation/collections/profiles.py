@@ -74,13 +74,13 @@ class UnigramCounter:
     """
 
     def __init__(self, max_words: int = MAX_WORDS) -> None:
-        self._most = max_words
+        self._max_words = max_words
         self._spellings: Counter[str] = Counter()
         self._dropped = 0
 
     def add(self, text: str) -> None:
         self._spellings.update(words(text))
-        if len(self._spellings) > 2 * self._most:
+        if len(self._spellings) > 2 * self._max_words:
             self._prune()
 
     def result(self) -> Unigrams:
@@ -89,14 +89,15 @@ class UnigramCounter:
         return Unigrams.from_counts(self._spellings, self._dropped)
 
     def _prune(self) -> None:
+        """Merge spellings that differ only by case, and drop the rarest words if there are more than the maximum."""
         # Lowercasing here folds each distinct spelling once, however often it occurs.
         folded: Counter[str] = Counter()
         for spelling, count in self._spellings.items():
             if spelling.strip("_"):
                 folded[lower_case(spelling)] += count
-        if len(folded) > self._most:
+        if len(folded) > self._max_words:
             counts = np.fromiter(folded.values(), np.int64, len(folded))
-            threshold = int(np.partition(counts, -self._most - 1)[-self._most - 1])
+            threshold = int(np.partition(counts, -self._max_words - 1)[-self._max_words - 1])
             self._dropped += int(counts[counts <= threshold].sum())
             folded = Counter({word: count for word, count in folded.items() if count > threshold})
         self._spellings = folded
@@ -244,7 +245,10 @@ def shares(distribution: LengthDistribution, edges: Sequence[int]) -> list[Share
 
 
 def doublings(distributions: Iterable[LengthDistribution]) -> list[int]:
-    """Return edges that double, from at most the shortest length to more than the longest one."""
+    """Return adjacent powers of two (or 0 and 1) as edges, from at most the shortest length to more than the longest.
+
+    Returns no edges if there are no lengths.
+    """
     occupied_bins = [np.flatnonzero(each.counts) for each in distributions if each.total]
     if not occupied_bins:
         return []

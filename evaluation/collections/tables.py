@@ -24,14 +24,14 @@ from evaluation.collections.other_formats import (
 )
 
 
-def _canonical(name: str) -> str:
+def _canonical_name(name: str) -> str:
     """Return a column's name in lower case, without spaces, quotes, `#`, `-`, and `_`."""
     return "".join(letter for letter in name.lower() if letter not in "-_#\"' \r\t")
 
 
 #: Column of a query's text, which has more alternative names than the text of a document.
 _QUERY_TEXT = "query text"
-#: Names of each column in order of preference, as `_canonical` writes them.
+#: Names of each column in order of preference, as `_canonical_name` writes them.
 _NAMES = {
     "_id": ("id",),
     "text": ("text", "content"),
@@ -46,8 +46,8 @@ _OTHER_NAMES = {
     "_id": (
         "docid", "docno", "documentid", "corpusid", "passageid", "pid", "queryid", "qid", "topicid", "questionid",
     ),
-    "text": tuple(map(_canonical, beir.OTHER_TEXT_FIELDS)),
-    _QUERY_TEXT: tuple(map(_canonical, (*beir.OTHER_TEXT_FIELDS, *beir.OTHER_QUERY_FIELDS))),
+    "text": tuple(map(_canonical_name, beir.OTHER_TEXT_FIELDS)),
+    _QUERY_TEXT: tuple(map(_canonical_name, (*beir.OTHER_TEXT_FIELDS, *beir.OTHER_QUERY_FIELDS))),
     "score": ("score", "grade", "relevance", "rel", "label", "judgment", "judgement", "relevancy", "qrel"),
 }  # fmt: skip
 _ROWS_AT_ONCE = 1000
@@ -123,7 +123,10 @@ def _to_text(path: Path, line: int, value: Any) -> str:
 
 
 def has_other_names(path: Path, part: str) -> bool:
-    """Return whether the first line of `corpus.jsonl` or `queries.jsonl` names its columns differently from BEIR."""
+    """Return whether the first line of a file has an id and a text, but not under BEIR's names `_id` and `text`.
+
+    `part` is `corpus.jsonl` or `queries.jsonl`, which have different variants of the names.
+    """
     problems = FileProblems(path.name)
     line = next((line for _, line in beir.iterate_lines(path, problems) if line.strip()), b"")
     record = beir.parse_leniently(line, 1, problems)
@@ -134,7 +137,10 @@ def has_other_names(path: Path, part: str) -> bool:
 def _read_columns(
     path: Path, required_columns: Sequence[str], optional_columns: Sequence[str] = (), rows: Iterable[Row] | None = None
 ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """Yield (line, values of the columns) for each row; a missing optional column is None."""
+    """Yield (line, values of the columns) for each row of a table, or of `rows`; a missing optional column is None.
+
+    Raises InvalidContent if a required column is missing or ambiguous, or if it is empty and does not contain texts.
+    """
     for line, row in _read_rows(path) if rows is None else rows:
         cells = tuple(row)
         values = []
@@ -152,19 +158,23 @@ def _read_columns(
 
 
 def column_places(cells: Sequence[str], columns: Sequence[str]) -> tuple[int, ...] | None:
-    """Return the positions of these columns in a header, or None if one is missing or ambiguous."""
+    """Return the positions of these columns in a header, or None if one is missing or ambiguous.
+
+    Also returns None for a table with ranks if `score` is among the columns, because such a table is a run.
+    """
     indices = [_find_column(tuple(cells), column) for column in columns]
-    if "score" in columns and "rank" in map(_canonical, cells):  # The table is a run.
+    if "score" in columns and "rank" in map(_canonical_name, cells):  # The table is a run.
         return None
     return None if None in indices else tuple(index for index in indices if index is not None)
 
 
 @lru_cache(maxsize=1024)
 def _find_column(cells: tuple[str, ...], column: str) -> int | None:
-    names = [_canonical(cell) for cell in cells]
+    """Return the index of a column in a header by its own name or a variant, or None if it is missing or ambiguous."""
+    names = [_canonical_name(cell) for cell in cells]
     if column in cells and column != "score":
         return cells.index(column)
-    for name in _NAMES.get(column, () if column in _OTHER_NAMES else (_canonical(column),)):
+    for name in _NAMES.get(column, () if column in _OTHER_NAMES else (_canonical_name(column),)):
         if name in names:
             return names.index(name)
     indices = [index for index, name in enumerate(names) if name in _OTHER_NAMES.get(column, ())]
@@ -177,6 +187,10 @@ def _read_rows(path: Path) -> Iterable[Row]:
 
 
 def _read_json(path: Path) -> Iterator[Row]:
+    """Yield (line number, object) of each line in JSON Lines that is not blank.
+
+    Raises InvalidContent for other lines.
+    """
     problems = FileProblems(path.name)
     for number, line in beir.iterate_lines(path, problems):
         if line.isspace():
@@ -192,6 +206,10 @@ def _read_json(path: Path) -> Iterator[Row]:
 
 
 def _read_csv(path: Path) -> Iterator[Row]:
+    """Yield (number of its last line, values by column name) of each row of a CSV with a header.
+
+    Raises InvalidContent for a row that does not fit the header, and if the file is not UTF-8 or not valid CSV.
+    """
     problems = FileProblems(path.name)
     lines = (line.decode() for _, line in beir.iterate_lines(path, problems))
     rows = csv.DictReader(lines, strict=True)

@@ -92,7 +92,7 @@ class Report:
 
 
 class LineProblems:
-    """Collects the problems of a file's lines: a count and the first line numbers for each code."""
+    """Collector of the problems of a file's lines: a count and the first line numbers for each code."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -108,7 +108,7 @@ class LineProblems:
             self.lines[code].append(line)
 
     def report(self, texts: Mapping[str, tuple[str, str]], **values: object) -> tuple[Problem, ...]:
-        """Return one error for each code.
+        """Return one error for each code, sorted by code.
 
         `texts` maps codes to pairs of message and hint. Messages are format strings with `lines` and `values` as
         fields.

@@ -42,11 +42,11 @@ def replace_on_success(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def complete_or_absent(path: Path, heading: Callable[[], str] = str) -> Iterator[TextIO]:
+def open_atomically(path: Path, heading: Callable[[], str] = str) -> Iterator[TextIO]:
     """Open a text file that appears only when it is complete; gzip-compressed if its name ends in .gz.
 
-    `heading` returns the first line. It is called again after the content has been written, and must always return
-    a line of the same length.
+    `heading` returns the first line, or an empty string for none. It is called again after the content has been
+    written, and must always return a line of the same length.
     """
     packed = path.suffix == ".gz"
     # The first line is a separate gzip member without compression. Its length depends only on the length of the line,
@@ -88,7 +88,10 @@ def make_folder(target: Path, make: Callable[[Path], object]) -> None:
 
 
 def describe_damage(folder: Path) -> str:
-    """Describe the first file that no longer has the size stored by `make_folder`; "" if all are intact."""
+    """Describe the first file that no longer has the size stored by `make_folder`.
+
+    Returns an empty string if all files are intact or no sizes were stored.
+    """
     try:
         sizes: dict[str, int] = json.loads((folder / _SIZES).read_bytes())
     except FileNotFoundError:

@@ -46,7 +46,7 @@ class Hardware:
 
     @classmethod
     def from_details(cls, details: Mapping[str, Any]) -> Self:
-        """Return the class with these details: `cpu`, `cores`, `gpu` (or None), `python`, and `libraries`."""
+        """Return the hardware class with these details: `cpu`, `cores`, `gpu` (or None), `python`, and `libraries`."""
         cores = f"{details['cores']} core{'s' if details['cores'] != 1 else ''}"
         name = f"{details['cpu']}, {cores}"
         if details["gpu"]:

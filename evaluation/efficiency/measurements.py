@@ -43,21 +43,21 @@ class Effort:
     most_rounds: int
     most_seconds: float
 
-    def reduce(self, seconds: float, search: float, queries: int) -> Effort:
+    def reduce(self, seconds: float, search_seconds: float, query_count: int) -> Effort:
         """Return the effort reduced to a budget.
 
         Args:
             seconds: Budget of all timed searches.
-            search: Expected seconds of one search.
-            queries: Number of queries of the dataset.
+            search_seconds: Expected seconds of one search.
+            query_count: Number of queries of the dataset.
 
         Raises:
             TooSlow: Fewer than two searches of `MIN_QUERIES` queries fit.
         """
-        target = max(self.searches, 2 * min(self.queries, queries))
-        searches = count_affordable(target, seconds, search)
-        timed_queries = min(self.queries, queries, searches // 2)
-        if timed_queries < min(MIN_QUERIES, queries):
+        target = max(self.searches, 2 * min(self.queries, query_count))
+        searches = count_affordable(target, seconds, search_seconds)
+        timed_queries = min(self.queries, query_count, searches // 2)
+        if timed_queries < min(MIN_QUERIES, query_count):
             raise TooSlow
         searches_kept = self.searches if searches == target else searches // timed_queries * timed_queries
         return replace(
@@ -92,9 +92,9 @@ VARIANT_EFFORT = Effort(
 )
 
 
-def plan_efforts(results: int) -> tuple[Effort, ...]:
+def plan_efforts(result_count: int) -> tuple[Effort, ...]:
     """Return the effort for each of a system's results, of which the last is the main one."""
-    return (*[VARIANT_EFFORT] * (results - 1), FULL_EFFORT)
+    return (*[VARIANT_EFFORT] * (result_count - 1), FULL_EFFORT)
 
 
 def measuring_seconds(retrieval: Retrieval) -> float:
@@ -216,7 +216,7 @@ class EfficiencyFigures:
 
 
 def noise_reasons(figures: Mapping[str, Any]) -> list[str]:
-    """Return the reasons why the times in `EfficiencyFigures.as_data` are unreliable, if any."""
+    """Return the reasons why the times in `EfficiencyFigures.as_data` are unreliable; empty if they are reliable."""
     reasons = []
     unsettled, queries = figures.get("unsettled", 0), figures["queries"]
     spread, mean = figures.get("spread_ms") or 0.0, figures["latency_ms"]["mean"]

@@ -91,6 +91,7 @@ def evict_caches() -> None:
 
 @cache
 def _filler() -> npt.NDArray[np.float64]:
+    """Return an array that is larger than the processor's caches, which is created only once."""
     texts = (path.read_text(encoding="ascii").strip() for path in _CACHES.glob("index*/size"))
     sizes = [int(text[:-1]) * 1024 for text in texts if text.endswith("K") and text[:-1].isdigit()]
     size = max(EVICTED_BYTES, 2 * max(sizes, default=0))
@@ -162,10 +163,13 @@ class EnergyMeter(NamedTuple):
 
 
 def open_meter(device: str) -> EnergyMeter:
-    """Return a meter for the processor's packages, and for this process's GPU if `device` is "cuda"."""
-    is_only_gpu = device != "cuda" or len(list_gpu_files()) < 2
+    """Return a meter for the processor's packages, and for this process's GPU if `device` is "cuda".
+
+    With "cuda", the packages are omitted if the machine has several GPUs, because other jobs share the processor.
+    """
+    measures_packages = device != "cuda" or len(list_gpu_files()) < 2
     counters_by_name = {
-        "CPU": _package_counters() if is_only_gpu else [],
+        "CPU": _package_counters() if measures_packages else [],
         "GPU": _gpu_counters() if device == "cuda" else [],
     }
     return EnergyMeter(
@@ -190,6 +194,7 @@ def _package_counter(folder: Path) -> Counter:
     previous_value, overflows = int(energy.read_text(encoding="ascii")), 0
 
     def count() -> float:
+        """Return the package's joules since an arbitrary moment."""
         nonlocal previous_value, overflows
         current_value = int(energy.read_text(encoding="ascii"))
         overflows += current_value < previous_value
@@ -200,6 +205,7 @@ def _package_counter(folder: Path) -> Counter:
 
 
 def _gpu_counters() -> list[Counter]:
+    """Return an energy counter for this process's GPU, or an empty list if NVML or the GPU has none."""
     try:
         pynvml = import_module("pynvml")  # from nvidia-ml-py, which is optional
     except ImportError:

@@ -128,7 +128,7 @@ def measure(
     budget: float = math.inf,
     progress: MeasureProgress = lambda share: None,
 ) -> EfficiencyFigures:
-    """Measure the costs of a system.
+    """Measure search times, throughput, energy, and memory of a system, and add the figures of building its index.
 
     Args:
         system: System with an open index.
@@ -149,14 +149,14 @@ def measure(
         progress(0.0)
         flops, warm_up_seconds = _warm_up(engine, timed_queries, effort.warm_up, budget * SHARE_OF_WARM_UP)
         remaining = budget - sum(warm_up_seconds)
-        effort, in_batches = _affordable_effort(effort, remaining, warm_up_seconds, retrieval, len(queries))
+        effort, batch_search_seconds = _affordable_effort(effort, remaining, warm_up_seconds, retrieval, len(queries))
         timed_queries = sample_evenly(queries, effort.queries)
         engine.clock.seconds.clear()
         rounds = _TimedRounds(engine, timed_queries, effort, system.device)
         energy = rounds.run(progress, meter)
     remaining = max(remaining - rounds.elapsed, 0.0)
     target = min(effort.batched, len(queries))
-    if (batched := count_affordable(target, remaining, in_batches)) < target:
+    if (batched := count_affordable(target, remaining, batch_search_seconds)) < target:
         batched -= batched % BATCH
     figures = rounds.figures()  # before other searches add to the engine's clock
     throughput = _throughput(engine, queries, batched)
@@ -199,11 +199,11 @@ def _affordable_effort(
         TooSlow: Not even two queries can be timed.
     """
     # A single fast query must not determine the estimate. Searches of a variant are shorter than searches of the job.
-    in_job = retrieval.search_seconds / max(retrieval.queries, 1)
-    single_seconds = max(sum(warm_up_seconds) / len(warm_up_seconds), min(in_job, max(warm_up_seconds)))
-    in_batches = min(single_seconds, in_job)
-    fits = in_batches * min(BATCH, queries) <= remaining / 2
-    return effort.reduce(remaining / 2 if fits else remaining, single_seconds, queries), in_batches
+    job_search_seconds = retrieval.search_seconds / max(retrieval.queries, 1)
+    single_seconds = max(sum(warm_up_seconds) / len(warm_up_seconds), min(job_search_seconds, max(warm_up_seconds)))
+    batch_search_seconds = min(single_seconds, job_search_seconds)
+    fits_budget = batch_search_seconds * min(BATCH, queries) <= remaining / 2
+    return effort.reduce(remaining / 2 if fits_budget else remaining, single_seconds, queries), batch_search_seconds
 
 
 def sample_evenly(queries: Sequence[Query], limit: int) -> list[Query]:
@@ -276,11 +276,12 @@ def flops_per_document(engine: Engine, corpus: Path, folder: Path) -> float | No
 
 
 def _sample_documents(corpus: Path) -> list[Document]:
+    """Return evenly spaced documents of the corpus, one in 200, but at least 4 and at most 64 if possible."""
     total = count_documents(corpus)
     sample_size = min(max(total // 200, _MIN_DOCUMENTS), _MAX_DOCUMENTS, total)
     positions = [number * total // sample_size for number in range(sample_size)]
     if read_table(corpus) is not None:
-        return [next(read_corpus(corpus, first=position)) for position in positions]
+        return [next(read_corpus(corpus, first_document=position)) for position in positions]
     selected_positions = set(positions)
     return [document for number, document in enumerate(read_corpus(corpus)) if number in selected_positions]
 
@@ -288,9 +289,9 @@ def _sample_documents(corpus: Path) -> list[Document]:
 class _TimedRounds:
     """Timed searches in rounds, until the interval of their mean is narrow or the effort is exhausted."""
 
-    def __init__(self, engine: Engine, timed: Sequence[Query], effort: Effort, device: str) -> None:
-        self._engine, self._timed_queries, self._effort, self._device = engine, timed, effort, device
-        self._confirmed = np.zeros(len(timed), dtype=bool)
+    def __init__(self, engine: Engine, timed_queries: Sequence[Query], effort: Effort, device: str) -> None:
+        self._engine, self._timed_queries, self._effort, self._device = engine, timed_queries, effort, device
+        self._confirmed = np.zeros(len(timed_queries), dtype=bool)
         self._seconds: list[list[float]] = []
         self._joules = 0.0
         self._evicting = 0.0
@@ -304,7 +305,10 @@ class _TimedRounds:
         return np.array(self._seconds, dtype=np.float64)
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of the searches. `parts_ms` scales the total time of each part to the mean latency."""
+        """Return the fields of `EfficiencyFigures` that follow from the timed searches.
+
+        `parts_ms` scales the total time of each part to the mean latency.
+        """
         times = self.times()
         share = 1000 * float(times.min(axis=0).mean()) / self.elapsed if self.elapsed else 0.0
         return {
@@ -329,14 +333,18 @@ class _TimedRounds:
         return int((~((second <= (1 + SETTLED_DIFFERENCE) * quickest) & self._confirmed)).sum())
 
     def run(self, report: MeasureProgress, meter: EnergyMeter) -> float | None:
-        """Search in rounds and return the joules per search, or None without energy counters."""
+        """Search in rounds until the effort is reached, and return the joules per search.
+
+        Returns None without energy counters.
+        """
         other_work = OtherWork()
         while not self._is_enough():
-            self._round(report, meter)
+            self._run_round(report, meter)
         self.other_work = other_work.share()
         return max(self._joules, 0.0) / self.times().size if meter.counters else None
 
     def _is_enough(self) -> bool:
+        """Return whether the rounds may end: after the maximum effort, or after the minimum with a stable mean."""
         effort, rounds = self._effort, len(self._seconds)
         if rounds < 2 or rounds * len(self._timed_queries) < effort.searches:
             return False
@@ -349,7 +357,8 @@ class _TimedRounds:
         is_settled = self.count_unsettled() <= MAX_UNSETTLED * len(self._timed_queries)
         return is_settled and mean_spread(self.times()) <= NARROW * mean
 
-    def _round(self, report: MeasureProgress, meter: EnergyMeter) -> None:
+    def _run_round(self, report: MeasureProgress, meter: EnergyMeter) -> None:
+        """Search every query once with cold caches, adding to the times, energy, and interruptions of all rounds."""
         rounds_done, expected_rounds = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
         seconds = []
         for number, query in enumerate(self._timed_queries):

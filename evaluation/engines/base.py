@@ -94,7 +94,10 @@ class Parameter:
         return self.is_text and self.name.endswith("prompt")
 
     def parse(self, value: object) -> ParameterValue:
-        """Convert a value or its text to the parameter's type. Raises InvalidParameter."""
+        """Return a value, given as itself or as text, in the parameter's type and canonical spelling.
+
+        Raises InvalidParameter if the parameter does not accept it.
+        """
         parsed: ParameterValue | None
         if isinstance(self.default, bool):
             parsed = {"true": True, "false": False}.get(str(value).lower())
@@ -114,6 +117,10 @@ class Parameter:
         return parsed
 
     def _parse_number(self, value: object) -> int | float | None:
+        """Return the value as a number, or None if it is not a number or out of range.
+
+        The number is a float if the default is one, otherwise an integer.
+        """
         try:
             number = float(str(value)) if isinstance(self.default, float) else int(str(value))
         except ValueError:
@@ -153,7 +160,10 @@ class NumberList:
     main: str
 
     def __call__(self, text: str) -> list[int]:
-        """Return the distinct numbers in ascending order. Raises InvalidParameter."""
+        """Return the distinct numbers of a comma-separated text in ascending order.
+
+        Raises InvalidParameter if a number is not from 1 to `most`, or if there are more than `count`.
+        """
         try:
             numbers = sorted({int(part) for part in text.split(",") if part.strip()})
         except ValueError:
@@ -189,7 +199,7 @@ class SearchResult:
 
     @classmethod
     def from_scores(cls, query_id: str, ids: Sequence[str], scores: NDArray[np.floating[Any]], depth: int) -> Self:
-        """Return the best `depth` of the documents in trec_eval's order."""
+        """Return a query's result with the best `depth` of the documents, in trec_eval's order."""
         top_indices = trec_order(ids, scores)[:depth]
         return cls(query_id, [ids[index] for index in top_indices.tolist()], scores[top_indices].astype(np.float32))
 
@@ -403,7 +413,7 @@ class ShardedEngine(Engine):
         """
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
-        """Encode the corpus shard by shard inside `folder` and index it there."""
+        """Encode the corpus shard by shard inside `folder`, index the shards there, and open the index."""
         shards = []
         for number, documents in enumerate(split_corpus(corpus, SHARD_SIZE)):
             shard = folder / shard_name(number)
@@ -429,7 +439,10 @@ class DividedEngine(ShardedEngine):
         return True
 
     def learn(self, shards: Sequence[Path], folder: Path) -> None:
-        """Learn the data that all parts share, from all shards, and write it to the empty `folder`."""
+        """Learn the data that all parts share, from all shards, and write it to the empty `folder`.
+
+        By default, nothing is learned.
+        """
 
     @abstractmethod
     def build_part(self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore) -> None:
@@ -500,7 +513,7 @@ class EngineDescription:
         return any(parameter.name == "k1" for parameter in self.parameters)
 
     def faults(self) -> Iterator[str]:
-        """Yield the inconsistencies of the description."""
+        """Yield the errors in this description: malformed names, unknown parameters, and unknown checkpoint kinds."""
         for field_name in ("name", "architecture"):
             if not re.fullmatch("[a-z0-9][a-z0-9-]*", value := getattr(self, field_name)):
                 yield f"its {field_name} {value!r} must consist of lower-case words joined by hyphens"
@@ -512,7 +525,7 @@ class EngineDescription:
             yield f"its checkpoints contain {kind!r}, which is not in evaluation.checkpoints.CheckpointKind"
 
     def check(self, resources: Resources) -> None:
-        """Raise InvalidParameter if the checkpoint or the number of runs does not fit the engine."""
+        """Raise InvalidParameter if a checkpoint is missing or not needed, or if the number of runs is wrong."""
         if self.needs_checkpoint and resources.checkpoint is None:
             raise InvalidParameter(f"{self.name} runs a model; specify a checkpoint ({' or '.join(self.checkpoints)}).")
         if not self.needs_checkpoint and resources.checkpoint is not None:
@@ -523,7 +536,10 @@ class EngineDescription:
             raise InvalidParameter(f"{self.name} accepts {expected_count} runs, but {len(resources.runs)} were given.")
 
     def complete(self, values: Mapping[str, object]) -> dict[str, ParameterValue]:
-        """Return all parameters, with defaults for missing values. Raises InvalidParameter."""
+        """Return the given values in their parameters' types, and the defaults of all other parameters.
+
+        Raises InvalidParameter for an unknown name or an invalid value.
+        """
         parameters = {parameter.name: parameter for parameter in self.parameters}
         unknown_names = [name for name in values if name not in parameters]
         if unknown_names:

@@ -117,7 +117,7 @@ class RM3(BM25):
         self.open(folder)
 
     def _write_feedback_terms(self, folder: Path) -> None:
-        """Write the most frequent eligible terms of each document in the single-field index."""
+        """Write the most frequent eligible terms of each document, and their frequencies, to two files in `folder`."""
         index = self.searcher.index
         shape = index.document_count, self.parameters["feedback_terms"]
         terms = new_map(folder / TERMS_FILE, np.uint32, shape)
@@ -185,7 +185,10 @@ class RM3(BM25):
             yield ranking
 
     def _expand_query(self, query_terms: Weights, ranks: Ranks, scores: Floats) -> Weights:
-        """Return the terms of the query and of the feedback documents, with their weights in the expanded query."""
+        """Return the terms with a positive weight in the expanded query, and these weights.
+
+        They interpolate the query's own terms with the relevance model of the feedback documents.
+        """
         feedback = self._build_relevance_model(self._order[ranks], scores)
         query_weight = self.parameters["original_query_weight"]
         terms, numbers = np.unique(np.concatenate([query_terms[0], feedback[0]]), return_inverse=True)
@@ -194,7 +197,11 @@ class RM3(BM25):
         return terms[weights > 0], weights[weights > 0]
 
     def _build_relevance_model(self, documents: Ranks, scores: Floats) -> Weights:
-        """Return the top terms of the feedback documents, weighted by document scores. Weights add up to 1."""
+        """Return the up to `feedback_terms` best terms of the feedback documents, with weights that add up to 1.
+
+        Before normalization, a term's weight is the sum of its relative frequencies in the documents times
+        their scores.
+        """
         frequencies = self._frequencies[documents].astype(np.float64)
         norms = np.maximum(frequencies.sum(axis=1, keepdims=True), 1.0)
         weights = (frequencies / norms * scores[:, np.newaxis]).ravel()
@@ -220,6 +227,7 @@ class WordPieceEngine(TermEngine):
         return f"word pieces ({self.pieces.size:,})"
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
+        """Index how often each word piece occurs in each document's title and text, and open the index."""
         builder = IndexBuilder(folder)
         for batch in group_by_size(corpus, lambda document: document.text):
             texts = [f"{document.title} {document.text}" for document in batch]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Document, corpus_fingerprint, count_documents, read_corpus
-from evaluation.core.writing import complete_or_absent, describe_damage, make_folder
+from evaluation.core.writing import describe_damage, make_folder, open_atomically
 from evaluation.engines.base import (
     SHARD_SIZE,
     DividedEngine,
@@ -29,7 +29,7 @@ from evaluation.engines.base import (
     shard_name,
 )
 from evaluation.engines.registry import describe
-from evaluation.engines.run_writing import unusable
+from evaluation.engines.run_writing import refusal
 
 #: File with the inputs of a folder's shards, see `claim_shards`.
 _INPUTS_FILE = "made-from.json"
@@ -95,9 +95,10 @@ class EncodedCorpus(NamedTuple):
 
 
 def claim_shards(task: EncodingTask, folder: Path) -> None:
-    """Record the inputs of the shards in their folder. Raises InvalidParameter if they differ from recorded ones.
+    """Record the inputs of the shards in their folder, or check that they equal the recorded ones.
 
-    Shards without a record, such as copied ones, are used without a check.
+    Raises InvalidParameter if an input differs or the engine does not encode shards. Shards without a record, such
+    as copied ones, are used without a check.
     """
     description, resources = describe(task.engine), task.resources
     if description.encoding_parameters is None:
@@ -122,14 +123,15 @@ def claim_shards(task: EncodingTask, folder: Path) -> None:
             raise InvalidParameter(f"The shards in {folder} were made with another {differences}; choose a new folder.")
     else:
         folder.mkdir(parents=True, exist_ok=True)
-        with complete_or_absent(note) as file:
+        with open_atomically(note) as file:
             json.dump(inputs, file, indent=1)
 
 
 def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, report: StageProgress) -> EncodedCorpus:
-    """Return the encoded shards of the task, encoding the ones that are missing in `folder`.
+    """Encode the task's shards that are missing in `folder`, and return all shards of the task.
 
-    Shards are created atomically. Raises InvalidContent if files of an existing shard are truncated.
+    Shards are created atomically, and progress is passed to `report`. Raises InvalidContent if files of an existing
+    shard are truncated.
     """
     folder.mkdir(exist_ok=True)
     report("encoding", 0.0)
@@ -144,11 +146,12 @@ def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, repor
     for first_document, shard in zip(range(numbers.start * size, numbers.stop * size, size), folders, strict=True):
         if not shard.exists():
             if position != first_document:
-                reading = read_corpus(task.corpus, first=first_document)
+                reading = read_corpus(task.corpus, first_document=first_document)
             documents = list(islice(reading, size))
             position = first_document + len(documents)
 
-            def make(folder: Path, first_document: int = first_document, documents: list[Document] = documents) -> None:
+            def fill(folder: Path, first_document: int = first_document, documents: list[Document] = documents) -> None:
+                """Encode the documents into a shard's folder, reporting progress over the whole corpus."""
                 engine.encode_shard(
                     documents,
                     folder,
@@ -156,7 +159,7 @@ def encode_corpus(engine: ShardedEngine, task: EncodingTask, folder: Path, repor
                 )
 
             start = perf_counter()
-            make_folder(shard, make)
+            make_folder(shard, fill)
             seconds += perf_counter() - start
             encoded_count += len(documents)
         report("encoding", min((first_document + size) / total, 1.0))
@@ -204,13 +207,13 @@ def check_intact(folders: Iterable[Path]) -> None:
     damaged = [f"{folder} ({damage})" for folder in folders if (damage := describe_damage(folder))]
     if damaged:
         hint = "Remove these folders and run the same command again. It creates the missing ones."
-        raise unusable("damaged_folder", f"incomplete: {', '.join(damaged)}", hint)
+        raise refusal("damaged_folder", f"incomplete: {', '.join(damaged)}", hint)
 
 
 def encode(task: EncodingTask, progress: StageProgress | None = None) -> EncodedCorpus:
     """Encode the corpus into the task's folder of shards, for use by `retrieve`. Existing shards are reused.
 
-    Raises the same exceptions as `retrieve`.
+    Raises InvalidParameter, InvalidContent, and ModelFailure like `retrieve`.
     """
     assert task.shards is not None
     description = describe(task.engine)

@@ -83,6 +83,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
     def _search(
         self, queries: Sequence[Query], depth: int, settings: Mapping[str, int]
     ) -> Iterator[Mapping[str, SearchResult]]:
+        """Yield each query's best `depth` re-ranked documents for each setting, which is a number of candidates."""
         for result in self._score_candidates(queries):
             query, ids, scores = result.query_id, result.document_ids, result.scores
             yield {
@@ -91,13 +92,13 @@ class CrossEncoderReRanking(VariantEngine[int]):
             }
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Return the re-ranking depth, the maximum length, and the mean number of passages per document."""
+        """Return re-ranking depth, maximum length, and, if documents are divided, the mean number of passages."""
         facts = {"depth": min(self.main, self.documents), "maximum_length": self.scorer.maximum_length}
         passages = {"passages_per_document": self._passages / max(self._pair_count, 1)}
         return {**facts, **(passages if self.read_passages.words else {})}
 
     def _score_candidates(self, queries: Sequence[Query]) -> list[SearchResult]:
-        """Return the first stage's documents in its order, with the model's scores.
+        """Return the first stage's documents for each query, in its order but with the model's scores.
 
         The pairs of all queries are scored together, so that batches contain texts of similar length.
         """
@@ -119,7 +120,7 @@ class CrossEncoderReRanking(VariantEngine[int]):
         ]
 
     def _score_passages(self, pairs: Sequence[tuple[str, Sequence[str]]]) -> Floats:
-        """Return the maximum score over a document's passages, for each pair of a query and a document."""
+        """Return the maximum score over the passages, for each pair of a query and a document's passages."""
         counts = [len(passages) for _, passages in pairs]
         self._pair_count, self._passages = self._pair_count + len(pairs), self._passages + sum(counts)
         scores = self.scorer.score(
@@ -130,9 +131,9 @@ class CrossEncoderReRanking(VariantEngine[int]):
 
 
 def parse_depths(text: str, max_depth: int) -> tuple[int, ...]:
-    """Return the depths in a text such as "10,50,100,200" that are below `deepest`, followed by `deepest`.
+    """Return the depths in a text such as "10,50,100,200" that are below `max_depth`, followed by `max_depth`.
 
-    Raises InvalidParameter.
+    Raises InvalidParameter if the text is invalid.
     """
     return (*(depth for depth in _NAMED_DEPTHS(text) if depth < max_depth), max_depth)
 

@@ -44,7 +44,7 @@ from evaluation.engines.index.vector_index import (
     Truncation,
     VectorIndex,
     build_index,
-    bytes_of_vector,
+    bytes_per_vector,
     copy_vectors,
     is_learned,
     learn,
@@ -133,7 +133,10 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         return is_learned(self.parameters)
 
     def learn(self, shards: Sequence[Path], folder: Path) -> None:
-        """Learn centroids, codes, or ranges from the vectors of all shards, once for each number of dimensions."""
+        """Learn centroids, codes, or ranges from the vectors of all shards, once for each number of dimensions.
+
+        Does nothing if the index needs no learned data.
+        """
         if not self.learns:
             return
         vectors = [load_vectors(shard / VECTORS) for shard in shards]
@@ -149,7 +152,11 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
             )
 
     def build_part(self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore) -> None:
-        """Open the shards for exact search or build an approximate index, once for each number of dimensions."""
+        """Index the vectors of the shards, once for each number of dimensions, and open the indexes.
+
+        Smaller numbers of dimensions need truncated copies of the vectors. Exact search reads float32 vectors
+        directly.
+        """
         for dimension in self.settings.values():
             vectors = [shard / VECTORS for shard in shards]
             index_folder = self._index_folder(folder, dimension)
@@ -171,6 +178,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         progress(1.0)
 
     def open(self, folder: Path) -> None:
+        """Open the index of each number of dimensions, and read the number of documents."""
         self._document_count = int(json.loads((folder / _DOCUMENT_COUNT_FILE).read_text(encoding="utf-8")))
         self._indexes = {
             dimension: VectorIndex(self._index_folder(folder, dimension), self.parameters, self.resources)
@@ -189,6 +197,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
     def _search(
         self, queries: Sequence[Query], depth: int, settings: Mapping[str, int]
     ) -> Iterator[Mapping[str, SearchResult]]:
+        """Yield each query's best `depth` documents for each setting, which is a number of leading dimensions."""
         vectors = np.zeros((len(queries), self._queries.dimension), np.float32)
         with self.clock.part("query_encoding"):
             self._queries.encode([query.text for query in queries], self._prompts["query"], vectors)
@@ -199,7 +208,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
             yield {label: SearchResult(query.id, *rankings[index]) for label, rankings in results.items()}
 
     def _find_best(self, dimension: int, vectors: Floats, depth: int) -> list[tuple[list[str], Floats]]:
-        """Return ids and scores of the best documents for each query vector, truncated to `dimension`."""
+        """Truncate query vectors to `dimension`, and return ids and scores of the best `depth` documents for each."""
         index = self._indexes[dimension]
         vectors = self._get_truncation(dimension)(vectors)
         if self.read_passages.words:
@@ -207,9 +216,9 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         return [(index.identifiers(numbers), scores) for numbers, scores in index.search(vectors, depth)]
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Return dimension, similarity, and lengths, and the loss of approximate search or lower precision.
+        """Return dimension, similarity, storage, and lengths, and how well the index agrees with exact float32 search.
 
-        The loss is measured over up to 100 queries.
+        The agreement is measured over up to 100 queries, only for approximate search and for lower precision.
         """
         dimension, stored_dtype, index = self.main, self.parameters["stored_dtype"], self._index
         texts = index.documents / max(self.documents, 1)
@@ -220,7 +229,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
             "index_kind": self.parameters["search"],
         }
         if self.parameters["search"] == "exact":
-            facts["bytes_per_document"] = texts * bytes_of_vector(dimension, stored_dtype)
+            facts["bytes_per_document"] = texts * bytes_per_vector(dimension, stored_dtype)
         if self.read_passages.words:
             facts["passages_per_document"] = texts
         if self._documents.maximum_length is not None:
@@ -241,7 +250,7 @@ def _read_ids(shards: Sequence[Path]) -> Iterator[bytes]:
 def _dimensions(parameters: Mapping[str, Any], dimension: int) -> dict[str, int]:
     """Return the numbers of dimensions to search, keyed by label, with the full vectors last.
 
-    Raises InvalidParameter.
+    Raises InvalidParameter if another number is not below `dimension`.
     """
     smaller_dimensions, truncation = _NAMED_DIMENSIONS(parameters["dimensions"]), _truncation(parameters)
     if smaller_dimensions and smaller_dimensions[-1] >= dimension:

@@ -23,7 +23,10 @@ class Fact:
     most: int | None = None
 
     def validate(self, value: object) -> FactValue:
-        """Validate a value and round it to the displayed decimals. Raises ValueError."""
+        """Return an allowed word, or a number in range rounded to the displayed decimals.
+
+        Raises ValueError for other values.
+        """
         if isinstance(value, str) and value in self.words:
             return value
         if self.most is None or isinstance(value, bool) or not isinstance(value, int | float):

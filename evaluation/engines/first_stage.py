@@ -28,7 +28,7 @@ class StoredRun:
         self._path = path
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
-        """Group the run's lines by query. The corpus is not read."""
+        """Write the run's lines to `folder`, grouped by query, and open them. The corpus is not read."""
         IndexedRun.write(self._path, folder / "run")
         self.open(folder)
 

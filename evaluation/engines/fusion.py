@@ -50,7 +50,10 @@ class Fusion(Engine):
         self._runs: list[IndexedRun] = []
 
     def build(self, corpus: Iterable[Document], folder: Path) -> None:
-        """Group the lines of each run by query. The corpus is not read. Raises InvalidContent."""
+        """Write the lines of each run to `folder`, grouped by query, and open them. The corpus is not read.
+
+        Raises InvalidContent for an invalid run.
+        """
         for number, path in enumerate(self.resources.runs):
             IndexedRun.write(path, folder / f"{number:02d}")
         self.open(folder)
@@ -67,6 +70,7 @@ class Fusion(Engine):
             yield ranking
 
     def _fuse(self, query_id: str, depth: int) -> SearchResult:
+        """Return the query's `depth` documents with the largest weighted sums of the runs' contributions."""
         sums: dict[str, float] = {}
         for run, weight in zip(self._runs, self._weights, strict=True):
             ids, scores = run.documents(query_id)
@@ -91,19 +95,22 @@ class Fusion(Engine):
         return {"runs_fused": len(self.resources.runs)}
 
 
-def parse_weights(text: str, runs: int) -> tuple[float, ...]:
-    """Parse one weight for each run, as in "1,0.5". The default is 1 for all. Raises InvalidParameter."""
+def parse_weights(text: str, run_count: int) -> tuple[float, ...]:
+    """Return one weight for each run from a text such as "1,0.5". An empty text means 1 for all.
+
+    Raises InvalidParameter if their number is wrong, a weight is negative or infinite, or all weights are 0.
+    """
     if not text.strip():
-        return (1.0,) * runs
+        return (1.0,) * run_count
     try:
         weights = tuple(float(part) for part in text.split(","))
     except ValueError:
         weights = ()
     are_valid = all(0 <= weight < float("inf") for weight in weights) and any(weights)
-    if len(weights) != runs or not are_valid:
+    if len(weights) != run_count or not are_valid:
         raise InvalidParameter(
-            f"weights = {text!r} is not valid; expected {runs} non-negative numbers, one for each run, "
-            f'such as "{",".join(["1"] * runs)}", or no value for equal weights.'
+            f"weights = {text!r} is not valid; expected {run_count} non-negative numbers, one for each run, "
+            f'such as "{",".join(["1"] * run_count)}", or no value for equal weights.'
         )
     return weights
 

@@ -122,7 +122,10 @@ class LateInteraction(DividedEngine):
             self.finder.learn(TokenStore(shards), folder)
 
     def build_part(self, shards: Sequence[Path], learned: Path, folder: Path, progress: Progress = ignore) -> None:
-        """Index the texts for the first stage, or the vectors for approximate search."""
+        """Index the texts for the first stage, or the vectors for approximate search, and open the index.
+
+        Exhaustive search needs no index. The shards are not copied.
+        """
         texts = [Texts(shard / "texts") for shard in shards]
         write_ordered_ids(folder, (name for part in texts for name in part.ids.get_ids(np.arange(len(part)))))
         (folder / _STATE).write_text(json.dumps([str(shard.resolve()) for shard in shards]), "utf-8")
@@ -148,7 +151,7 @@ class LateInteraction(DividedEngine):
         return vectors + (self.finder.size() if self.finder else 0)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[SearchResult]:
-        """Yield the best `depth` scored documents of each query."""
+        """Yield each query's best `depth` documents by MaxSim, among the documents that the mode selects."""
         with self.clock.part("query_encoding"):
             vectors = self.encoder.encode_queries([query.text for query in queries])
         self._sample += vectors[: _SAMPLE - len(self._sample)]
@@ -168,7 +171,10 @@ class LateInteraction(DividedEngine):
             yield SearchResult(query.id, self.ids.get_ids(documents), scores)
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Return vector sizes, and the recall of approximate modes against exhaustive search over up to 20 queries."""
+        """Return dimension, lengths, storage, and mode, and the recall of the approximate modes.
+
+        The recall of the exhaustive top 100 is measured over up to 20 queries.
+        """
         facts: dict[str, FactValue] = {
             "dimension": self.encoder.dimension,
             "similarity": "mean MaxSim" if self.encoder.mean else "MaxSim",
@@ -187,7 +193,7 @@ class LateInteraction(DividedEngine):
         return facts
 
     def _get_candidates(self, queries: Sequence[Query], vectors: Vectors) -> list[Numbers]:
-        """Return the documents to score for each query."""
+        """Return the documents to score for each query, from the first stage or by the nearest vectors."""
         if isinstance(self.finder, BM25 | StoredRun):
             rankings = self.finder.search(queries, self.parameters["candidates"])
             return [document_numbers(ranking, self.ids) for ranking in rankings]
@@ -195,7 +201,7 @@ class LateInteraction(DividedEngine):
         return [self.finder.documents(query.cpu().numpy()) for query in vectors]
 
     def _rank_candidates(self, query: torch.Tensor, documents: Numbers, depth: int) -> Ranking:
-        """Return the best of the given documents for a query."""
+        """Return the best `depth` of the given documents for a query by MaxSim."""
         from evaluation.engines.neural.sided_encoders import late_interaction_of_each
 
         scores = [
@@ -205,7 +211,7 @@ class LateInteraction(DividedEngine):
         return self._select_best(documents, np.concatenate([np.empty(0, np.float32), *scores]), depth)
 
     def _rank_compressed(self, codes: CompressedTokens, query: torch.Tensor, depth: int) -> Ranking:
-        """Return the best documents for a query by their compressed vectors."""
+        """Return the best `depth` documents for a query by their compressed vectors."""
         documents, scores = codes.search(query.cpu().numpy(), depth)
         return self._select_best(documents, scores / np.float32(len(query) if self.encoder.mean else 1), depth)
 
@@ -263,9 +269,9 @@ def _get_margin(query: torch.Tensor, largest_norm: float) -> float:
 
 
 def _find_contenders(scores: Floats, depth: int, margin: float) -> Numbers:
-    """Return the documents that score at most `margin` below the `depth`-th best.
+    """Return the indices of the scores that are at most `margin` below the `depth`-th best.
 
-    Documents without vectors have no score and are excluded.
+    Documents without vectors have the score -inf and are excluded.
     """
     threshold = np.partition(scores, -depth)[-depth] - margin if depth < len(scores) else -np.inf
     return np.flatnonzero((scores >= threshold) & np.isfinite(scores))

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from evaluation.engines.neural.text_models import QueryWeights
 
 #: Maximum frequency of a word. A model must not be able to fill the disk with a single document.
-_MOST_OFTEN = 10_000
+_MAX_FREQUENCY = 10_000
 _BASELINE = "bm25-wordpiece"
 #: Labels of rankings, keyed by whether terms are added and whether query terms are weighted.
 _LABELS = {
@@ -142,9 +142,9 @@ class TermWeighting(DocumentModelEngine):
         )
 
     def add_row(self, builder: IndexBuilder, row: Mapping[str, Any]) -> None:
-        """Index the weighted words of a document."""
+        """Index a document's words, using their scaled and rounded weights as frequencies, added for equal terms."""
         weights = np.maximum(np.array(row["weights"], np.float64), 0.0)
-        counts = np.minimum(np.round(weights * self.parameters["scale"]), _MOST_OFTEN).astype(int).tolist()
+        counts = np.minimum(np.round(weights * self.parameters["scale"]), _MAX_FREQUENCY).astype(int).tolist()
         frequencies: Counter[str] = Counter()
         for word, count in zip(row["words"], counts, strict=True):
             if count:
@@ -243,21 +243,22 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
 
         super().__init__(parameters, resources)
         self.settings = _variant_switches(parameters)
-        self.model = AugmentationModel(parameters, resources, self.pieces.behind_last)
-        self._special = np.array(sorted(self.pieces.special), np.int64)
+        self.model = AugmentationModel(parameters, resources, self.pieces.id_bound)
+        self._special_ids = np.array(sorted(self.pieces.special_ids), np.int64)
         self._query_total = self._added_total = 0
 
     def open(self, folder: Path) -> None:
         """Open an index and map word pieces to its terms."""
         super().open(folder)
         #: Term number in the index for each word piece, -1 if no document contains it.
-        self._term_numbers = np.full(self.pieces.behind_last, -1, np.int64)
+        self._term_numbers = np.full(self.pieces.id_bound, -1, np.int64)
         for term_number, term_text in enumerate(self.searcher.index.terms()):
             self._term_numbers[int(term_text)] = term_number
 
     def _search(
         self, queries: Sequence[Query], depth: int, settings: Mapping[str, Switches | None]
     ) -> Iterator[Mapping[str, SearchResult]]:
+        """Yield each query's ranking for each setting, which is a pair of switches, or None for BM25."""
         baseline = self.baseline() if None in settings.values() else None
         for query, numbers, weights in self._encode_queries(queries):
             rankings = {}
@@ -287,12 +288,13 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
                 encoded_queries = self.model.encode(inputs)
             for query, numbers, weights in zip(batch, inputs, encoded_queries, strict=True):
                 self._query_total += 1
-                self._added_total += len(np.setdiff1d(weights.added, [*numbers, *self._special]))
+                self._added_total += len(np.setdiff1d(weights.added, [*numbers, *self._special_ids]))
                 yield query, np.array(numbers, np.int64), weights
 
     def _rank(
         self, query: Query, numbers: Numbers, weights: QueryWeights, switches: Switches, depth: int
     ) -> SearchResult:
+        """Return a query's best `depth` documents by the model's weights, as far as the switches enable them."""
         with self.clock.part("search"):
             pieces, values = self._query_vector(numbers, weights, switches)
             terms = self._term_numbers[pieces]
@@ -302,13 +304,16 @@ class QueryAugmentation(WordPieceEngine, VariantEngine[Switches | None]):
     def _query_vector(
         self, numbers: Numbers, weights: QueryWeights, switches: Switches
     ) -> tuple[Numbers, NDArray[np.float64]]:
-        """Return w ⊙ (bow + a) for a query's token ids as pieces and their positive values."""
+        """Return the pieces with a nonzero value in the query vector w ⊙ (bow + a), and these values.
+
+        The switches enable the added terms a and the weights w. Special tokens are excluded.
+        """
         augmentation, weighting = switches
-        vector = np.zeros(self.pieces.behind_last)
+        vector = np.zeros(self.pieces.id_bound)
         if augmentation:
             vector[weights.added] = weights.values
-            vector[self._special] = 0.0
-        is_regular = ~np.isin(numbers, self._special)
+            vector[self._special_ids] = 0.0
+        is_regular = ~np.isin(numbers, self._special_ids)
         pieces, token_weights = numbers[is_regular], weights.token_weights[is_regular]
         vector[pieces] += 1.0  # once even for repeated pieces
         if weighting:
@@ -341,9 +346,9 @@ def _variant_switches(parameters: Mapping[str, Any]) -> dict[str, Switches | Non
     return switches if other_variants == "none" else {_BASELINE: None, **switches}
 
 
-_LENGTH = Parameter("maximum_length", 512, "maximum number of tokens per document", least=8, most=LONGEST_TEXT)
+_TEXT_LENGTH = Parameter("maximum_length", 512, "maximum number of tokens per document", least=8, most=LONGEST_TEXT)
 
-_SAMPLING = (
+_SAMPLING_PARAMETERS = (
     Parameter("queries_per_document", 40, "number of queries to generate per document", least=1, most=200),
     Parameter("top_k", 10, "number of most likely tokens to sample from", least=1, most=1000),
     Parameter("maximum_length", 512, "maximum number of tokens per text", least=8, most=LONGEST_TEXT),
@@ -352,7 +357,7 @@ _SAMPLING = (
     COMPUTE_DTYPE,
 )
 
-_WRITING = (
+_WRITING_PARAMETERS = (
     Parameter("prompt", "", "prefix of each query in the model's input, such as “expand: ”"),
     Parameter("beams", 1, "number of beams; 1 is greedy search", least=1, most=16),
     Parameter("maximum_length", 512, "maximum number of tokens per query", least=8, most=LONGEST_TEXT),
@@ -366,10 +371,10 @@ DESCRIPTIONS = (
         label="Document expansion",
         architecture="document-expansion",
         description="BM25 over documents and queries that a T5 generates for them (docT5query).",
-        parameters=(*_SAMPLING, K1, B, STEMMING, LANGUAGE),
+        parameters=(*_SAMPLING_PARAMETERS, K1, B, STEMMING, LANGUAGE),
         create=DocumentExpansion,
         checkpoints=(CheckpointKind.SEQ2SEQ,),
-        encoding_parameters=tuple(parameter.name for parameter in _SAMPLING),
+        encoding_parameters=tuple(parameter.name for parameter in _SAMPLING_PARAMETERS),
         writes_texts=True,
     ),
     EngineDescription(
@@ -378,7 +383,7 @@ DESCRIPTIONS = (
         architecture="learned-sparse",
         description="BM25 over term frequencies that a model predicts for the words of each document (DeepCT).",
         parameters=(
-            _LENGTH,
+            _TEXT_LENGTH,
             COMPUTE_DTYPE,
             Parameter("scale", 100.0, "factor that converts weights to frequencies", least=0.01, most=1000.0),
             K1,
@@ -388,7 +393,7 @@ DESCRIPTIONS = (
         ),
         create=TermWeighting,
         checkpoints=(CheckpointKind.TERM_WEIGHTING,),
-        encoding_parameters=(_LENGTH.name, COMPUTE_DTYPE.name),
+        encoding_parameters=(_TEXT_LENGTH.name, COMPUTE_DTYPE.name),
     ),
     EngineDescription(
         name="query-augmentation",
@@ -419,7 +424,7 @@ DESCRIPTIONS = (
         label="Generative query rewriting",
         architecture="generative",
         description="BM25 for queries expanded with a context from a sequence-to-sequence model (GAR).",
-        parameters=(*_WRITING, *BM25_PARAMETERS),
+        parameters=(*_WRITING_PARAMETERS, *BM25_PARAMETERS),
         create=QueryRewriting,
         word_index=word_index,
         checkpoints=(CheckpointKind.SEQ2SEQ,),

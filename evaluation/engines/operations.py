@@ -36,7 +36,10 @@ def add(multiply_adds: Callable[[], int]) -> None:
 
 @contextmanager
 def count_operations() -> Iterator[Operations]:
-    """Count the operations of the block in this thread. Counting slows down the block, so never time it."""
+    """Yield a counter of the block's operations. Its `flops` are computed when the block ends.
+
+    Counting slows down the block, so never time it.
+    """
     operations = Operations()
     torch_counts = _torch_counter() if "torch" in sys.modules else None
     _active_counts.append(operations)

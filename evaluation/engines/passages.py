@@ -61,7 +61,7 @@ class PassageReader:
         self._stride: int = parameters["passage_stride"] or max(self.words // 2, 1)
 
     def __call__(self, document: Document) -> list[str]:
-        """Return at least one text."""
+        """Return the document's text, or one text for each passage if it has more words than a passage."""
         words = document.text.split() if self.words and self._fields != "title" else []
         if len(words) <= self.words:
             return [FIELDS[self._fields](document)]
@@ -72,7 +72,7 @@ class PassageReader:
 
 
 def check_passages(parameters: Mapping[str, Any]) -> None:
-    """Raise InvalidParameter if passages would not cover all words."""
+    """Raise InvalidParameter if the stride exceeds the length of a passage, so that words would be skipped."""
     words, stride = parameters["passage_words"], parameters["passage_stride"]
     if stride > words:
         raise InvalidParameter(

@@ -37,7 +37,7 @@ def precision_loss(
     """Return the mean share of float32's ten best documents that are missing from the engine's.
 
     Only the documents of the given rankings are ranked again by both engines: the query's own documents for a
-    re-ranker, otherwise the documents of all queries. The engine's index is replaced.
+    re-ranker, otherwise the documents of all queries. Unless the engine re-ranks, its index is replaced.
 
     Args:
         engine: Engine in lower precision.
@@ -94,7 +94,10 @@ def _rank(
 
 
 def _limit_characters(candidates: Mapping[str, list[str]], documents: Sequence[Document]) -> dict[str, list[str]]:
-    """Return the first queries with at most _MAX_CHARACTERS in all their documents, but at least one query."""
+    """Return the candidates of the first queries, as long as all documents together have few enough characters.
+
+    The limit is _MAX_CHARACTERS. At least one query is returned, even if it exceeds the limit.
+    """
     sizes = {document.id: len(document.text) for document in documents}
     selection: dict[str, list[str]] = {}
     seen_ids: set[str] = set()

@@ -13,7 +13,7 @@ from evaluation.engines.base import AUTO, InvalidParameter, Parameter
 Side = Literal["query", "document"]
 SIDES: tuple[Side, ...] = ("query", "document")
 #: Kinds of checkpoints that distinguish queries from documents.
-_WITH_PROMPTS = frozenset(
+_PROMPTED_KINDS = frozenset(
     {
         CheckpointKind.SENTENCE_ENCODER,
         CheckpointKind.STATIC_EMBEDDINGS,
@@ -95,8 +95,8 @@ class PromptTemplate:
 
     def matches_name(self, name: str, model_type: str) -> bool:
         """Return whether name and type of a model match the family."""
-        fits = not self.model_types or not model_type or model_type in self.model_types
-        return fits and re.search(self.names, name, re.IGNORECASE) is not None
+        matches_type = not self.model_types or not model_type or model_type in self.model_types
+        return matches_type and re.search(self.names, name, re.IGNORECASE) is not None
 
 
 #: Templates in order of precedence.
@@ -177,8 +177,11 @@ def format_prompt(prompt: str) -> str:
 
 
 def prompt_remarks(kind: str, prompts: Mapping[str, str], model_type: str, name: str) -> list[Problem]:
-    """Return warnings about a checkpoint's prompts that its submitter should see before the model runs."""
-    if kind not in _WITH_PROMPTS:
+    """Return warnings if none of a checkpoint's prompts is for queries, or if they do not fit the model's family.
+
+    Other kinds of checkpoints than `_PROMPTED_KINDS` have no warnings.
+    """
+    if kind not in _PROMPTED_KINDS:
         return []
     query, document_prompt = (prompts.get(side, "") for side in SIDES)
     other_names = [quote(other_name, _MAX_SHOWN) for other_name in prompts if other_name not in SIDES]

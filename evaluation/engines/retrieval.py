@@ -73,7 +73,7 @@ class Retrieval:
         """Return JSON-compatible values, with the names of the variants' files."""
         return {**asdict(self), "variants": {label: path.name for label, path in self.variants.items()}}
 
-    def of_variant(self, label: str) -> Retrieval:
+    def for_variant(self, label: str) -> Retrieval:
         """Return a copy with the index size of the variant with this label, or of the main variant for ""."""
         return replace(self, index_bytes=self.variant_index_bytes.get(label, self.index_bytes))
 
@@ -178,7 +178,7 @@ class _RetrievalJob:
         self._part_of_queries = None if divides else task.part
 
     def build(self, folder: Path) -> EncodedCorpus | None:
-        """Build the engine's index in `folder`. Returns the encoded corpus if the engine has shards."""
+        """Build the engine's index in `folder`, and return the encoded corpus if the engine has shards."""
         task, engine, indexing = self.task, self.engine, partial(self._report, "indexing")
         corpus = None
         if isinstance(engine, ShardedEngine):
@@ -197,10 +197,10 @@ class _RetrievalJob:
         return corpus
 
     def search(self) -> tuple[RunWriter, float]:
-        """Search the queries and write the runs. Returns the writer of the main run, and the seconds.
+        """Search the queries, write the runs, and return the writer of the main run and the seconds of searching.
 
-        Queries are searched in the same groups for every part, because the composition of a batch affects the last
-        bits of scores.
+        Queries are searched in the same groups for every part, because the composition of a batch affects the
+        last bits of scores.
         """
         engine, stored_rankings, seconds = self.engine, self._get_stored_rankings(), 0.0
         paths = variant_paths(engine.variants, self.task.out) or {MAIN: self.task.out}
@@ -239,6 +239,7 @@ class _RetrievalJob:
         return RunWriter(self._tag, task.k, task.drop_self_matches, header, excluded)
 
     def _get_stored_rankings(self) -> RankingStore:
+        """Return the store of this task's rankings, which stores nothing if the task has no folder for it."""
         if self.task.rankings is None:
             return RankingStore(None)
         part = self._part_of_shards
@@ -299,10 +300,10 @@ class _RetrievalJob:
         return compute_dtype
 
     def record_precision_loss(self, retrieval: Retrieval, rankings: Sequence[SearchResult], folder: Path) -> None:
-        """Add the loss from lower precision to the facts, including the facts of the main variant."""
+        """Measure the loss from lower precision and, if it is known, add it to the facts, also of the main variant."""
         folder.mkdir()
         loss = precision_loss(self.engine, self.task, self.queries, rankings, folder)
         if loss is not None:
-            with_model = [facts for facts in retrieval.variant_facts.values() if "compute_dtype" in facts]
-            for facts in (retrieval.facts, *with_model[-1:]):
+            facts_with_model = [facts for facts in retrieval.variant_facts.values() if "compute_dtype" in facts]
+            for facts in (retrieval.facts, *facts_with_model[-1:]):
                 facts["precision_loss"] = loss

@@ -22,7 +22,7 @@ import orjson
 from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import read_queries
 from evaluation.core.problems import InvalidContent, Problem
-from evaluation.core.writing import complete_or_absent, replace_on_success
+from evaluation.core.writing import open_atomically, replace_on_success
 from evaluation.engines.base import SearchResult
 
 #: Label of the only ranking of an engine without variants.
@@ -83,7 +83,7 @@ class PartOfRun:
 
     @classmethod
     def read(cls, path: Path) -> PartOfRun:
-        """Read the header of a file. Raises InvalidContent if it is invalid or lines are missing."""
+        """Read the header of a file. Raises InvalidContent if it is invalid or the number of lines is wrong."""
         lines = open_lines(path)
         try:
             part = cls(**json.loads(next(lines, b"").removeprefix(_HEADER.encode())))
@@ -91,10 +91,10 @@ class PartOfRun:
             part = None
         if part is None or not part._is_valid():
             hint = "Use files that `retrieve --part` wrote, all with this version."
-            raise unusable("not_a_part", "the file is not a part of a run", hint)
+            raise refusal("not_a_part", "the file is not a part of a run", hint)
         if (line_count := sum(1 for _ in lines)) != part.lines:
             message = f"{line_count:,} lines follow the first one instead of {part.lines:,}"
-            raise unusable("damaged_part", message, "Copy or create this part again.")
+            raise refusal("damaged_part", message, "Copy or create this part again.")
         return part
 
     def _is_valid(self) -> bool:
@@ -132,14 +132,14 @@ class RunWriter:
     @contextmanager
     def open_file(self, path: Path) -> Iterator[RunWriter]:
         """Open a file for writing. It appears when the block ends successfully."""
-        with complete_or_absent(path, self._heading) as self._file:
+        with open_atomically(path, self._heading) as self._file:
             yield self
 
     def _heading(self) -> str:
         return replace(self._part, lines=self.lines).to_line() if self._part else ""
 
     def write(self, ranking: SearchResult) -> None:
-        """Write a ranking without its excluded documents, truncated to the depth."""
+        """Write a ranking without its excluded documents, truncated to the depth, and count its lines."""
         documents, scores = ranking.document_ids, ranking.scores
         exclusions = {*self._excluded.get(ranking.query_id, ())}
         if self._drop_self_matches:
@@ -199,6 +199,7 @@ class RankingStore:
 
 
 def _read_rankings(row: Mapping[str, tuple[str, list[str], list[float]]]) -> dict[str, SearchResult]:
+    """Return the rankings of a stored row by label. Raises ValueError for a missing score."""
     if any(len(ids) != len(scores) for _, ids, scores in row.values()):
         raise ValueError("the numbers of documents and scores differ")
     return {
@@ -218,12 +219,15 @@ def merge(parts: Sequence[Path], queries: Path, out: Path) -> int:
 
 
 def merge_results(rankings: Sequence[SearchResult], depth: int) -> SearchResult:
-    """Merge the rankings of all parts for a query. Raises InvalidContent if they overlap."""
+    """Return the best `depth` documents of a query over the rankings of all parts.
+
+    Raises InvalidContent if two parts contain the same document.
+    """
     ids = [name for ranking in rankings for name in ranking.document_ids]
     scores = np.concatenate([ranking.scores for ranking in rankings])
     if len(set(ids)) < len(ids):
         message = f"two parts contain the same document for query {rankings[0].query_id!r}"
-        raise unusable("overlapping_parts", message, "Create all parts from the same corpus and shards.")
+        raise refusal("overlapping_parts", message, "Create all parts from the same corpus and shards.")
     return SearchResult.from_scores(rankings[0].query_id, ids, scores, depth)
 
 
@@ -244,10 +248,10 @@ def merge_runs(
                 next(stream, None) if ranking is not None and ranking.query_id == query else ranking
                 for stream, ranking in zip(streams, next_rankings, strict=True)
             ]
-    leftover = next((ranking for ranking in next_rankings if ranking is not None), None)
-    if leftover is not None:
-        message = f"a part contains query {leftover.query_id!r}, which is missing in the queries or not in their order"
-        raise unusable("other_queries", message, "Use the queries with which the parts were created.")
+    remainder = next((ranking for ranking in next_rankings if ranking is not None), None)
+    if remainder is not None:
+        message = f"a part contains query {remainder.query_id!r}, which is missing in the queries or not in their order"
+        raise refusal("other_queries", message, "Use the queries with which the parts were created.")
 
 
 def read_parts(paths: Sequence[Path]) -> PartOfRun:
@@ -266,18 +270,18 @@ def read_parts(paths: Sequence[Path]) -> PartOfRun:
             ]
     if problems:
         raise InvalidContent.build(*problems)
-    first = headers[0]
+    header = headers[0]
     numbers = sorted(header.part for header in headers)
     if len({(header.parts, header.depth, header.whole) for header in headers}) > 1:
-        raise unusable(
+        raise refusal(
             "other_run",
             "the files are parts of different runs",
             "Engine, model, parameters, corpus, queries, depth, and number of parts must be the same.",
         )
-    if not len(numbers) == len(set(numbers)) == first.parts:
+    if not len(numbers) == len(set(numbers)) == header.parts:
         part_list = ", ".join(map(str, numbers))
-        raise unusable("missing_parts", f"parts {part_list} were given, of {first.parts}", "Specify each part once.")
-    return first
+        raise refusal("missing_parts", f"parts {part_list} were given, of {header.parts}", "Specify each part once.")
+    return header
 
 
 def _read_part(path: Path) -> Iterator[SearchResult]:
@@ -288,15 +292,15 @@ def _read_part(path: Path) -> Iterator[SearchResult]:
 
 
 def _read_rows(path: Path) -> Iterator[tuple[str, str, float]]:
-    """Yield query, document, and score of each line after the header."""
+    """Yield query, document, and score of each line after the header. Raises InvalidContent for an invalid line."""
     for number, line in enumerate(islice(open_lines(path), 1, None), 2):
         try:
             query, _, document, _, score, _ = line.split()
             yield str(query, "utf-8"), str(document, "utf-8"), float(score)
         except ValueError:
             message = f"{path.name}: line {number:,} is not a line of a run"
-            raise unusable("damaged_part", message, "Copy or create this part again.") from None
+            raise refusal("damaged_part", message, "Copy or create this part again.") from None
 
 
-def unusable(code: str, message: str, hint: str) -> InvalidContent:
+def refusal(code: str, message: str, hint: str) -> InvalidContent:
     return InvalidContent.build(Problem("error", code, 1, message, hint))

@@ -15,7 +15,10 @@ def warm_up_engines() -> None:
 
 
 def warm_up() -> None:
-    """Score a two-line run with the default measures. This needs milliseconds if the kernels are cached."""
+    """Compile and cache the kernels of scoring, by scoring a two-line run with the default measures.
+
+    This takes milliseconds if the kernels are cached.
+    """
     with tempfile.TemporaryDirectory() as folder:
         qrels, run = Path(folder) / "qrels.txt", Path(folder) / "run.txt"
         qrels.write_text("1 0 a 1\n1 0 b 0\n")

@@ -100,7 +100,10 @@ _DISK_FULL = (errno.EFBIG, *DISK_FULL)
 
 
 def main(job_file: Path) -> int:
-    """Execute a job and return the exit status. Tracebacks are written to standard error for the operator's log."""
+    """Execute a job, write its result or failure to the output folder, and return the exit status.
+
+    Tracebacks are written to standard error for the operator's log.
+    """
     channel = Channel()
     job = ExecutionJob.from_json(job_file.read_text(encoding="utf-8"))
     try:
@@ -141,6 +144,7 @@ def perform(job: ExecutionJob, channel: Channel) -> dict[str, Any] | None:
 
 
 def _index(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
+    """Build the engine's index in the output folder, and return the seconds and the peak memory for `result.json`."""
     assert job.corpus is not None
     description = describe(job.engine)
     engine = description.create(description.complete(job.parameters), _resources(job))
@@ -153,6 +157,11 @@ def _index(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
 
 
 def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
+    """Write the run, measure the engine if the job asks for it, and return the content of `result.json`.
+
+    For the task "measure", the run is temporary. `result.json` is also written before and after measuring, so that
+    it exists if the child is killed.
+    """
     assert job.queries is not None
     assert job.corpus is not None
     work = job.out / WORK_FOLDER
@@ -160,6 +169,7 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     figures: dict[str, Any] = {"figures": None, "variants": {}}
 
     def before_cleanup(engine: Engine, queries: Sequence[Query], result: Retrieval) -> None:
+        """Write the result without figures, and measure the engine if the parent allows it."""
         if not (job.measure and queries):
             return
         # If the child is killed later, the run is still valid, and so are the figures after they are written.
@@ -203,7 +213,7 @@ def _measure(
     retrieval: Retrieval,
     flops_per_document: float | None,
 ) -> dict[str, Any]:
-    """Return the figures of the engine and of each variant, or none if searches are too slow.
+    """Return the main figures and the figures of each variant, or an empty dictionary if searches are too slow.
 
     The main variant is the last one. The machine is reserved for this function, so it only measures.
     """
@@ -212,7 +222,7 @@ def _measure(
     for number, (label, effort) in enumerate(zip(engines, plan_efforts(len(engines)), strict=True)):
         try:
             figures = measure(
-                System(engines[label], retrieval.of_variant(label), job.device, job.checkpoint),
+                System(engines[label], retrieval.for_variant(label), job.device, job.checkpoint),
                 queries,
                 effort,
                 budget=(deadline - perf_counter()) / (len(engines) - number),
@@ -226,7 +236,7 @@ def _measure(
 
 
 def _encode_shards(job: ExecutionJob, channel: Channel) -> None:
-    """Load the model once and encode all requested shards."""
+    """Load the model once, and write each shard that the parent requests, with a result."""
     description = describe(job.engine)
     resources = _resources(job)
     description.check(resources)
@@ -239,9 +249,10 @@ def _encode_shards(job: ExecutionJob, channel: Channel) -> None:
 
 
 def _encode_shard(engine: ShardedEngine, job: ExecutionJob, number: int, channel: Channel) -> dict[str, Any]:
+    """Encode a shard into the output folder, and return its number, its number of documents, and the seconds."""
     assert job.corpus is not None
     first_document = number * job.shard_size
-    documents = list(islice(read_corpus(job.corpus, first=first_document), job.shard_size))
+    documents = list(islice(read_corpus(job.corpus, first_document=first_document), job.shard_size))
     channel.report("encoding", 0.0)
     report = partial(channel.report, "encoding")
     start = perf_counter()

@@ -121,6 +121,7 @@ class ExecutionJob:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
+        """Parse the output of `to_json`."""
         values = json.loads(text)
         for name in ("out", "corpus", "queries", "excluded", "checkpoint", "shards", "rankings", "index"):
             if values[name] is not None:

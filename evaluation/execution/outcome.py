@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.checkpoints.files import NotJson, parse, read_file
+from evaluation.checkpoints.files import NotJson, parse_json, read_file
 from evaluation.checkpoints.findings import CODES, quote
 from evaluation.collections.beir import read_queries
 from evaluation.core.problems import ModelFailure, Problem
@@ -62,7 +62,7 @@ _MAX_GAIN = 10 * BATCH
 _MAX_WATTS, _COUNTER_STEP = 20_000.0, 1.0
 _ROUNDING = 1.01
 #: Minimum share of the budget that searches must use if fewer are timed than required.
-_LEAST_USED = 0.1
+_MIN_BUDGET_SHARE = 0.1
 #: Maximum plausible memory in bytes.
 _TOO_MUCH_MEMORY = 2**46
 _TOO_LARGE = 2**63
@@ -88,7 +88,7 @@ def read_progress(line: bytes, previous: Progress | None = None) -> Progress | N
     hundredths through five stages, a child can reveal at most 500 values.
     """
     try:
-        message = parse(line)
+        message = parse_json(line)
         stage, share = message["stage"], message["share"]
     except (NotJson, KeyError, TypeError, IndexError):
         return None
@@ -172,7 +172,10 @@ def read_result(folder: Path, job: ExecutionJob, seconds: float) -> dict[str, An
 
 
 def _validate_problems(entries: object) -> list[Problem]:
-    """Return the problems of a checkpoint with the library's messages, since the child has not read hidden data."""
+    """Return the problems of a checkpoint with the library's messages. Raises InvalidOutcome.
+
+    Messages are shown as they are, because the child has not read hidden data.
+    """
     if not isinstance(entries, list):
         raise InvalidOutcome("problems is not a list")
     _require(len(entries) <= MAX_PROBLEMS, "there are too many problems")
@@ -190,6 +193,10 @@ def _validate_problems(entries: object) -> list[Problem]:
 
 
 def _validate_retrieval(values: dict[str, Any], folder: Path, job_facts: JobFacts) -> Retrieval:
+    """Return the child's statistics, validated against the job and the files in `folder`. Raises InvalidOutcome.
+
+    Engine and parameters are taken from the job, and the time for building its prebuilt index is added.
+    """
     for name in _COUNTS:
         _require(_is_count(values.get(name)), f"{name} is not a count")
     for name in _SECONDS:
@@ -231,7 +238,7 @@ def _validate_retrieval(values: dict[str, Any], folder: Path, job_facts: JobFact
 
 
 def _validate_facts(values: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, FactValue]:
-    """Return the facts, validated and rounded to the displayed decimals."""
+    """Return the facts, validated and rounded to the displayed decimals. Raises InvalidOutcome."""
     _require(set(values) <= set(FACTS), "a fact is unknown")
     try:
         facts = {name: FACTS[name].validate(value) for name, value in values.items()}
@@ -246,7 +253,10 @@ def _validate_facts(values: Mapping[str, Any], parameters: Mapping[str, Any]) ->
 def _validate_measurements(
     result: Mapping[str, Any], facts: JobFacts, retrieval: Retrieval
 ) -> tuple[dict[str, Any] | None, dict[str, dict[str, Any]]]:
-    """Return the main figures and the figures by variant, or none if too few searches were timed. Raises ValueError."""
+    """Return the main figures and the figures by variant, or none if too few searches were timed.
+
+    Raises ValueError or InvalidOutcome for invalid figures.
+    """
     labels, variants = tuple(retrieval.variants), _get_object(result, "variants")
     if result.get("figures") is None:
         _require(not variants, "variants were measured without the main result")
@@ -256,7 +266,7 @@ def _validate_measurements(
     data_by_result = [variants[label] for label in labels] or [result["figures"]]
     efforts = plan_efforts(len(data_by_result))
     figures = [
-        _validate_figures(EfficiencyFigures.from_data(item), facts, retrieval.of_variant(label), effort)
+        _validate_figures(EfficiencyFigures.from_data(item), facts, retrieval.for_variant(label), effort)
         for label, item, effort in zip(labels or ("",), data_by_result, efforts, strict=True)
     ]
     _check_clock(figures, facts, retrieval)
@@ -265,7 +275,7 @@ def _validate_measurements(
         # A fast system has no reason to time fewer searches, and could select favorable queries.
         is_complete = item.queries == min(facts.queries, effort.queries) and item.searches >= effort.searches
         seconds_spent = item.searches * item.latency_ms.mean / 1000
-        if not is_complete and seconds_spent < _LEAST_USED * seconds / len(data_by_result):
+        if not is_complete and seconds_spent < _MIN_BUDGET_SHARE * seconds / len(data_by_result):
             return None, {}
     rounded_data = [_round_values(item.as_data()) for item in figures]
     return rounded_data[-1], dict(zip(labels, rounded_data, strict=False))
@@ -286,7 +296,10 @@ def _round_values(value: Any) -> Any:
 def _validate_figures(
     figures: EfficiencyFigures, facts: JobFacts, retrieval: Retrieval, effort: Effort
 ) -> EfficiencyFigures:
-    """Return the validated figures, completed from the retrieval."""
+    """Return the validated figures, with build time, size, and parameters from the retrieval and the checkpoint.
+
+    Raises InvalidOutcome.
+    """
     _check_counts(figures, facts.queries, effort)
     declared_values = {
         "protocol": PROTOCOL,
@@ -329,7 +342,10 @@ def _check_clock(figures: Sequence[EfficiencyFigures], facts: JobFacts, retrieva
 
 
 def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> None:
-    """Reject more work than the effort allows for the number of queries. Slow systems do less."""
+    """Reject numbers of queries, rounds, and searches that are inconsistent or exceed the effort.
+
+    Slow systems may time fewer queries than the effort requires.
+    """
     timed, rounds, searches = figures.queries, figures.rounds, figures.searches
     is_query_count_valid = timed > 0 and min(MIN_QUERIES, queries) <= timed <= min(queries, effort.queries)
     _require(is_query_count_valid, f"{timed} of {queries} queries were timed")
@@ -339,12 +355,13 @@ def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> N
     has_uncertainty = figures.unsettled <= timed and figures.spread_ms is not None
     _require(has_uncertainty, "the uncertainty of the latency is missing")
     _require((figures.other_work or 0) <= 1, "other work used more processors than exist")
-    all_queries = min(queries, effort.batched) if figures.queries_per_second is not None else 0
-    is_batched_valid = figures.batched == all_queries or figures.batched in range(BATCH, all_queries, BATCH)
+    batched_limit = min(queries, effort.batched) if figures.queries_per_second is not None else 0
+    is_batched_valid = figures.batched == batched_limit or figures.batched in range(BATCH, batched_limit, BATCH)
     _require(is_batched_valid, f"throughput is over {figures.batched} of {queries} queries")
 
 
 def _check_times(figures: EfficiencyFigures) -> None:
+    """Reject percentiles, means, times of parts, and rates of searches that contradict each other."""
     latency = figures.latency_ms
     is_ordered = _FASTEST_MS <= latency.p50 <= latency.p95 <= latency.p99
     _require(is_ordered, "the latencies are not valid percentiles")
@@ -362,9 +379,10 @@ def _check_times(figures: EfficiencyFigures) -> None:
 
 
 def _check_resources(figures: EfficiencyFigures) -> None:
-    memory, on_gpu = figures.peak_memory_bytes, figures.peak_gpu_memory_bytes
-    _require(max(memory or 0, on_gpu or 0) <= _TOO_MUCH_MEMORY, "the reported memory is implausibly large")
-    is_consistent = memory != 0 and (figures.device != "cpu" or on_gpu is None)
+    """Reject implausible memory and energy, and values that do not fit the device or the energy's source."""
+    memory, gpu_memory = figures.peak_memory_bytes, figures.peak_gpu_memory_bytes
+    _require(max(memory or 0, gpu_memory or 0) <= _TOO_MUCH_MEMORY, "the reported memory is implausibly large")
+    is_consistent = memory != 0 and (figures.device != "cpu" or gpu_memory is None)
     _require(is_consistent, "the reported memory does not fit the device")
     joules, source = figures.energy_joules_per_query, figures.energy_source
     _require(source in _ENERGY_SOURCES and (joules is None) == (source == ""), "the energy has no valid source")
@@ -382,20 +400,20 @@ def is_plain_file(path: Path) -> bool:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a small regular file."""
+    """Return the JSON object in a small regular file. Raises InvalidOutcome for anything else."""
     try:
-        value = parse(read_file(path, _LARGEST_FILE))
+        value = parse_json(read_file(path, _LARGEST_FILE))
     except OSError as error:
         raise InvalidOutcome(f"{path.name}: {error.strerror}") from error
     except NotJson as error:
         raise InvalidOutcome(f"{path.name}: {quote(error)}") from error
-    _require(_depth(value) <= _MAX_NESTING, "the JSON value is nested too deeply")
+    _require(_nesting_depth(value) <= _MAX_NESTING, "the JSON value is nested too deeply")
     return _get_object({path.name: value}, path.name)
 
 
-def _depth(value: Any) -> int:
+def _nesting_depth(value: Any) -> int:
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, children), default=0)
+    return 1 + max(map(_nesting_depth, children), default=0)
 
 
 def _get_object(parent: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -37,7 +37,7 @@ _PROBLEMS = {
     "unusable_pattern": ("{lines} with a pattern that is not a regular expression, calls its groups, has the flag "
         f"x, or is longer than {pattern_check.MAX_CHARACTERS:,} characters",
         "Correct the pattern, or write plain strings as `answers`."),
-    "endless_pattern": (f"{{lines}} with a pattern that takes more than {pattern_check.PATTERN_SECONDS} s on a text of "
+    "endless_pattern": (f"{{lines}} with a pattern that takes more than {pattern_check.SEARCH_SECONDS} s on a text of "
         f"{pattern_check.TEXT_LENGTH:,} characters, or too much time or memory to compile",
         EndlessPattern.HINT),
     "too_many_patterns": (f"{{lines}} beyond the limit of {pattern_check.MAX_PATTERNS:,} patterns, or of "
@@ -55,7 +55,8 @@ class PatternSearch:
     def search(self, pattern: Any, text: str, line: int) -> Any:
         """Return the first match of a pattern (of the package regex), or None.
 
-        `line` is the pattern's line in its file. Raises EndlessPattern if the search takes too long.
+        `line` is the pattern's line in its file. Raises EndlessPattern if this search, or all slow ones together, take
+        too long.
         """
         start = time.process_time()
         try:
@@ -102,10 +103,10 @@ def _join_tokens(tokens: Sequence[str]) -> str:
 
 
 def read_answers(path: Path, *, try_patterns: bool = True) -> dict[str, Answers]:
-    """Return the answers by query id. Raises InvalidContent with every problem of the file.
+    """Return the answers by query id, as joined tokens or compiled patterns.
 
     `try_patterns` refuses patterns that take too much time or memory. Set it to False for files that were checked
-    before.
+    before. Raises InvalidContent with every problem of the file.
     """
     problems, answers, patterns = LineProblems(), dict[str, Answers](), dict[int, list[str]]()
     line_numbers: dict[str, int] = {}
@@ -159,9 +160,9 @@ def find_answers(
     answers: Mapping[str, Answers],
     corpus: Iterable[Document],
 ) -> FoundAnswers:
-    """Return the first answers in rankings (document ids, best first) in one pass over the corpus.
+    """Return the position of each query's first answer in its ranking, in one pass over the corpus.
 
-    Raises evaluation.core.problems.EndlessPattern.
+    `rankings` are document ids by query, best first. Raises evaluation.core.problems.EndlessPattern.
     """
     search = PatternSearch()
     queries_by_document: dict[str, list[str]] = {}

@@ -59,14 +59,14 @@ class JudgementLine(NamedTuple):
 class _Form(NamedTuple):
     """Columns of query, document, and grade in a table; the separator is empty for white space.
 
-    `width` is the exact number of fields, or 0 below a header, where further columns are ignored. `quoted` is true
+    `width` is the exact number of fields, or 0 below a header, where further columns are ignored. `is_quoted` is true
     if double quotes enclose fields. In tables separated by commas or semicolons, they are always allowed.
     """
 
     separator: str
     places: tuple[int, ...]
     width: int
-    quoted: bool = False
+    is_quoted: bool = False
 
 
 def whole_grade(text: str) -> int | None:
@@ -96,8 +96,8 @@ def judgement_lines(
             clean = clean if form is None else str
         if form is not None:
             cells = _split_cells(text, form.separator)
-            quoted = form.quoted or _is_quoted([cells[index] for index in form.places if index < len(cells)])
-            form = form._replace(quoted=quoted)
+            quoted = form.is_quoted or _is_quoted([cells[index] for index in form.places if index < len(cells)])
+            form = form._replace(is_quoted=quoted)
             for row, cells in _read_rows(chain([(number, text)], texts), form, problems):
                 if len(cells) <= max(form.places) or (form.width and len(cells) != form.width):
                     problems.note("fields", row)
@@ -108,6 +108,10 @@ def judgement_lines(
 
 
 def _decode_lines(lines: Iterable[bytes], problems: LineProblems) -> Iterator[tuple[int, str]]:
+    """Yield (1-based number, text) of each line in UTF-8, without a byte order mark; note other lines in `problems`.
+
+    Lines with NUL, or with another byte order mark at their start, are noted too.
+    """
     for number, line in enumerate(lines, 1):
         if number == 1:
             line = line.removeprefix(BYTE_ORDER_MARK)
@@ -137,6 +141,7 @@ def _is_quoted(cells: Sequence[str]) -> bool:
 
 
 def _find_header_form(text: str) -> _Form | None:
+    """Return the format of a table with column names in its first line, or None for any other line."""
     for separator in ("\t", ",", ";", ""):
         cells = _split_cells(text if separator else text.removeprefix("#"), separator)
         indices = column_places(cells, _COLUMNS)
@@ -168,7 +173,7 @@ def _find_headless_form(text: str) -> _Form | None:
 
 
 def _line_problem(text: str) -> str:
-    """Return the problem code of a line in an unknown format."""
+    """Return the problem code of a line that is not in a known format: json, run, header, or fields."""
     fields = _split_fields(text)
     if text.lstrip().startswith(("{", "[")):
         return "json"
@@ -181,8 +186,11 @@ def _line_problem(text: str) -> str:
 def _read_rows(
     texts: Iterator[tuple[int, str]], form: _Form, problems: LineProblems
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of each row that is not blank. For a row of several lines, `line` is the first."""
-    if form.separator in ("", "\t") and not form.quoted:
+    """Yield (line, cells) of each row that is not blank. For a row of several lines, `line` is the first.
+
+    Rows with invalid quotes are noted in `problems`.
+    """
+    if form.separator in ("", "\t") and not form.is_quoted:
         for number, text in texts:
             if text.strip():
                 yield number, _split_cells(text, form.separator)

@@ -86,14 +86,15 @@ class _JudgementCollector:
     grades: dict[bytes, dict[bytes, int]] = field(default_factory=dict)
 
     def add_lines(self, lines: list[JudgementLine]) -> None:
-        """Grade more lines. Raises InvalidContent if there are too many."""
+        """Record the grades of more lines. Raises InvalidContent if there are too many."""
         self.lines += len(lines)
         if self.lines > MAX_JUDGEMENTS:
             raise InvalidContent.from_text(_PROBLEMS, "too_many", most=MAX_JUDGEMENTS)
         for line in lines:
-            self._grade(line)
+            self._add_grade(line)
 
-    def _grade(self, line: JudgementLine) -> None:
+    def _add_grade(self, line: JudgementLine) -> None:
+        """Record a line's grade, and note a problem if the grade is invalid or its pair has occurred before."""
         parsed_grade = whole_grade(line.grade)
         grade = _NONE_YET if parsed_grade is None else parsed_grade
         if line.grade and not LOWEST_GRADE <= grade <= self.highest:

@@ -138,7 +138,7 @@ class Judge(NamedTuple):
 #: Judge of the grades that were distributed with the collection.
 UNNAMED_JUDGES = Judge("", "judges not named")
 
-Judged = Sequence[tuple[Judge, Grades]]
+JudgeGrades = Sequence[tuple[Judge, Grades]]
 
 
 def agreement_sentence(agreement: Mapping[str, Any]) -> str:
@@ -154,7 +154,7 @@ def agreement_sentence(agreement: Mapping[str, Any]) -> str:
     )
 
 
-def group_by_judge(judge_grades: Judged) -> dict[Judge, dict[bytes, dict[bytes, int]]]:
+def group_by_judge(judge_grades: JudgeGrades) -> dict[Judge, dict[bytes, dict[bytes, int]]]:
     """Return the grades of each judge in order of the files. The first grade of a pair is used."""
     grades_by_judge: dict[Judge, dict[bytes, dict[bytes, int]]] = {}
     for judge, grades in judge_grades:
@@ -164,7 +164,7 @@ def group_by_judge(judge_grades: Judged) -> dict[Judge, dict[bytes, dict[bytes, 
     return grades_by_judge
 
 
-def count_merged_by_judge(judge_grades: Judged, merged: Grades) -> dict[Judge, int]:
+def count_merged_by_judge(judge_grades: JudgeGrades, merged: Grades) -> dict[Judge, int]:
     """Count the merged judgments by judge. A pair counts for the first judge who gave its current grade."""
     judges = group_by_judge(judge_grades)
     counts = dict.fromkeys(judges, 0)
@@ -177,11 +177,11 @@ def count_merged_by_judge(judge_grades: Judged, merged: Grades) -> dict[Judge, i
     return {judge: count for judge, count in counts.items() if count}
 
 
-def agreements(judge_grades: Judged, level: int) -> list[dict[str, Any]]:
+def agreements(judge_grades: JudgeGrades, level: int) -> list[dict[str, Any]]:
     """Return the agreement of any two judges who judged the same pairs.
 
-    Each entry has the number of `pairs`, the `kappa` of the grades, and `kappa_relevant` of relevant (grade ≥ `level`)
-    or not. A κ is None if it is not defined.
+    Each entry has the names of the two `judges`, the number of `pairs`, the `kappa` of the grades, and `kappa_relevant`
+    of relevant (grade ≥ `level`) or not. A κ is None if it is not defined.
     """
     pairwise_agreements = []
     for (first_judge, first), (second_judge, second) in combinations(group_by_judge(judge_grades).items(), 2):

@@ -20,7 +20,7 @@ FLAGS = regex.IGNORECASE | regex.MULTILINE
 #: Maximum number of characters of a pattern in NFD, and of patterns in a file.
 MAX_CHARACTERS, MAX_PATTERNS = 1_000, 10_000
 #: Seconds that a pattern may take on each test text, and the length of these texts in characters.
-PATTERN_SECONDS, TEXT_LENGTH = 0.2, 1_000
+SEARCH_SECONDS, TEXT_LENGTH = 0.2, 1_000
 #: Maximum processor seconds for one pattern (rounded up) and for a file, and bytes of memory for all its patterns.
 PATTERN_SECONDS, FILE_SECONDS, MEMORY = 2.0, 30.0, 1 << 29
 #: Strings to repeat in test texts, in addition to strings of the pattern, and the maximum number of texts.
@@ -32,7 +32,10 @@ _RECURSION = 500
 
 
 def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
-    """Return the problem codes of lines with unusable patterns, by line number."""
+    """Return the problem codes of lines with unusable patterns, by line number.
+
+    `patterns` are texts by line number. They are tried in a process with limits. Raises RuntimeError if it did not run.
+    """
     problems = {
         line: "unusable_pattern"
         for line, texts in patterns.items()
@@ -59,7 +62,10 @@ def check_patterns(patterns: Mapping[int, Sequence[str]]) -> dict[int, str]:
 
 
 def _main() -> None:
-    """Print each line's problem code, preceded by `endless_pattern` in case the process is killed."""
+    """Check the patterns in standard input, and print the number and the problem code of each line.
+
+    The code `endless_pattern` is printed first, in case the process is killed.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(_RECURSION)
@@ -73,6 +79,10 @@ def _main() -> None:
 
 
 def _find_problem(texts: Sequence[str], compiled: list[object]) -> str:
+    """Compile patterns and search test texts with them; return the code of the first problem, or an empty string.
+
+    Compiled patterns are added to `compiled`.
+    """
     try:
         for text in texts:
             # A slower process is killed, because this is the only way to end a loop in the package's C code.
@@ -80,13 +90,13 @@ def _find_problem(texts: Sequence[str], compiled: list[object]) -> str:
             resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
             pattern = regex.compile(text, FLAGS)
             compiled.append(pattern)
-            if pattern.search("", timeout=PATTERN_SECONDS):
+            if pattern.search("", timeout=SEARCH_SECONDS):
                 return "empty_answer"
             # Excessive backtracking shows on texts that repeat a character or a word of the pattern.
             words = regex.findall(r"\w+", regex.sub(r"\\.", " ", text))
             repeated = dict.fromkeys([*_REPEATED_STRINGS, *words, *(f"{word} " for word in words), *text])
             for string in islice(repeated, _MAX_TRIALS):
-                pattern.search(f"{string * (TEXT_LENGTH // len(string))}! {' '.join(words)}", timeout=PATTERN_SECONDS)
+                pattern.search(f"{string * (TEXT_LENGTH // len(string))}! {' '.join(words)}", timeout=SEARCH_SECONDS)
     except (regex.error, RecursionError, OverflowError):
         return "unusable_pattern"
     except (TimeoutError, MemoryError):

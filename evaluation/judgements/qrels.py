@@ -66,7 +66,7 @@ class Qrels:
     negative_count: int = 0
     _tables: dict[int, JudgedTable] = field(default_factory=dict, repr=False, compare=False)
     #: Values by query that measures derive only from the judgments, by name. They are computed with the first run.
-    computed: dict[str, NDArray[np.float64]] = field(default_factory=dict, repr=False, compare=False)
+    cached_values: dict[str, NDArray[np.float64]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_dict(cls, judgements: Mapping[str, Mapping[str, int]]) -> Qrels:
@@ -80,6 +80,10 @@ class Qrels:
 
     @classmethod
     def _from_bytes(cls, judgements: Mapping[bytes, Mapping[bytes, int]]) -> Qrels:
+        """Build qrels from `{query id: {document id: grade}}` in UTF-8.
+
+        Negative grades are only counted, but their queries are included.
+        """
         queries = sorted(judgements)
         documents: list[bytes] = []
         grades: list[int] = []
@@ -164,7 +168,10 @@ def read_qrels(path: Path | str) -> Qrels:
 
 
 def read_grades(path: Path | str) -> dict[bytes, dict[bytes, int]]:
-    """Read judgments as `{query id: {document id: grade}}`, including negative grades, in the order of the file."""
+    """Read judgments as `{query id: {document id: grade}}`, including negative grades, in the order of the file.
+
+    Raises InvalidContent like `read_qrels`.
+    """
     judgements: dict[bytes, dict[bytes, int]] = {}
     problems = LineProblems()
     for line in judgement_lines(open_lines(path), problems):
@@ -216,7 +223,7 @@ def _add_judgement(
 def _check_complete(
     judgements: dict[bytes, dict[bytes, int]], problems: LineProblems, texts: Mapping[str, tuple[str, str]]
 ) -> dict[bytes, dict[bytes, int]]:
-    """Return the judgments. Raises InvalidContent for problems and for a file without judgments."""
+    """Return the judgments unchanged. Raises InvalidContent if there are problems, or no judgments."""
     if problems:
         raise InvalidContent.build(*problems.report(texts))
     if not judgements:

@@ -62,7 +62,7 @@ def draw_parts(relevant: Mapping[str, int], share: float, earlier: QueryParts | 
     """Draw the part of each new query. `relevant` is the number of relevant documents by query id.
 
     `share` is the share of the public part, above 0 and below 1. Queries drawn `earlier` remain in their part, even if
-    they are no longer judged, because they may be judged again. Raises ValueError for an invalid share or if a part
+    they are no longer judged, because they may be judged again. Raises ValueError for an invalid share, or if a part
     would be empty.
     """
     if not 0 < share < 1:
@@ -77,9 +77,8 @@ def draw_halves(relevant: Mapping[str, int], scores: Mapping[str, float], share:
     """Return the open half of a collection's judged queries, which has this share. The others are the hidden half.
 
     Strata are defined by the number of relevant documents of a query and, within these, by fifths of BM25's score (0 to
-    1). The same `key` produces the same halves. Derive it from the judgments, so
-    that only users with access to the judgments can repeat the draw to find a query's stratum. Raises ValueError like
-    `draw_parts`.
+    1). The same `key` produces the same halves. Derive it from the judgments, so that only users with access to the
+    judgments can repeat the draw to find a query's stratum. Raises ValueError if a half would be empty.
     """
     strata = {query: (stratum(count), ceil(scores[query] * _FIFTHS)) for query, count in relevant.items()}
     return {query for query, public in _assign_parts(strata, share, key, {}).items() if public}
@@ -91,7 +90,10 @@ def _assign_parts(
     secret: bytes,
     known_parts: Mapping[str, bool],
 ) -> dict[str, bool]:
-    """Return for each query whether it is public, stratum by stratum; `known_parts` are unchanged."""
+    """Return for each query whether it is public, stratum by stratum; `known_parts` are unchanged.
+
+    Raises ValueError if all of the queries, or none of them, would be public.
+    """
     parts = dict(known_parts)
     queries = public = 0
     strata: dict[tuple[int, int], list[str]] = {}

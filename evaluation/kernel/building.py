@@ -40,15 +40,18 @@ _NO_COMPILER = (
 
 
 def get_library_path() -> Path:
-    """Return the compiled kernel, compiling it if necessary. Raises KernelUnavailable."""
-    prebuilt = cache_folder() / _library_name(_hash())
+    """Return the path of the compiled kernel, compiling it if it is neither prebuilt nor cached.
+
+    Raises KernelUnavailable.
+    """
+    prebuilt = cache_folder() / _library_name(_hash_inputs())
     if _is_trusted(prebuilt, stat.S_ISREG) or _copy_prebuilt(prebuilt):
         return prebuilt
     compiler = _find_compiler()
     # The compiler is identified by its file, because querying its version requires a process.
     program = Path(compiler[0]).resolve()
     status = program.stat()
-    library = cache_folder() / _library_name(_hash(*compiler, str(program), status.st_size, status.st_mtime_ns))
+    library = cache_folder() / _library_name(_hash_inputs(*compiler, str(program), status.st_size, status.st_mtime_ns))
     if not _is_trusted(library, stat.S_ISREG):
         _write_atomically(library, partial(_compile, compiler))
     return library
@@ -57,7 +60,7 @@ def get_library_path() -> Path:
 def prebuild(folder: Path) -> Path:
     """Compile the kernel into a folder, readable by everyone. Raises KernelUnavailable."""
     folder.mkdir(parents=True, exist_ok=True)
-    library = folder / _library_name(_hash())
+    library = folder / _library_name(_hash_inputs())
     _write_atomically(library, partial(_compile, _find_compiler()))
     library.chmod(0o755)
     return library
@@ -122,6 +125,10 @@ def cache_folder() -> Path:
 
 
 def _make_private(folder: Path) -> Path:
+    """Create a folder that only this user may write to, unless it exists, and return it.
+
+    Raises KernelUnavailable if another user may write to it, or this one may not.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not _is_trusted(folder, stat.S_ISDIR) or not os.access(folder, os.W_OK):
         raise KernelUnavailable(
@@ -142,6 +149,7 @@ def _is_trusted(path: Path, is_kind: Callable[[int], bool], owners: Collection[i
 
 
 def _iterate_compilers() -> Iterator[list[str]]:
+    """Yield the commands of possible C compilers: `CC`, Python's own, the system's, and the package ziglang's."""
     for command in (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang"):
         if isinstance(command, str) and command.split():
             yield shlex.split(command)
@@ -150,15 +158,15 @@ def _iterate_compilers() -> Iterator[list[str]]:
 
 
 def _find_compiler() -> list[str]:
-    """Return the command of the C compiler: `CC`, otherwise that of Python's build, otherwise the system's."""
+    """Return the command of the first C compiler that is installed, with its full path. Raises KernelUnavailable."""
     for command in _iterate_compilers():
         if program := shutil.which(command[0]):
             return [program, *command[1:]]
     raise KernelUnavailable(_NO_COMPILER.format(tried=", ".join(command[0] for command in _iterate_compilers())))
 
 
-def _hash(*values: object) -> str:
-    """Return a hash of the sources, the flags, the machine, and additional values."""
+def _hash_inputs(*values: object) -> str:
+    """Return a hash of the sources, the flags, the machine, and additional values, which names a compiled kernel."""
     digest = hashlib.sha256()
     for part in (*values, *FLAGS, platform.machine()):
         digest.update(f"{part}\0".encode())
@@ -168,6 +176,7 @@ def _hash(*values: object) -> str:
 
 
 def _compile(compiler: list[str], library: str) -> None:
+    """Compile the kernel into the file `library`. Raises KernelUnavailable with the compiler's message."""
     command = [*compiler, *FLAGS, "-o", library, str(MAIN_SOURCE)]
     process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if process.returncode:

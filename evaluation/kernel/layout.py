@@ -141,7 +141,7 @@ def address(array: NDArray[Any]) -> int:
     return int(array.ctypes.data)
 
 
-def padded(text: bytes) -> Bytes:
+def pad_text(text: bytes) -> Bytes:
     """Return bytes as an array with PADDING, which may be read by words."""
     array = np.zeros(len(text) + PADDING, np.uint8)
     array[: len(text)] = np.frombuffer(text, np.uint8)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from evaluation.kernel import layout
 from evaluation.kernel.building import get_library_path
-from evaluation.kernel.layout import Bytes, Ids, Integers, Numbers, Words, address, padded
+from evaluation.kernel.layout import Bytes, Ids, Integers, Numbers, Words, address, pad_text
 
 _READING = POINTER(layout.ReadingFields)
 _IDS = POINTER(layout.IdsFields)
@@ -43,7 +43,10 @@ _SIGNATURES: dict[str, tuple[Any, Sequence[Any]]] = {
 
 @cache
 def library() -> ctypes.CDLL:
-    """Load the kernel once per process, compiling it if necessary. Raises KernelUnavailable."""
+    """Load the kernel once per process, compiling it if necessary.
+
+    Raises KernelUnavailable, or RuntimeError if `layout.py` does not match the kernel.
+    """
     kernel = ctypes.CDLL(str(get_library_path()))
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(kernel, name)
@@ -65,9 +68,10 @@ def compute_keys(text: Bytes, offsets: Integers, seed: int) -> Words:
 
 
 def insert_ids(ids: Ids, keys: Words) -> int:
-    """Add ids to a set and return how many are new.
+    """Add ids, given by their keys, to a set and return how many are new.
 
     Ids that are longer than a key must already be in `long_ids`, with their position in the second word of the key.
+    Raises ValueError if the set is read-only, full, or damaged.
     """
     table = layout.IdsFields.from_ids(ids)
     if not ids.slots.flags.writeable:
@@ -104,7 +108,7 @@ class JudgedTable:
         cls, documents: Bytes, document_offsets: Integers, offsets: Integers, grades: Numbers, seed: int
     ) -> JudgedTable:
         """Hash all judged documents of a Qrels."""
-        text = padded(documents.tobytes())
+        text = pad_text(documents.tobytes())
         keys = compute_keys(text, document_offsets, seed)
         return cls(offsets, keys, document_offsets, text, grades)
 
@@ -191,7 +195,10 @@ class Reading:
         self.fields.first_number = first_number
 
     def use_judgements(self, judged: Judged, excluded: Judged, documents: Ids, elsewhere: Ids, room: int) -> None:
-        """Look up documents in these judgments and sets, with room for `room` retrieved judged documents."""
+        """Look up documents in these judgments and sets, with room for `room` retrieved judged documents.
+
+        `documents` are the ids of the corpus, and `elsewhere` the documents judged for any query.
+        """
         self._references["judged"] = (judged, excluded, documents, elsewhere)
         self.fields.judged, self.fields.excluded = judged.fields(), excluded.fields()
         self.fields.documents = layout.IdsFields.from_ids(documents)
@@ -199,9 +206,9 @@ class Reading:
         self.query, self.rank, self.grade = (np.empty(room, np.int32) for _ in range(3))
         self.fields.output = layout.OutputFields(*map(address, (self.query, self.rank, self.grade)), room, 0)
 
-    def make_room_for_lines(self, longest_tag: int) -> None:
-        """Allocate the arrays for reading lines."""
-        text = np.zeros(layout.MAX_TAGS * longest_tag + layout.PADDING, np.uint8)
+    def make_room_for_lines(self, max_tag_bytes: int) -> None:
+        """Allocate the arrays for reading lines with tags of up to `max_tag_bytes` bytes."""
+        text = np.zeros(layout.MAX_TAGS * max_tag_bytes + layout.PADDING, np.uint8)
         start = np.zeros(layout.MAX_TAGS + 1, np.uint64)
         self._tag_text, self._tag_start = text, start
         self.fields.tags = layout.TagsFields(address(text), len(text), address(start), layout.MAX_TAGS, 0, 0)
@@ -209,7 +216,7 @@ class Reading:
         self._grow_lines(_INITIAL_CAPACITY)
 
     def _grow_lines(self, room: int) -> None:
-        """Increase the capacity for lines of one query."""
+        """Allocate larger arrays for `room` lines of one query, and copy the lines so far."""
         lines = np.empty(room, layout.LINE)
         score = np.empty(room, np.float32)
         lines[: len(self.lines)], score[: len(self.lines)] = self.lines, self.score
@@ -224,13 +231,16 @@ class Reading:
         self._references["lines"] = (table, grade, tracked, scratch, counts_before)
 
     def number_queries(self, text: Bytes, offsets: Integers) -> None:
-        """Assign numbers to the dataset's queries in their order, given as a padded text."""
+        """Assign numbers to the dataset's queries in their order; query i is `text[offsets[i]:offsets[i + 1]]`.
+
+        The text is padded. Raises ValueError if the queries exceed the capacity.
+        """
         if not self.library.number_queries(
             byref(self.fields), address(text), len(text), address(offsets), len(offsets) - 1
         ):  # fmt: skip
             raise ValueError("the queries exceed the capacity, or their offsets are wrong")
 
-    def move(self, distance: int) -> None:
+    def shift_positions(self, distance: int) -> None:
         """Shift all positions by `distance` bytes toward the start of the array."""
         self.lines["start"][: self.fields.lines.count] -= np.uint64(distance)
         self.fields.position -= distance
@@ -279,42 +289,45 @@ class Reading:
         return tuple(self._tag_text[first:last].tobytes().decode("utf-8", "replace") for first, last in pairwise(edges))
 
 
-def order_by_query(reading: Reading, length: int, lines: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+def order_by_query(reading: Reading, length: int, line_count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
     """Return the start of each line, followed by the end of the last one, and the lines in the order of their queries.
 
     Args:
         reading: Pass over the run.
         length: Number of bytes to index.
-        lines: Number of lines in these bytes.
+        line_count: Number of lines in these bytes.
 
     Raises:
         TooManyQueriesError: There are too many query ids.
     """
-    starts, owners = np.empty(lines + 1, np.uint64), np.empty(lines, np.uint32)
-    line_count = reading.library.index_lines(byref(reading.fields), length, address(starts), address(owners), lines)
-    if line_count == -1:
+    starts, owners = np.empty(line_count + 1, np.uint64), np.empty(line_count, np.uint32)
+    count = reading.library.index_lines(byref(reading.fields), length, address(starts), address(owners), line_count)
+    if count == -1:
         raise TooManyQueriesError
-    if line_count != lines:
+    if count != line_count:
         raise RuntimeError("the kernel rejected the text to index")
     owner_count = max(1, reading.fields.queries.count)
-    offsets, order = np.zeros(owner_count + 1, np.uint64), np.empty(lines, np.uint32)
-    reading.library.order_lines(address(owners), lines, address(offsets), owner_count, address(order))
+    offsets, order = np.zeros(owner_count + 1, np.uint64), np.empty(line_count, np.uint32)
+    reading.library.order_lines(address(owners), line_count, address(offsets), owner_count, address(order))
     return starts, order
 
 
 class GatheredLines:
-    """Copies lines in a given order. `done` is the number of lines copied so far."""
+    """Copier of lines in a given order. `copied_count` is the number of lines copied so far."""
 
-    def __init__(self, text: Bytes, starts: NDArray[np.uint64], order: NDArray[np.uint32], longest: int) -> None:
-        self.text, self.starts, self.order, self.longest = text, starts, order, longest
-        self.done = 0
+    def __init__(self, text: Bytes, starts: NDArray[np.uint64], order: NDArray[np.uint32], max_line_bytes: int) -> None:
+        self.text, self.starts, self.order, self.max_line_bytes = text, starts, order, max_line_bytes
+        self.copied_count = 0
 
     def copy_to(self, target: Bytes) -> int:
-        """Fill an array with as many lines as fit, each truncated to `longest`, and return the number of bytes."""
-        position = c_uint64(self.done)
+        """Fill an array with as many lines as fit, and return the number of bytes.
+
+        Lines are truncated to `max_line_bytes`.
+        """
+        position = c_uint64(self.copied_count)
         byte_count = library().gather_lines(
             address(self.text), address(self.starts), address(self.order), len(self.order), byref(position),
-            address(target), len(target), self.longest,
+            address(target), len(target), self.max_line_bytes,
         )  # fmt: skip
-        self.done = position.value
+        self.copied_count = position.value
         return int(byte_count)

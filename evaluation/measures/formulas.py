@@ -57,7 +57,7 @@ class JudgedRankings:
     def queries(self) -> int:
         return len(self.qrels.query_ids)
 
-    def per_query(self, weights: Values | Flags, rows: NDArray[np.int64] | None = None) -> Values:
+    def query_sums(self, weights: Values | Flags, rows: NDArray[np.int64] | None = None) -> Values:
         """Return the sum of weights of retrieved judged documents for each query, added in order of rank."""
         sums: Values = np.bincount(self.query if rows is None else rows, weights, self.queries).astype(np.float64)
         return sums
@@ -66,13 +66,13 @@ class JudgedRankings:
         """Return which of the retrieved judged documents are relevant."""
         return self.grade >= level
 
-    def relevant_judged(self, level: int) -> Values:
+    def relevant_totals(self, level: int) -> Values:
         """Return the number of relevant documents for each query."""
-        computed = self.qrels.computed
-        if (key := f"relevant from {level}") not in computed:
+        cached_values = self.qrels.cached_values
+        if (key := f"relevant from {level}") not in cached_values:
             relevant = np.bincount(self.qrels.rows, self.qrels.grades >= level, self.queries)
-            computed[key] = relevant.astype(np.float64)
-        return computed[key]
+            cached_values[key] = relevant.astype(np.float64)
+        return cached_values[key]
 
     def running_counts(self, flags: Flags) -> NDArray[np.int64]:
         """Return the number of flagged documents up to each retrieved judged document of a query, inclusive."""
@@ -92,7 +92,7 @@ def _is_within(ranking: JudgedRankings, k: int | None) -> Flags:
 
 
 def _count_relevant(ranking: JudgedRankings, k: int | None, level: int) -> Values:
-    return ranking.per_query(ranking.relevant(level) & _is_within(ranking, k))
+    return ranking.query_sums(ranking.relevant(level) & _is_within(ranking, k))
 
 
 def _discount(gains: Values, ranks: NDArray[np.int64]) -> Values:
@@ -110,17 +110,17 @@ def ndcg(ranking: JudgedRankings, k: int | None, level: int, exponential: bool =
         gains = np.maximum(grades, 0).astype(np.float64)
         return np.exp2(gains) - 1 if exponential else gains
 
-    gain = ranking.per_query(_discount(compute_gains(ranking.grade), ranking.rank) * _is_within(ranking, k))
-    computed = ranking.qrels.computed
-    if (key := f"ideal gain at {k}, exponential: {exponential}") not in computed:
+    gain = ranking.query_sums(_discount(compute_gains(ranking.grade), ranking.rank) * _is_within(ranking, k))
+    cached_values = ranking.qrels.cached_values
+    if (key := f"ideal gain at {k}, exponential: {exponential}") not in cached_values:
         rows, grades = ranking.qrels.rows, ranking.qrels.grades.astype(np.int64)
         order = np.lexsort((-grades, rows))
         ideal_rank = np.arange(len(order)) - ranking.qrels.offsets[rows] + 1  # rows are already sorted
         ideal_gain = _discount(compute_gains(grades[order]), ideal_rank)
         if k is not None:
             ideal_gain = ideal_gain * (ideal_rank <= k)
-        computed[key] = ranking.per_query(ideal_gain, rows)
-    return divide(gain, computed[key])
+        cached_values[key] = ranking.query_sums(ideal_gain, rows)
+    return divide(gain, cached_values[key])
 
 
 def _count_displayed(ranking: JudgedRankings, k: int | None) -> Values:
@@ -131,14 +131,14 @@ def average_precision(ranking: JudgedRankings, k: int | None, level: int) -> Val
     """Return AP@k: the sum of precision at the ranks of relevant documents, divided by their total number."""
     relevant = ranking.relevant(level)
     precision = ranking.running_counts(relevant) / ranking.rank * (relevant & _is_within(ranking, k))
-    return divide(ranking.per_query(precision), ranking.relevant_judged(level))
+    return divide(ranking.query_sums(precision), ranking.relevant_totals(level))
 
 
 def reciprocal_rank(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return 1 / rank of the first relevant document among the first k."""
     relevant = ranking.relevant(level)
     first = relevant & (ranking.running_counts(relevant) == 1) & _is_within(ranking, k)
-    return ranking.per_query(first / ranking.rank)
+    return ranking.query_sums(first / ranking.rank)
 
 
 def precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
@@ -148,12 +148,12 @@ def precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 
 def recall(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return the number of relevant documents among the first k, divided by the number of relevant documents."""
-    return divide(_count_relevant(ranking, k, level), ranking.relevant_judged(level))
+    return divide(_count_relevant(ranking, k, level), ranking.relevant_totals(level))
 
 
 def capped_recall(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return the number of relevant documents among the first k, divided by min(k, number of relevant documents)."""
-    possible = ranking.relevant_judged(level)
+    possible = ranking.relevant_totals(level)
     return divide(_count_relevant(ranking, k, level), possible if k is None else np.minimum(possible, k))
 
 
@@ -165,7 +165,7 @@ def success(ranking: JudgedRankings, k: int | None, level: int) -> Values:
 def f1(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return the harmonic mean of P@k and R@k: twice the number of relevant documents among the first k, by k + R."""
     assert k is not None
-    return divide(2 * _count_relevant(ranking, k, level), k + ranking.relevant_judged(level))
+    return divide(2 * _count_relevant(ranking, k, level), k + ranking.relevant_totals(level))
 
 
 def answer(ranking: JudgedRankings, k: int | None, level: int) -> Values:
@@ -188,8 +188,8 @@ def _get_answers(ranking: JudgedRankings) -> FoundAnswers:
 
 def r_precision(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return precision at the number of relevant documents."""
-    possible = ranking.relevant_judged(level)
-    retrieved = ranking.per_query(ranking.relevant(level) & (ranking.rank <= possible[ranking.query]))
+    possible = ranking.relevant_totals(level)
+    retrieved = ranking.query_sums(ranking.relevant(level) & (ranking.rank <= possible[ranking.query]))
     return divide(retrieved, possible)
 
 
@@ -199,12 +199,12 @@ def bpref(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     Buckley & Voorhees, SIGIR 2004: (1 / R) Σ (1 − min(N above r, R) / min(N, R)) over retrieved relevant documents r.
     """
     relevant = ranking.relevant(level)
-    possible = ranking.relevant_judged(level)
+    possible = ranking.relevant_totals(level)
     not_relevant = np.diff(ranking.qrels.offsets) - possible
     non_relevant_above = ranking.running_counts(~relevant).astype(np.float64)
     bound = possible[ranking.query]
     share = divide(np.minimum(non_relevant_above, bound), np.minimum(bound, not_relevant[ranking.query]))
-    return divide(ranking.per_query((1 - share) * relevant), possible)
+    return divide(ranking.query_sums((1 - share) * relevant), possible)
 
 
 @dataclass(frozen=True)
@@ -219,25 +219,25 @@ class RankBiasedPrecision:
     def __call__(self, ranking: JudgedRankings, k: int | None, level: int) -> Values:
         """Return (1 − p) times the sum of p^(rank − 1) over the relevant documents among the first k."""
         weights = (1 - self.persistence) * self.persistence ** (ranking.rank - 1).astype(np.float64)
-        return ranking.per_query(weights * (ranking.relevant(level) & _is_within(ranking, k)))
+        return ranking.query_sums(weights * (ranking.relevant(level) & _is_within(ranking, k)))
 
 
 def judged(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return the share of judged documents among the first min(k, retrieved)."""
-    return divide(ranking.per_query(_is_within(ranking, k)), _count_displayed(ranking, k))
+    return divide(ranking.query_sums(_is_within(ranking, k)), _count_displayed(ranking, k))
 
 
 def hole(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return the share of unjudged documents among the first min(k, retrieved)."""
     size = _count_displayed(ranking, k)
-    return divide(size - ranking.per_query(_is_within(ranking, k)), size)
+    return divide(size - ranking.query_sums(_is_within(ranking, k)), size)
 
 
 def hole_anywhere(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     """Return Hole@k of BEIR, where documents judged for any query count as judged."""
     size = _count_displayed(ranking, k)
     is_within = np.ones(len(ranking.elsewhere_rank), np.bool_) if k is None else ranking.elsewhere_rank <= k
-    judged_count = ranking.per_query(_is_within(ranking, k)) + ranking.per_query(is_within, ranking.elsewhere_query)
+    judged_count = ranking.query_sums(_is_within(ranking, k)) + ranking.query_sums(is_within, ranking.elsewhere_query)
     return divide(size - judged_count, size)
 
 
@@ -258,25 +258,29 @@ def _grades_by_rank(ranking: JudgedRankings, k: int | None) -> NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class _Completed(JudgedRankings):
-    """First k documents of a run with unjudged ones as relevant, of which each query has `added`."""
+class _CompletedRankings(JudgedRankings):
+    """Rankings of the first k documents with unjudged ones as relevant; `added_counts` is their number by query."""
 
-    added: Values = field(default_factory=lambda: np.zeros(0))
+    added_counts: Values = field(default_factory=lambda: np.zeros(0))
 
-    def relevant_judged(self, level: int) -> Values:
-        return super().relevant_judged(level) + self.added
+    def relevant_totals(self, level: int) -> Values:
+        return super().relevant_totals(level) + self.added_counts
 
 
 def all_relevant(formula: Bound) -> Bound:
-    """Return the upper bound of a measure that further relevant documents among the first k cannot reduce."""
+    """Return a function for the upper bound of a measure that further relevant documents cannot reduce.
+
+    The bound is the score if all unjudged documents among the first k are relevant.
+    """
 
     def bound(ranking: JudgedRankings, k: int | None, level: int) -> Values:
+        """Return the scores of the first k documents, with unjudged ones as relevant."""
         grid = _grades_by_rank(ranking, k)
         unjudged = grid == _UNJUDGED
         rows, ranks = np.nonzero(grid != _NOTHING)
         values = {field_.name: getattr(ranking, field_.name) for field_ in fields(ranking)}
         values |= {"query": rows, "rank": ranks + 1, "grade": np.where(unjudged, level, grid)[rows, ranks]}
-        return formula(_Completed(**values, added=unjudged.sum(axis=1).astype(np.float64)), k, level)
+        return formula(_CompletedRankings(**values, added_counts=unjudged.sum(axis=1).astype(np.float64)), k, level)
 
     return bound
 
@@ -301,7 +305,7 @@ def upper_ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     added_gains = _cumulate_discounts(np.where(unjudged, discounts, 0.0), unjudged, max_unjudged)
     judged_gains = np.stack([np.where(grid >= grade, discounts, 0.0).sum(axis=1) for grade in levels])
     cumulated_discounts = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(k or grid.shape[1]) + 2))])
-    relevant_counts = np.stack([ranking.relevant_judged(int(grade)).astype(np.int64) for grade in levels])
+    relevant_counts = np.stack([ranking.relevant_totals(int(grade)).astype(np.int64) for grade in levels])
     best = np.zeros(len(grid))
     while True:
         gain, ideal = np.zeros_like(best), np.zeros_like(best)

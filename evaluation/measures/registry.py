@@ -320,7 +320,7 @@ class Measure:
 
 def parse_measure(text: str) -> Measure:
     """Return the measure with this name in any supported notation. Raises UnknownMeasureError with suggestions."""
-    measure = _parse_alias(text.strip()) or _parse_any(_RANX_RBP.sub(r"RBP(p=.\1)", text))
+    measure = _parse_alias(text.strip()) or _parse_notation(_RANX_RBP.sub(r"RBP(p=.\1)", text))
     if measure is None:
         raise UnknownMeasureError(f"{text!r} {_refusal(text)} {_KNOWN_NAMES}")
     if measure.cutoff is None and measure.family.cutoff == "required":
@@ -341,7 +341,11 @@ def upper_bound_name(name: str) -> str | None:
     return Measure(family, measure.cutoff, measure.level).name if family and measure.cutoff else None
 
 
-def _parse_any(text: str) -> Measure | None:
+def _parse_notation(text: str) -> Measure | None:
+    """Return the measure in the notation of ir_measures or ranx, or None if it is unknown or does not accept an option.
+
+    Names of families may also be aliases without separators.
+    """
     match = _NAME.fullmatch(" ".join(text.split()))
     if not match:
         return None
@@ -360,7 +364,7 @@ def _parse_any(text: str) -> Measure | None:
         persistence = float(match_[1]) if match_ else 0.0 if parameters else 0.8
         family = rank_biased_precision(persistence) if persistence > 0 else None
     if family is None and not parameters and not unit:
-        family = _BY_NAME.get(_bare(name))
+        family = _BY_NAME.get(_strip_separators(name))
     if family is None or any(family.key not in _DEFAULTS[part] for part in defaults):
         return None
     if (cutoff and family.cutoff == "none") or (level is not None and not family.binary):
@@ -369,6 +373,7 @@ def _parse_any(text: str) -> Measure | None:
 
 
 def _parse_alias(text: str) -> Measure | None:
+    """Return the measure with this name in another tool, with its cutoff, or None."""
     for family in FAMILIES.values():
         for alias in family.aliases:
             pattern = re.escape(alias).replace(re.escape("{k}"), "([0-9]{1,6})")
@@ -378,13 +383,13 @@ def _parse_alias(text: str) -> Measure | None:
     return None
 
 
-def _bare(name: str) -> str:
+def _strip_separators(name: str) -> str:
     return re.sub("[-_]", "", name.lower())
 
 
 #: Families, keyed by aliases in lower case without cutoff and separators.
 _BY_NAME = {
-    _bare(re.sub(_CUTOFF + r"\{k\}", "", alias)): family
+    _strip_separators(re.sub(_CUTOFF + r"\{k\}", "", alias)): family
     for family in reversed(FAMILIES.values())
     for alias in family.aliases
 }
@@ -411,8 +416,8 @@ def _refusal(text: str) -> str:
     for pattern, reason, similar in _NOT_SUPPORTED:
         if re.match(rf"({pattern})(?![a-z])", lowercase_text.replace("-", "_")):
             return f"is not supported ({reason}). Close: {', '.join(similar).format(k=cutoff)}."
-    name = _bare(re.split(rf"{_CUTOFF}[0-9]|[(@]", lowercase_text)[0].strip())
-    families = {_bare(family.name): family for family in reversed(FAMILIES.values())} | _BY_NAME
+    name = _strip_separators(re.split(rf"{_CUTOFF}[0-9]|[(@]", lowercase_text)[0].strip())
+    families = {_strip_separators(family.name): family for family in reversed(FAMILIES.values())} | _BY_NAME
     names_by_key = {key: item.name + ("" if item.cutoff == "none" else f"@{cutoff}") for key, item in families.items()}
     if name in families and name != "upper":
         cutoff_rules = {"none": "no cutoff", "required": "a cutoff", "optional": "a cutoff or none"}

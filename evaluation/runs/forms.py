@@ -1,7 +1,7 @@
 """Run formats other than TREC's, recognized by the start of the file and rewritten as TREC lines.
 
-Every reader of runs uses this module (`trec_text`, or `recognize` and `write_as_trec`), so that all of them read a file
-the same way. A table without column names is recognized only if its values cannot be judgments.
+Every reader of runs uses this module (`trec_text`, or `recognize_format` and `write_as_trec`), so that all of them read
+a file the same way. A table without column names is recognized only if its values cannot be judgments.
 """
 
 import codecs
@@ -89,7 +89,7 @@ class Table:
         return [cells for row in rows if len(cells := _split_cells(row, self.separator)) == self.columns]
 
     def fits_names(self, rows: Sequence[bytes]) -> bool:
-        """Return whether the rows below the column names are results rather than judgments or TREC lines."""
+        """Return whether most rows below the column names are results of this table, not judgments or TREC lines."""
         cells = self.split(rows)
         if 2 * len(cells) < len(rows) or all(map(_is_trec, rows)):
             return False
@@ -99,7 +99,10 @@ class Table:
         return not grades and _NUMBER.fullmatch(cells[0][self.score]) is not None
 
     def recognized_first_rank(self, cells: Sequence[Sequence[bytes]]) -> int | None:
-        """Return the first rank if the rows clearly form this table without column names, or else None."""
+        """Return the first rank if the rows clearly form this table without column names, otherwise None.
+
+        Ranks must count up for each query. Scores without ranks must be varied numbers, mostly with fractions.
+        """
         if self.score is not None:
             numbers = [row[self.score] for row in cells]
             if not all(map(_NUMBER.fullmatch, numbers)):
@@ -135,7 +138,7 @@ class Table:
 Form = Table | Literal["json", "jsonl"] | None
 
 
-def recognize(start: bytes) -> Form:
+def recognize_format(start: bytes) -> Form:
     """Return the format of a run that begins with `start`, as returned by `read_start`; None for TREC lines.
 
     Raises InvalidRun for UTF-16.
@@ -227,23 +230,26 @@ def trec_text(
     limits = limits or FileLimits()
     with open_expanded(source, limits) as file:
         start = read_start(file)
-        form = None if is_trec else recognize(start)
+        form = None if is_trec else recognize_format(start)
         if form is None:
             header = read_header(start)
             yield header, io.BufferedReader(StreamedLines(file, start[header.size :]), BLOCK)
             return
     with (
-        rewritten(form, source, limits) as (path, limits, _),
+        open_rewritten(form, source, limits) as (path, limits, _),
         trec_text(path, limits, is_trec=True) as text,
     ):
         yield text
 
 
 @contextmanager
-def rewritten(
+def open_rewritten(
     form: Form, source: Path | str | bytes, limits: FileLimits
 ) -> Iterator[tuple[str, FileLimits, dict[str, Any]]]:
-    """Rewrite a run as a temporary file of TREC lines; yield its path, the limits for it, and metadata."""
+    """Rewrite a run as a temporary file of TREC lines; yield its path, the limits for it, and metadata.
+
+    The file is deleted at the end of the block. Raises InvalidContent.
+    """
     with tempfile.NamedTemporaryFile(prefix="rewritten-", suffix=".run") as lines:
         metadata = write_as_trec(form, source, limits, cast(IO[bytes], lines))
         lines.flush()
@@ -264,6 +270,10 @@ def _whole_rank(cell: bytes) -> bytes:
 
 
 def _split_cells(line: bytes, separator: bytes | None) -> list[bytes]:
+    """Return the stripped cells of a line, without quotes of CSV; no cells if the quotes are invalid.
+
+    A separator of None stands for white space, where quotes have no meaning.
+    """
     if separator is None:
         return line.split()
     if b'"' not in line:
@@ -277,7 +287,10 @@ def _split_cells(line: bytes, separator: bytes | None) -> list[bytes]:
 
 
 def _find_table(rows: Sequence[bytes], separator: bytes | None) -> Table | None:
-    """Return the table that the rows form with this separator, or None if another format is possible."""
+    """Return the table that the rows form with this separator, or None if they do not clearly form one.
+
+    The first row may have column names. Without them, the values must show which columns are ranks or scores.
+    """
     first = _split_cells(rows[0], separator)
     if len(first) > _MAX_COLUMNS:
         return None

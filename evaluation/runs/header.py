@@ -93,10 +93,14 @@ def read_header(start: bytes) -> RunHeader:
         # Databases may reject NUL, so it becomes U+FFFD like every other byte that is not text.
         comments.append(line.decode("utf-8", "replace").replace("\0", "\ufffd").rstrip()[1:])
         size = end
-    return RunHeader(size, len(comments), _metadata(comments) if comments else {})
+    return RunHeader(size, len(comments), _parse_metadata(comments) if comments else {})
 
 
-def _metadata(comments: list[str]) -> dict[str, Any]:
+def _parse_metadata(comments: list[str]) -> dict[str, Any]:
+    """Return the ir_metadata in comments without their `#`, with all values as text.
+
+    Returns an empty dict if there is none, or if it is not valid YAML, is nested too deeply, or has aliases.
+    """
     names = [comment.strip() for comment in comments]
     if _START not in names:
         return {}
@@ -133,7 +137,7 @@ def select_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     NUL becomes U+FFFD because databases may reject it. The result as compact JSON has at most `MAX_BYTES` bytes.
     The function is idempotent.
     """
-    return _MetadataBudget(MAX_BYTES).object(metadata, MAX_DEPTH)
+    return _MetadataBudget(MAX_BYTES).select_object(metadata, MAX_DEPTH)
 
 
 class _MetadataBudget:
@@ -149,21 +153,21 @@ class _MetadataBudget:
         self.remaining -= count
         return True
 
-    def value(self, value: Any, depth: int) -> Any:
-        """Return the value, shortened if necessary, or `_OMITTED` if it does not fit."""
+    def select_value(self, value: Any, depth: int) -> Any:
+        """Return the value, shortened if necessary, or `_OMITTED` if it does not fit or has an unsupported type."""
         if isinstance(value, str):
             value = value[: LONGEST_TEXT - 1] + "…" if len(value) > LONGEST_TEXT else value
             value = value.replace("\0", "\ufffd")
         elif isinstance(value, (Mapping, list)):
             if depth == 0 or not self.take(2):  # its brackets
                 return _OMITTED
-            return self.items(value, depth) if isinstance(value, list) else self.object(value, depth)
+            return self.select_items(value, depth) if isinstance(value, list) else self.select_object(value, depth)
         elif not isinstance(value, (int, float)):
             return _OMITTED
         return value if self.take(len(orjson.dumps(value))) else _OMITTED
 
-    def object(self, entries: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        """Return the entries that fit."""
+    def select_object(self, entries: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        """Return the entries of an object that fit into the remaining bytes and limits."""
         selected: dict[str, Any] = {}
         for original_name, value in entries.items():
             if len(selected) == MAX_ENTRIES:
@@ -172,15 +176,15 @@ class _MetadataBudget:
                 continue
             name = original_name.replace("\0", "\ufffd")
             remaining_before = self.remaining
-            selected_value = self.value(value, depth - 1) if self.take(len(orjson.dumps(name)) + 2) else _OMITTED
+            selected_value = self.select_value(value, depth - 1) if self.take(len(orjson.dumps(name)) + 2) else _OMITTED
             if selected_value is _OMITTED:
                 self.remaining = remaining_before
             else:
                 selected[name] = selected_value
         return selected
 
-    def items(self, values: list[Any], depth: int) -> list[Any]:
-        selected = (self.value(value, depth - 1) for value in values[:MAX_ENTRIES] if self.take(1))
+    def select_items(self, values: list[Any], depth: int) -> list[Any]:
+        selected = (self.select_value(value, depth - 1) for value in values[:MAX_ENTRIES] if self.take(1))
         return [value for value in selected if value is not _OMITTED]
 
 
@@ -223,7 +227,7 @@ def read_lines(path: Path | str | bytes, numbers: Collection[int], limits: FileL
 
 
 def quote(text: bytes, max_characters: int = QUOTED_CHARACTERS) -> str:
-    """Return one line of at most `longest` characters for a message, with unprintable characters escaped."""
+    """Return a line of at most `max_characters` characters for a message, with unprintable characters escaped."""
     decoded = text[: 4 * max_characters + 4].decode("utf-8", "backslashreplace")
     escaped = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in decoded)
     return escaped if len(escaped) <= max_characters else escaped[: max_characters - 1] + "…"
@@ -250,7 +254,7 @@ def is_header(text: bytes) -> bool:
     return sum(bool(_HEADINGS.fullmatch(field)) for field in fields) >= 2
 
 
-def recognize_other(rows: Sequence[bytes]) -> tuple[str, str] | None:
+def recognize_other_kind(rows: Sequence[bytes]) -> tuple[str, str] | None:
     """Guess the kind of a file that is not a run; return it with a hint, or None if it is unknown."""
     below_names = rows[1:] if rows and is_header(rows[0]) else rows
     cells = [re.split(rb"[\s,;]+", row.strip()) for row in below_names]

@@ -73,7 +73,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 def json_as_lines(
     path: Path | str | bytes, limits: FileLimits, output: IO[bytes], *, by_line: bool = False
 ) -> dict[str, Any]:
-    """Write the run in a (compressed) JSON file to `out` as TREC lines; return the model's metadata.
+    """Write the run in a (compressed) JSON file to `output` as TREC lines; return the metadata of its model.
 
     If there are several, the subset `default` and the split `test` are used. `by_line` means that the file is JSON
     Lines. Raises InvalidContent if the file is too large, not JSON, or not a run. Brackets and commas are counted
@@ -83,7 +83,7 @@ def json_as_lines(
     if by_line:
         for number, line in enumerate(open_lines(path, limits, limits.max_json_bytes), 1):
             if line.strip():
-                lines.add(_parse(bytearray(line.removeprefix(BYTE_ORDER_MARK)), number))
+                lines.add(_parse_json(bytearray(line.removeprefix(BYTE_ORDER_MARK)), number))
         metadata = {}
     else:
         content = bytearray()
@@ -93,15 +93,18 @@ def json_as_lines(
             if len(content) > limits.max_json_bytes:
                 message = f"the JSON file is over {describe_bytes(limits.max_json_bytes)} expanded"
                 raise SIZE.refusal(message, _HINT_SIZE)
-        document = _parse(content.removeprefix(BYTE_ORDER_MARK), None)
+        document = _parse_json(content.removeprefix(BYTE_ORDER_MARK), None)
         metadata = lines.name_model(document) if isinstance(document, dict) else {}
         lines.add(document)
     lines.finish()
     return {_META: metadata} if metadata else {}
 
 
-def _parse(content: bytearray, line: int | None) -> Any:
-    """Parse a JSON text, including NaN and Infinity as Python writes them. Raises InvalidContent."""
+def _parse_json(content: bytearray, line: int | None) -> Any:
+    """Parse a JSON text, including NaN and Infinity as Python writes them.
+
+    `line` is its number in JSON Lines, or None. Raises InvalidContent if it is not JSON, too large, or repeats a key.
+    """
     # The numbers of brackets and commas bound the number of values.
     objects, entries = content.count(b"{") + content.count(b"["), content.count(b",")
     if objects > MAX_OBJECTS:
@@ -167,7 +170,7 @@ class _TrecLines:
     """Writer of rankings as TREC lines, which also counts scores that are not finite."""
 
     limits: FileLimits
-    out: IO[bytes]
+    output: IO[bytes]
     tag: str = "run"
     not_finite: int = 0
     #: Query, document, and score of the first score that is not finite.
@@ -182,11 +185,14 @@ class _TrecLines:
         metadata = document.pop(_META, None) or {}
         metadata = select_metadata(metadata) if isinstance(metadata, dict) else {}
         tag = "_".join(str(metadata.get("model_name") or "").split())[:_LONGEST_TAG]
-        self.tag = tag or ("mteb" if _levels(document) >= _SPLITS else self.tag)
+        self.tag = tag or ("mteb" if _count_levels(document) >= _SPLITS else self.tag)
         return metadata
 
     def add(self, document: Any) -> None:
-        """Write the results of a JSON value, which is the run or a part of it. Raises InvalidContent."""
+        """Write the results of a JSON value, which is the run or a part of it: a list, a query, a hit, or all queries.
+
+        Raises InvalidContent if it is none of these, or has unusable ids or scores.
+        """
         key = _find_key(document, QUERY) if isinstance(document, dict) else None
         if isinstance(document, list):
             for record in document:
@@ -196,10 +202,10 @@ class _TrecLines:
         elif key is not None and len(document) > 1 and not _is_ranking(document[key]):
             self._add_object(document)  # One query or one hit: its keys are column names, not ids.
         elif isinstance(document, dict):
-            levels = _levels(document)
+            levels = _count_levels(document)
             if levels >= _SPLITS:
                 self.has_splits, self.only_grades = True, False  # No tool writes judgments this way.
-            queries = _queries(document, levels)
+            queries = _select_queries(document, levels)
             for (
                 query,
                 hits,
@@ -216,24 +222,32 @@ class _TrecLines:
         if isinstance(query, dict):  # {"query": {"qid": …, "text": …}, "candidates": […]}
             query = query.get(_find_key(query, QUERY) or "")
         if _find_key(record, DOCUMENT) and (_find_key(record, SCORE_NAMES) or _find_key(record, RANK)):
-            self._add_query(_identifier(query), [record])
+            self._add_query(_as_id(query), [record])
             return
         nested = [each for each in record.values() if _is_list_of_hits(each) or (each and _is_ranking(each))]
         if len(nested) != 1:
             message = f"the object of query {str(query)[:64]!r} has no list of scored documents"
             raise JSON.refusal(message, _HINT)
-        self._add_query(_identifier(query), nested[0])
+        self._add_query(_as_id(query), nested[0])
 
     def _add_query(self, query: str, hits: Any) -> None:
+        """Write the hits of a query, an object of scores or a list, as TREC lines.
+
+        Raises InvalidContent if they are unusable.
+        """
         _check_hits(query, hits)
         self._check_id(query)
         hits_by_rank = self._rank_scores(query, hits) if isinstance(hits, dict) else self._rank_hits(query, hits)
         # Writing line by line saves memory. The repr of a float round-trips.
-        self.out.writelines(
+        self.output.writelines(
             f"{query} Q0 {name} {rank} {score!r} {self.tag}\n".encode() for name, rank, score in hits_by_rank
         )
 
     def _rank_scores(self, query: str, scores: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
+        """Yield documents, ranks, and scores of an object of scores, best first.
+
+        Raises InvalidContent if one is unusable.
+        """
         for name, score in scores.items():
             self._check_id(name)
             self._check_score(query, name, score)
@@ -243,19 +257,23 @@ class _TrecLines:
     def _rank_hits(self, query: str, hits: list[Any]) -> Iterator[tuple[str, int, float]]:
         """Yield documents, ranks (0 if missing), and scores, which default to reciprocal ranks."""
         for hit in hits:
-            name, score, rank = _hit(hit)
+            name, score, rank = _parse_hit(hit)
             if name is None:
                 message = f"query {query[:64]!r} has a list with items that are not documents"
                 raise JSON.refusal(message, _HINT)
             if type(rank) is int and rank >= 0:
                 self.only_grades = False
                 score = 1 / (rank + 1) if score is None else score
-            name = _identifier(name)
+            name = _as_id(name)
             self._check_id(name)
             self._check_score(query, name, score)
             yield name, rank if type(rank) is int else 0, float(score)
 
     def _check_score(self, query: str, document: str, score: Any) -> None:
+        """Raise InvalidContent if a score is not a number, and count it if it is not finite.
+
+        Also updates whether all scores so far look like grades.
+        """
         if isinstance(score, bool) or not isinstance(score, int | float):
             defect = "no score" if score is None else "a score that is not a number"
             message = f"query {query[:64]!r} has {defect} for document {document[:64]!r}"
@@ -314,15 +332,15 @@ def _is_ranking(value: Any) -> bool:
 
 
 def _is_list_of_hits(value: Any) -> bool:
-    return isinstance(value, list) and (not value or _hit(value[0])[0] is not None)
+    return isinstance(value, list) and (not value or _parse_hit(value[0])[0] is not None)
 
 
-def _identifier(value: Any) -> str:
+def _as_id(value: Any) -> str:
     """Return an id (a string or a whole number) as text, or an empty string, which is rejected later."""
     return str(value) if isinstance(value, str) or type(value) is int else ""
 
 
-def _hit(hit: Any) -> tuple[Any, Any, Any]:
+def _parse_hit(hit: Any) -> tuple[Any, Any, Any]:
     """Return document, score, and rank of an item in a list of hits, with None for missing ones."""
     if isinstance(hit, dict):
         document, score, rank = (
@@ -334,23 +352,26 @@ def _hit(hit: Any) -> tuple[Any, Any, Any]:
     return (hit if isinstance(hit, str) else None), None, None
 
 
-def _queries(document: dict[str, Any], levels: int) -> dict[str, Any]:
-    """Return the object with a key for each query, from below the subset and split if there are any."""
+def _select_queries(document: dict[str, Any], levels: int) -> dict[str, Any]:
+    """Return the object with a key for each query, from below the subset and split if there are any.
+
+    Raises InvalidContent if the subset or the split is ambiguous, or objects are nested too deeply.
+    """
     if levels > _SUBSETS:
         raise JSON.refusal("objects are nested too deeply for a run", _HINT)
     if levels == _SUBSETS:
-        document = _choose(document, "default", "subset")
-    return _choose(document, "test", "split") if levels >= _SPLITS else document
+        document = _choose_entry(document, "default", "subset")
+    return _choose_entry(document, "test", "split") if levels >= _SPLITS else document
 
 
-def _levels(value: Any, limit: int = _SUBSETS + 1) -> int:
+def _count_levels(value: Any, limit: int = _SUBSETS + 1) -> int:
     """Return the nesting depth of objects, up to `limit`; a list of hits is as deep as an object of scores."""
     if limit and isinstance(value, dict):
-        return 1 + max((_levels(each, limit - 1) for each in value.values()), default=0)
+        return 1 + max((_count_levels(each, limit - 1) for each in value.values()), default=0)
     return int(isinstance(value, list))
 
 
-def _choose(options: dict[str, Any], preferred: str, kind: str) -> dict[str, Any]:
+def _choose_entry(options: dict[str, Any], preferred: str, kind: str) -> dict[str, Any]:
     """Return the only entry that is an object, or the preferred one of several. Raises InvalidContent."""
     objects = {name: value for name, value in options.items() if isinstance(value, dict)}
     if len(objects) == 1:

@@ -116,14 +116,14 @@ def draw_pool(
 def sole_finds(
     runs: Iterable[tuple[Hashable, Path, int]], target: ScoringTarget, earlier_qrels: Qrels | None = None
 ) -> dict[Hashable, Pairs]:
-    """Return the pairs judged because of a single team, by team.
+    """Return the judged pairs that only a single team's runs contributed to pools, by team.
 
     These are judged pairs among the first documents of the team's runs, and of no other team's runs. Zobel (How
     reliable are the results of large-scale information retrieval experiments?, SIGIR 1998) omits such pairs to test
     whether a pool is fair to systems that did not contribute to it.
 
-    `runs` lists the runs that fed pools as (team, run, depth). Pairs that were already judged `before` the first pool
-    belong to no team. Raises FileNotFoundError if the file of a run no longer exists.
+    `runs` lists the runs that fed pools as (team, run, depth). Pairs in `earlier_qrels`, the judgments before the first
+    pool, belong to no team. Raises FileNotFoundError if the file of a run no longer exists.
     """
     finders: dict[tuple[bytes, bytes], set[Hashable]] = {}
     judged, judged_before = (
@@ -157,6 +157,7 @@ def _read_first_documents(run: Path, depth: int, target: ScoringTarget) -> dict[
 
 
 def _get_judged_documents(qrels: Qrels | None) -> dict[bytes, frozenset[bytes]]:
+    """Return the ids of the judged documents of each query, empty without qrels."""
     if qrels is None:
         return {}
     return {

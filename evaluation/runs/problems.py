@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import LINE_LENGTH, FileLimits
 from evaluation.core.problems import InvalidRun, Problem, ProblemCode, format_count
 from evaluation.kernel.layout import BLANK, MAX_TAGS, NOTED
-from evaluation.runs.header import is_header, quotation, recognize_other, select_metadata
+from evaluation.runs.header import is_header, quotation, recognize_other_kind, select_metadata
 
 _TREC_LINE = "`query Q0 document rank score tag`"
 _FileProblem = partial(ProblemCode, about="file")
@@ -143,14 +143,17 @@ UNREAD_CODES = (BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, UNKNOWN
 _WARNINGS = (UNKNOWN_DOCUMENTS, UNKNOWN_QUERIES, DEPTH, RANK_ORDER, TIES, SEVERAL_TAGS)
 
 
-def check_registered(line_count: Iterable[str], reported: Iterable[ProblemCode]) -> None:
-    """Raise LookupError unless every problem counted by the kernel is reported here, and vice versa."""
-    reported = list(reported)
-    if unmatched := set(line_count) ^ {BLANK, *reported}:
+def check_registered(counted_codes: Iterable[str], reported_codes: Iterable[ProblemCode]) -> None:
+    """Raise LookupError unless every problem counted by the kernel is reported here, and vice versa.
+
+    Reported codes must also have a message.
+    """
+    reported_codes = list(reported_codes)
+    if unmatched := set(counted_codes) ^ {BLANK, *reported_codes}:
         raise LookupError(
             f"counted in NOTED or reported in runs/problems.py, but not both: {', '.join(sorted(unmatched))}"
         )
-    if incomplete := [code for code in reported if not code.message]:
+    if incomplete := [code for code in reported_codes if not code.message]:
         raise LookupError(f"register a message for reports of {', '.join(incomplete)}")
 
 
@@ -231,16 +234,17 @@ class RunFacts:
 
     Attributes:
         missing_ids: The first missing queries, if their ids may be shown.
-        capped: Names of the measures that read more documents than the run has.
+        expects_judged_only: Whether only judged queries are expected.
+        capped_measures: Names of the measures that read more documents than the run has.
     """
 
     contents: RunContents
     missing_queries: int
     missing_ids: tuple[str, ...]
     expected_queries: int
-    judged_missing: bool
+    expects_judged_only: bool
     maximum_depth: int
-    capped: tuple[str, ...] = ()
+    capped_measures: tuple[str, ...] = ()
 
     @property
     def unknown_queries(self) -> int:
@@ -264,7 +268,10 @@ class RunFacts:
         return tuple(sorted(problems, key=lambda problem: problem.severity))
 
     def _problem(self, code: ProblemCode, count: int | None = None, **values: object) -> Problem:
-        """Return the problem with its registered texts, formatted with `values` and `quoted`, its first line."""
+        """Return the problem with its registered texts, formatted with `values` and the counts of its lines.
+
+        `quoted` in the texts is a quotation of the first line. `count` defaults to the number of lines.
+        """
         line_count = self.line_count(code)
         values = {"lines": format_count(line_count.count, "line"), "quoted": self._quotation(code), **values}
         message, hint = code.message.format(**values), code.hint.format(**values)
@@ -283,7 +290,7 @@ class RunFacts:
             problem = self._problem(code, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes)
             message, hint = problem.message + self._quotation(code), problem.hint
             quoted_lines = [texts[line] for line in lines if line in texts]
-            if code == FIELDS and count >= self.contents.lines and (other_kind := recognize_other(quoted_lines)):
+            if code == FIELDS and count >= self.contents.lines and (other_kind := recognize_other_kind(quoted_lines)):
                 message += f"; the file looks like {other_kind[0]}, not like a run"
                 hint = f"{other_kind[1]} {hint}"
             elif lines[:1] == (first,) and is_header(texts.get(first, b"")):
@@ -292,6 +299,7 @@ class RunFacts:
             yield replace(problem, message=message, hint=hint)
 
     def _query_problems(self, hidden: bool) -> Iterator[Problem]:
+        """Yield the problem of unknown queries and that of missing queries, or only an error if no query is known."""
         unknown_lines = self.line_count(UNKNOWN_QUERIES)
         if self.expected_queries and not self.contents.known_queries:
             if unknown_lines.count:  # Otherwise, no line could be read, and the errors of lines explain this.
@@ -308,10 +316,14 @@ class RunFacts:
             queries = f"{self.missing_queries:,} of the {self.expected_queries:,}"
             ellipsis = " …" if self.missing_queries > len(self.missing_ids) else ""
             ids = f" ({', '.join(self.missing_ids)}{ellipsis})" if self.missing_ids else ""
-            code = JUDGED_QUERIES_MISSING if self.judged_missing and not hidden else QUERIES_MISSING
+            code = JUDGED_QUERIES_MISSING if self.expects_judged_only and not hidden else QUERIES_MISSING
             yield self._problem(code, self.missing_queries, queries=queries, ids=ids)
 
     def _document_problems(self) -> Iterator[Problem]:
+        """Yield the problem of documents that are not in the corpus, if there are any.
+
+        It is an error above the accepted share of the lines, otherwise a warning.
+        """
         unknown_lines = self.line_count(UNKNOWN_DOCUMENTS)
         if not unknown_lines.count:
             return
@@ -333,16 +345,16 @@ class RunFacts:
         if count := self.line_count(DEPTH).count:
             cut_lines = format_count(contents.cut_lines, "line")
             yield self._problem(DEPTH, queries=format_count(count, "query", "queries"), depth=depth, lines=cut_lines)
-        if self.capped:
-            shares = [name for name in self.capped if name.startswith(_SHARES)]
-            decreasing = [name for name in self.capped if name not in shares]
+        if self.capped_measures:
+            shares = [name for name in self.capped_measures if name.startswith(_SHARES)]
+            decreasing = [name for name in self.capped_measures if name not in shares]
             changes = " and ".join(
                 f"{', '.join(names)} may be {change}"
                 for names, change in ((decreasing, "lower"), (shares, "higher or lower"))
                 if names
             )
             longest = format_count(contents.depth, "document")
-            yield self._problem(SHALLOW, len(self.capped), longest=longest, changes=changes, depth=depth)
+            yield self._problem(SHALLOW, len(self.capped_measures), longest=longest, changes=changes, depth=depth)
         if self.line_count(RANK_ORDER).count:
             yield self._problem(RANK_ORDER)
         if contents.has_many_ties:

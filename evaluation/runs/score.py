@@ -15,7 +15,7 @@ from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_i
 from evaluation.core.problems import LINES_NAMED, InvalidContent, InvalidRun, Report, RunStatistics
 from evaluation.judgements.answers import Answers, FoundAnswers, find_answers
 from evaluation.judgements.qrels import Qrels
-from evaluation.kernel.layout import NO_IDS, Ids, padded
+from evaluation.kernel.layout import NO_IDS, Ids, pad_text
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.measures.formulas import JudgedRankings
 from evaluation.measures.registry import Measure, parse_measure
@@ -79,6 +79,7 @@ class ScoringTarget:
         return self._get_rows(self.qrels)
 
     def _get_rows(self, qrels: Qrels | None) -> NDArray[np.int32]:
+        """Return the row in `qrels` of every known query, or -1 if it has none."""
         if not qrels:
             return np.full(len(self.known_queries), -1, np.int32)
         rows = {query.encode(): row for row, query in enumerate(qrels.query_ids)}
@@ -93,12 +94,13 @@ class ScoringTarget:
     @cached_property
     def _query_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         offsets = np.cumsum([0, *map(len, self.known_queries)], dtype=np.int64)
-        return padded(b"".join(self.known_queries)), offsets
+        return pad_text(b"".join(self.known_queries)), offsets
 
     def reading_task(self, with_qrels: bool, elsewhere_depth: int = 0, first_documents: int = 0) -> ReadingTask:
         """Return the task for the reader of runs.
 
-        With `elsewhere_depth` > 0, the reader also records documents judged for other queries, down to this depth.
+        If `elsewhere_depth` is not 0, the reader also records documents judged for other queries, down to this rank.
+        `first_documents` is the number of each query's first documents to collect.
         """
         text, offsets = self._query_text
         qrels = self.qrels if with_qrels else None
@@ -126,6 +128,7 @@ class ScoringTarget:
         return tuple(name for name in self.measures if depth < min(parse_measure(name).depth, reachable))
 
     def _judged_anywhere(self, qrels: Qrels) -> Ids:
+        """Return the set of documents that are judged for any query, built once per hash seed."""
         if self.seed not in self._elsewhere:
             documents = qrels.documents.tobytes()
             self._elsewhere[self.seed] = ids_in_memory(documents, qrels.document_offsets, self.seed)
@@ -141,7 +144,11 @@ class ScoringTarget:
         return depth + self.drop_self_matches
 
     def find_answers(self, first_lines: bytes, qrels: Qrels, depth: int) -> FoundAnswers:
-        """Return the first answers in the rankings, given the first `depth` documents of each query in `first`."""
+        """Return the position of the first answer in each judged query's ranking, found in the texts of the corpus.
+
+        `first_lines` contains the first `depth` documents of each query, as the reader of runs returns them. Raises
+        EndlessPattern.
+        """
         assert self.answers is not None
         assert self.corpus is not None
         drop_self = self.drop_self_matches
@@ -152,7 +159,11 @@ class ScoringTarget:
         return find_answers(qrels.query_ids, rankings, self.answers, read_corpus(self.corpus))
 
     def rankings(self, contents: RunContents, qrels: Qrels) -> JudgedRankings:
-        """Return the judged rankings, with the reader's query numbers translated to rows of the qrels."""
+        """Return the judged rankings, with the reader's query numbers translated to rows of the qrels.
+
+        If the target has only candidates, documents that are not judged for the query are omitted and the ranks counted
+        again.
+        """
         rows = self.judged_rows
         row = rows[contents.query].astype(np.int64)
         rank, grade = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
@@ -194,9 +205,9 @@ class ScoringTarget:
             missing_queries=len(missing_places),
             missing_ids=tuple(islice(nameable_ids, LINES_NAMED)) if self.names_queries else (),
             expected_queries=int(np.count_nonzero(is_expected)),
-            judged_missing=judged_only,
+            expects_judged_only=judged_only,
             maximum_depth=self.maximum_depth,
-            capped=self.capped_measures(contents.depth),
+            capped_measures=self.capped_measures(contents.depth),
         )
         statistics = RunStatistics(
             contents.lines,
@@ -231,7 +242,7 @@ class ScoredRun:
     missing_queries: int
     first_documents: bytes = b""
 
-    def claimed(self) -> ClaimedScores:
+    def as_claimed_scores(self) -> ClaimedScores:
         """Return the scores in the form that verification compares."""
         return ClaimedScores(
             [measure.verified() for measure in self.measures],
@@ -249,9 +260,10 @@ def check_run(
     limits: FileLimits | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Return every problem of a run file without scoring it.
+    """Return every problem of a run file, and its statistics, without scoring it.
 
-    `progress` is called with the share read and may raise to stop.
+    `progress` is called with the share read and may raise to stop. A file that cannot be read is an error in the
+    report.
     """
     limits = limits or FileLimits()
     try:
@@ -272,13 +284,14 @@ def score_run(
 ) -> ScoredRun:
     """Parse, check, and score a run in one pass.
 
-    With `first_documents`, the result includes this number of each query's first documents. With `may_be_empty`, a run
-    without lines scores 0, as for a search without results. `progress` is called between blocks with the share of the
-    file read, from 0 to 1, and may raise to stop.
+    If `first_documents` is not 0, the result includes this number of each query's first documents. If `may_be_empty` is
+    set, a run without lines scores 0, as for a search without results. `progress` is called between blocks with the
+    share of the file read, from 0 to 1, and may raise to stop.
 
     Raises:
         InvalidRun: `check_run` would report an error.
         EndlessPattern: The search for an answer pattern takes too long.
+        ValueError: The target has no qrels, or lacks the answers or texts that a measure needs.
     """
     if target.qrels is None:
         raise ValueError("scoring needs a target with qrels")

@@ -105,7 +105,7 @@ def _fingerprint(documents: Sequence[bytes]) -> int:
 class RunSimilarity:
     """Number of compared queries, and of queries with the same first documents, in any order and in the same order.
 
-    `enough` is true if enough queries were compared for a verdict.
+    `is_comparable` is true if enough queries were compared for a verdict.
     """
 
     compared: int

@@ -70,7 +70,10 @@ class IndexedRun:
         (folder / "stretches.json").write_text(json.dumps(stretches), "utf-8")
 
     def documents(self, query_id: str) -> tuple[list[str], NDArray[np.float64]]:
-        """Return the ids and scores (rounded to float32) of a query in trec_eval's order, without repetitions."""
+        """Return the distinct documents of a query in trec_eval's order, and their scores rounded to float32.
+
+        Both are empty if the query is not in the run.
+        """
         bounds = self._stretches.get(query_id, [])
         scores: dict[str, float] = {}
         ids: list[bytes] = []

@@ -15,7 +15,7 @@ import numpy as np
 from evaluation.archives.compression import FileLimits
 from evaluation.collections.document_ids import PROCESS_SEED
 from evaluation.judgements.qrels import Qrels
-from evaluation.kernel.layout import padded
+from evaluation.kernel.layout import pad_text
 from evaluation.kernel.library import NO_JUDGEMENTS, Judged
 from evaluation.runs.trec_run import ReadingTask, read_run
 
@@ -42,7 +42,7 @@ def first_documents(
 ) -> dict[bytes, list[bytes]]:
     """Return the first `depth` documents of every query of an accepted run, best first, without excluded ones.
 
-    With `drop_self_matches`, a document with the query's own id is omitted. The order is trec_eval's: scores as
+    If `drop_self_matches` is set, a document with the query's own id is omitted. The order is trec_eval's: scores as
     float32, descending, then document ids, descending by their bytes.
     """
     lines = _read_first(run, depth + drop_self_matches, excluded)
@@ -54,10 +54,11 @@ def first_documents(
 
 
 def _read_first(run: Path, depth: int, excluded: Qrels | None) -> bytes:
+    """Return a line with the first `depth` documents of every query, without excluded ones, in the run's order."""
     names = [query.encode() for query in excluded.query_ids] if excluded else []
     rows = np.arange(len(names), dtype=np.int32)
     task = ReadingTask(
-        padded(b"".join(names)),
+        pad_text(b"".join(names)),
         np.cumsum([0, *map(len, names)], dtype=np.int64),
         PROCESS_SEED,
         maximum_depth=depth,

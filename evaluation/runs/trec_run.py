@@ -30,7 +30,7 @@ from evaluation.kernel.library import (
     order_by_query,
 )
 from evaluation.runs import problems
-from evaluation.runs.forms import Form, StreamedLines, read_start, recognize, rewritten
+from evaluation.runs.forms import Form, StreamedLines, open_rewritten, read_start, recognize_format
 from evaluation.runs.header import RunHeader, lines_to_quote, read_header, read_lines
 from evaluation.runs.problems import LineCount, RunContents
 
@@ -75,7 +75,7 @@ class GroupedLines:
 
     @property
     def share_read(self) -> float:
-        return 0.5 + 0.5 * self.lines.done / max(1, len(self.order))
+        return 0.5 + 0.5 * self.lines.copied_count / max(1, len(self.order))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class _RunFile:
         """
         with open_expanded(self.path, self.limits) as file:
             start = read_start(file)
-            if not is_trec and (form := recognize(start)) is not None:
+            if not is_trec and (form := recognize_format(start)) is not None:
                 return self._read_rewritten(form)
             header = read_header(start)
             text = start[header.size :]
@@ -154,21 +154,25 @@ class _RunFile:
                 raise InvalidRun.build(
                     problems.ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,))
                 )
-            most_bytes = file.stored_bytes if file.kind == "plain" else self.limits.max_expanded_bytes
+            max_bytes = file.stored_bytes if file.kind == "plain" else self.limits.max_expanded_bytes
             try:
-                contents = self._pass(StreamedLines(file, text), header, most_bytes)
+                contents = self._read_source(StreamedLines(file, text), header, max_bytes)
                 return self._add_header(contents, header, file.expanded_bytes)
             except NotGroupedError:
                 pass
         text_array, length = self._load_text(header)
-        contents = self._pass(GroupedLines(text_array, length, self.limits, self.task.seed), header, length)
+        contents = self._read_source(GroupedLines(text_array, length, self.limits, self.task.seed), header, length)
         return self._add_header(contents, header, length + header.size)
 
-    def _pass(self, source: LineSource, header: RunHeader, most_bytes: int) -> RunContents:
-        return _RunPass(self.task, self.limits, header.lines, most_bytes).read(source, self.progress)
+    def _read_source(self, source: LineSource, header: RunHeader, max_bytes: int) -> RunContents:
+        return _RunPass(self.task, self.limits, header.lines, max_bytes).read(source, self.progress)
 
     def _read_rewritten(self, form: Form) -> RunContents:
-        with rewritten(form, self.path, self.limits) as (lines, wider_limits, metadata):
+        """Rewrite a run in this format as TREC lines, and read these instead.
+
+        Problems of a JSON run have no line numbers and quotations, because its lines are not those of the file.
+        """
+        with open_rewritten(form, self.path, self.limits) as (lines, wider_limits, metadata):
             contents = _RunFile(lines, self.task, wider_limits, self.progress).read(is_trec=True)
         if not isinstance(form, str):
             return contents  # Line numbers of a table are unchanged, and messages quote the rewritten lines.
@@ -227,12 +231,12 @@ def _ties_differ(lines: Iterable[bytes]) -> bool:
 class _RunPass:
     """State of one pass: a buffer that always contains the complete current query, and the kernel's view of it."""
 
-    def __init__(self, task: ReadingTask, limits: FileLimits, header_lines: int, most_bytes: int) -> None:
+    def __init__(self, task: ReadingTask, limits: FileLimits, header_lines: int, max_bytes: int) -> None:
         self.task, self.limits, self.header_lines = task, limits, header_lines
         # The allocation of a large, mostly empty table is slower than reading a small run.
-        most_queries = min(limits.max_queries, most_bytes // _SHORTEST_LINE + 1)
+        max_queries = min(limits.max_queries, max_bytes // _SHORTEST_LINE + 1)
         longest = max(limits.max_id_bytes, int(np.diff(task.query_offsets).max(initial=0)))
-        self.reading = Reading(task.seed, most_queries + task.queries, longest)
+        self.reading = Reading(task.seed, max_queries + task.queries, longest)
         self.reading.number_queries(task.query_text, task.query_offsets)
         room = task.judgements + task.queries * task.elsewhere_depth
         documents = NO_IDS if task.documents is None else task.documents
@@ -255,7 +259,11 @@ class _RunPass:
         self.reading.use_text(np.frombuffer(buffer, np.uint8), self.task.first_documents)
 
     def read(self, source: LineSource, progress: Progress | None) -> RunContents:
-        """Read all lines of the source."""
+        """Read all lines of the source and return what they contain.
+
+        `progress` is called between blocks with the share read. Raises NotGroupedError, TooManyQueriesError, or
+        InvalidRun if the lines of one query are too large.
+        """
         fields = self.reading.fields
         if source.order is not None:
             self.reading.use_order(source.order, 1 + self.header_lines)
@@ -300,7 +308,10 @@ class _RunPass:
         )
 
     def _make_room(self) -> None:
-        """Move the current query to the start of the buffer, so that another block fits."""
+        """Move the current query to the start of the buffer, and enlarge the buffer if another block does not fit.
+
+        Raises InvalidRun if the query's lines are too large.
+        """
         start = self.reading.fields.group_start
         group_bytes = self.filled_bytes - start
         if group_bytes > self.limits.max_query_bytes:
@@ -311,7 +322,7 @@ class _RunPass:
             self._use_buffer(bytearray(2 * (group_bytes + BLOCK) + PADDING))
         self.view[:group_bytes] = text
         self.filled_bytes = group_bytes
-        self.reading.move(start)
+        self.reading.shift_positions(start)
 
     def _drop_to_newline(self, count: int) -> int:
         """Drop the rest of a line that is too long. Return the number of remaining bytes, starting with its newline."""
@@ -328,6 +339,7 @@ class _RunPass:
             self.reading.read(self.buffer, stop)
 
     def _count_lines(self, lines_read: int) -> dict[str, LineCount]:
+        """Return the number and the first lines of each problem. Blank lines before other lines count as `fields`."""
         line_counts = {code: LineCount(*self.reading.get_occurrences(code)) for code in NOTED if code != BLANK}
         # Blank lines are valid only at the end of the file. Elsewhere they are lines without six fields.
         blank, blank_lines = self.reading.get_occurrences(BLANK)

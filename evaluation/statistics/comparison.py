@@ -60,7 +60,7 @@ def intervals(
     for first_system in range(0, by_query.shape[1], _SYSTEMS):
         part = by_query[:, first_system : first_system + _SYSTEMS]
         means, start = np.empty((resamples, part.shape[1])), 0
-        for counts in _counts(len(part), resamples, seed):
+        for counts in _resample_counts(len(part), resamples, seed):
             np.matmul(counts, part, out=means[start : start + len(counts)])
             start += len(counts)
         means /= len(part)
@@ -68,7 +68,7 @@ def intervals(
     return ends[0], ends[1]
 
 
-def _counts(queries: int, resamples: int, seed: int) -> Iterator[Values]:
+def _resample_counts(queries: int, resamples: int, seed: int) -> Iterator[Values]:
     """Yield how often each resample contains each query, in blocks of shape (resamples, queries)."""
     generator = np.random.default_rng(seed)
     rows = max(1, min(resamples, _BLOCK // queries))

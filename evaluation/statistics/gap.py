@@ -72,7 +72,7 @@ STEP = 0.005
 def least_difference(values: ArrayLike, *, alpha: float, step: float = STEP) -> float:
     """Return the least significant difference to a system with these values by query, rounded up to steps.
 
-    The result is at least one step, and infinite for fewer than two queries.
+    `alpha` is the significance level. The result is at least one step, and infinite for fewer than two queries.
     """
     by_query = np.asarray(values, dtype=np.float64)
     if by_query.ndim != 1 or len(by_query) < 2:
@@ -81,7 +81,7 @@ def least_difference(values: ArrayLike, *, alpha: float, step: float = STEP) -> 
     return max(1, ceil(unrounded / step - 1e-9)) * step
 
 
-def for_all_pairs(least_significant: float, systems: int, *, alpha: float) -> float:
+def extend_to_all_pairs(least_significant: float, systems: int, *, alpha: float) -> float:
     """Convert a least significant difference of two systems to one for all pairs of `systems` systems."""
     return least_significant * _quantile(alpha, max(systems, 2)) / _quantile(alpha, 2)
 

@@ -80,7 +80,10 @@ class PermutedSums:
             start += len(signs)
 
     def p_values(self, anchor: int) -> Values:
-        """Return the two-sided p-value of each system's difference to the system `anchor`, 1 for the anchor itself."""
+        """Return the two-sided p-value of each system's difference to the system `anchor`, 1 for the anchor itself.
+
+        It is exact if few queries differ, and at most Hoeffding's bound if no pattern reaches the observed difference.
+        """
         threshold = np.abs(self.totals - self.totals[anchor]) - self._slack
         rows = max(1, _MAX_COMPARED_SUMS // max(1, self.permutations))
         extreme = np.concatenate(
@@ -112,7 +115,10 @@ def randomisation_test(values: ArrayLike, anchor: int, *, permutations: int = PE
 
 
 def hoeffding_bound(differences: Values) -> Values:
-    """Return upper bounds of the p-values of differences, from shape (queries, systems) to (systems,)."""
+    """Return upper bounds of the p-values of the systems' differences, shape (systems,).
+
+    `differences` has the shape (queries, systems).
+    """
     # Each row is summed separately, in an order that does not depend on the other systems.
     by_system = np.ascontiguousarray(differences.T)
     squares, totals = np.square(by_system).sum(axis=1), by_system.sum(axis=1)
@@ -121,7 +127,7 @@ def hoeffding_bound(differences: Values) -> Values:
 
 
 def exact_p(differences: ArrayLike) -> float:
-    """Return the p-value over all sign patterns of the nonzero differences."""
+    """Return the two-sided p-value over all sign patterns of the nonzero differences of one pair of systems."""
     nonzero = np.asarray(differences, dtype=np.float64)
     nonzero = nonzero[nonzero != 0]
     sums = np.zeros(1)
@@ -149,12 +155,15 @@ _BITS = 50
 
 
 def spacing(queries: int) -> float:
-    """Return the spacing of the grid for a number of queries, such as 2^−37 (7e−12) for 7,000."""
+    """Return the power of two to whose multiples values are rounded, for a number of queries.
+
+    It is 2^−37 (7e−12) for 7,000 queries. Sums of multiples are exact.
+    """
     return 2.0 ** (ceil(log2(queries)) - _BITS)
 
 
 def round_to_grid(values: ArrayLike) -> Values:
-    """Return values of shape (queries, systems), rounded to the grid.
+    """Return values of shape (queries, systems), rounded to multiples of `spacing` of the number of queries.
 
     For values between −8 and 8, sums over queries are exact, also with integer weights if their absolute values sum to
     the number of queries. Raises ValueError for another shape and without queries.
@@ -252,15 +261,15 @@ def rank_intervals(scores: ArrayLike, p_values: ArrayLike, *, level: float = 0.0
         p_values: P-values of shape (systems, systems), corrected for all pairs.
         level: Significance level.
     """
-    oriented = np.asarray(scores, dtype=np.float64)
+    score_values = np.asarray(scores, dtype=np.float64)
     is_significant = np.asarray(p_values, dtype=np.float64) < level
-    is_higher = oriented[None, :] > oriented[:, None]
+    is_higher = score_values[None, :] > score_values[:, None]
     best_ranks = 1 + np.count_nonzero(is_significant & is_higher, axis=1)
-    worst_ranks = len(oriented) - np.count_nonzero(is_significant & is_higher.T, axis=1)
-    order = np.argsort(-oriented, kind="stable")
+    worst_ranks = len(score_values) - np.count_nonzero(is_significant & is_higher.T, axis=1)
+    order = np.argsort(-score_values, kind="stable")
     best_ranks[order] = np.minimum.accumulate(best_ranks[order][::-1])[::-1]
     worst_ranks[order] = np.maximum.accumulate(worst_ranks[order])
-    for score in np.unique(oriented):
-        is_tied = oriented == score
+    for score in np.unique(score_values):
+        is_tied = score_values == score
         best_ranks[is_tied], worst_ranks[is_tied] = best_ranks[is_tied].min(), worst_ranks[is_tied].max()
     return best_ranks, worst_ranks

@@ -122,7 +122,7 @@ class Analyser:
         return pieces
 
     def term(self, word: str) -> str | None:
-        """Return the index term of a word, or None for a stop word."""
+        """Return the index term of a word, in lower case, normalized, and stemmed, or None for a stop word."""
         term = lower_case(word)
         if term.endswith(self.possessives):
             term = term[:-2]

@@ -97,7 +97,10 @@ def _mend(stem: str) -> str:
 
 
 def _replace_suffix(word: str, rules: tuple[tuple[str, str], ...], minimum: int = 0) -> str:
-    """Replace the first suffix that matches, if the measure of its stem is above `minimum`."""
+    """Replace the first suffix that the word ends with, if the measure of its stem is above `minimum`.
+
+    The suffix `ion` matches only after s or t.
+    """
     for suffix, replacement in rules:
         if word.endswith(suffix):
             stem = word[: -len(suffix)]

@@ -189,7 +189,10 @@ def words_by_classes(text: str) -> list[str]:
 
 
 def _append_pieces(text: str, classes: str, long_match: re.Match[str], pieces: list[str]) -> int:
-    """Append the pieces of a match, one buffer at a time like Lucene's scanner, and return the end of the last one."""
+    """Append the pieces of an overlong match to `pieces`, and return the end of the last one.
+
+    The match is divided one buffer at a time, like in Lucene's scanner.
+    """
     start = long_match.start()
     while start < long_match.end():
         end = start + MAX_WORD_LENGTH

@@ -84,7 +84,11 @@ class Judgements:
         measures: Sequence[VerifiedMeasure],
         read_texts: Callable[[Mapping[str, Sequence[str]]], dict[str, ReadTokens]],
     ) -> NDArray[np.float64]:
-        """Return the values, queries × measures, of rankings by query. A query without documents scores 0."""
+        """Return the values (queries × measures) of rankings by query. A query without documents scores 0.
+
+        `read_texts` maps document ids by query to the tokens of their texts. It is called only if a measure
+        needs texts.
+        """
         values = np.zeros((len(rankings), len(measures)))
         non_empty = {query: ranked for query, ranked in rankings.items() if ranked}
         rows = [row for row, ranked in enumerate(rankings.values()) if ranked]
@@ -192,7 +196,10 @@ class ClaimedScores:
     lines: int
 
     def compare(self, queries: Sequence[str], expected: NDArray[np.float64]) -> None:
-        """Raise ScoresDiffer, with the first value that differs."""
+        """Raise ScoresDiffer if a value differs from the expected one, or a mean from the mean of the scores.
+
+        `expected` has the shape (queries, measures). The error reports the first difference.
+        """
         row_by_query = {query: row for row, query in enumerate(self.query_ids)}
         rows = [row_by_query[query] for query in queries]
         claimed = self.per_query[rows]
@@ -244,7 +251,7 @@ def verify(
     is_complete = claimed.lines <= WHOLE_LINES
     queries = list(judgements.graded) if is_complete else _draw(list(judgements.graded), sha256)
     try:
-        rankings = read_rankings(text, queries, rules, few=not is_complete, after_block=after_block)
+        rankings = read_rankings(text, queries, rules, few_queries=not is_complete, after_block=after_block)
         if rules.candidates_only:
             for query, ranked in rankings.items():
                 judged_documents = judgements.graded[query]
@@ -304,17 +311,18 @@ def read_rankings(
     queries: Iterable[str],
     rules: ScoringRules,
     *,
-    few: bool,
+    few_queries: bool,
     after_block: Callable[[], object] = lambda: None,
 ) -> Rankings:
     """Return the rankings of these queries, cut to the maximum depth, from TREC lines without comments.
 
-    `few` means that most lines belong to other queries; they are skipped without being split. `after_block` is called
-    periodically and may raise. Raises ValueError for text that is not a run, and for a repeated document.
+    `few_queries` means that most lines belong to other queries; they are skipped without being split. `after_block` is
+    called periodically and may raise. Raises ValueError for text that is not a run, and for a repeated document.
     """
     rankings: Rankings = {query: {} for query in queries}
 
     def cut_ranking(query: str) -> None:
+        """Remove a query's excluded documents, and all but its best documents up to the maximum depth."""
         if rules.drop_self_matches:
             rankings[query].pop(query, None)
         for document in rules.excluded.get(query, ()):
@@ -323,7 +331,7 @@ def read_rankings(
             best = best_first(rankings[query], rules.maximum_depth)
             rankings[query] = {name: rankings[query][name] for name in best}
 
-    for lines in _read_lines(text, _LineFilter(rankings) if few else None):
+    for lines in _read_lines(text, _LineFilter(rankings) if few_queries else None):
         for query in _add_lines(lines, rankings):
             if len(rankings[query]) > _DEPTHS_IN_MEMORY * rules.maximum_depth:
                 cut_ranking(query)
@@ -334,13 +342,16 @@ def read_rankings(
 
 
 def _add_lines(lines: bytes, rankings: Rankings) -> set[str]:
-    """Add the scores in the lines to the rankings; return the queries that changed."""
+    """Add the scores in the lines to the rankings of their queries, and return the queries that changed.
+
+    Lines of other queries are skipped. Raises ValueError for an invalid line or a repeated document.
+    """
     changed_queries = set()
-    current, ranked = b"", None
+    current_query, ranked = b"", None
     # Processing line by line avoids lists of fields, which would trigger the garbage collector.
     for query, _, document, _, score, _ in filter(None, map(bytes.split, lines.split(b"\n"))):
-        if query != current:
-            current, name = query, query.decode()
+        if query != current_query:
+            current_query, name = query, query.decode()
             ranked = rankings.get(name)
             if ranked is not None:
                 changed_queries.add(name)
@@ -354,7 +365,7 @@ def _add_lines(lines: bytes, rankings: Rankings) -> set[str]:
 
 
 def _read_lines(text: BinaryIO, line_filter: _LineFilter | None) -> Iterator[bytes]:
-    """Yield pieces of whole lines, filtered if a filter is given."""
+    """Yield the text in blocks of whole lines, without the lines that a given filter rejects."""
     size = _BLOCK if line_filter is None else _FILTERED_BLOCK
     rest = b""
     while True:
@@ -389,7 +400,7 @@ class _LineFilter:
         }  # 0 for lines that begin with white space.
 
     def pick(self, block: bytes, end: int) -> Iterator[bytes]:
-        """Yield stretches of whole lines of `block[:end]`."""
+        """Yield the lines of `block[:end]` that pass the filter, in stretches of consecutive lines."""
         starts = _line_starts(block, end)
         if len(block) < end + 8 * self.words:
             block += bytes(8 * self.words)

@@ -44,6 +44,10 @@ class _Clock:
         self.remaining_seconds = RUN_SECONDS
 
     def search(self, pattern: Any, text: str, line: int) -> Any:
+        """Return the pattern's first match in a text, or None.
+
+        Raises SlowAnswers with the line if the search, or all slow searches together, take too long.
+        """
         start = time.process_time()
         try:
             match = pattern.search(text, timeout=TEXT_SECONDS)
@@ -57,7 +61,7 @@ class _Clock:
 
 
 def _parse_line(line: bytes) -> Any:
-    """Parse a line of an accepted file. It may be nested 1,024 deep, which exceeds Python's default stack."""
+    """Parse a line of JSON in an accepted file. It may be nested 1,024 deep, which exceeds Python's default stack."""
     try:
         return json.loads(line)
     except RecursionError:
@@ -70,6 +74,10 @@ def _parse_line(line: bytes) -> Any:
 
 
 def _split_words(text: str) -> list[str]:
+    """Return the words of a text in lower case after NFD normalization, without white space and controls.
+
+    A word is a run of letters, digits, and marks, or another single character, such as a punctuation mark.
+    """
     words, is_in_word = list[str](), False
     for character in unicodedata.normalize("NFD", text).lower():
         kind = unicodedata.category(character)[0]
@@ -90,7 +98,8 @@ class _Answers:
     line: int = 0
 
     @classmethod
-    def parse(cls, record: Mapping[str, Any], line: int) -> Self:
+    def from_record(cls, record: Mapping[str, Any], line: int) -> Self:
+        """Return the question's answers as words, and its patterns, compiled after NFD normalization."""
         flags = regex.IGNORECASE | regex.MULTILINE
         normalized = [unicodedata.normalize("NFD", text) for text in record.get("patterns", ())]
         return cls(
@@ -100,6 +109,10 @@ class _Answers:
         )
 
     def first_end(self, text: str, words: Sequence[str], clock: _Clock) -> int:
+        """Return the number of the text's words up to the end of the first answer, or 0 if there is none.
+
+        `words` are the words of the text. Raises SlowAnswers.
+        """
         ends = []
         for answer in self.words:
             starts = range(len(words) - len(answer) + 1)
@@ -119,15 +132,16 @@ class AnswerTexts:
     corpus: Path
 
     def read(self, rankings: Mapping[str, Sequence[str]], after_block: Callable[[], object]) -> dict[str, ReadTokens]:
-        """Read the texts of rankings (document ids by query).
+        """Return the numbers of tokens of the texts in each query's ranking: up to the end of an answer, and in all.
 
-        `after_block` is called periodically and may raise. Raises SlowAnswers.
+        `rankings` maps queries to document ids. `after_block` is called periodically and may raise. Raises
+        SlowAnswers.
         """
         answers, clock = dict[str, _Answers](), _Clock()
         for number, line in enumerate(self.answers.open("rb"), 1):
             if line.strip():
                 record = _parse_line(line)
-                answers[str(record["_id"])] = _Answers.parse(record, number)
+                answers[str(record["_id"])] = _Answers.from_record(record, number)
         queries_by_document: defaultdict[str, list[str]] = defaultdict(list)
         for query, names in rankings.items():
             for name in names:
@@ -168,17 +182,17 @@ class RankedQuery:
 
     Attributes:
         grades: Grade of each document, -1 if it is not judged for the query.
-        anywhere: Whether each document is judged for any query; empty if no measure needs it.
-        judged: Grades of the query, in arbitrary order.
-        read: Numbers of tokens of each text, up to the end of an answer and in all, if a measure needs them.
-        in_use: Distinct grades of all queries, ascending.
+        judged_anywhere: Whether each document is judged for any query; empty if no measure needs it.
+        judged_grades: Grades of the query, in arbitrary order.
+        token_counts: Numbers of tokens of each text, up to the end of an answer and in all, if a measure needs them.
+        grades_in_use: Distinct grades of all queries, ascending.
     """
 
     grades: NDArray[np.int64]
-    anywhere: NDArray[np.bool_]
-    judged: NDArray[np.int64]
-    read: ReadTokens = NO_TEXTS
-    in_use: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    judged_anywhere: NDArray[np.bool_]
+    judged_grades: NDArray[np.int64]
+    token_counts: ReadTokens = NO_TEXTS
+    grades_in_use: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 #: Function from a ranking, a cutoff (None for none), and the lowest relevant grade to a value.
@@ -206,8 +220,8 @@ class VerifiedMeasure:
     Attributes:
         level: Lowest relevant grade, None for the dataset's.
         depth: Number of documents that it reads, None for all.
-        looks_elsewhere: Whether it needs `RankedQuery.anywhere`.
-        reads_texts: Whether it needs `RankedQuery.read`.
+        looks_elsewhere: Whether it needs `RankedQuery.judged_anywhere`.
+        reads_texts: Whether it needs `RankedQuery.token_counts`.
     """
 
     name: str
@@ -238,8 +252,11 @@ class VerifiedMeasure:
 
 
 def capped_recall(query: RankedQuery, k: int | None, level: int) -> float:
-    """Return R_cap@k, the relevant documents among the first k / min(k, R): BEIR (Thakur et al., 2021), appendix G."""
-    relevant = int((query.judged >= level).sum())
+    """Return R_cap@k, the number of relevant documents among the first k, divided by min(k, R).
+
+    R is the number of all relevant documents: BEIR (Thakur et al., 2021), appendix G.
+    """
+    relevant = int((query.judged_grades >= level).sum())
     possible = relevant if k is None else min(k, relevant)
     return float((query.grades[:k] >= level).sum()) / possible if possible else 0.0
 
@@ -256,7 +273,7 @@ def hole(query: RankedQuery, k: int | None, level: int) -> float:
 
 def hole_anywhere(query: RankedQuery, k: int | None, level: int) -> float:
     """Return Hole@k as in BEIR, table 4, the share of the first k documents that are not judged for any query."""
-    return float((~query.anywhere[:k]).mean()) if len(query.grades) else 0.0
+    return float((~query.judged_anywhere[:k]).mean()) if len(query.grades) else 0.0
 
 
 def exponential_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
@@ -266,7 +283,7 @@ def exponential_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
         gains = 2.0 ** np.maximum(grades[:k], 0) - 1
         return float((gains / np.log2(np.arange(2, len(gains) + 2))).sum())
 
-    ideal = dcg(np.sort(query.judged)[::-1])
+    ideal = dcg(np.sort(query.judged_grades)[::-1])
     return dcg(query.grades) / ideal if ideal else 0.0
 
 
@@ -284,20 +301,23 @@ class RankBiasedPrecision:
 
 def f1(query: RankedQuery, k: int | None, level: int) -> float:
     """Return 2 P R / (P + R), with P over k documents and R over all relevant ones: Van Rijsbergen (1979)."""
-    retrieved, relevant = float((query.grades[:k] >= level).sum()), float((query.judged >= level).sum())
+    retrieved, relevant = float((query.grades[:k] >= level).sum()), float((query.judged_grades >= level).sum())
     precision, recall = retrieved / (k or 1), retrieved / (relevant or 1)
     return 2 * precision * recall / (precision + recall) if retrieved else 0.0
 
 
 def answer(query: RankedQuery, k: int | None, level: int) -> float:
-    """Return whether one of the first k texts has an answer: Karpukhin et al. (EMNLP 2020), section 5."""
-    return float((query.read[0][:k] > 0).any())
+    """Return 1 if one of the first k texts has an answer, otherwise 0: Karpukhin et al. (EMNLP 2020), section 5."""
+    return float((query.token_counts[0][:k] > 0).any())
 
 
 def answer_within_tokens(query: RankedQuery, k: int | None, level: int) -> float:
-    """Return whether an answer is among the first k thousand tokens: Asai et al. (NAACL 2021), section 4.1."""
+    """Return 1 if an answer ends within the first k thousand tokens, otherwise 0.
+
+    The texts are read from the first document on: Asai et al. (NAACL 2021), section 4.1.
+    """
     token_count = 0
-    for end, length in zip(*query.read, strict=True):
+    for end, length in zip(*query.token_counts, strict=True):
         if end:
             return float(token_count + end <= 1000 * (k or 0))
         token_count += length
@@ -309,14 +329,14 @@ def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
 
     A value v is attainable if, summed over the grades in use, the maxima of gain − v · ideal gain are at least 0.
     """
-    head, in_use = query.grades[:k], query.in_use[query.in_use > 0]
-    grades = in_use if len(in_use) else np.array([max(level, 1)])
-    discounts = 1 / np.log2(np.arange(2, len(query.judged) + len(query.grades) + 3))
+    head, used_grades = query.grades[:k], query.grades_in_use[query.grades_in_use > 0]
+    grades = used_grades if len(used_grades) else np.array([max(level, 1)])
+    discounts = 1 / np.log2(np.arange(2, len(query.judged_grades) + len(query.grades) + 3))
     sums, head_discounts = np.concatenate([[0.0], np.cumsum(discounts[:k])]), discounts[: len(head)]
     unjudged_discounts = np.concatenate([[0.0], np.cumsum(head_discounts[head < 0])])
     steps = np.diff(grades, prepend=0)[:, None]
     gains = steps * np.array([head_discounts[head >= grade].sum() + unjudged_discounts for grade in grades])
-    relevant_counts = (query.judged >= grades[:, None]).sum(axis=1)
+    relevant_counts = (query.judged_grades >= grades[:, None]).sum(axis=1)
     ideals = steps * sums[np.minimum(relevant_counts[:, None] + np.arange(len(unjudged_discounts)), len(sums) - 1)]
     if len(grades) == 1:
         return float(np.divide(gains, ideals, out=np.zeros_like(gains), where=ideals > 0).max())
@@ -327,11 +347,11 @@ def upper_ndcg(query: RankedQuery, k: int | None, level: int) -> float:
     return low
 
 
-def upper_count(query: RankedQuery, k: int | None, level: int) -> RankedQuery:
+def assume_relevant(query: RankedQuery, k: int | None, level: int) -> RankedQuery:
     """Return the query with all unjudged documents among the first k judged relevant."""
     head = query.grades[:k]
     grades = np.where(head < 0, max(level, 0), head)
-    return replace(query, grades=grades, judged=np.concatenate([query.judged, grades[head < 0]]))
+    return replace(query, grades=grades, judged_grades=np.concatenate([query.judged_grades, grades[head < 0]]))
 
 
 def _is_relevant(query: RankedQuery, k: int | None, level: int) -> NDArray[np.bool_]:
@@ -340,13 +360,13 @@ def _is_relevant(query: RankedQuery, k: int | None, level: int) -> NDArray[np.bo
 
 def upper(measure: Reference) -> Reference:
     """Return a measure's upper bound, for measures that never decrease if unjudged documents become relevant."""
-    return lambda query, k, level: measure(upper_count(query, k, level), k, level)
+    return lambda query, k, level: measure(assume_relevant(query, k, level), k, level)
 
 
 upper_capped_recall = upper(capped_recall)
 upper_precision = upper(lambda query, k, level: float(_is_relevant(query, k, level).sum() / (k or 1)))
 upper_recall = upper(
-    lambda query, k, level: float(_is_relevant(query, k, level).sum() / max(1, (query.judged >= level).sum()))
+    lambda query, k, level: float(_is_relevant(query, k, level).sum() / max(1, (query.judged_grades >= level).sum()))
 )
 upper_reciprocal_rank = upper(
     lambda query, k, level: float(max(_is_relevant(query, k, level) / np.arange(1, len(query.grades[:k]) + 1)))

@@ -29,7 +29,7 @@ from leaderboard.judgements.pools import (
     pool_file,
     request_pool,
 )
-from leaderboard.judgements.rescoring.campaigns import under_way
+from leaderboard.judgements.rescoring.campaigns import get_pending_rescore
 from leaderboard.models import Dataset, JudgementImport, Pool, Round, Run
 
 JUDGE, READ = "leaderboard.judge_dataset", READS_JUDGEMENTS
@@ -393,7 +393,7 @@ class JudgementImportAdmin(JudgingAdmin):
         ):
             with acting(curator(request)):
                 disclosure.record_comparison_read(judgement_import, len(conflicts))
-        rescore = under_way(judgement_import.dataset)
+        rescore = get_pending_rescore(judgement_import.dataset)
         if rescore is not None and rescore.to_qrels_id != judgement_import.qrels_id:
             rescore = None
         answer = curation_page(

@@ -55,7 +55,7 @@ from leaderboard.results.board_rows.entry_rows import (
     STALE,
     EntryRow,
     present_group,
-    ranked_in,
+    ranking_group,
 )
 from leaderboard.results.board_rows.measurements import MeasuredEntry
 from leaderboard.results.significance.statements import BoardStatements, Gap, differs
@@ -89,7 +89,7 @@ class RankedDataset:
 
     board: Board
     facts: DatasetFacts
-    versus: BaselineColumns
+    baseline: BaselineColumns
     tests: SignificanceColumns
     costs: BoardCosts
     gaps: Mapping[int, Gap] | None
@@ -102,13 +102,16 @@ class RankedDataset:
         return self.facts.qrels_id is not None and any_scored(self.board.rows, self.board.measure)
 
     def view(self, state: BoardState) -> Board:
-        """Return the view of the board. Raises UnknownChoice for a column that it does not have."""
+        """Return the rows and columns that a view shows, with the notes below the board.
+
+        Raises UnknownChoice for a column, range, or facet value that the board does not have.
+        """
         board, hidden = apply_view(self.board, state, self.board.measure), self.facts.hidden
         notes = [
             *self._notes_on_results(board),
             *([PRIVATE_PART_NOTE] if any(column.group == PRIVATE_PART for column in self.board.columns) else []),
             *self.tests.notes(board.verdict, has_scored_rows=self.has_scored_rows, hidden=hidden),
-            *gaps.notes(bool(self.gaps), self.versus.display_name),
+            *gaps.notes(bool(self.gaps), self.baseline.display_name),
             *self.notes_on_judging,
             *ignored_filters(board, state),
             *self.notes_on_weights,
@@ -117,7 +120,11 @@ class RankedDataset:
         return replace(board, notes=notes)
 
     def _notes_on_results(self, board: Board) -> list[str]:
-        """Return the notes on all rows, including those that the view hides."""
+        """Return the notes on the ranking, on kinds of rows, and on marks.
+
+        All rows count, including those that the view hides. Notes on spreads and doubtful figures depend on the visible
+        columns.
+        """
         facts, rows = self.facts, self.board.rows
         kinds = {row.ranked_in for row in rows}
         notes = [f"Ranked by {board.measure}; equal values share a rank, the earlier submission first."]
@@ -131,7 +138,7 @@ class RankedDataset:
         if any(row.entry.visibility == "private" for row in rows):
             kinds.add(PRIVATE)
         notes += [note for kind, note in _NOTES_ON_KINDS.items() if kind in kinds]
-        notes += self.versus.notes(facts.language)
+        notes += self.baseline.notes(facts.language)
         if any(row.entry.training == "in-domain" for row in rows):
             notes.append(_("‡ in-domain: trained on this dataset."))
         notes += marks.notes(row.entry for row in rows)
@@ -162,82 +169,85 @@ _NOTES_ON_KINDS = {
 def rank_dataset(
     facts: DatasetFacts,
     entries: Sequence[EntryRow],
-    measured: Sequence[MeasuredEntry],
+    measurements: Sequence[MeasuredEntry],
     statements: BoardStatements,
     state: BoardState,
 ) -> RankedDataset:
     """Return the ranked board for the measure, the hardware, and the weights of a view.
 
-    `measured` are the costs of the entries, `statements` their test results. Private entries belong to the reader's
-    own teams; no other row depends on them. Raises UnknownChoice for a measure or hardware that the board does not
-    have.
+    `measurements` are the costs of the entries, `statements` their test results. Only public, private, and quarantined
+    entries get a row; private ones belong to the reader's teams and do not affect other rows. Raises UnknownChoice for
+    a measure or hardware that the board does not have.
     """
-    shown_entries = [_without_numbers(entry) for entry in entries if entry.visibility in _ROW_VISIBILITIES]
-    measures = _measures(facts, [entry.scores for entry in shown_entries if entry.visibility != QUARANTINED])
+    shown_entries = [_hide_quarantined_results(entry) for entry in entries if entry.visibility in _ROW_VISIBILITIES]
+    measures = _board_measures(facts, [entry.scores for entry in shown_entries if entry.visibility != QUARANTINED])
     measure = _measure_in_focus(state, measures)
-    known_gaps = statements.gaps if measure == statements.gap_measure else {} if _names_gaps(state) else None
+    known_gaps = statements.gaps if measure == statements.gap_measure else {} if _uses_gaps(state) else None
     groups = [(entry.comparison_group, entry.is_baseline) for entry in shown_entries if entry.visibility == "public"]
-    current = present_group(facts.version_id, facts.qrels_id, groups)
-    versus = BaselineColumns.from_entries(shown_entries, current, facts.name)
+    current_group = present_group(facts.version_id, facts.qrels_id, groups)
+    baseline = BaselineColumns.from_entries(shown_entries, current_group, facts.name)
     tests = SignificanceColumns.for_measure(
-        statements.certainty if not facts.hidden else None, measure, versus.display_name
+        statements.certainty if not facts.hidden else None, measure, baseline.display_name
     )
-    lines = list(_lines(facts, shown_entries, measure, current, tests, known_gaps))
-    bm25 = (
+    lines = list(_entry_lines(facts, shown_entries, measure, current_group, tests, known_gaps))
+    bm25_ids = (
         entry.pk
         for entry in shown_entries
-        if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current
+        if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current_group
     )
-    costs = BoardCosts.for_dataset(measured, next(bm25, None), state)
-    focus = [
-        *_focus_columns(measure, tests, difference_head([versus.display_name])),
+    costs = BoardCosts.for_dataset(measurements, next(bm25_ids, None), state)
+    focus_columns = [
+        *_focus_columns(measure, tests, difference_head([baseline.display_name])),
         *private_columns(shown_entries, measure),
     ]
     other_columns = _other_columns(facts, measures, measure)
-    last_columns = [*(gaps.gap_columns(versus.display_name) if known_gaps is not None else ()), *_ABOUT]
+    last_columns = [*(gaps.gap_columns(baseline.display_name) if known_gaps is not None else ()), *_LAST_COLUMNS]
     reported_figures = [(entry.figures, entry.scores) for entry in shown_entries if entry.figures]
-    used_keys = {column.key for column in (*focus, *costs.columns, *other_columns, *last_columns)}
+    used_keys = {column.key for column in (*focus_columns, *costs.columns, *other_columns, *last_columns)}
     figures = figure_columns(reported_figures, used_keys)
-    rows = [_row(line, statements if facts.hidden else None, measure) for line in lines]
-    fill_cells(rows, [*focus, *other_columns, *last_columns], lines)
+    rows = [_build_row(line, statements if facts.hidden else None, measure) for line in lines]
+    fill_cells(rows, [*focus_columns, *other_columns, *last_columns], lines)
     if costs.measured or figures:
         cost_lines = (CostLine(costs.measured.get(entry.pk), entry.figures) for entry in shown_entries)
         fill_costs(rows, [*costs.columns, *figures], cost_lines)
-    lower = better(measure) == "lower"
-    assign_ranks(rows, measure, lower_is_better=lower)
+    lower_is_better = better(measure) == "lower"
+    assign_ranks(rows, measure, lower_is_better=lower_is_better)
     scores = [entry.scores.get(measure) for entry in shown_entries]
-    weight_notes = fill_weighted(rows, scores, dict(state.weights), costs.machine, lower_is_better=lower)
-    columns = [*focus, *costs.columns, *other_columns, *figures, *last_columns]
+    weight_notes = fill_weighted(rows, scores, dict(state.weights), costs.machine, lower_is_better=lower_is_better)
+    columns = [*focus_columns, *costs.columns, *other_columns, *figures, *last_columns]
     ranked_board = RankedDataset(
         Board(facts.name, columns, rows, measure, measures, statements=statements),
         facts,
-        versus,
+        baseline,
         tests,
         costs,
         known_gaps,
         [*judging_notes(rows, measure, tests.measure_certainty), *notes_on_judges(facts)],
         weight_notes,
     )
-    return replace(ranked_board, board=_with_summary(ranked_board, state))
+    return replace(ranked_board, board=_add_summary(ranked_board, state))
 
 
 def dataset_view_key(facts: DatasetFacts, state: BoardState) -> str:
-    """Return text that changes with all properties of a view on which the ranked board depends."""
+    """Return a text key of all properties of a view on which the ranked board depends."""
     sort = canonical_name(state.sorts[0].key) if state.sorts else ""
     is_measure = sort in (facts.primary_measure, *facts.measures) or is_about_judging(sort)
     measure = state.measure or (sort if is_measure else "")
     costs = state.hardware, state.cpu_only, state.corpus, state.weights
-    return f"{measure} {costs} {state.filtered} {_names_gaps(state)}"
+    return f"{measure} {costs} {state.filtered} {_uses_gaps(state)}"
 
 
-def _names_gaps(state: BoardState) -> bool:
+def _uses_gaps(state: BoardState) -> bool:
     """Return whether a view sorts or filters by gaps, which a permalink may do even if the board has none."""
     keys = {sort.key for sort in state.sorts} | {bounds.key for bounds in state.ranges}
     return not gaps.KEYS.isdisjoint(keys)
 
 
-def _with_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
-    """Return the board with all properties that follow from its ranked rows."""
+def _add_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
+    """Return the board with its best values, counts, test results, hardware, and summary.
+
+    A measure about judging has no summary, unless it is the dataset's primary measure.
+    """
     board, facts, tests, costs = (
         ranked_board.board,
         ranked_board.facts,
@@ -249,7 +259,7 @@ def _with_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
     verdict = get_verdict(tests.board, measure) if tests.board is not None else None
     board = replace(
         board,
-        baseline=ranked_board.versus.display_name,
+        baseline=ranked_board.baseline.display_name,
         best=best,
         second=second,
         counted=count_rows(rows),
@@ -268,8 +278,8 @@ def _with_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
     return replace(board, summary=summarize(board, is_filtered=state.filtered))
 
 
-def _without_numbers(entry: EntryRow) -> EntryRow:
-    """Return the entry; a quarantined one keeps its row and the curator's reason, but no results."""
+def _hide_quarantined_results(entry: EntryRow) -> EntryRow:
+    """Return the entry, without scores, figures, and submission if it is quarantined."""
     if entry.visibility != QUARANTINED:
         return entry
     return entry._replace(
@@ -284,14 +294,21 @@ def _without_numbers(entry: EntryRow) -> EntryRow:
     )
 
 
-def _measures(facts: DatasetFacts, scores: Iterable[Iterable[str]]) -> list[str]:
-    """Return the primary measure and all others that any row has; those about judging come last."""
+def _board_measures(facts: DatasetFacts, scores: Iterable[Iterable[str]]) -> list[str]:
+    """Return the dataset's measures that any row has, then those about judging.
+
+    `scores` has the measures of each row. If no row has any of the dataset's measures, the primary measure comes first.
+    """
     available = set[str]().union(*scores)
     dataset_measures = [name for name in facts.measures or [facts.primary_measure] if name in available]
     return add_judged_measures(dataset_measures or [facts.primary_measure], available, hidden=facts.hidden)
 
 
 def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
+    """Return the measure that a view names, else the measure that it sorts by, else the first one.
+
+    Raises UnknownChoice if the view names a measure that is not one of `measures`.
+    """
     if state.measure:
         if state.measure not in measures:
             raise UnknownChoice("measure", state.measure, measures)
@@ -301,7 +318,10 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
 
 
 def _focus_columns(measure: str, tests: SignificanceColumns, difference: str) -> list[Column]:
-    """Return the columns of the system, the measure in focus, and its differences, with their tests."""
+    """Return the columns of the system, the measure in focus, and its differences, with their tests.
+
+    `difference` is the head of the group of differences.
+    """
     direction = better(measure)
 
     def delta(line: EntryLine) -> Value:
@@ -337,19 +357,23 @@ def _focus_columns(measure: str, tests: SignificanceColumns, difference: str) ->
 
 
 def _other_columns(facts: DatasetFacts, measures: Sequence[str], measure: str) -> list[Column]:
-    """Return the columns of additional measures, including expected ones that no row has."""
-    names_expected, has_open_judgements = (
+    """Return the columns of all measures except the one in focus, whether or not any row has them.
+
+    If the dataset has open judgments, they include the measures about judging, and the score without documents that
+    were judged only because of the own team's runs.
+    """
+    expected_names, has_open_judgements = (
         {*measures, *facts.measures},
         facts.qrels_id is not None and not facts.hidden,
     )
     if has_open_judgements:
-        names_expected.update([*JUDGED_MEASURES, upper_bound_name(facts.primary_measure) or ""])
-    names = _measures(facts, [names_expected])
+        expected_names.update([*JUDGED_MEASURES, upper_bound_name(facts.primary_measure) or ""])
+    names = _board_measures(facts, [expected_names])
     return [other_column(name) for name in names if name != measure] + [LEFT_OUT_COLUMN] * has_open_judgements
 
 
 #: Last columns of the board.
-_ABOUT = (
+_LAST_COLUMNS = (
     *ABOUT_SYSTEM,
     TRAINING,
     *DECLARED_COLUMNS,
@@ -367,14 +391,19 @@ _ABOUT = (
 _ROW_VISIBILITIES = ("public", "private", QUARANTINED)
 
 
-def _lines(
+def _entry_lines(
     facts: DatasetFacts,
     entries: Sequence[EntryRow],
     measure: str,
-    current: str,
+    current_group: str,
     tests: SignificanceColumns,
     known_gaps: Mapping[int, Gap] | None,
 ) -> Iterator[EntryLine]:
+    """Yield the line of each entry: the kind that it is ranked in, its baseline's score, and its test results.
+
+    The baseline is the public one of the entry's comparison group. Only scored results on current judgments have test
+    results.
+    """
     baselines = {
         entry.comparison_group: entry.scores.get(measure)
         for entry in entries
@@ -382,7 +411,7 @@ def _lines(
     }
     for entry in entries:
         group, provenance = entry.comparison_group, entry.provenance
-        kind = ranked_in(provenance, group, current, closed_api=bool(entry.closed_api))
+        kind = ranking_group(provenance, group, current_group, closed_api=bool(entry.closed_api))
         if entry.visibility == QUARANTINED:
             kind = QUARANTINED
         elif entry.visibility == "private" and kind != STALE:
@@ -398,8 +427,11 @@ def _lines(
         )
 
 
-def _row(line: EntryLine, hidden: BoardStatements | None, measure: str) -> Row:
-    """Return the row of an entry without cells; with hidden judgments, `hidden` has the significance."""
+def _build_row(line: EntryLine, statements: BoardStatements | None, measure: str) -> Row:
+    """Return the row of an entry, still without values and cells.
+
+    `statements` decide significance if the judgments are hidden; otherwise they are None.
+    """
     entry = line.entry
     return Row(
         entry,
@@ -408,14 +440,18 @@ def _row(line: EntryLine, hidden: BoardStatements | None, measure: str) -> Row:
         facets=row_facets(entry, (entry.provenance,), (entry.training,), gaps.facet_value(line.gap)),
         entries=(entry.pk,),
         certainty=line.certainty,
-        differs=differs(line.certainty) if hidden is None else bool(hidden.for_entry(entry.pk, measure).better),
+        differs=differs(line.certainty) if statements is None else bool(statements.for_entry(entry.pk, measure).better),
     )
 
 
 def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, in_focus: bool = False) -> Column:
-    """Return the column of a measure. In focus, its cells show the interval and the spread over seeds."""
+    """Return the column of a measure in a group.
+
+    If `in_focus`, its cells show the interval and the spread over seeds; otherwise they show the spread on hover.
+    """
 
     def cell(line: Any) -> Cell | Value:
+        """Return the score, as a cell if it has an interval or a deviation over seeds to show."""
         value: Value = line.entry.scores.get(measure)
         if line.entry.deviations or (in_focus and line.certainty is not None):
             certainty = line.certainty if in_focus else None
@@ -430,7 +466,7 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
     return Column(measure, measure, group, "score", better(measure), note=note, cell=cell)
 
 
-_NOTES = {
+_JUDGED_MEASURE_NOTES = {
     "Judged@10": _("share of the top 10 that is judged"),
     "Hole@10": _("share of the top 10 that is unjudged: relevant documents may be missing from the judgments"),
 }
@@ -438,9 +474,10 @@ _UPPER_BOUND_NOTE = _("the maximum of the score for any grades of the unjudged d
 
 
 def add_judged_measures(measures: Sequence[str], available: Collection[str], *, hidden: bool) -> list[str]:
-    """Return the measures of a board followed by those about judging that any row has.
+    """Return a board's measures, followed by those about judging that any row has.
 
-    Boards over hidden judgments have no measures about judging.
+    `available` are the measures that any row has. The first of `measures` stays first. If the judgments are hidden, no
+    measures about judging are added.
     """
     judging_measures = [*JUDGED_MEASURES, *sorted(name for name in available if name not in JUDGED_MEASURES)]
     last_measures = [name for name in judging_measures if is_about_judging(name) and name in available and not hidden]
@@ -453,9 +490,9 @@ def add_judged_measures(measures: Sequence[str], available: Collection[str], *, 
 
 
 def other_column(measure: str) -> Column:
-    """Return the column of a measure that is not in focus, in its group."""
+    """Return the column of a measure that is not in focus, in the group “Judged” or “Other measures”."""
     if measure in JUDGED_MEASURES:
-        return measure_column(measure, JUDGED_SHARE, _NOTES[measure])
+        return measure_column(measure, JUDGED_SHARE, _JUDGED_MEASURE_NOTES[measure])
     if is_about_judging(measure):
         return replace(measure_column(measure, JUDGED_SHARE, _UPPER_BOUND_NOTE), label="Upper bound", better="")
     return measure_column(measure, OTHER_MEASURES)
@@ -471,10 +508,10 @@ PRIVATE_PART_NOTE = _(
 
 
 def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
-    """Return columns with the private value of the measure in focus and its difference from the public one.
+    """Return the columns of a measure's score on the private part, and of its difference from the public score.
 
-    There are none until a round is revealed. They are empty for later results and for rounds that are not revealed
-    yet.
+    There are none unless an entry has such a score, which is published when its round is revealed. Cells of other
+    entries are empty.
     """
     if not any(measure in entry.private_scores for entry in entries):
         return []

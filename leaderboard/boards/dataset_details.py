@@ -73,13 +73,14 @@ class DatasetDetails(NamedTuple):
 
 
 def dataset_details(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> DatasetDetails:
-    """Return the details for a dataset's row (`pages.DATASET_FIELDS`), in at most five database queries.
+    """Return example, loading snippets, versions of judgments, and similar datasets for a dataset's page.
 
-    `files` are those that the visitor may download, `site` is the site's address, for the commands.
+    `dataset` is a row with `pages.DATASET_FIELDS`, `files` are those that the visitor may download, and `site` is the
+    site's address for the commands. Takes at most five database queries.
     """
     return DatasetDetails(
         example=example(dataset),
-        snippets=list(_snippets(dataset, files, site)),
+        snippets=list(_loading_snippets(dataset, files, site)),
         judged=judged_versions(dataset),
         group=Dataset.objects.listed().filter(pk=dataset["part_of_id"]).values("slug", "name").first()
         if dataset["part_of_id"]
@@ -95,9 +96,9 @@ def has_public_documents(dataset: Mapping[str, Any]) -> bool:
 
 
 def example(dataset: Mapping[str, Any]) -> QueryExample | None:
-    """Return the dataset's example, or None if there is none or its queries or documents are not public.
+    """Return the stored example of a query and a document, truncated, or None if none may be shown.
 
-    There is also none if its grade is of hidden or of earlier judgments.
+    The queries and documents must be public. A grade must be from the current judgments, and these must not be hidden.
     """
     if not has_public_documents(dataset) or dataset["queries_visibility"] != Visibility.PUBLIC:
         return None
@@ -105,8 +106,8 @@ def example(dataset: Mapping[str, Any]) -> QueryExample | None:
     stored_example = profile.values_list("example", flat=True).first() or {}
     if "query" not in stored_example or "document" not in stored_example:
         return None
-    basis = stored_example.get("basis", {}).get("qrels")
-    if stored_example["grade"] is not None and (dataset["hidden"] or basis != dataset["current_qrels_id"]):
+    basis_qrels = stored_example.get("basis", {}).get("qrels")
+    if stored_example["grade"] is not None and (dataset["hidden"] or basis_qrels != dataset["current_qrels_id"]):
         return None
     query, document = stored_example["query"], stored_example["document"]
     return QueryExample(
@@ -120,7 +121,7 @@ def example(dataset: Mapping[str, Any]) -> QueryExample | None:
 
 
 def _truncate(text: str, length: int) -> str:
-    """Return the text on one line, truncated between words."""
+    """Return the text on one line, cut between words and with an ellipsis if it has more than `length` characters."""
     line = " ".join(text[: 4 * length].split())
     if len(line) <= length:
         return line
@@ -128,7 +129,12 @@ def _truncate(text: str, length: int) -> str:
     return (whole_words or Truncator(line).chars(length - 1, truncate="")).rstrip(" ,;:.-–—") + "…"
 
 
-def _snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> Iterable[LoadingSnippet]:
+def _loading_snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> Iterable[LoadingSnippet]:
+    """Yield code that loads the dataset with ir_datasets and BEIR, and commands that download its files.
+
+    Sources that do not have the dataset are omitted. If the qrels of the current split can be downloaded, the last
+    command scores a run.
+    """
     if dataset["ir_datasets_id"]:
         code = (
             f'import ir_datasets\n\ndataset = ir_datasets.load("{dataset["ir_datasets_id"]}")\n'
@@ -137,7 +143,7 @@ def _snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: st
         )
         yield LoadingSnippet("ir_datasets", "Python", code)
     if dataset["beir_name"]:
-        yield LoadingSnippet("BEIR", "Python", _beir(dataset["beir_name"], dataset["current_qrels__split"]))
+        yield LoadingSnippet("BEIR", "Python", _beir_code(dataset["beir_name"], dataset["current_qrels__split"]))
     if files:
         kinds = DatasetFile.Kind
         offered_kinds = (kinds.CORPUS, kinds.QUERIES, kinds.QRELS, kinds.EXCLUDED)
@@ -159,7 +165,11 @@ def _snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: st
         yield LoadingSnippet("Download", "shell", "\n".join(lines))
 
 
-def _beir(name: str, split: str | None) -> str:
+def _beir_code(name: str, split: str | None) -> str:
+    """Return Python code that downloads a dataset of BEIR and loads it.
+
+    `name` may include a part, such as `cqadupstack/android`. If `split` is None, the code loads BEIR's usual split.
+    """
     split = split or ("dev" if name == "msmarco" else "test")
     address = _BEIR.format(name=name.partition("/")[0])
     return (
@@ -171,9 +181,9 @@ def _beir(name: str, split: str | None) -> str:
 
 
 def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
-    """Return all versions of the judgments that were used for scoring, newest first, with their changes.
+    """Return the versions of the judgments that boards have used, newest first, with their changes.
 
-    For hidden judgments the texts only say that they changed.
+    For hidden judgments the texts only say that they changed. A dataset without a current version has none.
     """
     if dataset["current_version_id"] is None:
         return []
@@ -204,7 +214,7 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
                 split=row.split,
                 number=row.number,
                 date=row.created_at.date(),
-                changes=_changes(previous, row, hidden=dataset["hidden"]),
+                changes=_describe_changes(previous, row, hidden=dataset["hidden"]),
                 current=row.pk == dataset["current_qrels_id"],
                 page=pages.get(row.pk, ""),
             )
@@ -212,8 +222,12 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
     return versions[::-1]
 
 
-def _changes(previous: Any, row: Any, *, hidden: bool) -> str:
-    """Return the publishable differences from the previous version as text."""
+def _describe_changes(previous: Any, row: Any, *, hidden: bool) -> str:
+    """Return as text how a version of the judgments differs from the previous one.
+
+    The text of the first version, whose `previous` is None, has its numbers of judgments and queries. For hidden
+    judgments no numbers are given.
+    """
     statistics = row.statistics
     if previous is None:
         if hidden or "judgements" not in statistics:
@@ -257,7 +271,10 @@ class AwaitingRun(NamedTuple):
 
 
 def awaiting_runs(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
-    """Return the pending runs of a dataset, given by its row, oldest first; none once there are judgments."""
+    """Return the public runs that wait for judgments, oldest first.
+
+    There are none unless the dataset is collecting runs and has no judgments yet.
+    """
     if dataset["state"] != Dataset.State.COLLECTING or dataset["current_qrels_id"] is not None:
         return []
     rows = (
@@ -318,12 +335,19 @@ BM25_FINDS_NOTHING = _has_empty_bm25("current_qrels")
 
 
 def remarks(*, finds_nothing: bool, statistics: Mapping[str, Any] | None, hidden: bool) -> list[str]:
-    """Return the public remarks on a collection as sentences; `statistics` are those of its judgments."""
+    """Return the public remarks on a collection as sentences.
+
+    `finds_nothing` tells that BM25 retrieves no documents. `statistics` are those of the judgments; documents that are
+    judged but missing are only reported if the judgments are not hidden.
+    """
     return [_NO_RESULTS] * finds_nothing + ([] if hidden or not statistics else missing_documents(statistics))
 
 
 def qrels_remarks(qrels: int | None, *, hidden: bool) -> list[str]:
-    """Return the remarks on a collection with these judgments, current or past. One database query."""
+    """Return the remarks on a collection with these judgments, current or past. One database query.
+
+    There are none if `qrels` is None.
+    """
     rows = Qrels.objects.filter(pk__in=[qrels] if qrels else []).values_list("statistics", _has_empty_bm25("pk"))
     return [
         text

@@ -77,9 +77,10 @@ class Facet:
 
 
 def row_facets(system: EntryRow, provenances: Collection[str], trainings: Collection[str], gap: str = "") -> Facets:
-    """Return the facets of a system's row, with the provenances and training exposures of its entries.
+    """Return the facet values of a system's row.
 
-    `gap` tells whether the contamination gap is shown, and is empty if the row has none.
+    `provenances` and `trainings` are those of the row's entries. `gap` is the value of the contamination gap's facet,
+    empty if the row has no gap.
     """
     open_weights = False if system.closed_api else system.open_weights
     return {
@@ -110,7 +111,7 @@ def matches_facet(facets: Facets, facet: str, selected_values: Sequence[str]) ->
 
 
 def count_facets(rows: Collection[Facets], names: Iterable[str] = ROW_FACETS) -> dict[str, Counter[str]]:
-    return {name: _count(rows, name) for name in names}
+    return {name: _count_values(rows, name) for name in names}
 
 
 def offered_facets(
@@ -119,18 +120,18 @@ def offered_facets(
     state: BoardState,
     names_by_key: Mapping[str, str] | None = None,
 ) -> list[Facet]:
-    """Return the facets worth offering, with counts among the rows that match all filters except facets.
+    """Return the facets that have at least two values or a selected one, with the number of rows per value.
 
-    `totals` are the counts of all rows, or of datasets, and `rows` those that match. `names_by_key` has the display
-    names of teams and publications by slug or key.
+    `totals` are the counts of all rows, or of datasets, and `rows` those that match all filters except facets.
+    `names_by_key` has the display names of teams and publications by slug or key.
     """
     names = tuple(totals)
-    counts = _counts(rows, state, names) if state.filtered else totals
+    counts = _count_by_facet(rows, state, names) if state.filtered else totals
     unit = "datasets" if names == DATASET_FACETS else "rows"
     facets = []
     for name in names:
         values = set(totals[name]) - {""}
-        selected_values = state.chosen(name)
+        selected_values = state.selected_values(name)
         if len(values) < 2 and not selected_values:
             continue
         options = [
@@ -142,26 +143,29 @@ def offered_facets(
 
 
 def facet_label(facet: str, value: str, display_names: Mapping[str, str] | None = None) -> str:
-    """Return the label of a value; teams and publications are looked up in `display_names`."""
+    """Return the label of a facet's value, which is the value itself if no label is known.
+
+    Teams and publications are looked up in `display_names`, by slug or key.
+    """
     display_name = (display_names or {}).get(value) if facet == "team" else None
     return display_name or _WORDS.get(facet, {}).get(value) or value
 
 
-def _counts(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> dict[str, Counter[str]]:
+def _count_by_facet(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> dict[str, Counter[str]]:
     """Return, by facet and value, the number of rows that match the selections of all other facets."""
-    filters = [(name, state.chosen(name)) for name in names if state.chosen(name)]
-    passing: list[Facets] = []
-    failing_one: dict[str, list[Facets]] = {name: [] for name, _ in filters}
+    filters = [(name, state.selected_values(name)) for name in names if state.selected_values(name)]
+    matching_rows: list[Facets] = []
+    rows_failing_one: dict[str, list[Facets]] = {name: [] for name, _ in filters}
     for row in rows:
         failed_facets = [name for name, selected_values in filters if not matches_facet(row, name, selected_values)]
         if not failed_facets:
-            passing.append(row)
+            matching_rows.append(row)
         elif len(failed_facets) == 1:
-            failing_one[failed_facets[0]].append(row)
-    return {name: _count([*passing, *failing_one.get(name, ())], name) for name in names}
+            rows_failing_one[failed_facets[0]].append(row)
+    return {name: _count_values([*matching_rows, *rows_failing_one.get(name, ())], name) for name in names}
 
 
-def _count(rows: Iterable[Facets], name: str) -> Counter[str]:
+def _count_values(rows: Iterable[Facets], name: str) -> Counter[str]:
     """Count the values of a facet; a row with several values counts for each."""
     counts = Counter[str]()
     for value, number in Counter([row.get(name, "") for row in rows]).items():

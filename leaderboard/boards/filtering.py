@@ -31,7 +31,7 @@ from leaderboard.boards.model import (
     Row,
     Value,
 )
-from leaderboard.boards.state import FACETS, PRESETS, ROWS_OF_A_PAGE, BoardState, Sort
+from leaderboard.boards.state import FACETS, PRESETS, ROWS_PER_PAGE, BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
@@ -43,10 +43,13 @@ ZERO_SHOT = (Entry.Training.ZERO_SHOT.value, Entry.Training.ADAPTED.value)
 
 
 def apply_view(board: Board, state: BoardState, default: str, omitted_keys: Collection[str] = ()) -> Board:
-    """Return the view of a ranked board, which must have all its rows in order of publication.
+    """Return a view of a ranked board: filtered, sorted, and paged rows, and the columns to show.
 
-    The rows are copies, because views share those of the ranked board. `default` is the default sort column. Pages
-    omit the columns with `omitted_keys`. Raises UnknownChoice for a column that the board does not have.
+    The board must have all its rows in order of publication. Pinned rows come first and ignore filters. The rows are
+    copies, because views share those of the ranked board. `default` is the default sort column. Pages omit the columns
+    with `omitted_keys`.
+
+    Raises UnknownChoice for a column or a facet value that the board does not have.
     """
     unfaceted_rows = _filter_without_facets(board, state)
     board = replace(board, total=len(board.rows), sorts=resolve_sorts(board, state, default))
@@ -70,17 +73,17 @@ def apply_view(board: Board, state: BoardState, default: str, omitted_keys: Coll
     other_rows = sort_rows(
         board, [row for row in matching_rows if row.entry.slug not in slugs] if slugs else matching_rows
     )
-    pages = 1 if state.all_rows else max(1, -(-len(other_rows) // ROWS_OF_A_PAGE))
-    page = min(state.page, pages)
-    if pages > 1:
-        other_rows = other_rows[(page - 1) * ROWS_OF_A_PAGE : page * ROWS_OF_A_PAGE]
+    page_count = 1 if state.all_rows else max(1, -(-len(other_rows) // ROWS_PER_PAGE))
+    page = min(state.page, page_count)
+    if page_count > 1:
+        other_rows = other_rows[(page - 1) * ROWS_PER_PAGE : page * ROWS_PER_PAGE]
     rows = [row.copy() for row in [*pinned_rows, *other_rows]]
     board = replace(
         board,
         rows=rows,
         found=len(matching_rows),
         pinned=len(pinned_rows),
-        pages=pages,
+        pages=page_count,
         page=page,
         facets=facets,
         unhidden=filled_columns,
@@ -89,14 +92,17 @@ def apply_view(board: Board, state: BoardState, default: str, omitted_keys: Coll
     )
     page_columns = _select_columns(board, board.columns, state)
     if state.columns:
-        data = _select_columns(board, board.data_columns, state)
-        board = replace(board, columns=page_columns, data_columns=data)
+        data_columns = _select_columns(board, board.data_columns, state)
+        board = replace(board, columns=page_columns, data_columns=data_columns)
     describe_costs(board.columns, board.rows)
     return replace(board, shown=page_columns)
 
 
 def resolve_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
-    """Return the sort columns with their orders, except columns that are still being computed. Raises UnknownChoice."""
+    """Return the sort columns with their orders, or the default one if the view has none.
+
+    Columns that are still being computed are omitted. Raises UnknownChoice for a column that the board does not have.
+    """
     by_key = {column.key: column for column in board.columns}
     available_sorts = [sort for sort in state.sorts if sort.key not in board.pending_columns]
     sorts = []
@@ -116,7 +122,11 @@ def filter_rows(board: Board, state: BoardState) -> list[Row]:
 
 
 def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
-    """Return the rows that match the text, the switches, and the ranges."""
+    """Return the rows that match the view's text, switches, and ranges.
+
+    The text is searched in the names of systems, configurations, teams, and publications. Ranges of columns that are
+    still being computed are ignored. Raises UnknownParameter for a range of a column without numbers.
+    """
     rows = list(board.rows)
     if state.text:
         text = state.text.casefold()
@@ -146,7 +156,10 @@ def _filter_without_facets(board: Board, state: BoardState) -> list[Row]:
 
 
 def _filter_by_facets(rows: list[Row], state: BoardState) -> list[Row]:
-    """Return the rows with a selected value of every facet. Facets of datasets are ignored: they select columns."""
+    """Return the rows with a selected value of every facet.
+
+    Facets of datasets are ignored, because they select columns.
+    """
     for facet, selected_values in state.facets:
         if facet not in DATASET_FACETS:
             rows = [row for row in rows if matches_facet(row.facets, facet, selected_values)]
@@ -154,7 +167,10 @@ def _filter_by_facets(rows: list[Row], state: BoardState) -> list[Row]:
 
 
 def count_rows(rows: Sequence[Row]) -> FacetCounts:
-    """Return the number of rows by facet and value, and the names of teams and publications as in the column “By”."""
+    """Return the number of rows by facet and value, and display names of teams and publications.
+
+    The names are those of the column “By”, by slug or key.
+    """
     display_names = {
         str(row.facets.get("team")): row.entry.team if row.entry.team and row.entry.team_slug else str(owner)
         for row in rows
@@ -177,6 +193,7 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
     values_of_rows = [row.values for row in rows]
 
     def is_kept(column: Column) -> bool:
+        """Return whether a column is needed or has a value; for sizes, 0 does not count."""
         if column.key in needed_keys or not (
             check_all_kinds or column.kind == "figure" or column.group in (OTHER_MEASURES, JUDGED_SHARE)
         ):
@@ -188,7 +205,7 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
 
 
 def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows in the order of the view, block by block."""
+    """Return the rows sorted by the board's sort columns within each block."""
     sorted_rows = list(rows)
     for key, order in reversed(board.sorts):  # The sort is stable.
         column = board.column(key)
@@ -201,8 +218,8 @@ def sort_by_column(rows: Sequence[Row], key: str, order: Literal["asc", "desc"])
     """Return rows, given in order of publication, sorted by one column, missing values last."""
     valued_pairs = [(value, row) for row in rows if (value := row.values.get(key)) is not None]
     rows_without_value = [row for row in rows if row.values.get(key) is None]
-    texts = any(isinstance(value, str) for value, _ in valued_pairs)
-    if texts:  # Numbers before texts, ignoring case.
+    has_texts = any(isinstance(value, str) for value, _ in valued_pairs)
+    if has_texts:  # Numbers before texts, ignoring case.
 
         def sort_key(pair: tuple[Value, Row]) -> tuple[bool, Any]:
             value = pair[0]
@@ -216,13 +233,13 @@ def sort_by_column(rows: Sequence[Row], key: str, order: Literal["asc", "desc"])
 
 def assign_ranks(rows: Iterable[Row], key: str, *, lower_is_better: bool = False) -> None:
     """Set the ranks by one column among the rows of each kind: 1, 1, 3. Rows without a value get no rank."""
-    kinds: dict[str, list[tuple[float, Row]]] = defaultdict(list)
+    values_by_kind: dict[str, list[tuple[float, Row]]] = defaultdict(list)
     for row in rows:
         value = row.value(key)
         row.rank = None
         if isinstance(value, (float, int)) and row.ranked_in not in UNRANKED:
-            kinds[row.ranked_in].append((value, row))
-    for valued_rows in kinds.values():
+            values_by_kind[row.ranked_in].append((value, row))
+    for valued_rows in values_by_kind.values():
         ranks = rank_values([value for value, _ in valued_rows], lower_is_better=lower_is_better)
         for value, row in valued_rows:
             row.rank = ranks[value]
@@ -236,48 +253,51 @@ BestValues = dict[tuple[str, str], float]
 def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[BestValues, BestValues]:
     """Return the best and second-best values by column and kind of row, for columns with a better direction.
 
-    A value with noise is the best if it is better than all others even in the worst case. If ranges overlap, the best
-    one is unknown.
+    Rows without ranks do not count. A value with noise is the best if it is better than all others even in the worst
+    case. If ranges overlap, the best one is unknown.
     """
-    kinds: dict[str, list[Row]] = defaultdict(list)
+    rows_by_kind: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.ranked_in not in UNRANKED:
-            kinds[row.ranked_in].append(row)
+            rows_by_kind[row.ranked_in].append(row)
     best: BestValues = {}
     second: BestValues = {}
     for column in columns:
         # Differences that replace scores in a view are marked like scores.
         replaces_score = column.kind in ("delta", "relative") and column.group.startswith(EFFECTIVENESS)
         if column.better and (column.kind in _KINDS_WITH_BEST or replaces_score):
-            for kind, kind_rows in kinds.items():
+            for kind, kind_rows in rows_by_kind.items():
                 for values, value in zip((best, second), _two_best(column, kind_rows), strict=False):
                     values[column.key, kind] = value
     return best, second
 
 
 def _two_best(column: Column, rows: Sequence[Row]) -> list[float]:
-    """Return the best and the second-best distinct values that are certain despite noise."""
-    key, choose = column.key, max if column.better == "higher" else min
+    """Return the best and the second-best distinct values, as far as they are certain despite noise.
+
+    A column with a single value has no best one.
+    """
+    key, choose_best = column.key, max if column.better == "higher" else min
     numbers: list[Any] = [value for row in rows if (value := row.values.get(key)) is not None]
     ranges: list[tuple[Any, float]] = []
     if column.kind == "figure" and any(row.cells[key].noise for row in rows if key in row.cells):
         ranges = [(value, row[key].noise) for row in rows if (value := row.values.get(key)) is not None]
     best_values_so_far: list[float] = []
     while numbers and len(best_values_so_far) < 2:
-        best = choose(numbers)
+        best_number = choose_best(numbers)
         if len(numbers) < 2 and not best_values_so_far:
             break
-        best_noise = max((noise for value, noise in ranges if value == best), default=0.0)
-        if any(abs(value - best) <= noise + best_noise for value, noise in ranges if value != best):
+        best_noise = max((noise for value, noise in ranges if value == best_number), default=0.0)
+        if any(abs(value - best_number) <= noise + best_noise for value, noise in ranges if value != best_number):
             break
-        best_values_so_far.append(best)
-        numbers = [number for number in numbers if number != best]
-        ranges = [pair for pair in ranges if pair[0] != best]
+        best_values_so_far.append(best_number)
+        numbers = [number for number in numbers if number != best_number]
+        ranges = [pair for pair in ranges if pair[0] != best_number]
     return best_values_so_far
 
 
 #: Number of columns up to which an overview is filled.
-OVERVIEW_WIDTH = 9
+MAX_OVERVIEW_COLUMNS = 9
 
 
 class Preset(NamedTuple):
@@ -323,12 +343,15 @@ _PRESETS: Mapping[str, Preset] = dict(
     )
 )  # fmt: skip
 #: Groups that fill up an overview: the first additional measures, and groups that are added only as a whole.
-_FURTHER_MEASURES = "other-measures"
+_MEASURE_GROUP = "other-measures"
 _WHOLE_GROUPS = ("effectiveness", "ranks-over-all", "reported")
 
 
 def offered_presets(columns: Iterable[Column], hidden_groups: Collection[str]) -> list[tuple[str, str]]:
-    """Return the names and labels of the presets that apply to these columns, ignoring hidden groups."""
+    """Return names and labels of the presets, without “Efficiency” if no column belongs to its groups.
+
+    Columns of `hidden_groups`, which are slugs, do not count.
+    """
     groups = {column.group_slug for column in columns}.difference(hidden_groups)
     return [
         (name, str(preset.label))
@@ -338,6 +361,11 @@ def offered_presets(columns: Iterable[Column], hidden_groups: Collection[str]) -
 
 
 def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) -> list[Column]:
+    """Return the columns of the view's preset, or the single columns that it names, in the board's order.
+
+    The default is the overview, which is also used if the board has none of the named columns. The system's name and
+    the sort columns are always included.
+    """
     name = state.columns[0] if state.columns else PRESETS[0]
     if name == "all":
         return list(columns)
@@ -369,12 +397,15 @@ def _select_columns(board: Board, columns: Sequence[Column], state: BoardState) 
 
 
 def _fill_overview(board: Board, columns: Sequence[Column], selected_columns: Sequence[Column]) -> list[Column]:
-    """Return the selected columns, filled up with others, in the board's order."""
+    """Return the selected columns and others, up to the width of an overview, in the board's order.
+
+    Additional measures are added first, and whole groups on boards of several datasets.
+    """
     keys = {column.key for column in selected_columns}
-    measure_keys = [column.key for column in columns if column.group_slug == _FURTHER_MEASURES]
-    keys.update(measure_keys[: max(0, OVERVIEW_WIDTH - len(keys))])
+    measure_keys = [column.key for column in columns if column.group_slug == _MEASURE_GROUP]
+    keys.update(measure_keys[: max(0, MAX_OVERVIEW_COLUMNS - len(keys))])
     for group in _WHOLE_GROUPS if board.views else ():
         group_keys = {column.key for column in columns if column.group_slug == group} - keys
-        if len(keys | group_keys) <= OVERVIEW_WIDTH:
+        if len(keys | group_keys) <= MAX_OVERVIEW_COLUMNS:
             keys |= group_keys
     return [column for column in columns if column.key in keys]

@@ -85,33 +85,33 @@ class Day(NamedTuple):
 def news_page(number: int, datasets: Collection[int] | None = None) -> tuple[Page[BoardChange], list[Item]]:
     """Return a page of the news of these or all datasets, newest first; past the end, the last page."""
     page = Paginator(_listed_changes(datasets), ITEMS_PER_PAGE).get_page(number)
-    return page, _items(page.object_list)
+    return page, _news_items(page.object_list)
 
 
 def new_bests() -> list[Item]:
     """Return the newest results that were better than all before them on their board, significant ones first.
 
-    At most one per board, and only among the newest results of the site.
+    There are at most five, one per board, and only among the newest results of the site.
     """
     changes = _listed_changes(None).filter(kind=Kind.PUBLISHED)[:SEARCHED_RESULTS]
     best_by_dataset: dict[str, Item] = {}
-    for item in _items(changes):
+    for item in _news_items(changes):
         if item.new_best:
             best_by_dataset.setdefault(item.dataset_slug, item)
     return sorted(best_by_dataset.values(), key=lambda item: not item.significant)[:MAX_BESTS]
 
 
-def by_day(items: Iterable[Item]) -> list[Day]:
-    """Group the items by day, new bests first, then by team."""
+def group_by_day(items: Iterable[Item]) -> list[Day]:
+    """Group items, given newest first, by day; within a day, sort new bests first, then by team."""
     days = [(day, list(day_items)) for day, day_items in groupby(items, lambda item: item.at.date())]
     return [Day(day, sorted(day_items, key=lambda item: (not item.new_best, item.team))) for day, day_items in days]
 
 
 def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
-    """Return the changes that are news.
+    """Return the changes that are news, newest first, on these datasets or on all if None.
 
-    Each result appears once, even if it was withheld and published again. A load of reported tables, which changes
-    many boards at once, appears as the change of the first board.
+    Each result appears once, even if it was withheld and published again. A load of reported tables, which changes many
+    boards at once, appears as the change of the first board.
     """
     changes = BoardChange.objects.filter(kind__in=NEWS_KINDS)
     same_load = BoardChange.objects.filter(kind=Kind.REPORTED, at=OuterRef("at"), pk__lt=OuterRef("pk"))
@@ -128,38 +128,45 @@ def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:
     )
 
 
-def _items(changes: Iterable[BoardChange]) -> list[Item]:
+def _news_items(changes: Iterable[BoardChange]) -> list[Item]:
+    """Return the news items of the changes, newest first.
+
+    Changes at a time when their dataset was not public are omitted, and so are changes without visible effects.
+    """
     public_changes = [change for change in changes if is_public(change.facts)]
     previous_facts = _previous_facts([change for change in public_changes if change.kind == Kind.IMPORTED])
     reported_items = _reported_items([change.at for change in public_changes if change.kind == Kind.REPORTED])
-    rescored = rescore_news(change for change in public_changes if change.kind == Kind.RESCORED)
+    rescore_notes = rescore_news(change for change in public_changes if change.kind == Kind.RESCORED)
     results = [change for change in public_changes if change.kind == Kind.PUBLISHED]
     board_statements = statements({change.dataset_id for change in results})
     baselines = _later_baselines(results)
     items: list[Item] = []
     for change in public_changes:
-        if change.pk in rescored:
-            items.append(_item(change, "Rescored", rescored[change.pk]))
+        if change.pk in rescore_notes:
+            items.append(_change_item(change, "Rescored", rescore_notes[change.pk]))
         elif change.kind == Kind.REPORTED:
             items += reported_items.get(change.at, [])
         elif change.kind == Kind.IMPORTED:
             items += _import_items(change, previous_facts.get(change.pk, {}))
         elif change.kind == Kind.REVEALED:
             note = "scores on the private part, and their difference from the public part"
-            items.append(_item(change, "Revealed", note))
+            items.append(_change_item(change, "Revealed", note))
         elif change.kind == Kind.PROTECTED and change.facts.get("protection") == Protection.COMPETITION:
             note = "the board shows the public part of the judged queries"
-            items.append(_item(change, "Competition", note))
+            items.append(_change_item(change, "Competition", note))
         elif change.kind == Kind.PROTECTED:
             note = "values are means over all judged queries again"
-            items.append(_item(change, "Competition over", note))
+            items.append(_change_item(change, "Competition over", note))
         elif change.entry is not None:
             items.append(_entry_item(change, change.entry, board_statements, baselines.get(change.pk, {})))
     return sorted(items, key=attrgetter("at"), reverse=True)
 
 
 def _previous_facts(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
-    """Return the dataset's columns before each of these changes, by id of the change. One database query."""
+    """Return the dataset's columns before each of these changes, by id of the change. One database query.
+
+    They are empty for the first change of a dataset.
+    """
     if not changes:
         return {}
     condition = reduce(or_, (Q(dataset=change.dataset_id, revision=change.revision - 1) for change in changes))
@@ -168,29 +175,29 @@ def _previous_facts(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, An
     return {change.pk: facts.get((change.dataset_id, change.revision - 1), {}) for change in changes}
 
 
-def _import_items(change: BoardChange, previous: Mapping[str, Any]) -> list[Item]:
-    """Return the items about an import's visible effects; none for files and settings."""
-    current = change.facts
-    if not is_public(previous):
-        topics = ", ".join(part for part in (current.get("task"), current.get("domain")) if part)
-        label, note = "New dataset", topics + " (hidden judgments)" * bool(current.get("hidden"))
-    elif _takes_runs(current) and not _takes_runs(previous):
+def _import_items(change: BoardChange, old_facts: Mapping[str, Any]) -> list[Item]:
+    """Return the item about an import's main visible effect; none if only files or settings changed."""
+    new_facts = change.facts
+    if not is_public(old_facts):
+        topics = ", ".join(part for part in (new_facts.get("task"), new_facts.get("domain")) if part)
+        label, note = "New dataset", topics + " (hidden judgments)" * bool(new_facts.get("hidden"))
+    elif _takes_runs(new_facts) and not _takes_runs(old_facts):
         label, note = "Dataset opened", "now open for runs"
-        if current["state"] == Dataset.State.COLLECTING:
+        if new_facts["state"] == Dataset.State.COLLECTING:
             note += ", which are scored once there are judgments"
-    elif previous["state"] == Dataset.State.COLLECTING and current["state"] == Dataset.State.PUBLISHED:
+    elif old_facts["state"] == Dataset.State.COLLECTING and new_facts["state"] == Dataset.State.PUBLISHED:
         label, note = "Judgments added", "the collected runs are now scored"
-    elif not (_takes_runs(previous) and _takes_runs(current)):
+    elif not (_takes_runs(old_facts) and _takes_runs(new_facts)):
         return []
-    elif previous["current_version_id"] != current["current_version_id"]:
+    elif old_facts["current_version_id"] != new_facts["current_version_id"]:
         label, note = "New version", "earlier results are stale until they are scored again"
-    elif previous["current_qrels_id"] != current["current_qrels_id"]:
+    elif old_facts["current_qrels_id"] != new_facts["current_qrels_id"]:
         label, note = "New judgments", "earlier results are stale until they are scored again"
-    elif previous["measures"] != current["measures"]:
-        label, note = "Measures changed", ", ".join(current["measures"])
+    elif old_facts["measures"] != new_facts["measures"]:
+        label, note = "Measures changed", ", ".join(new_facts["measures"])
     else:
         return []
-    return [_item(change, label, note)]
+    return [_change_item(change, label, note)]
 
 
 def _takes_runs(facts: Mapping[str, Any]) -> bool:
@@ -199,7 +206,11 @@ def _takes_runs(facts: Mapping[str, Any]) -> bool:
 
 
 def _later_baselines(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
-    """Return the baselines of results that were published before there was one, by id of the change. One query."""
+    """Return score and name of the baselines of results that were published before there was one.
+
+    They are by id of the change. Results that still have no baseline, and baselines themselves, are omitted. One
+    database query.
+    """
     changes_without_baseline = [
         change
         for change in changes
@@ -232,28 +243,34 @@ def _entry_item(
     board_statements: Mapping[int, BoardStatements],
     baseline: Mapping[str, Any],
 ) -> Item:
+    """Return the item about a result that was published or withdrawn, or that became the baseline.
+
+    `baseline` has the score and the name of a baseline that was added later. A result that was quarantined or withdrawn
+    since then is not a new best.
+    """
     if change.kind == Kind.WITHDRAWN:
-        return _item(change, "Withdrawn", entry.withdrawal_reason, entry)
+        return _change_item(change, "Withdrawn", entry.withdrawal_reason, entry)
     if change.kind == Kind.BASELINE:
-        return _item(change, "New baseline", "now the baseline of the board", entry)
+        return _change_item(change, "New baseline", "now the baseline of the board", entry)
     facts = {**(change.facts.get("result") or {}), **baseline}
-    note, new_best = _result(facts, hidden=change.facts.get("hidden") or change.dataset.hidden)
+    note, new_best = _result_note(facts, hidden=change.facts.get("hidden") or change.dataset.hidden)
     if entry.visibility == Entry.Visibility.QUARANTINED:
         note, new_best = "later quarantined by a curator", False
     if entry.visibility == Entry.Visibility.WITHDRAWN:
         note, new_best = "; ".join(part for part in (note, "later withdrawn") if part), False
     measure = change.dataset.primary_measure
     is_better = new_best and board_statements[change.dataset_id].for_entry(entry.pk, measure).better is True
-    return _item(change, "New result", note, entry, new_best=new_best, significant=is_better)
+    return _change_item(change, "New result", note, entry, new_best=new_best, significant=is_better)
 
 
-def _result(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
+def _result_note(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
     """Return a note such as `nDCG@10 0.345, +0.020 over BM25`, and whether the result was a new best.
 
-    `hidden` tells whether the judgments are or were hidden: then the note only has rounded values.
+    `hidden` tells whether the judgments are or were hidden; the note then has rounded values only. Without a score, the
+    note is empty.
     """
     measure = result.get("measure", "")
-    value, baseline, best = (
+    value, baseline, old_best = (
         None if result.get(name) is None else published_value(result[name], hidden=hidden)
         for name in ("value", "baseline", "best_before")
     )
@@ -263,17 +280,20 @@ def _result(result: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
     delta = numbers.difference(value, baseline)
     if delta is not None:
         note += f", {numbers.lead(delta, result.get('baseline_name') or 'the baseline')}"
-    is_new_best = best is not None and (value < best if better(measure) == "lower" else value > best)
+    is_new_best = old_best is not None and (value < old_best if better(measure) == "lower" else value > old_best)
     return note, is_new_best
 
 
 def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetime, list[Item]]:
-    """Return, by time, an item for each publication whose figures were loaded then. Two database queries."""
+    """Return, by time, an item for each publication whose figures were loaded then.
+
+    Takes one database query, and one more for each time.
+    """
     if not times:
         return {}
     changes = BoardChange.objects.filter(kind=Kind.REPORTED, at__in=times)
     items_by_time: dict[datetime.datetime, list[Item]] = {}
-    for at, group in groupby(sorted(changes.values_list("at", "pk", "dataset", "revision")), lambda row: row[0]):
+    for time, group in groupby(sorted(changes.values_list("at", "pk", "dataset", "revision")), lambda row: row[0]):
         rows = list(group)
         conditions = reduce(or_, (Q(dataset=dataset, from_revision=number) for *_, dataset, number in rows))
         sources = (
@@ -282,7 +302,7 @@ def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetim
             .annotate(systems=Count("entry__system", distinct=True), datasets=Count("dataset", distinct=True))
             .order_by("entry__source__key")
         )
-        items_by_time[at] = []
+        items_by_time[time] = []
         for source in sources:
             citation = short_citation(source["entry__source__authors"], source["entry__source__year"])
             systems, datasets = source["systems"], source["datasets"]
@@ -292,11 +312,11 @@ def _reported_items(times: Sequence[datetime.datetime]) -> dict[datetime.datetim
             )
             key = f"{rows[0][1]}-{source['entry__source__key']}"
             label = "Reported figures"
-            items_by_time[at].append(Item(key, at, Kind.REPORTED.value, label, "", "", "", "", note))
+            items_by_time[time].append(Item(key, time, Kind.REPORTED.value, label, "", "", "", "", note))
     return items_by_time
 
 
-def _item(
+def _change_item(
     change: BoardChange,
     label: str,
     note: str,
@@ -305,6 +325,7 @@ def _item(
     new_best: bool = False,
     significant: bool = False,
 ) -> Item:
+    """Return the item of a change. `entry` adds the system and its team, whose name is hidden if it is anonymous."""
     system = entry.system if entry else None
     shows_team = system and system.team and not system.participant and system.anonymous_until is None
     return Item(

@@ -13,7 +13,7 @@ from django.db.models import F
 from django.utils.translation import get_language
 
 from leaderboard.boards.benchmark.board import RankedBenchmark, benchmark_view_key, rank_benchmark
-from leaderboard.boards.benchmark.composite import compose, has_hidden_part
+from leaderboard.boards.benchmark.composite import compose_rows, has_hidden_part
 from leaderboard.boards.benchmark.published_means import PublishedMeans, compare_published_means
 from leaderboard.boards.columns.judging import describe_judges
 from leaderboard.boards.columns.significance import OUTDATED_NOTE, PENDING_NOTE
@@ -47,7 +47,7 @@ from leaderboard.results.board_rows.rows import (
     Revision,
     board_cache,
     decoded_size,
-    newest,
+    newest_revision,
     rows_at,
 )
 from leaderboard.results.significance.statements import (
@@ -142,7 +142,7 @@ def dataset_page(
 ) -> DatasetPage | None:
     """Return a dataset's page in a view, now or at a past time, or None if there is none. Raises UnknownChoice.
 
-    The private results of the reader's `teams` are on the board.
+    The private results of the reader's `teams` are on the board. A past board marks results that were removed later.
     """
     match = _present_dataset(slug) if at is None else _past_dataset(slug, at)
     if match is None:
@@ -150,8 +150,8 @@ def dataset_page(
     dataset, member, collection_remarks = match
     pk, rows = member.dataset_id, read_rows([member])
     if at is None:
-        changes = [part.revision.at for part in (member, *member.parts)]
-        last_change = _last_change([*changes, dataset["twin_changed_at"] or changes[0]])
+        change_times = [part.revision.at for part in (member, *member.parts)]
+        last_change = _last_change([*change_times, dataset["twin_changed_at"] or change_times[0]])
         board_statements = statements([pk])[pk]
     else:
         twin_pairs, other_halves = _twins_at([pk], at)
@@ -187,6 +187,7 @@ _DatasetMatch = tuple[dict[str, Any], Member, Sequence[str]]
 
 
 def _present_dataset(slug: str) -> _DatasetMatch | None:
+    """Return a listed dataset in its current revision, or None. Checksums of sealed datasets are removed."""
     computed_columns = {
         "changed_at": CHANGED_AT,
         "twin_changed_at": TWIN_CHANGED_AT,
@@ -210,6 +211,7 @@ def _present_dataset(slug: str) -> _DatasetMatch | None:
 
 
 def _past_dataset(slug: str, at: datetime.datetime) -> _DatasetMatch | None:
+    """Return a listed dataset as it was at a past time, or None if it was not public then."""
     ids = _listed_ids(slug)
     revisions = past.revisions_at(ids, at)
     if not ids or ids[0] not in revisions:
@@ -226,7 +228,8 @@ def benchmark_page(
 ) -> BenchmarkPage | None:
     """Return a benchmark's page in a view, now or at a past time, or None if there is none. Raises UnknownChoice.
 
-    The private results of the reader's `teams` are on the board.
+    The private results of the reader's `teams` are on the board. A past board marks results that were removed later,
+    and is not compared with published means.
     """
     match = _present_benchmark(slug) if at is None else _past_benchmark(slug, at)
     if match is None:
@@ -240,14 +243,14 @@ def benchmark_page(
         benchmark["efficiency_from_id"],
     )
     rows, ids = read_rows(members), [member.dataset_id for member in members]
-    changes = [part.revision.at for member in members for part in (member, *member.parts)]
+    change_times = [part.revision.at for member in members for part in (member, *member.parts)]
     if at is None:
         certainty = read_certainty(ids)
-        last_change = _last_change([*changes, benchmark["changed_at"]]) if changes else None
+        last_change = _last_change([*change_times, benchmark["changed_at"]]) if change_times else None
     else:
         board_statements = statements_at({member.dataset_id: member.revision for member in members}, rows)
         certainty = {pk: board.certainty for pk, board in board_statements.items() if board.certainty is not None}
-        last_change = max(changes)
+        last_change = max(change_times)
     board = benchmark_board(facts, rows, certainty, state, private_rows(ids, teams))
     if at is not None:
         return BenchmarkPage(
@@ -258,11 +261,11 @@ def benchmark_page(
             last_change,
             rows.values(),
         )
-    printed = None
+    published_means = None
     if (source := benchmark["source__key"]) and (averages := published_averages(source, facts.measure)):
         default_board = ranked_benchmark(facts, rows, BoardState()).board
-        printed = compare_published_means(facts, default_board, averages)
-    return BenchmarkPage(benchmark, board, members, printed, last_change, rows.values())
+        published_means = compare_published_means(facts, default_board, averages)
+    return BenchmarkPage(benchmark, board, members, published_means, last_change, rows.values())
 
 
 #: Columns of a benchmark, and its datasets.
@@ -270,6 +273,10 @@ _BenchmarkMatch = tuple[dict[str, Any], Sequence[Member]]
 
 
 def _present_benchmark(slug: str) -> _BenchmarkMatch | None:
+    """Return a benchmark and its datasets in their current revisions, or None if there is none.
+
+    Datasets in preparation are omitted.
+    """
     columns = (
         "pk",
         "slug",
@@ -303,6 +310,7 @@ def _present_benchmark(slug: str) -> _BenchmarkMatch | None:
 
 
 def _past_benchmark(slug: str, at: datetime.datetime) -> _BenchmarkMatch | None:
+    """Return a benchmark and its public datasets as they were at a past time, or None if it had none then."""
     row = _benchmark_version(slug, at)
     if row is None:
         return None
@@ -324,17 +332,17 @@ def dataset_board(
     rows: Mapping[int, BoardRows],
     board_statements: BoardStatements,
     state: BoardState,
-    private: Sequence[EntryRow] = (),
+    own_entries: Sequence[EntryRow] = (),
 ) -> Board:
-    """Return a view of a dataset's board with the `private` entries of the reader's teams. Raises UnknownChoice."""
+    """Return a view of a dataset's board with the private `own_entries` of the reader's teams. Raises UnknownChoice."""
 
     def rank() -> RankedDataset:
-        entries = compose(member, rows).rows.entries
-        if private:
-            entries = sorted([*entries, *private], key=attrgetter("published"))
+        entries = compose_rows(member, rows).rows.entries
+        if own_entries:
+            entries = sorted([*entries, *own_entries], key=attrgetter("published"))
         return rank_dataset(member.facts, entries, rows[member.dataset_id].measured, board_statements, state)
 
-    is_free = private or state.corpus or state.weights  # Users can create any number of such views.
+    is_free = own_entries or state.corpus or state.weights  # Users can create any number of such views.
     key = "" if is_free else f"{member.key} {board_statements} {dataset_view_key(member.facts, state)}"
     return _rank_once(key, rank).view(state)
 
@@ -344,35 +352,38 @@ def benchmark_board(
     rows: Mapping[int, BoardRows],
     certainty: Mapping[int, BoardCertainty],
     state: BoardState,
-    private: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
+    own_entries: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
 ) -> Board:
     """Return a view of a benchmark's board. Raises UnknownChoice.
 
-    `certainty` and the `private` entries of the reader's teams are by dataset.
+    `certainty` and the private `own_entries` of the reader's teams are by dataset.
     """
-    return ranked_benchmark(facts, rows, state, private).view(state, certainty)
+    return ranked_benchmark(facts, rows, state, own_entries).view(state, certainty)
 
 
 def ranked_benchmark(
     facts: BenchmarkFacts,
     rows: Mapping[int, BoardRows],
     state: BoardState,
-    private: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
+    own_entries: Mapping[int, Sequence[EntryRow]] = MappingProxyType({}),
 ) -> RankedBenchmark:
-    """Return the ranked board of a benchmark for a view."""
+    """Return the ranked board of a benchmark for a view, from the cache if possible. Raises UnknownChoice."""
 
     def rank() -> RankedBenchmark:
-        composed_rows = {member.dataset_id: compose(member, rows).rows for member in facts.members}
-        return rank_benchmark(facts, composed_rows, state, private)
+        composed_rows = {member.dataset_id: compose_rows(member, rows).rows for member in facts.members}
+        return rank_benchmark(facts, composed_rows, state, own_entries)
 
     members = " ".join(member.key for member in facts.members)
     properties = (facts.name, facts.measure, facts.source_id, facts.efficiency_from)
-    key = "" if private or state.corpus or state.weights else f"{properties} {benchmark_view_key(state)} {members}"
+    key = "" if own_entries or state.corpus or state.weights else f"{properties} {benchmark_view_key(state)} {members}"
     return _rank_once(key, rank)
 
 
 def _rank_once(key: str, rank: Callable[[], R]) -> R:
-    """Return the ranked board cached under a key; an empty key disables the cache."""
+    """Return the ranked board that is cached under a key, or rank it and cache it.
+
+    An empty key disables the cache. Boards are cached per language, because their summaries are translated.
+    """
     key = key and f"{get_language()} {key}"  # The cached board includes a translated summary.
     ranked_board: R | None = board_cache.get(key) if key else None
     if ranked_board is None:
@@ -383,7 +394,7 @@ def _rank_once(key: str, rank: Callable[[], R]) -> R:
 
 
 def read_boards(seconds: float) -> list[tuple[str, str]]:
-    """Rank boards for about `seconds`, benchmarks first, and return their kinds and slugs."""
+    """Rank boards for about `seconds`, benchmarks first, so that they are cached. Return their kinds and slugs."""
     end, boards_read = monotonic() + seconds, list[tuple[str, str]]()
     benchmarks, datasets = Benchmark.objects.order_by("position"), Dataset.objects.listed().order_by("pk")
     for kind, boards in (("benchmark", benchmarks), ("dataset", datasets)):
@@ -401,7 +412,10 @@ def read_rows(members: Iterable[Member]) -> dict[int, BoardRows]:
 
 
 def read_member(row: Mapping[str, Any], parts: Sequence[Member], revision: Revision | None = None) -> Member:
-    """Return a dataset from its columns, in its current revision or the given one."""
+    """Return a dataset as a member of a board, from its columns and parts.
+
+    Its revision is the current one if `revision` is None. A dataset with a hidden part counts as hidden.
+    """
     statistics = row.get("current_qrels__statistics") or {}
     judged_by = row.get("current_qrels__judged_by") or {}
     hidden = row["hidden"]
@@ -422,7 +436,7 @@ def read_member(row: Mapping[str, Any], parts: Sequence[Member], revision: Revis
             agreement=agreement,
             relevant_per_query=None if hidden else statistics.get("relevant_per_query"),
         ),
-        revision or newest(row["board_revision"], row["changed_at"]),
+        revision or newest_revision(row["board_revision"], row["changed_at"]),
         row.get("counted", True),
         row.get("stand_ins", {}),
         row.get("domain", ""),
@@ -448,7 +462,10 @@ def read_parts(datasets: Collection[int]) -> dict[int, list[Member]]:
 
 
 def _past_member(row: Mapping[str, Any], revisions: Mapping[int, Revision]) -> Member:
-    """Return a dataset at a past time. Parts that were not public yet have no columns."""
+    """Return a dataset with its parts as they were at a past time.
+
+    `revisions` are by dataset. Parts that were not public yet have no columns.
+    """
     revision = revisions[row["pk"]]
     parts = [
         read_member({**revisions[pk].facts, "pk": pk}, (), revisions[pk])
@@ -473,17 +490,18 @@ def collect_bibtex(rows: Iterable[BoardRows]) -> dict[str, str]:
 def _mark_removed(
     board: Board, members: Sequence[Member], rows: Mapping[int, BoardRows], *, name_datasets: bool = False
 ) -> Board:
-    """Return a past board with the reason at each row that was removed later; `name_datasets` adds the dataset.
+    """Return a past board on which rows with results that were removed later show the reasons.
 
-    Only entries with values in the row are considered, not other entries of the same system.
+    Only entries with values in the row are considered, not other entries of the same system. `name_datasets` adds the
+    dataset's name to each reason. If anything was removed, the board also gets a note.
     """
     removals = past.find_removed(rows)
     if not removals:
         return board
-    composed = {pk: ids for member in members for pk, ids in compose(member, rows).components.items()}
+    component_ids = {pk: ids for member in members for pk, ids in compose_rows(member, rows).components.items()}
     datasets = {part.dataset_id: member for member in members for part in (*member.parts, member)}
     for row in board.rows:
-        ids = (entry for pk in row.entries for entry in composed.get(pk, (pk,)))
+        ids = (entry for pk in row.entries for entry in component_ids.get(pk, (pk,)))
         row_removals = [removals[pk] for pk in ids if pk in removals]
         if row_removals:
             texts = (
@@ -502,12 +520,15 @@ def _mark_removed(
             *board.notes,
             "Results that were removed later are still shown with rank and scores, and the reason if it is public.",
         ],
-        without_page=past.without_page(removals.values()),
+        without_page=past.systems_without_page(removals.values()),
     )
 
 
 def _twins_at(datasets: Collection[int], at: datetime.datetime) -> tuple[Sequence[Twins], Mapping[int, Revision]]:
-    """Return the twins of which both halves had boards at the time, and revisions of halves not in `datasets`."""
+    """Return the pairs of twin datasets whose other half had a board at the time, and its revision.
+
+    The revisions are by dataset, and only of halves that are not in `datasets`.
+    """
     twins = find_twins(datasets)
     other_halves = past.revisions_at({half for pair in twins for half in pair[:2]}.difference(datasets), at)
     return [pair for pair in twins if not other_halves.keys().isdisjoint(pair[:2])], other_halves
@@ -529,7 +550,7 @@ def past_board_key(kind: str, slug: str, at: datetime.datetime) -> str:
     return f"{numbers} {past.removals_key(revisions)} {orjson.dumps(row).decode()}"
 
 
-def first_published(kind: str, slug: str) -> datetime.datetime | None:
+def first_publication_time(kind: str, slug: str) -> datetime.datetime | None:
     """Return the time at which the board was first published, None if there is no public board."""
     if kind == "dataset":
         changes = BoardChange.objects.filter(dataset__in=_listed_ids(slug)).order_by("revision")

@@ -44,7 +44,7 @@ POINT_SPACE = "\u2008"
 #: Marks of one character, written as superscripts.
 SYMBOLS = frozenset(f"‡?{SEPARATED}")
 #: Width of a drawn interval in its own units; a cell is about eighty pixels wide.
-WIDTH = 400
+INTERVAL_WIDTH = 400
 #: Heads of a board's blocks.
 BLOCKS = {
     Block.SCORED: gettext_lazy("Scored here"),
@@ -67,7 +67,7 @@ Cells = Sequence[Cell]
 
 def render_rows(
     board: Board,
-    rooms: Mapping[str, int],
+    widths: Mapping[str, int],
     unpin: Mapping[str, str] | None = None,
     *,
     may_pin: bool = False,
@@ -75,8 +75,8 @@ def render_rows(
 ) -> SafeString:
     """Return all rows as HTML, with a `<tbody>` per block.
 
-    `rooms` are the widths from `spread_widths`. `unpin` has, by slug of a pinned system, the URL of the view without
-    its pin. Scores have three decimals unless `exact`.
+    `widths` are those of `spread_widths`. `unpin` has, by slug of a pinned system, the URL of the view without
+    its pin. `may_pin` adds a pin button to other rows. Scores have three decimals unless `exact`.
     """
     if not board.rows:
         return SafeString("")
@@ -92,7 +92,7 @@ def render_rows(
             cells = [row.cells.get(column.key, EMPTY_CELL) for row in board.rows]
         begins_group = previous.key != SYSTEM and previous.group != column.group
         writer = ColumnWriter(board, decimals, kinds, column, values, cells)
-        columns.append(writer.write(rooms.get(column.key), begins_group=begins_group))
+        columns.append(writer.write(widths.get(column.key), begins_group=begins_group))
     heads = RowHeads.from_board(board)
     pinned, other_rows = board.rows[: board.pinned], board.rows[board.pinned :]
     first_cells = [
@@ -100,11 +100,15 @@ def render_rows(
     ]
     first_cells += [heads.write(row, heads.pin_button(row) if may_pin else "") for row in other_rows]
     rows = list(map("".join, zip(first_cells, *columns, strict=True)))
-    return mark_safe("".join(_blocks(board, rows)))  # noqa: S308
+    return mark_safe("".join(_block_bodies(board, rows)))  # noqa: S308
 
 
-def _blocks(board: Board, rows: Sequence[str]) -> Iterator[str]:
-    """Yield the pinned rows, then each block, with a head unless there is only one."""
+def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
+    """Yield `<tbody>` elements: the pinned rows, then each block.
+
+    Blocks have a head, except rows scored here, and reported rows if there are no others. The head of incomplete rows
+    has the checkbox that shows them.
+    """
     if board.pinned:
         yield f"<tbody>{_join_rows(rows[: board.pinned])}</tbody>"
     other_rows = list(zip(board.rows[board.pinned :], rows[board.pinned :], strict=True))
@@ -155,10 +159,10 @@ class ColumnWriter:
     cells: Cells
 
     def write(self, room: int | None, *, begins_group: bool) -> list[str]:
-        """Return the cells as HTML, one per row.
+        """Return the cells as HTML, one per row, with the best and second-best values marked.
 
-        `room` is the width of spreads, None if no cell has more than its text. Texts at the start of a group get a
-        class, because the group's head is wider.
+        `room` is the width of spreads, None if no cell has more than its text. Missing values are dashes. Texts at the
+        start of a group get a class, because the group's head is wider.
         """
         key, values = self.column.key, self.values
         css_class = "" if self.column.numeric else "first t " if begins_group else "t "
@@ -180,7 +184,7 @@ class ColumnWriter:
         if room is not None:
             top = self._scale_maximum()
             return [
-                f"<td{_title(cell)}{attribute}>{text}{padding}{_cell_suffix(cell, value, digits, room, top)}</td>"
+                f"<td{_title_html(cell)}{attribute}>{text}{padding}{_cell_suffix(cell, value, digits, room, top)}</td>"
                 for cell, value, digits, attribute, text, padding in zip(
                     self.cells, values, self.decimals, attributes, texts, paddings, strict=False
                 )
@@ -222,7 +226,11 @@ class ColumnWriter:
         return texts, [FIGURE_SPACE * (max_decimals - digits) for digits in decimals]
 
     def deltas(self) -> ColumnHtml:
-        """Return differences from the baseline, with stars, and with ratios unless these have a column."""
+        """Return signed differences; in the column `delta`, also with stars and ratios.
+
+        Stars mark rows that differ significantly from the baseline after correction. Ratios are omitted if they have a
+        column of their own.
+        """
         differences, board = self._differences(*self._numbers("+")), self.board
         if self.column.key != DELTA:
             return differences
@@ -238,7 +246,7 @@ class ColumnWriter:
             texts=["".join(part) if part[0] else "" for part in cell_parts], paddings=repeat("")
         )
 
-    def relatives(self) -> ColumnHtml:
+    def relative_differences(self) -> ColumnHtml:
         texts = [f"{value * 100:+.1f}" if isinstance(value, (float, int)) else "" for value in self.values]
         return self._differences(texts, repeat(""))
 
@@ -273,7 +281,7 @@ class ColumnWriter:
         return ColumnHtml(signed_texts, attributes, paddings)
 
     def plain_numbers(self) -> ColumnHtml:
-        """Return numbers with the column's decimals, or as many as they need, four at most."""
+        """Return numbers with the column's decimals, by default as many as the values need, at most four."""
         numbers = [value if isinstance(value, (float, int)) else None for value in self.values]
         known_numbers, decimals = [number for number in numbers if number is not None], self.column.decimals
         if decimals is None:
@@ -283,7 +291,10 @@ class ColumnWriter:
         )
 
     def figures(self) -> ColumnHtml:
-        """Return figures as printed, or else with significant digits, aligned at their points."""
+        """Return figures, aligned at their decimal points.
+
+        A cell's own text is shown unchanged; other values are rounded to significant digits.
+        """
         texts = [
             cell.text or (format_quantity(value) if isinstance(value, (float, int)) else "")
             for cell, value in zip(self.cells, self.values, strict=True)
@@ -299,7 +310,7 @@ class ColumnWriter:
         return ColumnHtml(["" if cell.value is None else escape(cell.text) for cell in self.cells])
 
     def texts(self) -> ColumnHtml:
-        """Return texts, with links to teams and submissions."""
+        """Return texts, with links to teams and submissions, and with provenances as badges."""
         key, html_by_value = self.column.key, {value: escape(str(value or "")) for value in set(self.values)}
         if key == "provenance":
             for value in html_by_value:
@@ -322,7 +333,7 @@ class ColumnWriter:
 _WRITERS: Mapping[str, Callable[[ColumnWriter], ColumnHtml]] = {
     "score": ColumnWriter.scores,
     "delta": ColumnWriter.deltas,
-    "relative": ColumnWriter.relatives,
+    "relative": ColumnWriter.relative_differences,
     "rank": ColumnWriter.plain_numbers,
     "number": ColumnWriter.plain_numbers,
     "figure": ColumnWriter.figures,
@@ -332,13 +343,13 @@ _WRITERS: Mapping[str, Callable[[ColumnWriter], ColumnHtml]] = {
 }
 
 
-def _title(cell: Cell) -> str:
-    """Return the attribute with the text that a cell shows on hover."""
+def _title_html(cell: Cell) -> str:
+    """Return the `title` attribute of a cell, with its text and its interval; empty if it has neither."""
     title = cell.title
     if cell.interval is not None:
         interval_text = "95% interval {:.4f} to {:.4f}".format(*cell.interval)
         title = f"{title}; {interval_text}" if title else interval_text
-    return title and f' title="{escaped(title)}"'
+    return title and f' title="{cached_escape(title)}"'
 
 
 def _cell_suffix(cell: Cell, value: Value, digits: int, room: int, top: float) -> str:
@@ -352,9 +363,9 @@ def _cell_suffix(cell: Cell, value: Value, digits: int, room: int, top: float) -
     )
     whisker = ""
     if isinstance(value, float) and cell.interval:
-        low, high, middle = (round(end * WIDTH / max(top, 1e-12)) for end in (*cell.interval, value))
+        low, high, middle = (round(end * INTERVAL_WIDTH / max(top, 1e-12)) for end in (*cell.interval, value))
         whisker = (
-            f'<svg class="whisker" viewBox="0 0 {WIDTH} 5" preserveAspectRatio="none" aria-hidden="true">'
+            f'<svg class="whisker" viewBox="0 0 {INTERVAL_WIDTH} 5" preserveAspectRatio="none" aria-hidden="true">'
             f'<path d="M{low} 0v5m0-2.5H{high}m0-2.5v5"/><path d="M{middle} 2.5h0"/></svg>'
         )
     spread = cell.spread
@@ -375,7 +386,7 @@ def spread_widths(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def spread_box(width: int, spread: str = "") -> str:
-    """Return a box as wide as a column's spreads, empty if it has none.
+    """Return HTML for a spread in a box that is `width` characters wide; an empty string if `width` is 0.
 
     Cells without a spread get an empty box, because clients without style sheets, such as text browsers, show hidden
     text.
@@ -427,7 +438,7 @@ class RowHeads(NamedTuple):
 
     @classmethod
     def from_board(cls, board: Board) -> RowHeads:
-        """Return the context of a view."""
+        """Return the context of a view: facts without a column, entries tied with the best, and texts."""
         visible_keys = {column.key for column in board.shown}
         if "parameters" in visible_keys:
             visible_keys.add("declared-parameters")
@@ -447,22 +458,29 @@ class RowHeads(NamedTuple):
         )
 
     def pin_button(self, row: Row) -> str:
-        """Return a button of the board's form, which is shorter than a link with the whole address."""
+        """Return a button that pins the row's system.
+
+        It belongs to the board's form, and is shorter than a link with the whole address.
+        """
         return (
             f'<button class="pin" type="submit" form="board-form" name="pin" value="{row.entry.slug}" '
-            f'aria-label="{self.pin % escaped(row.entry.system)}"></button>'
+            f'aria-label="{self.pin % cached_escape(row.entry.system)}"></button>'
         )
 
     def unpin_link(self, row: Row, href: str) -> str:
         """Return a link to the view without the pin, empty without an address."""
-        label = self.unpin % escaped(row.entry.system)
+        label = self.unpin % cached_escape(row.entry.system)
         return f'<a class="pin" hx-boost="true" href="{escape(href)}" aria-label="{label}"></a>' if href else ""
 
     def write(self, row: Row, pin: str, *classes: str) -> str:
-        """Return the start of a row: rank and name, which stay visible when the board is scrolled sideways."""
+        """Return the start of a row as HTML: the opening tag, and the cells of rank and system.
+
+        The system's cell has marks, badges, and a line of facts, and links to its page if there is one. `pin` is the
+        HTML of the button in the rank's cell; `classes` are added to the row.
+        """
         entry = row.entry
-        signs = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)
-        suffix = f"<sup>{signs}</sup>" if signs else ""
+        marks_text = ("‡" if entry.training == "in-domain" else "") + marks.pooled_mark(entry)
+        suffix = f"<sup>{marks_text}</sup>" if marks_text else ""
         states = marks.badges(entry)
         if entry.visibility not in ("public", GONE):
             states.insert(0, entry.visibility)
@@ -481,27 +499,30 @@ class RowHeads(NamedTuple):
         if missing_count == (self.shared_missing if row.ranked_in != STALE else 0):
             missing_count = 0
         text = ngettext("no results for %d query", "no results for %d queries", missing_count) if missing_count else ""
-        facts = _facts(self.fact_keys, tuple(map(row.values.get, self.fact_keys)), self.implied_provenance)
+        facts = _facts_html(self.fact_keys, tuple(map(row.values.get, self.fact_keys)), self.implied_provenance)
         details = (entry.configuration, text and text % missing_count, reason_gone(entry))
-        if line := DOT.join(filter(None, [facts, *map(escaped, details)])):
+        if line := DOT.join(filter(None, [facts, *map(cached_escape, details)])):
             suffix += f"<small>{line}</small>"
-        tied = bool(self.tied_entries) and bool(row.entries) and row.entries[0] in self.tied_entries
-        class_names = " ".join([*classes, *["is-tied"] * tied, *[f"is-{state}" for state in states]])
+        is_tied = bool(self.tied_entries) and bool(row.entries) and row.entries[0] in self.tied_entries
+        class_names = " ".join([*classes, *["is-tied"] * is_tied, *[f"is-{state}" for state in states]])
         opening = f'<tr class="{class_names}">' if class_names else "<tr>"
         # A system that has only private results may have no page.
         address = f"/systems/{entry.slug}/" if entry.slug not in self.without_page else ""
         if entry.visibility == "private":
             address = address and entry.submission and f"/submissions/{entry.submission}/"
-        name = escaped(entry.system).replace(" = ", "\u00a0=\u00a0")
+        name = cached_escape(entry.system).replace(" = ", "\u00a0=\u00a0")
         if address:
             name = f'<a href="{address}">{name}</a>'
         return (
-            f'{opening}<td class="rank">{pin}{self._rank(row, tied=tied)}</td><th scope="row" class="name">'
+            f'{opening}<td class="rank">{pin}{self._rank_html(row, tied=is_tied)}</td><th scope="row" class="name">'
             f"{name}{suffix}</th>"
         )
 
-    def _rank(self, row: Row, *, tied: bool) -> str:
-        """Return the rank, and below it the rank range if there is one."""
+    def _rank_html(self, row: Row, *, tied: bool) -> str:
+        """Return the rank as HTML, with the rank range below it if the tests leave several ranks open.
+
+        If no test results of the row are known, `tied` adds `≈ 1` to ranks other than the first.
+        """
         label = str(row.rank or "—") if row.ranked_in == REPORTED else row.rank_label or "—"
         certainty = row.certainty
         if certainty is None and tied:
@@ -512,11 +533,12 @@ class RowHeads(NamedTuple):
 
 
 @lru_cache(4096)
-def _facts(keys: tuple[str, ...], values: tuple[Value, ...], implied_provenance: str) -> str:
-    """Return facts of a system in one line of HTML. They are cached because many rows and boards share them.
+def _facts_html(keys: tuple[str, ...], values: tuple[Value, ...], implied_provenance: str) -> str:
+    """Return the facts of a system below its name, as one line of HTML.
 
-    Each fact is a `<span>` that includes the separator before it, so that narrow layouts can omit team and
-    architecture.
+    Missing values and the provenance `implied_provenance` are omitted. Each fact is a `<span>` that includes the
+    separator before it, so that narrow layouts can omit team and architecture. Lines are cached because many rows and
+    boards share them.
     """
     facts: list[tuple[str, str]] = []
     for key, value in zip(keys, values, strict=True):
@@ -537,6 +559,6 @@ def _facts(keys: tuple[str, ...], values: tuple[Value, ...], implied_provenance:
 
 
 @lru_cache(16_384)
-def escaped(text: str) -> str:
-    """Return escaped text, cached because boards repeat texts in thousands of cells."""
+def cached_escape(text: str) -> str:
+    """Return the text escaped for HTML, cached because boards repeat texts in thousands of cells."""
     return escape(text)

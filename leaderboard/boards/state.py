@@ -75,9 +75,9 @@ MAX_SORTS, MAX_PINS = 3, 12
 #: Maximum weight; only ratios of weights matter, and sums of much greater numbers overflow.
 MAX_WEIGHT = 1_000_000
 #: Spellings of a switch.
-_ON, _OFF = ("1", "on", "true"), ("0", "off", "false")
+_TRUE_VALUES, _FALSE_VALUES = ("1", "on", "true"), ("0", "off", "false")
 #: Number of rows per page; `rows=all` shows them all.
-ROWS_OF_A_PAGE = 200
+ROWS_PER_PAGE = 200
 
 
 class Parameters(Protocol):
@@ -153,23 +153,23 @@ class BoardState:
         if not parameters:
             return cls()
         view = choice(parameters, "view", VIEWS)
-        show_all = choice(parameters, "rows", ("all", str(ROWS_OF_A_PAGE))) == "all"
+        show_all = choice(parameters, "rows", ("all", str(ROWS_PER_PAGE))) == "all"
         return cls(
             measure=canonical_name(last_value(parameters, "measure")),
             view="" if view == VIEWS[0] else view,
-            sorts=_sorts(parameters),
-            facets=_facets(parameters),
-            ranges=_ranges(parameters),
+            sorts=_parse_sorts(parameters),
+            facets=_parse_facets(parameters),
+            ranges=_parse_ranges(parameters),
             text=last_value(parameters, "q").strip()[:LONGEST_QUERY],
             hardware=last_value(parameters, "hardware"),
-            zero_shot=_switch(parameters, "zero-shot"),
-            cpu_only=_switch(parameters, "cpu-only"),
+            zero_shot=_parse_switch(parameters, "zero-shot"),
+            cpu_only=_parse_switch(parameters, "cpu-only"),
             corpus=whole_number(parameters, "corpus", 0),
             hidden=_known_values(parameters, "hide", GROUPS),
-            columns=_columns(parameters),
-            exact=_switch(parameters, "exact"),
+            columns=_parse_columns(parameters),
+            exact=_parse_switch(parameters, "exact"),
             pins=tuple(dict.fromkeys(value for value in parameters.getlist("pin") if value))[:MAX_PINS],
-            weights=_weights(parameters),
+            weights=_parse_weights(parameters),
             page=1 if show_all else max(whole_number(parameters, "page", 1), 1),
             all_rows=show_all,
         )
@@ -186,11 +186,11 @@ class BoardState:
         has_plain_facets = all(FACETS[name] and len(values) == 1 for name, values in self.facets)
         return not has_free_values and has_plain_facets and len(self.facets) <= 1 and len(self.sorts) <= 1
 
-    def chosen(self, facet: str) -> tuple[str, ...]:
+    def selected_values(self, facet: str) -> tuple[str, ...]:
         return dict(self.facets).get(facet, ())
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return its parameters as pairs of name and value, in a fixed order."""
+        """Return its parameters as pairs of name and value, in a fixed order, without defaults."""
         single_values = {
             "measure": self.measure,
             "view": self.view,
@@ -201,8 +201,8 @@ class BoardState:
         pairs += [("sort", str(sort)) for sort in self.sorts]
         pairs += [(name, value) for name, values in self.facets for value in values]
         for key, low, high in self.ranges:
-            pairs += [(f"min-{key}", _number(low))] if low is not None else []
-            pairs += [(f"max-{key}", _number(high))] if high is not None else []
+            pairs += [(f"min-{key}", _number_text(low))] if low is not None else []
+            pairs += [(f"max-{key}", _number_text(high))] if high is not None else []
         pairs += [("zero-shot", "1")] if self.zero_shot else []
         pairs += [("cpu-only", "1")] if self.cpu_only else []
         pairs += [("corpus", str(self.corpus))] if self.corpus else []
@@ -210,7 +210,7 @@ class BoardState:
         pairs += [("columns", key) for key in self.columns]
         pairs += [("exact", "1")] if self.exact else []
         pairs += [("pin", slug) for slug in self.pins]
-        pairs += [(f"weight-{name}", _number(weight)) for name, weight in self.weights]
+        pairs += [(f"weight-{name}", _number_text(weight)) for name, weight in self.weights]
         pairs += [("rows", "all")] if self.all_rows else []
         pairs += [("page", str(self.page))] if self.page > 1 else []
         return pairs
@@ -228,7 +228,7 @@ class BoardState:
         return replace(self, **{"page": 1, **changes})  # type: ignore[arg-type]
 
     def with_facet(self, facet: str, values: Iterable[str]) -> BoardState:
-        """Return the state with these values of a facet, or with all values if there are none."""
+        """Return the state with these values selected in a facet; without values, it does not filter."""
         selections = {**dict(self.facets), facet: tuple(sorted(set(values)))}
         return self.with_values(facets=tuple((name, selections[name]) for name in FACETS if selections.get(name)))
 
@@ -239,14 +239,17 @@ def last_value(parameters: Parameters, name: str) -> str:
 
 
 def choice(parameters: Parameters, name: str, choices: Iterable[str]) -> str:
-    """Return the last value of a parameter, empty if there is none. Raises UnknownChoice."""
+    """Return the last value of a parameter, empty if there is none.
+
+    Raises UnknownChoice if the value is not one of `choices`.
+    """
     value, valid_values = last_value(parameters, name), list(choices)
     if value and value not in valid_values:
         raise UnknownChoice(name, value, valid_values)
     return value
 
 
-def _sorts(parameters: Parameters) -> tuple[Sort, ...]:
+def _parse_sorts(parameters: Parameters) -> tuple[Sort, ...]:
     """Return the sort columns of `sort=mean&sort=latency:asc`, the primary one first.
 
     `order=` applies to the primary one if it has no order of its own.
@@ -257,7 +260,7 @@ def _sorts(parameters: Parameters) -> tuple[Sort, ...]:
         key, colon, direction = value.rpartition(":")
         if not colon or direction not in ("asc", "desc"):
             key, direction = value, ""
-        key = _column(_RENAMED.get(key, key))
+        key = _canonical_column(_RENAMED.get(key, key))
         if key and key not in sorts:
             sorts[key] = Sort(key, direction)  # type: ignore[arg-type]
     primary_sort, *other_sorts = list(sorts.values())[:MAX_SORTS] or [Sort("")]
@@ -266,12 +269,17 @@ def _sorts(parameters: Parameters) -> tuple[Sort, ...]:
     return (primary_sort, *other_sorts) if primary_sort.key or primary_sort.order else ()
 
 
-def _column(key: str) -> str:
+def _canonical_column(key: str) -> str:
     """Return a column's canonical key; slugs are unchanged, because a dataset may have one (`map`)."""
     return key if _SLUG.fullmatch(key) else canonical_name(key)
 
 
-def _facets(parameters: Parameters) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _parse_facets(parameters: Parameters) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the selected values of each facet that has any, in the order of FACETS.
+
+    Languages are converted to known codes. Raises UnknownChoice for a value that a facet with fixed values does not
+    have.
+    """
     selections = []
     for name, valid_values in FACETS.items():
         selected_values = _known_values(parameters, name, valid_values)
@@ -291,16 +299,16 @@ def _known_values(parameters: Parameters, name: str, valid_values: Sequence[str]
     return tuple(values)
 
 
-def _columns(parameters: Parameters) -> tuple[str, ...]:
+def _parse_columns(parameters: Parameters) -> tuple[str, ...]:
     """Return a preset or single columns. Unknown columns are ignored later, because columns may disappear."""
     names = dict.fromkeys(value for value in parameters.getlist("columns") if value)
     preset = next((value for value in names if value in PRESETS), None)
     if preset is not None:
         return () if preset == PRESETS[0] else (preset,)
-    return tuple(_column(value) for value in names)[:MAX_COLUMNS]
+    return tuple(_canonical_column(value) for value in names)[:MAX_COLUMNS]
 
 
-def _ranges(parameters: Parameters) -> tuple[Range, ...]:
+def _parse_ranges(parameters: Parameters) -> tuple[Range, ...]:
     """Return the ranges of `min-latency=…` and `max-latency=…`, one pair per column."""
     bounds: dict[str, list[float | None]] = {}
     for name in parameters:
@@ -309,16 +317,20 @@ def _ranges(parameters: Parameters) -> tuple[Range, ...]:
             continue
         value = last_value(parameters, name).strip()
         if value:
-            bounds.setdefault(_column(key), [None, None])[start == "max"] = _float(name, value)
+            bounds.setdefault(_canonical_column(key), [None, None])[start == "max"] = _parse_float(name, value)
     return tuple(Range(key, *bounds[key]) for key in sorted(bounds))
 
 
-def _weights(parameters: Parameters) -> tuple[tuple[str, float], ...]:
+def _parse_weights(parameters: Parameters) -> tuple[tuple[str, float], ...]:
+    """Return the positive weights of the parameters `weight-…`, by criterion.
+
+    Raises UnknownChoice for a value that is not a number between 0 and MAX_WEIGHT.
+    """
     weights = []
     for name in WEIGHT_NAMES:
         value = last_value(parameters, f"weight-{name}").strip()
         if value:
-            weight = _float(f"weight-{name}", value)
+            weight = _parse_float(f"weight-{name}", value)
             if not 0 <= weight <= MAX_WEIGHT:
                 raise UnknownChoice(f"weight-{name}", value, expected=f"0 to {MAX_WEIGHT:,}")
             if weight > 0:
@@ -326,12 +338,12 @@ def _weights(parameters: Parameters) -> tuple[tuple[str, float], ...]:
     return tuple(weights)
 
 
-def _switch(parameters: Parameters, name: str) -> bool:
-    return choice(parameters, name, (*_ON, *_OFF)) in _ON
+def _parse_switch(parameters: Parameters, name: str) -> bool:
+    return choice(parameters, name, (*_TRUE_VALUES, *_FALSE_VALUES)) in _TRUE_VALUES
 
 
 def whole_number(parameters: Parameters, name: str, default: int) -> int:
-    """Return the integer value of a parameter. Raises UnknownChoice."""
+    """Return the integer value of a parameter, or `default` if it is empty. Raises UnknownChoice for other texts."""
     value = last_value(parameters, name).strip().replace(",", "")
     if not value:
         return default
@@ -341,7 +353,8 @@ def whole_number(parameters: Parameters, name: str, default: int) -> int:
     return number
 
 
-def _float(name: str, value: str) -> float:
+def _parse_float(name: str, value: str) -> float:
+    """Return the number in a parameter's text. Raises UnknownChoice if it is not a finite number."""
     try:
         number = float(value)
     except ValueError:
@@ -351,5 +364,5 @@ def _float(name: str, value: str) -> float:
     return number
 
 
-def _number(value: float) -> str:
+def _number_text(value: float) -> str:
     return f"{value:.12g}"

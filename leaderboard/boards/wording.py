@@ -24,18 +24,18 @@ def p_values_text(statement: Statement) -> str:
     """
     if statement.p is None:
         return ""
-    alone = _("p %(p)s tested alone") % {"p": p_text(statement.p)}
+    uncorrected_text = _("p %(p)s tested alone") % {"p": p_text(statement.p)}
     if statement.p_corrected is None or statement.comparisons == 1:
-        return alone
+        return uncorrected_text
     text = _("%(alone)s, p %(p)s %(correction)s-corrected for %(number)d comparisons")
-    facts = {"alone": alone, "p": p_text(statement.p_corrected), "correction": CORRECTION}
+    facts = {"alone": uncorrected_text, "p": p_text(statement.p_corrected), "correction": CORRECTION}
     return text % {**facts, "number": statement.comparisons}
 
 
 def significance_text(statement: Statement, delta: float | None, measure: str) -> str:
-    """Return whether a difference from the baseline is significant, with its p-values, or an empty text if unknown.
+    """Return whether a difference from the baseline is significant, with its p-values; empty if unknown.
 
-    Hidden judgments allow only a one-sided comparison, so worse scores are not tested.
+    `delta` is the difference. Hidden judgments allow only a one-sided comparison, so worse scores are not tested.
     """
     if statement.better is None:
         return ""
@@ -47,7 +47,7 @@ def significance_text(statement: Statement, delta: float | None, measure: str) -
 
 def pairs_text(board: BoardStatements, measure: str) -> str:
     """Return the scope of the tests of all pairs: `all 153 pairs tested`, or the threshold on hidden judgments."""
-    pairs = board.pairs(measure)
+    pairs = board.pair_count(measure)
     if board.published is None:
         return ngettext("%(pairs)d pair tested", "all %(pairs)d pairs tested", pairs) % {"pairs": pairs}
     text = ngettext("threshold %(within)s for %(pairs)d pair", "threshold %(within)s for all %(pairs)d pairs", pairs)

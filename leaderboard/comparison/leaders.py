@@ -71,7 +71,7 @@ class BoardCards(NamedTuple):
 
 
 def board_cards() -> BoardCards:
-    """Return the cards of all public boards.
+    """Return the cards of all public boards, those of benchmarks and those of datasets.
 
     Takes about a dozen database queries, however many boards there are.
     """
@@ -120,6 +120,10 @@ def _benchmark_card(
     rows: Mapping[int, BoardRows],
     certainty: Mapping[int, BoardCertainty],
 ) -> BoardCard:
+    """Rank a benchmark's members and return its card, with the numbers of counted and uncounted members.
+
+    The time is that of the last change of any member or part.
+    """
     facts = BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
     board = pages.benchmark_board(facts, rows, certainty, BoardState())
     counted_members = len(facts.counted)

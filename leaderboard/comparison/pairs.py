@@ -82,15 +82,19 @@ class TestRequest(NamedTuple):
 
 
 def affordable_permutations(queries: int) -> int:
-    """Return the number of permutations that a page can afford for `queries` judged queries over all its datasets."""
+    """Return the number of permutations per test that a page can afford, at least 1,000.
+
+    `queries` is the number of judged queries over all its datasets.
+    """
     max_permutations = MAX_SIGNS // max(queries, 1)
     return max(MIN_PERMUTATIONS, min(PERMUTATIONS, max_permutations // 100 * 100))
 
 
 def run_tests(requests: Sequence[TestRequest], permutations: int) -> dict[TestRequest, list[PairTest]]:
-    """Return the results of each test for all entries but the first.
+    """Return the results of each test: one for each entry except the first, which is the anchor.
 
-    Takes two more database queries if any result is not cached.
+    Results are read from the cache or computed and cached. If an entry has no comparable values, the list is empty.
+    Takes two database queries if any result is not cached.
     """
     # The evaluations of an entry never change: new judgments create new entries.
     keys = {request: f"{request.entries} {request.measure} {permutations} {SEED}" for request in requests}
@@ -105,7 +109,10 @@ def run_tests(requests: Sequence[TestRequest], permutations: int) -> dict[TestRe
 
 
 def per_query_values(entries: Sequence[Entry], measure: str) -> NDArray[np.float64] | None:
-    """Return values of shape (queries, entries), or None if an entry lacks the measure or has other queries."""
+    """Return the entries' values by query, of shape (queries, entries).
+
+    None if an entry lacks the measure or has another number of queries.
+    """
     columns = [measure_values(entry, measure) for entry in entries]
     value_columns = [column for column in columns if column is not None]
     if len(value_columns) < len(columns) or len({len(column) for column in value_columns}) != 1:
@@ -114,6 +121,11 @@ def per_query_values(entries: Sequence[Entry], measure: str) -> NDArray[np.float
 
 
 def _run_test(request: TestRequest, entries: Mapping[int, Entry], permutations: int) -> list[tuple[Any, ...]]:
+    """Test the request's other entries against its first one, and count queries won, tied, and lost.
+
+    Returns a row (p-value, wins, ties, losses) for each other entry; empty if entries are missing or their values are
+    not comparable.
+    """
     request_entries = [entries[pk] for pk in request.entries if pk in entries]
     values = (
         per_query_values(request_entries, request.measure) if len(request_entries) == len(request.entries) else None
@@ -127,13 +139,16 @@ def _run_test(request: TestRequest, entries: Mapping[int, Entry], permutations: 
 
 
 def corrected_on_board(board: BoardStatements, pair: tuple[int, int], measure: str) -> CorrectedP | None:
-    """Return a board's p-value for a pair of entries that includes its best or its baseline."""
+    """Return the board's corrected p-value for a pair with its best entry or its baseline.
+
+    None for other or untested pairs. A comparison with the best is preferred.
+    """
     certainty = board.tests(measure)
     if certainty is None:
         return None
     for anchor, column, tests, family in (
-        (certainty.best, "p_best_corrected", certainty.pairs, BOARD_PAIRS),
-        (certainty.baseline, "p_baseline_corrected", certainty.comparisons, BASELINE_COMPARISONS),
+        (certainty.best, "p_best_corrected", certainty.pair_count, BOARD_PAIRS),
+        (certainty.baseline, "p_baseline_corrected", certainty.comparison_count, BASELINE_COMPARISONS),
     ):
         if anchor in pair and (certainty_of_other := certainty.entries.get(pair[1 - pair.index(anchor)])) is not None:
             p = getattr(certainty_of_other, column)
@@ -162,7 +177,11 @@ class PairComparison(NamedTuple):
 
 
 def compare_by_query(collection: OpenCollection, entries: Sequence[Entry], measure: str) -> PairComparison | None:
-    """Compare the first of two entries with the second, or return None if one has no values of the measure."""
+    """Compare the second of two entries with the first, query by query.
+
+    Returns None if an entry has no values of the measure for exactly these queries. The p-value of the result is not
+    meaningful, because only one permutation is drawn.
+    """
     values = per_query_values(entries, measure)
     if values is None or len(values) != len(collection.judgements.query_ids):
         return None
@@ -179,12 +198,13 @@ def compare_by_query(collection: OpenCollection, entries: Sequence[Entry], measu
     return PairComparison(
         result,
         differences,
-        [_difference(collection, values, row) for row in loss_rows],
-        [_difference(collection, values, row) for row in win_rows],
+        [_format_difference(collection, values, row) for row in loss_rows],
+        [_format_difference(collection, values, row) for row in win_rows],
     )
 
 
-def _difference(collection: OpenCollection, values: NDArray[np.float64], row: int) -> dict[str, str]:
+def _format_difference(collection: OpenCollection, values: NDArray[np.float64], row: int) -> dict[str, str]:
+    """Return one query's text, address, values of both systems, and their difference, formatted for the page."""
     name = collection.judgements.query_ids[row]
     first, second = values[row].tolist()
     return {
@@ -198,10 +218,10 @@ def _difference(collection: OpenCollection, values: NDArray[np.float64], row: in
 
 
 def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[tuple[int, int, float, float]] | None:
-    """Return for each pair of entries, by position, the mean number of shared documents and mean Jaccard similarity.
+    """Return each pair of entries, by position, with the mean number of shared documents and the mean Jaccard index.
 
-    Means are over the judged queries for which at least one entry has a document. A seed set is represented by its
-    first seed. Returns None if a run has not been prepared for pages.
+    Top documents are compared. Means are over the judged queries for which at least one of the two has a document. A
+    seed set is represented by its first seed. Returns None if a run has not been prepared for pages.
     """
     sets = []
     for entry in entries:
@@ -222,13 +242,13 @@ def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[tuple
 
 
 def _document_overlap(first: dict[str, frozenset[str]], second: dict[str, frozenset[str]]) -> tuple[float, float]:
-    """Return the mean number of shared documents and the mean Jaccard similarity."""
+    """Return the mean number of shared documents and the mean Jaccard index over the queries of either run."""
     no_documents: frozenset[str] = frozenset()
-    shared, similar = 0, 0.0
+    shared_count, similarity_sum = 0, 0.0
     queries = first.keys() | second.keys()
     for query in queries:
         first_documents, second_documents = first.get(query, no_documents), second.get(query, no_documents)
-        common = len(first_documents & second_documents)
-        shared += common
-        similar += common / (len(first_documents) + len(second_documents) - common)
-    return shared / max(len(queries), 1), similar / max(len(queries), 1)
+        common_count = len(first_documents & second_documents)
+        shared_count += common_count
+        similarity_sum += common_count / (len(first_documents) + len(second_documents) - common_count)
+    return shared_count / max(len(queries), 1), similarity_sum / max(len(queries), 1)

@@ -56,16 +56,19 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     limit = MAX_RESULTS_OF_ONE_KIND if kind else MAX_RESULTS
     shown_team = Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name())
 
-    def by_name(
+    def find_rows(
         result_kind: str,
         rows: QuerySet[Any],
-        searched: Sequence[str],
+        fields: Sequence[str],
         *description_columns: str,
         describe: Describe | None = None,
     ) -> list[SearchResult]:
-        """Return the rows that contain all words in these columns, names that begin with the query first."""
+        """Return the rows that contain all words in `fields`, names that begin with the query first.
+
+        `describe` turns `description_columns` into texts.
+        """
         rank = Case(When(name__istartswith=query, then=Value(0)), default=Value(1), output_field=IntegerField())
-        matches = rows.filter(_contains_all(words, *searched)).annotate(of=Window(Count("*"))).order_by(rank, "name")
+        matches = rows.filter(_contains_all(words, *fields)).annotate(of=Window(Count("*"))).order_by(rank, "name")
         results = []
         for title, slug, total, *texts in matches[:limit].values_list("name", "slug", "of", *description_columns):
             description = ", ".join(filter(None, describe(*texts) if describe else texts))
@@ -73,19 +76,19 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
         return results
 
     finders: dict[str, Callable[[], list[SearchResult]]] = {
-        "benchmark": lambda: by_name("benchmark", Benchmark.objects.all(), ("name", "slug")),
-        "dataset": lambda: by_name(
+        "benchmark": lambda: find_rows("benchmark", Benchmark.objects.all(), ("name", "slug")),
+        "dataset": lambda: find_rows(
             "dataset", Dataset.objects.listed(), ("name", "slug", "task", "domain"), "task", "domain"
         ),
-        "system": lambda: by_name(
+        "system": lambda: find_rows(
             "system",
             systems.annotate(shown=shown_team, by=anonymity.team_name()),
             ("name", "architecture", "shown"),
             *("by", "source__authors", "source__year", "architecture"),
             describe=_describe_system,
         ),
-        "team": lambda: by_name("team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)),
-        "author": lambda: _authors(words, attributed_systems, limit),
+        "team": lambda: find_rows("team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)),
+        "author": lambda: _find_authors(words, attributed_systems, limit),
     }
     return [result for name, find in finders.items() if kind in ("", name) for result in find()]
 
@@ -96,7 +99,7 @@ def _describe_system(team: str, authors: str, year: int | None, architecture: st
 
 
 def _contains_all(words: Sequence[str], *columns: str) -> Q:
-    """Return the condition that each word occurs in at least one of the columns."""
+    """Return the condition that each word occurs in at least one of the columns, ignoring case."""
     conditions = (
         reduce(lambda left, right: left | right, (Q(**{f"{column}__icontains": word}) for column in columns))
         for word in words
@@ -104,8 +107,11 @@ def _contains_all(words: Sequence[str], *columns: str) -> Q:
     return reduce(and_, conditions)
 
 
-def _authors(words: Sequence[str], attributed_systems: QuerySet[System], limit: int) -> list[SearchResult]:
-    """Return the matching authors of systems and of publications with reported results."""
+def _find_authors(words: Sequence[str], attributed_systems: QuerySet[System], limit: int) -> list[SearchResult]:
+    """Return up to `limit` authors whose name contains all words.
+
+    They are authors of systems, or of publications with reported results.
+    """
     sources = Source.objects.filter(pk__in=EntryQuerySet(Entry).public().values("source_id"))
     texts = chain.from_iterable(
         rows.filter(_contains_all(words, "authors"))

@@ -92,22 +92,25 @@ MAX_SUGGESTED = 8
 
 
 def resolve_systems(names: Sequence[str], choices: Mapping[str, SystemChoice]) -> tuple[str, ...]:
-    """Return the slugs of systems given by slug, name, or label.
+    """Return the slugs of systems given by slug, name, or label, without repetitions.
 
     Raises:
         UnknownChoice: If a name matches no system or several. Suggests the matching systems, or else similar ones.
     """
     slugs = []
     for name in names:
-        matches = _matches(name, choices)
+        matches = _matching_systems(name, choices)
         if len(matches) != 1:
             raise UnknownChoice("system", name, (matches or _similar_systems(name, choices))[:MAX_SUGGESTED])
         slugs += matches
     return tuple(dict.fromkeys(slugs))
 
 
-def _matches(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
-    """Return the systems with this slug, else this exact name or label, else the same ignoring case."""
+def _matching_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
+    """Return the slugs of the systems with this slug, or else this exact name or label, or else the same ignoring case.
+
+    An exact match is used if it is unique; otherwise a slug that is equal ignoring case has precedence.
+    """
     if name in choices:
         return [name]
     key = name.casefold()
@@ -122,15 +125,15 @@ def _matches(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
 
 
 def _similar_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
-    """Return the systems whose name or slug contains the text, then those with a similar spelling."""
+    """Return slugs of systems whose name or slug contains the text, and then of those with a similar spelling."""
     key = name.casefold()
     spellings: dict[str, list[str]] = {}
     for slug, choice in choices.items():
         for text in {slug, choice.name.casefold()}:
             spellings.setdefault(text, []).append(slug)
-    containing = [text for text in spellings if key in text]
-    close = get_close_matches(key, spellings, n=MAX_SUGGESTED, cutoff=0.5)
-    return list(dict.fromkeys(slug for text in (*containing, *close) for slug in spellings[text]))
+    containing_texts = [text for text in spellings if key in text]
+    similar_texts = get_close_matches(key, spellings, n=MAX_SUGGESTED, cutoff=0.5)
+    return list(dict.fromkeys(slug for text in (*containing_texts, *similar_texts) for slug in spellings[text]))
 
 
 def distinct_choices(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) -> dict[str, SystemChoice]:
@@ -223,10 +226,11 @@ class CompareState:
         return replace(self, **changes)
 
     def without_system(self, slug: str) -> CompareState:
-        """Return the state without one of its systems."""
+        """Return the state without one of its systems; if this was the second of the pair, no pair is selected."""
         systems = tuple(system_slug for system_slug in self.systems if system_slug != slug)
         return self.with_values(systems=systems, other="" if self.other == slug else self.other)
 
     def with_first_system(self, slug: str) -> CompareState:
+        """Return the state with this system first, and without a second system of the pair."""
         other_slugs = [system_slug for system_slug in self.systems if system_slug != slug]
         return self.with_values(systems=(slug, *other_slugs), other="")

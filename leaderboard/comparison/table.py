@@ -145,10 +145,10 @@ class Comparison:
 
 
 def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str, benchmark: str = "") -> Comparison:
-    """Return the comparison of these systems. Raises UnknownChoice.
+    """Return the comparison of these systems over their datasets, with tests and means.
 
     An empty `measure` selects each dataset's primary one. `benchmark` is the slug of the benchmark to average over, by
-    default one to which all compared datasets belong.
+    default one to which all compared datasets belong. Raises UnknownChoice for an unknown measure or benchmark.
     """
     entries_by_dataset: dict[str, list[ComparedEntry]] = {}
     for entry in entries:
@@ -156,7 +156,7 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
     measures = sorted({name for entry in entries for name in entry.scores})
     if measure and measure not in measures:
         raise UnknownChoice("measure", measure, measures)
-    dataset_rows = [_row(slugs, dataset_entries, measure) for dataset_entries in entries_by_dataset.values()]
+    dataset_rows = [_build_row(slugs, dataset_entries, measure) for dataset_entries in entries_by_dataset.values()]
     rows = [row for row in dataset_rows if sum(cell.value is not None for cell in row.cells) > 1]
     boards = statements({cell.entry.dataset_id for row in rows for cell in row.cells if cell.entry})
     rows, pairs, permutations = _run_tests(rows, boards)
@@ -173,14 +173,19 @@ def compare(slugs: Sequence[str], entries: Sequence[ComparedEntry], measure: str
         permutations=permutations,
         # Number of datasets on which each system is better than, equal to, and worse than the first one.
         won=[(outcomes.count("up"), outcomes.count(""), outcomes.count("down")) for outcomes in directions],
-        **_means(slugs, rows, measure, benchmark),
+        **_get_means(slugs, rows, measure, benchmark),
     )
 
 
-def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measure: str) -> ComparedDataset:
+def _build_row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measure: str) -> ComparedDataset:
+    """Return the row of one dataset: each system's best value, and its difference from the first system's.
+
+    Values of the row's comparison group are preferred; only these are comparable. An empty `requested_measure` selects
+    the measure that most systems have.
+    """
     measure = requested_measure or _shared_measure(entries)
     entries_with_measure = [entry for entry in entries if measure in entry.scores]
-    group = _group(slugs, entries_with_measure)
+    group = _choose_group(slugs, entries_with_measure)
     sign = -1 if better(measure) == "lower" else 1
     cells: list[ComparedCell] = []
     candidate_count = 0
@@ -202,7 +207,7 @@ def _row(slugs: Sequence[str], entries: Sequence[ComparedEntry], requested_measu
 
 
 def _shared_measure(entries: Sequence[ComparedEntry]) -> str:
-    """Return the dataset's primary measure, or another one that more of the systems have."""
+    """Return the measure that most systems have; the dataset's primary measure on ties."""
     systems: dict[str, set[str]] = {entries[0].primary_measure: set()}
     for entry in entries:
         for name in entry.scores:
@@ -210,8 +215,8 @@ def _shared_measure(entries: Sequence[ComparedEntry]) -> str:
     return max(systems, key=lambda name: len(systems[name]))
 
 
-def _group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
-    """Return the comparison group of the dataset's row.
+def _choose_group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
+    """Return the comparison group of the dataset's row, or an empty string without entries.
 
     Prefers a group with the first system, then the one with most systems, then the current one, then the newest.
     """
@@ -235,7 +240,10 @@ def _group(slugs: Sequence[str], entries: Sequence[ComparedEntry]) -> str:
 def _run_tests(
     rows: Sequence[ComparedDataset], boards: Mapping[int, BoardStatements]
 ) -> tuple[list[ComparedDataset], int, int]:
-    """Return the rows with their tests and gaps, the number of tests, and the number of permutations per test."""
+    """Return the rows with their tests and gaps, the number of tests, and the number of permutations per test.
+
+    Each comparable system is tested against the first one, on datasets with open judgments.
+    """
     requests: dict[str, TestRequest] = {}
     judged_queries = 0
     for row in rows:
@@ -264,17 +272,18 @@ def _with_tests(
 ) -> ComparedDataset:
     """Return the row with its test results and contamination gaps.
 
-    Each p-value is corrected as on the dataset's board if possible, else over the tests of the page.
+    Each p-value is corrected as on the dataset's board if possible, otherwise over the tests of the page.
+    `page_corrections` are consumed in the order of the tests.
     """
-    remaining_tests, first = iter(results), row.cells[0].entry
+    remaining_tests, first_entry = iter(results), row.cells[0].entry
     cells = []
     for position, cell in enumerate(row.cells):
         if (entry := cell.entry) is not None:
             cell = replace(cell, gap=boards[entry.dataset_id].for_entry(entry.pk, cell.measure).gap)
-            if position and cell.comparable and results and first is not None:
+            if position and cell.comparable and results and first_entry is not None:
                 page_correction = next(page_corrections)
-                pair = first.pk, entry.pk
-                corrected_p = corrected_on_board(boards[first.dataset_id], pair, row.measure)
+                pair = first_entry.pk, entry.pk
+                corrected_p = corrected_on_board(boards[first_entry.dataset_id], pair, row.measure)
                 if corrected_p is None and page_correction.tests > 1:
                     corrected_p = page_correction
                 cell = replace(cell, tested=next(remaining_tests), corrected=corrected_p)
@@ -282,8 +291,11 @@ def _with_tests(
     return replace(row, cells=tuple(cells))
 
 
-def _means(slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, benchmark: str) -> dict[str, Any]:
-    """Return the fields of `Comparison` about means: from the benchmark's board, else over common datasets."""
+def _get_means(slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, benchmark: str) -> dict[str, Any]:
+    """Return the fields of `Comparison` about means: from a benchmark's board, or otherwise over common datasets.
+
+    An empty `benchmark` selects the smallest one with all common datasets whose board has means of all systems.
+    """
     complete_rows = [row for row in rows if row.complete]
     scopes = benchmark_scopes({row.slug for row in complete_rows}, benchmark) if complete_rows or benchmark else []
     for scope in scopes:
@@ -295,7 +307,10 @@ def _means(slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: str, 
 
 
 def _common_means(complete_rows: Sequence[ComparedDataset], scope: BenchmarkScope | None) -> dict[str, Any]:
-    """Return the means over the datasets with comparable values of all systems, for their most frequent measure."""
+    """Return the fields about means over the datasets with comparable values of all systems.
+
+    Only datasets with the most frequent measure count. `means` is None for fewer than two datasets.
+    """
     counts = Counter(row.measure for row in complete_rows)
     measure = max(counts, key=counts.__getitem__, default="")
     common_rows = [row for row in complete_rows if row.measure == measure]
@@ -307,6 +322,7 @@ def _common_means(complete_rows: Sequence[ComparedDataset], scope: BenchmarkScop
 
 
 def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
+    """Return a cell for each system's mean, with the difference from the first mean."""
     return [
         ComparedCell(
             value=mean,
@@ -318,8 +334,11 @@ def _mean_cells(means: Sequence[float], measure: str) -> list[ComparedCell]:
     ]
 
 
-def reasons(rows: Sequence[ComparedDataset]) -> Mapping[str, list[str]]:
-    """Return the names of the datasets that each footnote covers: by reason for no test, `apart`, and `chosen`."""
+def datasets_by_footnote(rows: Sequence[ComparedDataset]) -> Mapping[str, list[str]]:
+    """Return the names of the datasets that each footnote covers.
+
+    Footnotes are the reasons for no test, `apart`, and `chosen`.
+    """
     datasets_by_note: dict[str, list[str]] = {}
     for row in rows:
         if row.untested_reason:
@@ -341,10 +360,11 @@ class BenchmarkScope:
     all_members: frozenset[str]
 
 
-def benchmark_scopes(datasets: Collection[str], requested: str) -> list[BenchmarkScope]:
-    """Return the `requested` benchmark, else those that contain all `datasets`, smallest first. Two queries.
+def benchmark_scopes(datasets: Collection[str], requested_slug: str) -> list[BenchmarkScope]:
+    """Return the benchmark `requested_slug`, by default all benchmarks that contain all `datasets`, smallest first.
 
-    Raises UnknownChoice for an unknown benchmark.
+    Takes two queries. A benchmark's parts count as its datasets; one with a single dataset is never returned by
+    default. Raises UnknownChoice for an unknown benchmark.
     """
     parts: dict[str, list[str]] = {}
     for parent, part in Dataset.objects.exclude(part_of=None).values_list("part_of__slug", "slug"):
@@ -365,19 +385,20 @@ def benchmark_scopes(datasets: Collection[str], requested: str) -> list[Benchmar
         )
         for (slug, name), datasets_counted in members.items()
     ]
-    if requested:
-        requested_scopes = [scope for scope in scopes if scope.slug == requested]
+    if requested_slug:
+        requested_scopes = [scope for scope in scopes if scope.slug == requested_slug]
         if not requested_scopes:
-            raise UnknownChoice("benchmark", requested, [scope.slug for scope in scopes])
+            raise UnknownChoice("benchmark", requested_slug, [scope.slug for scope in scopes])
         return requested_scopes
     matching_scopes = [scope for scope in scopes if len(scope.members) > 1 and scope.all_members.issuperset(datasets)]
     return sorted(matching_scopes, key=lambda scope: len(scope.members))
 
 
 def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> dict[str, Any] | None:
-    """Return the systems' means on the benchmark's board, all scored or all reported; None if a system has none.
+    """Return the fields of `Comparison` with the systems' means on the benchmark's board, or None if a system has none.
 
-    A system with several results contributes its best mean. An empty `measure` selects the benchmark's own.
+    All means are scored, or all are reported. A system with several results contributes its best mean. An empty
+    `measure` selects the benchmark's own.
     """
     try:
         page = pages.benchmark_page(scope.slug, BoardState(measure=measure, all_rows=True))
@@ -386,7 +407,7 @@ def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> di
     mean = page.board.column(MEAN) if page else None
     if page is None or mean is None:
         return None
-    best = min if mean.better == "lower" else max
+    select_best = min if mean.better == "lower" else max
     for is_reported in (False, True):
         means: dict[str, list[float]] = {slug: [] for slug in slugs}
         for row in page.board.rows:
@@ -394,7 +415,7 @@ def board_means(scope: BenchmarkScope, slugs: Sequence[str], measure: str) -> di
             if is_ranked and (row.ranked_in == REPORTED) == is_reported and isinstance(value, (int, float)):
                 means.get(row.entry.slug, []).append(float(value))
         if all(means.values()):
-            cells = _mean_cells([best(means[slug]) for slug in slugs], page.board.measure)
+            cells = _mean_cells([select_best(means[slug]) for slug in slugs], page.board.measure)
             counted_members = sum(member.counted for member in page.members)
             return {"common": counted_members, "means": cells, "benchmark": scope, "whole": True}
     return None

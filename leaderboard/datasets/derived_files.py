@@ -40,7 +40,10 @@ def top_documents_path(run: str, excluded: str = "") -> Path:
 
 
 def top_documents(run: Run, excluded: str = "") -> TopDocuments | None:
-    """Return the top documents per query of a stored run, or None if creating them would take too long."""
+    """Return the top documents per query of a stored run, creating them if that is quick.
+
+    Returns None if they are missing and the run is large or creation fails.
+    """
     path = top_documents_path(run.sha256, excluded)
     if not path.exists() and (run.size > QUICK_RUN_BYTES or not _try_create(lambda: prepare_run(run.sha256, excluded))):
         return None
@@ -48,9 +51,9 @@ def top_documents(run: Run, excluded: str = "") -> TopDocuments | None:
 
 
 def excerpts(dataset: Dataset) -> DocumentTexts | None:
-    """Return titles and beginnings of the dataset's documents.
+    """Return titles and beginnings of the dataset's documents, creating them if that is quick.
 
-    Returns None if the documents are not public, not stored, or not prepared.
+    Returns None if the documents are not public or not stored, or if excerpts are missing and the corpus is large.
     """
     version = dataset.current_version
     if not _shows_documents(dataset) or version is None:
@@ -66,6 +69,7 @@ def excerpts(dataset: Dataset) -> DocumentTexts | None:
 
 
 def _shows_documents(dataset: Dataset) -> bool:
+    """Return whether the dataset's documents are public and stored."""
     return bool(
         dataset.documents_visibility == Visibility.PUBLIC
         and not dataset.runs_only
@@ -75,9 +79,9 @@ def _shows_documents(dataset: Dataset) -> bool:
 
 
 def keep_first_documents(documents_by_run: Mapping[str, bytes], excluded: str = "") -> None:
-    """Store top documents by run checksum, as computed during scoring; an alternative to `prepare_run`.
+    """Store the top documents of runs, by run checksum, as computed during scoring; existing ones do not change.
 
-    Errors are only logged, because results do not depend on these files.
+    This is an alternative to `prepare_run`. Errors are only logged, because results do not depend on these files.
     """
     for sha256, documents in documents_by_run.items():
         target = top_documents_path(sha256, excluded)
@@ -97,9 +101,9 @@ def lacks_excerpts(dataset: Dataset) -> bool:
 
 
 def prepare_files(dataset: Dataset, runs: Iterable[str] = ()) -> None:
-    """Create the derived files of a dataset with open judgments, and of runs by their checksums.
+    """Create missing derived files of a dataset with open judgments, and of runs by their checksums.
 
-    Errors are only logged, because results do not depend on these files.
+    Does nothing if judgments are hidden. Errors are only logged, because results do not depend on these files.
     """
     if dataset.hidden:
         return
@@ -112,7 +116,10 @@ def prepare_files(dataset: Dataset, runs: Iterable[str] = ()) -> None:
 
 
 def prepare_run(sha256: str, excluded: str = "") -> None:
-    """Store the top documents per query of a stored run. Raises FileNotFoundError for an unknown run."""
+    """Store the top documents per query of a stored run unless they exist.
+
+    Raises FileNotFoundError for an unknown run.
+    """
     target = top_documents_path(sha256, excluded)
     if not target.exists():
         excluded_documents = read_excluded(local_path(Area.FILES, excluded)) if excluded else None
@@ -121,7 +128,7 @@ def prepare_run(sha256: str, excluded: str = "") -> None:
 
 
 def prepare_corpus(sha256: str) -> None:
-    """Store the excerpts of a stored corpus. Raises FileNotFoundError for an unknown corpus."""
+    """Store the excerpts of a stored corpus unless they exist. Raises FileNotFoundError for an unknown corpus."""
     target = path_of(Area.EXCERPTS, sha256)
     if not target.exists():
         with atomic_write(target) as file:
@@ -129,6 +136,7 @@ def prepare_corpus(sha256: str) -> None:
 
 
 def _try_create(make: Callable[[], None]) -> bool:
+    """Call `make`; log an error of files or content, and return whether there was none."""
     try:
         make()
     except (OSError, ValueError, InvalidContent) as error:

@@ -73,7 +73,10 @@ def stored_file(sha256: str) -> StoredFile:
 def offer_file(
     version: DatasetVersion, kind: DatasetFile.Kind, file: StoredFile, name: str, description: str = ""
 ) -> DatasetFile:
-    """Offer a stored file for download under `name`; offering the same bytes again changes nothing."""
+    """Offer a stored file for download under `name`, replacing another one, and return its row.
+
+    Offering the same bytes again changes nothing. By default, the description is that of the file's kind.
+    """
     values = {
         "kind": kind,
         "description": description or _DESCRIPTIONS.get(kind, ""),
@@ -98,7 +101,10 @@ def judgements_name(split: str) -> str:
 
 
 def may_offer_judgements(split: str, *, scored_split: str, hidden: bool) -> bool:
-    """Return whether the qrels of `split` are public in a dataset that is scored on the split `scored_split`."""
+    """Return whether the qrels of `split` are public in a dataset that is scored on `scored_split`.
+
+    If the judgments are hidden, only other splits named train…, dev…, or valid… are public.
+    """
     return not hidden or (split != scored_split and split.startswith(_OPEN_SPLITS))
 
 
@@ -108,7 +114,10 @@ def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetF
 
 
 def visible_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
-    """Return the files that are offered to the user once no agreement is pending."""
+    """Return the current version's files that the user may download once no agreement is pending.
+
+    They are sorted by kind and name.
+    """
     if dataset.current_version is None:
         return []
     order = list(Kind.values)
@@ -135,7 +144,10 @@ def find_file(dataset: Dataset, user: User | AnonymousUser, name: str) -> Datase
 def _may_download(
     dataset: Dataset, file: DatasetFile, user: User | AnonymousUser, *, queries: bool, documents: bool
 ) -> bool:
-    """Return whether the user may download a file; `queries` and `documents` are whether they may see these texts."""
+    """Return whether the user may download a file; `queries` and `documents` are whether they may see these texts.
+
+    Judgments must be public, and sealed queries require the permission to read hidden judgments.
+    """
     if file.kind == Kind.QRELS:
         scored_split = dataset.current_qrels.split if dataset.current_qrels else "test"
         split = file.name.removeprefix("qrels.").removesuffix(".tsv.gz")

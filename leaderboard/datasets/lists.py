@@ -28,7 +28,7 @@ class DatasetStatistics(NamedTuple):
 
 
 def get_statistics(dataset: Mapping[str, Any]) -> DatasetStatistics:
-    """Return the statistics of the dataset's current version and qrels, or else the reported ones."""
+    """Return the statistics of the dataset's current version and qrels, or the reported ones if there are none."""
     current_statistics = {
         **(dataset["current_version__statistics"] or {}),
         **(dataset["current_qrels__statistics"] or {}),
@@ -69,7 +69,10 @@ def datasets() -> list[dict[str, Any]]:
 
 
 def benchmarks() -> list[dict[str, Any]]:
-    """Return all benchmarks with their numbers of datasets, in total and counted, in one query."""
+    """Return all benchmarks in site order with their numbers of datasets, in total and counted, in one query.
+
+    `source` contains the authors of the publication.
+    """
     rows = Benchmark.objects.annotate(
         datasets_shown=Count("members"),
         datasets_counted=Count("members", filter=Q(members__counted=True)),
@@ -144,7 +147,10 @@ NONE = Baseline("", {})
 
 
 def find_baselines(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Baseline]:
-    """Return the baselines by dataset and comparison group, in one query."""
+    """Return the public baselines by dataset and comparison group, in one query.
+
+    Groups without a baseline are omitted.
+    """
     keys = set(groups)
     rows = Entry.objects.filter(
         is_baseline=True,

@@ -31,7 +31,10 @@ def name_some(ids: Sequence[str]) -> str:
 
 
 def unknown_ids(file_name: str, kind: str, source: str, ids: Sequence[str]) -> Problem:
-    """Return an error about judgments of queries or documents that the collection lacks."""
+    """Return an error about judgments of queries or documents that the collection lacks.
+
+    `kind` is "query" or "document", and `source` describes where the `ids` are missing.
+    """
     plural = {"query": "queries", "document": "documents"}[kind]
     return problem(
         f"unknown_{kind}",
@@ -42,7 +45,7 @@ def unknown_ids(file_name: str, kind: str, source: str, ids: Sequence[str]) -> P
 
 
 def missing_documents(statistics: Mapping[str, Any]) -> list[str]:
-    """Return the remark on judged documents that are not in the corpus, if any; only for readers of the qrels."""
+    """Return a remark on judged documents that are not in the corpus, or no remark; only for readers of the qrels."""
     missing_count, relevant_count = (statistics.get(name, 0) for name in (MISSING_DOCUMENTS, MISSING_RELEVANT))
     if not missing_count:
         return []

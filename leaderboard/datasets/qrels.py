@@ -57,7 +57,10 @@ def _cached_reader(
     locate: Callable[[Area, str], Path] = path_of,
     size: int = _CACHE_SIZE,
 ) -> Callable[[str], T]:
-    """Return a cached reader of stored files by checksum."""
+    """Return a function that reads the stored file with a checksum, cached for the `size` latest files.
+
+    `locate` returns the path of a file in an area.
+    """
     return lru_cache(maxsize=size)(lambda sha256: read(locate(area, sha256)))
 
 
@@ -95,7 +98,7 @@ def load_parts(row: Qrels) -> QueryParts:
 
 
 def store_parts(row: Qrels, parts: QueryParts) -> None:
-    """Store parts in private storage and reference them in the row."""
+    """Store parts in private storage, and save the row with their checksum."""
     with tempfile.TemporaryDirectory(prefix="runboard-") as folder:
         path = Path(folder) / "parts"
         write_parts(parts, path)
@@ -115,7 +118,8 @@ def open_judgements(dataset: Dataset) -> judged.Qrels:
     """Return the dataset's current judgments for public pages.
 
     Raises:
-        JudgementsNotOpen: Unless the judgments are public. Judgments that require an agreement can only be downloaded.
+        JudgementsNotOpen: If the judgments are hidden, not published, not copied yet, or require an agreement. The
+            latter can only be downloaded.
     """
     qrels = dataset.current_qrels
     is_published = dataset.state == Dataset.State.PUBLISHED
@@ -152,6 +156,10 @@ def _require_open(row: Qrels) -> None:
 
 
 def _load_open(sha256: str) -> judged.Qrels:
+    """Return open judgments by checksum, from private storage or else from the copies.
+
+    Raises JudgementsNotCopied if a process without private storage finds no copy.
+    """
     if settings.PRIVATE_STORAGE:
         return _judgements(sha256)
     try:
@@ -161,7 +169,7 @@ def _load_open(sha256: str) -> judged.Qrels:
 
 
 def copy_open_judgements() -> int:
-    """Copy open judgments for processes without private storage, and return their number.
+    """Copy open judgments of published datasets for processes without private storage, and return their number.
 
     Copies that are no longer open or current are removed.
 
@@ -194,12 +202,12 @@ def verifying_judgements(row: Qrels) -> VerifyingJudgements:
 
 def scoring_rules(version: DatasetVersion) -> ScoringRules:
     """Return the scoring rules of a version, with its excluded documents read independently."""
-    dataset, excluded = version.dataset, version.excluded_sha256
+    dataset, excluded_sha256 = version.dataset, version.excluded_sha256
     return ScoringRules(
         dataset.relevance_level,
         dataset.drop_self_matches,
         candidates_only=dataset.candidates_only,
-        excluded=_parsed_excluded(excluded) if excluded else {},
+        excluded=_parsed_excluded(excluded_sha256) if excluded_sha256 else {},
     )
 
 
@@ -213,7 +221,7 @@ def excluded_path(version: DatasetVersion) -> Path | None:
 
 
 def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> ScoringTarget:
-    """Return the target for checking runs of this version, and with `qrels` also for scoring them."""
+    """Return the target for checking runs of this version, and if `qrels` is given, also for scoring them."""
     dataset = version.dataset
     base_target = ScoringTarget(
         hidden=dataset.hidden,
@@ -280,17 +288,20 @@ class JudgementFile:
     missing: frozenset[str] = frozenset()
 
     def statistics(self, relevance_level: int) -> dict[str, Any]:
-        """Return counts for the dataset's page; documents with grade `relevance_level` or higher are relevant."""
+        """Return statistics of the judgments for the dataset's page; grades from `relevance_level` are relevant.
+
+        They include judged documents that are not in the corpus.
+        """
         grades, counts = np.unique(self.qrels.grades, return_counts=True)
-        relevant = np.bincount(
+        relevant_counts = np.bincount(
             self.qrels.rows[self.qrels.grades >= relevance_level], minlength=len(self.qrels.query_ids)
         )
         return {
             "judged_queries": len(self.qrels.query_ids),
             "judgements": self.qrels.number_of_judgements,
-            "relevant": int(relevant.sum()),
-            "relevant_per_query": float(relevant.mean()) if len(relevant) else 0.0,
-            "queries_without_relevant": int((relevant == 0).sum()),
+            "relevant": int(relevant_counts.sum()),
+            "relevant_per_query": float(relevant_counts.mean()) if len(relevant_counts) else 0.0,
+            "queries_without_relevant": int((relevant_counts == 0).sum()),
             "grades": {str(grade): int(count) for grade, count in zip(grades, counts, strict=True)},
             "relevance_levels": len({0, *grades.tolist()}),
             "negative_grades": self.qrels.negative_count,
@@ -298,11 +309,12 @@ class JudgementFile:
         }
 
     def _missing_counts(self, relevance_level: int) -> dict[str, int]:
+        """Return the number of judged documents that are not in the corpus, and of relevant ones; empty without any."""
         if not self.missing:
             return {}
         judgements = self.qrels.judgements()
-        relevant = {document for _, document, grade in judgements if grade >= relevance_level} & self.missing
-        return {MISSING_DOCUMENTS: len(self.missing), MISSING_RELEVANT: len(relevant)}
+        relevant_documents = {document for _, document, grade in judgements if grade >= relevance_level} & self.missing
+        return {MISSING_DOCUMENTS: len(self.missing), MISSING_RELEVANT: len(relevant_documents)}
 
 
 def documents_not_in_corpus(qrels: judged.Qrels, documents: DocumentIds) -> list[str]:
@@ -310,9 +322,9 @@ def documents_not_in_corpus(qrels: judged.Qrels, documents: DocumentIds) -> list
     missing_documents: dict[str, None] = {}
     names = (document for _, document, _ in qrels.judgements())
     while batch := list(islice(names, _LOOKUP_BATCH)):
-        contained = documents.contain(batch).tolist()
+        contained_flags = documents.contain(batch).tolist()
         missing_documents |= dict.fromkeys(
-            document for document, is_contained in zip(batch, contained, strict=True) if not is_contained
+            document for document, is_contained in zip(batch, contained_flags, strict=True) if not is_contained
         )
     return list(missing_documents)
 
@@ -327,9 +339,10 @@ def current_or_next_qrels(
     note: str = "",
     judged_by: Mapping[str, Any] | None = None,
 ) -> Qrels:
-    """Return the row of these judgments, creating it if they are new; `note` describes additions to `made_from`.
+    """Return the row of these judgments, creating it with the next number if they are new.
 
-    Without `answers_sha256`, the row has the answers of an existing row or of `made_from`.
+    `note` describes additions to `made_from`. Without `answers_sha256`, the row has the answers of an existing row or
+    of `made_from`.
     """
     if made_from is not None:
         answers_sha256 = answers_sha256 or made_from.answers_sha256

@@ -23,7 +23,10 @@ def terms_in_use(model: type[Model], field: str) -> dict[str, int]:
 
 
 def near_duplicates(row: Model, fields: Collection[str] | None = None) -> list[str]:
-    """Return warnings about terms of the row that other rows spell differently, by default in all fields."""
+    """Return warnings about terms of the row that are similar to, but spelled differently from, those of other rows.
+
+    By default, all fields in TERMS are checked.
+    """
     warnings = []
     for field in TERMS.get(type(row), ()):
         if fields is not None and field not in fields:
@@ -41,6 +44,7 @@ def near_duplicates(row: Model, fields: Collection[str] | None = None) -> list[s
 
 
 def _is_similar(value: str, other_value: str) -> bool:
+    """Return whether two terms are equal after normalization, or almost equal and without digits."""
     first, second = _normalize(value), _normalize(other_value)
     if first == second or any(character.isdigit() for character in first + second):
         return first == second  # CC BY 4.0 and CC BY-SA 4.0 are different licenses

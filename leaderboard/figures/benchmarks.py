@@ -36,9 +36,9 @@ class _Size(NamedTuple):
 
 
 def build_sizes(request: FigureRequest) -> Plot:
-    """Draw documents and queries of each dataset on separate axes, grouped by task."""
+    """Draw the numbers of documents and queries of a benchmark's datasets on separate axes, grouped by task."""
     page = request.benchmark_page
-    sizes = _sizes(drawing.visible_datasets(page, counted_only=False))
+    sizes = _known_sizes(drawing.visible_datasets(page, counted_only=False))
     if not sizes:
         return Plot.empty("The sizes of these datasets are not known.")
     names, tasks = [size.name for size in sizes], [size.task for size in sizes]
@@ -87,6 +87,7 @@ def build_sizes(request: FigureRequest) -> Plot:
 
 
 def _size_trace(label: str, numbers: Sequence[int | None], sizes: Sequence[_Size], axis: str) -> go.Scatter:
+    """Return a point for each dataset at its number of documents or queries; `label` names the unit."""
     return go.Scatter(
         mode="markers",
         name=label,
@@ -100,13 +101,16 @@ def _size_trace(label: str, numbers: Sequence[int | None], sizes: Sequence[_Size
 
 
 def _task_name(first_dataset: _Size) -> dict[str, Any]:
-    """Return the name of a task next to its first dataset, beyond the grid lines. Phones omit it."""
+    """Return an annotation with the name of a task next to its first dataset, beyond the grid lines. Phones omit it."""
     position = {"xref": "paper", "x": 0.78, "xanchor": "left", "y": first_dataset.name}
-    return {**position, "text": first_dataset.task, "font": {"color": drawing.SOFT}, "showarrow": False}
+    return {**position, "text": first_dataset.task, "font": {"color": drawing.MUTED_INK}, "showarrow": False}
 
 
-def _sizes(members: list[Member]) -> list[_Size]:
-    """Return the known sizes, grouped by task."""
+def _known_sizes(members: list[Member]) -> list[_Size]:
+    """Return the sizes of the members with a known number of documents or queries.
+
+    They are grouped by task, the largest first within a task. Hidden datasets have published numbers only.
+    """
     rows = {row["slug"]: row for row in lists.datasets()}
     sizes = []
     for member in members:
@@ -124,7 +128,10 @@ def _sizes(members: list[Member]) -> list[_Size]:
 
 
 def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> Plot:
-    """Draw a line for each task or domain, and a point for each system."""
+    """Draw the systems' mean scores over the datasets of each task or domain, one row per group.
+
+    The selected or first systems are drawn, reported or scored ones only, and the baseline.
+    """
     page = request.benchmark_page
     groups: dict[str, list[Member]] = {}
     for member in drawing.visible_datasets(page):
@@ -174,11 +181,13 @@ def _mean_traces(
     labels: Mapping[str, str],
     form: str,
 ) -> list[go.Scatter]:
-    highlighted = next((number for number, row in enumerate(rows) if not row.entry.is_baseline), None)
+    """Return points for the baselines, the first other system, which is highlighted, and the remaining ones in gray."""
+    highlighted_number = next((number for number, row in enumerate(rows) if not row.entry.is_baseline), None)
     baselines = [number for number, row in enumerate(rows) if row.entry.is_baseline]
-    other_systems = [number for number in range(len(rows)) if number not in (highlighted, *baselines)]
+    other_systems = [number for number in range(len(rows)) if number not in (highlighted_number, *baselines)]
 
     def trace(title: str, numbers: Sequence[int], **marker: Any) -> go.Scatter:
+        """Return a trace with the points of these rows in all groups where they have a mean."""
         points = [
             (means[group][number], labels[group], names[number])
             for number in numbers
@@ -199,9 +208,9 @@ def _mean_traces(
     for number in baselines:
         line = {"color": drawing.INK, "width": 3}
         traces.append(trace(names[number], [number], color=drawing.INK, symbol="line-ns-open", size=16, line=line))
-    if highlighted is not None:
+    if highlighted_number is not None:
         line = {"color": drawing.PAPER, "width": 1}
-        traces.append(trace(names[highlighted], [highlighted], color=drawing.BLUE, size=12, line=line))
+        traces.append(trace(names[highlighted_number], [highlighted_number], color=drawing.BLUE, size=12, line=line))
     return traces
 
 
@@ -238,6 +247,8 @@ Counts = tuple[int, int, int]
 
 
 class _WinCount(NamedTuple):
+    """A row, and the numbers of datasets that it wins, ties, and loses against the baseline."""
+
     row: Row
     wins: int
     ties: int
@@ -249,9 +260,10 @@ class _WinCount(NamedTuple):
 
 
 def build_wins(request: FigureRequest) -> Plot:
-    """Draw wins to the right and losses to the left, without the baselines.
+    """Draw each system's wins and losses against the baseline over the benchmark's datasets.
 
-    Systems with all datasets come first, most wins first: with fewer datasets, fewer can be won or lost.
+    Wins are bars to the right and losses to the left. Systems with all datasets come first, most wins first: with fewer
+    datasets, fewer can be won or lost.
     """
     board = request.benchmark_page.board
     if not drawing.has_several_datasets(board):
@@ -281,9 +293,9 @@ def build_wins(request: FigureRequest) -> Plot:
     wins, ties, losses = map(list, zip(*(win_count[1:] for win_count in shown_counts), strict=True))
     return Plot(
         data=[
-            _bars("Losses", names, losses, drawing.WORSE, sign=-1),
-            _bars("Wins", names, wins, drawing.BETTER),
-            *([_bars("Ties", names, ties, drawing.GREY)] if any(ties) else []),
+            _count_bars("Losses", names, losses, drawing.WORSE, sign=-1),
+            _count_bars("Wins", names, wins, drawing.BETTER),
+            *([_count_bars("Ties", names, ties, drawing.GREY)] if any(ties) else []),
         ],
         layout=drawing.bar_layout(
             len(shown_counts),
@@ -306,7 +318,8 @@ def build_wins(request: FigureRequest) -> Plot:
     )
 
 
-def _bars(name: str, systems: list[str], numbers: list[int], color: str, sign: int = 1) -> go.Bar:
+def _count_bars(name: str, systems: list[str], numbers: list[int], color: str, sign: int = 1) -> go.Bar:
+    """Return horizontal bars with their numbers; with `sign` −1, they extend to the left."""
     return go.Bar(
         orientation="h",
         name=name,
@@ -333,7 +346,10 @@ def _count_axis(datasets: int) -> dict[str, list[Any]]:
 
 
 def build_head_to_head(request: FigureRequest) -> Plot:
-    """Draw a matrix of systems with the datasets that the row's system wins and loses against the column's."""
+    """Draw a matrix of systems with the datasets that the row's system wins and loses against the column's.
+
+    The selected or first systems are drawn, reported or scored ones only.
+    """
     page = request.benchmark_page
     slugs = request.systems or request.state.pins
     all_rows = drawing.comparable_rows(page.board)
@@ -381,9 +397,9 @@ def build_head_to_head(request: FigureRequest) -> Plot:
 
 
 def _pairwise_counts(rows: Sequence[Row], members: Sequence[Member], *, lower: bool) -> list[list[Counts | None]]:
-    """Return each row's wins, ties, and losses against each other row.
+    """Return each row's wins, ties, and losses against each other row, over the members that both have.
 
-    None for the diagonal and for rows without a common dataset.
+    None on the diagonal and for rows without a common dataset.
     """
     scores = np.array([[row.value(member.slug) for member in members] for row in rows], np.float64)
     counts_by_row = [zip(*wins(row_scores, scores, lower_is_better=lower), strict=True) for row_scores in scores]

@@ -48,27 +48,27 @@ class _Lane(NamedTuple):
 
 
 def has_relevant_lengths(dataset: Mapping[str, Any]) -> bool:
-    """Return whether documents are public, judgments are not hidden, and there are any."""
+    """Return whether the dataset's documents are public and it has judgments that are not hidden."""
     return has_public_documents(dataset) and not dataset["hidden"] and bool(dataset["current_qrels_id"])
 
 
 def build_violins(request: FigureRequest) -> Plot:
-    """Draw all documents on top, then the relevant ones, then each system of the view in board order."""
+    """Draw the distributions of document lengths: all documents, relevant ones, and each system's top documents."""
     page = request.dataset_page
     profile = collection_lengths(request.dataset)
     if profile is None:
         return Plot.empty(_missing_reason(page.dataset))
-    systems, notes = _systems(page.board.rows, MAX_SYSTEMS)
+    systems, notes = _profiled_systems(page.board.rows, MAX_SYSTEMS)
     lanes = [_Lane("All documents", profile.documents, drawing.GREY)]
-    relevant = profile.relevant if profile.relevant is not None and profile.relevant.total else None
-    if relevant is not None:
-        lanes.append(_Lane("Relevant documents", relevant, drawing.GREEN))
+    relevant_lengths = profile.relevant if profile.relevant is not None and profile.relevant.total else None
+    if relevant_lengths is not None:
+        lanes.append(_Lane("Relevant documents", relevant_lengths, drawing.GREEN))
     lanes += [_Lane(name, lengths, drawing.BLUE) for name, lengths in systems]
     quantiles = zip(*(_quantiles(lane.lengths) for lane in lanes), strict=True)
     heads = ("5%", "25%", "Median", "75%", "95%")
     return Plot(
         data=[*_outlines(lanes), *_boxes(lanes)],
-        layout=_layout(lanes),
+        layout=_lane_layout(lanes),
         table=Table.from_columns(
             ("Documents", [lane.name for lane in lanes]),
             ("Number", [lane.lengths.total for lane in lanes], ",d"),
@@ -76,7 +76,7 @@ def build_violins(request: FigureRequest) -> Plot:
             *((head, values, ",.0f") for head, values in zip(heads, quantiles, strict=True)),
         ),
         caption=f"Words per document of {page.dataset['name']}: of the whole corpus"
-        + (", of the relevant documents" if relevant else "")
+        + (", of the relevant documents" if relevant_lengths else "")
         + (f", and of the first {DEPTH} documents of each system" if systems else "")
         + ". Lines: 5–95%; bars: 25–75%; dots: medians.",
         subtitle=page.dataset["name"],
@@ -85,13 +85,17 @@ def build_violins(request: FigureRequest) -> Plot:
 
 
 def _missing_reason(dataset: dict[str, Any]) -> str:
+    """Return the reason why a dataset has no document lengths: not stored here, not public, or not counted yet."""
     if dataset["current_version_id"] is None or not dataset["current_version__corpus_sha256"]:
         return f"The documents of {dataset['name']} are not stored here, so their lengths are unknown."
     return f"The lengths of the documents of {dataset['name']} are not shown: they are not public or not counted yet."
 
 
-def _systems(rows: Sequence[Row], limit: int) -> tuple[list[tuple[str, LengthDistribution]], list[str]]:
-    """Return the systems with a profile, the baseline first, and a note if some are omitted."""
+def _profiled_systems(rows: Sequence[Row], limit: int) -> tuple[list[tuple[str, LengthDistribution]], list[str]]:
+    """Return names and length distributions of up to `limit` systems of the rows, and a note if some are omitted.
+
+    Systems without a distribution are skipped. The baseline comes first.
+    """
     keys = [row.entry.pk for row in rows]
     profiles = retrieved_lengths(keys)
     profiled_rows = [
@@ -118,18 +122,18 @@ _EDGE_POSITIONS = [_log_position(edge) for edge in (*EDGES, 2 * EDGES[-1])]
 
 
 def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
-    """Return the histograms as closed outlines, all to one scale."""
+    """Return the histograms of all lanes as closed outlines, symmetric about the lane and all to one scale."""
     densities = [
         np.asarray(lane.lengths.counts / max(lane.lengths.total, 1) / np.diff(np.log2(_EDGE_POSITIONS)), np.float64)
         for lane in lanes
     ]
-    highest = max(float(density.max()) for density in densities) or 1.0
+    max_density = max(float(density.max()) for density in densities) or 1.0
     traces = []
     for number, (lane, density) in enumerate(zip(lanes, densities, strict=True)):
         nonzero_bins = np.flatnonzero(density)
         bins = range(int(nonzero_bins[0]), int(nonzero_bins[-1]) + 1) if len(nonzero_bins) else range(0)
         edge_positions = [edge for bin_ in bins for edge in (_EDGE_POSITIONS[bin_], _EDGE_POSITIONS[bin_ + 1])]
-        half_widths = [float(density[bin_]) / highest * _MAX_WIDTH for bin_ in bins for _ in range(2)]
+        half_widths = [float(density[bin_]) / max_density * _MAX_WIDTH for bin_ in bins for _ in range(2)]
         xs = [round(value, 3) for value in (*edge_positions, *reversed(edge_positions))]
         ys = [round(number + y, 4) for y in (*(-y for y in half_widths), *reversed(half_widths))]
         traces.append(
@@ -139,7 +143,10 @@ def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
 
 
 def _boxes(lanes: Sequence[_Lane]) -> list[go.Scatter]:
-    """Return lines from 5% to 95%, bars from 25% to 75%, and dots at the medians."""
+    """Return a box plot for each lane.
+
+    Whiskers extend from the 5th to the 95th percentile, boxes from the 25th to the 75th, and dots are at the medians.
+    """
     quantiles = [_quantiles(lane.lengths) for lane in lanes]
     return [
         _spans(quantiles, 0, 4, 1.5),
@@ -160,6 +167,7 @@ def _boxes(lanes: Sequence[_Lane]) -> list[go.Scatter]:
 
 
 def _spans(quantiles: Sequence[tuple[float, ...]], low: int, high: int, width: float) -> go.Scatter:
+    """Return a line of this width for each lane, between the quantiles with the indices `low` and `high`."""
     return line_trace(
         f"{QUANTILES[low + 1]:.0%} to {QUANTILES[high + 1]:.0%}",
         [value for lengths in quantiles for value in (_log_position(lengths[low]), _log_position(lengths[high]), None)],
@@ -169,12 +177,13 @@ def _spans(quantiles: Sequence[tuple[float, ...]], low: int, high: int, width: f
     )
 
 
-def _layout(lanes: Sequence[_Lane]) -> go.Layout:
+def _lane_layout(lanes: Sequence[_Lane]) -> go.Layout:
+    """Return a layout with a logarithmic axis of words that covers all lengths, and one named lane per distribution."""
     max_length = max(max(lane.lengths.quantiles, default=1.0) for lane in lanes)
     min_length = min(min(lane.lengths.quantiles, default=0.0) for lane in lanes)
     ticks = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000]
     visible_ticks = [tick for tick in ticks if _log_position(min_length) <= tick <= max_length * 1.5]
-    zero = [0] if min_length < 1 else []
+    zero_tick = [0] if min_length < 1 else []
     names = [drawing.shorten(lane.name) for lane in lanes]
     rows = {
         "tickvals": list(range(len(lanes))),
@@ -190,8 +199,8 @@ def _layout(lanes: Sequence[_Lane]) -> go.Layout:
         xaxis={
             "type": "log",
             "title_text": "words per document",
-            "tickvals": [_log_position(tick) for tick in (*zero, *visible_ticks)],
-            "ticktext": [f"{tick:,}" for tick in (*zero, *visible_ticks)],
+            "tickvals": [_log_position(tick) for tick in (*zero_tick, *visible_ticks)],
+            "ticktext": [f"{tick:,}" for tick in (*zero_tick, *visible_ticks)],
         },
         yaxis=rows,
         meta={"narrow": {"yaxis": {**rows, "ticktext": narrow_names}}},
@@ -199,7 +208,10 @@ def _layout(lanes: Sequence[_Lane]) -> go.Layout:
 
 
 def build_relevance(request: FigureRequest) -> Plot:
-    """Draw shares of lengths among all documents, the relevant ones, and the first systems' top documents."""
+    """Draw the shares of document lengths among all documents, relevant ones, and systems' top documents.
+
+    Only the first systems of the board are drawn.
+    """
     page = request.dataset_page
     profile = collection_lengths(request.dataset)
     if profile is None:
@@ -208,21 +220,21 @@ def build_relevance(request: FigureRequest) -> Plot:
         return Plot.empty(
             _WITHHELD_NOTE if page.dataset["hidden"] else "The relevant documents have not been counted yet."
         )
-    systems, notes = _systems(page.board.rows, MAX_SYSTEM_LINES)
+    systems, notes = _profiled_systems(page.board.rows, MAX_SYSTEM_LINES)
     lines = [("All documents", profile.documents), ("Relevant documents", profile.relevant), *systems]
     edges = doublings(lengths for _, lengths in lines)
-    ranges = [_range(bin_.low, bin_.high) for bin_ in shares(profile.documents, edges)]
+    ranges = [_format_range(bin_.low, bin_.high) for bin_ in shares(profile.documents, edges)]
     columns = [[bin_.share for bin_ in shares(lengths, edges)] for _, lengths in lines]
-    highest = max(max(column) for column in columns)
+    max_share = max(max(column) for column in columns)
     return Plot(
         data=[
-            _line(number, name, ranges, column)
+            _distribution_line(number, name, ranges, column)
             for number, ((name, _), column) in enumerate(zip(lines, columns, strict=True))
         ],
         layout=go.Layout(
             height=400,
             xaxis={"type": "category", "title_text": "words per document"},
-            yaxis={"range": [0.0, 1.06 * highest], **drawing.linear_ticks(0.0, 1.06 * highest, percent=True)},
+            yaxis={"range": [0.0, 1.06 * max_share], **drawing.linear_ticks(0.0, 1.06 * max_share, percent=True)},
             yaxis_title_text="share of documents",
         ),
         table=Table.from_columns(
@@ -240,11 +252,15 @@ def build_relevance(request: FigureRequest) -> Plot:
     )
 
 
-def _range(low: int, high: int) -> str:
+def _format_range(low: int, high: int) -> str:
     return f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}"
 
 
-def _line(number: int, name: str, ranges: list[str], column: list[float]) -> go.Scatter:
+def _distribution_line(number: int, name: str, ranges: list[str], column: list[float]) -> go.Scatter:
+    """Return the line of one distribution over ranges of lengths.
+
+    The first two lines are thicker, and the first is dotted.
+    """
     hue = _LINE_HUES[number]
     return go.Scatter(
         mode="lines+markers",
@@ -287,20 +303,26 @@ _OVERLAP_METHOD = (
 
 
 def _complete_overlaps() -> OverlapMatrix | None:
-    """Return the overlaps of all datasets that were compared with all others; None for fewer than two."""
+    """Return the overlaps of datasets that were all compared with each other, or None for fewer than two.
+
+    Datasets with the most missing comparisons are removed until none is missing.
+    """
     matrix = public_overlaps()
     while np.isnan(matrix.similarities).any():
-        emptiest = int(np.isnan(matrix.similarities).sum(axis=0).argmax())
-        remaining = [number for number in range(len(matrix.datasets)) if number != emptiest]
+        emptiest_number = int(np.isnan(matrix.similarities).sum(axis=0).argmax())
+        remaining_numbers = [number for number in range(len(matrix.datasets)) if number != emptiest_number]
         matrix = OverlapMatrix(
-            [matrix.datasets[number] for number in remaining],
-            matrix.similarities[np.ix_(remaining, remaining)],
+            [matrix.datasets[number] for number in remaining_numbers],
+            matrix.similarities[np.ix_(remaining_numbers, remaining_numbers)],
         )
     return matrix if len(matrix.datasets) > 1 else None
 
 
 def build_heatmap(request: FigureRequest) -> Plot:
-    """Draw datasets × datasets, ordered by their first principal axis so that similar ones are adjacent."""
+    """Draw a matrix with the vocabulary overlap of each pair of datasets.
+
+    Datasets are ordered by their first principal axis, so that similar ones are adjacent.
+    """
     matrix = _complete_overlaps()
     if matrix is None:
         return Plot.empty(_TOO_FEW)

@@ -24,13 +24,16 @@ NOTHING_TO_COMPARE = "No system of this view can be compared with a baseline of 
 
 
 def has_differences(board: Board) -> bool:
-    """Return whether a board has differences; a benchmark's board has them in another view."""
+    """Return whether the board has differences from the baseline.
+
+    Always true for a benchmark, which has them in another view.
+    """
     other_systems = [row for row in board.rows if not row.entry.is_baseline]
     return bool(board.views) or any(row.value(DELTA) is not None for row in other_systems)
 
 
 def build(request: FigureRequest) -> Plot:
-    """Draw differences from the baseline: all systems of a dataset, or a few systems of a benchmark."""
+    """Draw differences from the baseline: all systems on a dataset, or a few systems on a benchmark's datasets."""
     if request.benchmark:
         return _benchmark_differences(request)
     board = request.board()
@@ -68,7 +71,7 @@ class _Subject(NamedTuple):
 
 
 def _system_differences(board: Board, column: str) -> Plot:
-    """Draw one point per system from one column of differences."""
+    """Draw the difference of each system in `column`, the best first. Systems without one are omitted."""
     rows = [
         row
         for row in drawing.comparable_rows(board)
@@ -79,7 +82,7 @@ def _system_differences(board: Board, column: str) -> Plot:
     lower = drawing.lower_is_better(board)
     rows.sort(key=lambda row: drawing.value(row, column) or 0.0, reverse=not lower)
     rows, notes = drawing.limit_bars(rows, "best differences")
-    differences = [_difference(row, column, drawing.system_url(row)) for row in rows]
+    differences = [_read_difference(row, column, drawing.system_url(row)) for row in rows]
     subject = _Subject(
         board.measure,
         board.baseline,
@@ -88,15 +91,19 @@ def _system_differences(board: Board, column: str) -> Plot:
         f"{board.title}, {board.measure}",
         lower,
     )
-    return _plot(subject, ("System", drawing.distinct_names(rows)), [_Series(f"Δ {board.measure}", differences)], notes)
+    return _draw(subject, ("System", drawing.distinct_names(rows)), [_Series(f"Δ {board.measure}", differences)], notes)
 
 
-def _difference(row: Row, column: str, link: str = "") -> _Difference:
+def _read_difference(row: Row, column: str, link: str = "") -> _Difference:
     certainty = row[column].certainty or (row.certainty if column == DELTA else None)
     return _Difference(drawing.value(row, column), certainty, link)
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
+    """Draw the differences of a few systems on each dataset, largest first for the first system.
+
+    The selected systems are drawn, by default the first ones. If only one dataset is visible, all systems are drawn.
+    """
     page = request.benchmark_in_view("delta")
     board, datasets = page.board, drawing.visible_datasets(page, counted_only=False)
     if len(datasets) == 1:
@@ -114,16 +121,16 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
         return Plot.empty(NOTHING_TO_COMPARE)
     datasets = [dataset for dataset in datasets if any(drawing.value(row, dataset.slug) is not None for row in rows)]
     lower, names = drawing.lower_is_better(board), drawing.distinct_names(rows)
-    leader = {dataset.slug: drawing.value(rows[0], dataset.slug) for dataset in datasets}
+    leader_values = {dataset.slug: drawing.value(rows[0], dataset.slug) for dataset in datasets}
     sign = 1 if lower else -1
     datasets.sort(
         key=lambda dataset: (
-            leader[dataset.slug] is None,
-            round(sign * (leader[dataset.slug] or 0.0), DIGITS),
+            leader_values[dataset.slug] is None,
+            round(sign * (leader_values[dataset.slug] or 0.0), DIGITS),
         )
     )
     series = [
-        _Series(name, [_difference(row, dataset.slug) for dataset in datasets])
+        _Series(name, [_read_difference(row, dataset.slug) for dataset in datasets])
         for row, name in zip(rows, names, strict=True)
     ]
     joined_names = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -140,11 +147,11 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     for dataset in datasets:
         if (measure := dataset.measure(board.measure)) != board.measure:
             notes.append(f"{dataset.facts.name} shows {measure} instead of {board.measure}.")
-    return _plot(subject, ("Dataset", [dataset.facts.name for dataset in datasets]), series, notes)
+    return _draw(subject, ("Dataset", [dataset.facts.name for dataset in datasets]), series, notes)
 
 
 def build_system(request: FigureRequest) -> Plot:
-    """Draw one system's differences from the baseline in each dataset's primary measure."""
+    """Draw one system's differences from the baseline in each dataset's primary measure, largest first."""
     facts = system_facts(request.systems[0]) if request.systems else None
     if facts is None:
         return Plot.empty("This figure shows one system. Open it from the system's page.")
@@ -171,13 +178,16 @@ def build_system(request: FigureRequest) -> Plot:
         f"{facts['name']}, {drawing.list_names(measures)}",
         better(measures[0]) == "lower",
     )
-    return _plot(subject, ("Dataset", heads), [_Series(facts["name"], differences)])
+    return _draw(subject, ("Dataset", heads), [_Series(facts["name"], differences)])
 
 
-def _plot(
+def _draw(
     subject: _Subject, heads: tuple[str, Sequence[str]], series: Sequence[_Series], notes: Sequence[str] = ()
 ) -> Plot:
-    """Draw the differences of all series, one row per head; a single series also shows values and intervals."""
+    """Draw the differences of all series, one row per head; a single series also shows values and intervals.
+
+    `heads` is the title of the first table column and its values.
+    """
     names, is_single, form = heads[1], len(series) == 1, subject.form
     all_differences = [difference for group in series for difference in group.differences]
     ends = [difference.ends for difference in all_differences]
@@ -219,7 +229,10 @@ def _plot(
 
 
 def _points(number: int, series: _Series, heads: Sequence[str], subject: _Subject, *, is_single: bool) -> go.Scatter:
-    """Return one series. A single one is colored by significance; several have a hue and a symbol each."""
+    """Return the points of one series.
+
+    A single series is colored by significance; several have a hue and a symbol each.
+    """
     differences, mark = series.differences, drawing.mark(number)
     colors, symbols = [mark.color] * len(heads), [mark.symbol] * len(heads)
     if is_single:
@@ -242,7 +255,7 @@ def _points(number: int, series: _Series, heads: Sequence[str], subject: _Subjec
         x=[difference.value for difference in differences],
         y=list(heads),
         text=["" if difference.value is None else signed(difference.value, digits) for difference in differences],
-        error_x=drawing.error_bars(numbers, ends, drawing.SOFT if is_single else mark.color),
+        error_x=drawing.error_bars(numbers, ends, drawing.MUTED_INK if is_single else mark.color),
         marker={"color": colors, "symbol": symbols, "size": 11, "line": {"color": colors, "width": 2}},
         meta={"links": [difference.link for difference in differences if difference.link]},
         hovertemplate="%{y}<br>%{fullData.name}: %{text}<extra></extra>",
@@ -256,6 +269,7 @@ def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
     """
 
     def axis(share: float, max_ticks: int) -> dict[str, Any]:
+        """Return an axis that covers the numbers and zero, with `share` of its range free at the right."""
         low, high = min(0.0, *numbers), max(0.0, *numbers)
         span = high - low or 0.1
         bounds = low - 0.04 * span, high + share * span
@@ -265,8 +279,8 @@ def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
         return {"title": title, "range": list(bounds), "zeroline": True, **ticks}
 
     value_axis = {"range": [0, 1], "overlaying": "x", "visible": False}
-    narrow = {"xaxis": axis(0.6, drawing.MAX_NARROW_TICKS)}
-    return {"xaxis": axis(0.2, drawing.MAX_TICKS), "xaxis2": value_axis, "meta": {"narrow": narrow}}
+    narrow_layout = {"xaxis": axis(0.6, drawing.MAX_NARROW_TICKS)}
+    return {"xaxis": axis(0.2, drawing.MAX_TICKS), "xaxis2": value_axis, "meta": {"narrow": narrow_layout}}
 
 
 SYSTEM_DELTAS = Figure(

@@ -45,7 +45,7 @@ def capitalize_first(text: str) -> str:
 
 
 def linear_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return a linear axis with a margin around these values; equal values are centered."""
+    """Return a linear axis with a margin around these values; a single value is centered."""
     low, high = min(values), max(values)
     room = MARGIN * (high - low) or max(0.1 * abs(high), 0.01)
     bounds = low - room, high + room
@@ -71,7 +71,11 @@ def linear_ticks(
 
 
 def log_axis(title: str, values: Sequence[float], *, sparse: bool = False) -> dict[str, Any]:
-    """Return a logarithmic axis ticked at powers of ten, and between them if there are few and not `sparse`."""
+    """Return a logarithmic axis with ticks at powers of ten.
+
+    A short axis also has ticks at 2 and 5 times these unless it is `sparse`. If fewer than two ticks fit, linear ticks
+    are used.
+    """
     low, high = math.log10(min(values)), math.log10(max(values))
     room = 0.06 * max(high - low, 0.5)
     low, high = low - room, high + room
@@ -85,7 +89,7 @@ def log_axis(title: str, values: Sequence[float], *, sparse: bool = False) -> di
         "title": {"text": title},
         "range": [low, high],
         "tickvals": ticks,
-        "ticktext": [_quantity(tick) for tick in ticks],
+        "ticktext": [_format_quantity(tick) for tick in ticks],
     }
 
 
@@ -95,7 +99,7 @@ def _log_ticks(low: float, high: float, factors: Sequence[int]) -> list[float]:
     return [tick for tick in ticks if low <= math.log10(tick) <= high]
 
 
-def _quantity(number: float) -> str:
+def _format_quantity(number: float) -> str:
     for factor, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if number >= factor:
             return f"{number / (1e3 if letter == 'k' else factor):g}{letter}"
@@ -103,7 +107,7 @@ def _quantity(number: float) -> str:
 
 
 INK = "var(--ink)"
-SOFT = "var(--ink-soft)"
+MUTED_INK = "var(--ink-soft)"
 PAPER = "var(--paper)"
 #: Better and worse, as on the boards; always combined with a sign.
 BETTER, WORSE = "var(--up)", "var(--down)"
@@ -172,7 +176,7 @@ def shorten(name: str, length: int = MAX_NAME) -> str:
 
 
 def limit_bars(rows: Sequence[T], order: str) -> tuple[list[T], list[str]]:
-    """Return the rows that fit into a picture, and a note if there are more; `order` describes the first ones."""
+    """Return the first MAX_BARS rows, and a note if there are more; `order` describes in the note which come first."""
     if len(rows) <= MAX_BARS:
         return list(rows), []
     note = f"The {MAX_BARS} of {len(rows)} systems with the {order}. Use the board's filters to see others."
@@ -180,7 +184,7 @@ def limit_bars(rows: Sequence[T], order: str) -> tuple[list[T], list[str]]:
 
 
 def bar_layout(number: int, bar_height: int = BAR, /, **options: Any) -> go.Layout:
-    """Return a layout for horizontal bars or rows, the first on top; `options` has further options."""
+    """Return a layout for `number` horizontal bars or rows, the first on top; `options` are further layout options."""
     axis = {"autorange": "reversed", "showgrid": False, "ticks": "", "type": "category"}
     defaults = {
         "height": max(number, 2) * bar_height + BAR_MARGIN,
@@ -202,7 +206,7 @@ class NameSquare(NamedTuple):
 
 
 def heatmap(square: NameSquare, max_value: float, title: str, hover: str) -> go.Bar:
-    """Return a heat map of a matrix, with texts that are readable on every hue of the scale.
+    """Return a heat map of a square matrix, with texts that are readable on every hue of the scale.
 
     It consists of bars of width one, because Plotly's smallest bundle has no heat maps. `hover` gets row, column, and
     text as `%{customdata[0]}` to `[2]`.
@@ -264,13 +268,13 @@ WINS = "wins"
 
 
 def comparable_rows(board: Board) -> list[Row]:
-    """Return the rows scored on the current judgments; results on earlier ones are not comparable."""
+    """Return the board's distinct rows except stale ones, which were scored on earlier judgments."""
     rows_by_id: dict[int, Row] = {id(row): row for row in board.rows if row.ranked_in != STALE}
     return list(rows_by_id.values())
 
 
 def majority_kind(rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """Return the rows of the more frequent kind, reported or scored (scored on ties), and that kind."""
+    """Return the rows of the most frequent kind, by `ranked_in`, and that kind. Reported results lose ties."""
     counts = Counter(row.ranked_in for row in rows)
     kind = max(counts, key=lambda kind: (counts[kind], kind != REPORTED), default="")
     return [row for row in rows if row.ranked_in == kind], kind
@@ -281,7 +285,7 @@ def describe_kind(kind: str) -> str:
 
 
 def distinct_names(rows: Sequence[Row]) -> list[str]:
-    """Return distinct names of the rows, with the configuration or a number if a system has several rows.
+    """Return distinct, shortened names of the rows, with the configuration or a number if a system has several rows.
 
     If there are reported and scored rows, (r) marks the reported ones.
     """
@@ -324,7 +328,7 @@ def counted_datasets(members: Iterable[Member]) -> list[int]:
 
 
 def value(row: Row, column: str) -> float | None:
-    """Return a number of the row, rounded as on the board, or None."""
+    """Return the row's number in a column, rounded as on the board, or None if it has no number."""
     number = row.value(column)
     return round(float(number), row.decimals) if isinstance(number, (int, float)) else None
 
@@ -355,7 +359,7 @@ def omission_note(rows: Sequence[Row], reason: str, max_names: int = 12) -> list
 
 
 def list_names(names: Sequence[str], max_names: int = 12) -> str:
-    """Return the first names in one line, with the number of those that are omitted."""
+    """Return the first `max_names` names separated by commas, with the number of those that are omitted."""
     remainder = f" and {len(names) - max_names} more" if len(names) > max_names else ""
     return f"{', '.join(names[:max_names])}{remainder}"
 
@@ -379,7 +383,10 @@ def running_best(scores: Sequence[float], *, lower: bool) -> list[int]:
 
 
 def effectiveness_column(request: FigureRequest, board: Board) -> tuple[str, str]:
-    """Return key and title of the effectiveness column: a dataset's measure, or a mean over datasets."""
+    """Return key and title of the board's effectiveness column.
+
+    It is a dataset's measure, a benchmark's mean, or without means the benchmark's first visible dataset.
+    """
     keys = [column.key for column in board.columns]
     if request.dataset:
         return board.measure, board.measure
@@ -433,50 +440,55 @@ def label_points(
     names: Sequence[str],
     points: Sequence[tuple[float, float]],
     *,
-    first: Sequence[int] = (),
+    priority: Sequence[int] = (),
     log_x: bool = False,
     ends: Sequence[tuple[float, float]] = (),
     allow_far: bool = True,
 ) -> list[dict[str, Any]]:
-    """Return each label's `text` and `textposition`, the same for phones, or the offset `allow_far`.
+    """Return the options of each label: `text`, `textposition`, and if it is further away, its offset `far`.
 
-    Names at the positions `first` are placed first. A label without room has an empty text. `ends` has the interval of
-    every point, or is empty. Labels with `allow_far` require `far_labels` in the layout.
+    `narrow` has the same options for phones. Labels never overlap; one without room has an empty text. The names at the
+    positions in `priority` are placed first. `ends` has the interval of every point, or is empty. If `allow_far`,
+    labels may be further away, which requires `far_labels` in the layout.
     """
-    x_shares = _shares([math.log10(x) if log_x else x for x, _ in points])
-    y_shares = _shares([*(y for _, y in points), *(end for pair in ends for end in pair)])
+    x_shares = _axis_positions([math.log10(x) if log_x else x for x, _ in points])
+    y_shares = _axis_positions([*(y for _, y in points), *(end for pair in ends for end in pair)])
 
     def fit_labels(picture: PictureWidth) -> list[dict[str, Any]]:
+        """Return the label options for one picture width; each label gets its first position without overlap."""
         y_positions = [(1 - share) * HEIGHT for share in y_shares]
         centers = [(share * picture.width, top) for share, top in zip(x_shares, y_positions, strict=False)]
-        occupied = [LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in centers]
+        occupied_boxes = [LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in centers]
         intervals = zip(y_positions[len(points) :: 2], y_positions[len(points) + 1 :: 2], strict=True)
-        occupied += [
+        occupied_boxes += [
             LabelBox(x - 2, min(pair), x + 2, max(pair)) for (x, _), pair in zip(centers, intervals, strict=False)
         ]
         labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
-        for number in dict.fromkeys([*first, *range(len(names))]):
-            is_leading = number in first
-            other_boxes = [box for position, box in enumerate(occupied) if position != number]
-            for offset, label in _candidates(
+        for number in dict.fromkeys([*priority, *range(len(names))]):
+            is_leading = number in priority
+            other_boxes = [box for position, box in enumerate(occupied_boxes) if position != number]
+            for offset, label in _label_candidates(
                 names[number],
                 is_leading=is_leading,
                 allow_far=allow_far and (is_leading or len(names) <= MAX_FAR_POINTS),
             ):
-                box = _box(offset, picture.letters * text_width(names[number]), centers[number])
+                box = _label_box(offset, picture.letters * text_width(names[number]), centers[number])
                 is_inside = box.left >= 0 and box.right <= picture.width + picture.overhang
                 is_inside = is_inside and box.top >= -10 and box.bottom <= HEIGHT + 5
                 if is_inside and not any(map(box.overlaps, other_boxes)):
                     labels[number] |= label
-                    occupied.append(box)
+                    occupied_boxes.append(box)
                     break
         return labels
 
     return [{**wide, "narrow": narrow} for wide, narrow in zip(fit_labels(WIDE), fit_labels(NARROW), strict=True)]
 
 
-def _candidates(name: str, *, is_leading: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
-    """Yield the possible positions of a label in order of preference, with their trace options."""
+def _label_candidates(name: str, *, is_leading: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
+    """Yield the possible positions of a label in order of preference, with their trace options.
+
+    A leading name prefers positions above its point.
+    """
     for position in ABOVE_FIRST if is_leading else POSITIONS:
         yield POSITIONS[position], {"text": name, "textposition": position}
     for x_offset, y_offset in FAR_OFFSETS if allow_far else ():
@@ -488,7 +500,8 @@ def text_width(name: str) -> float:
     return sum(SMALL_LETTER_WIDTH if sign.islower() or sign in " .,-()[]" else LETTER_WIDTH for sign in name)
 
 
-def _box(offset: Offset, width: float, point: tuple[float, float]) -> LabelBox:
+def _label_box(offset: Offset, width: float, point: tuple[float, float]) -> LabelBox:
+    """Return the box of a label of this width at an offset from its point, in pixels."""
     x_share, y_share, x_offset, y_offset = offset
     left_edge, top = point[0] + x_share * width + x_offset, point[1] + y_share * LINE_HEIGHT + y_offset
     return LabelBox(left_edge, top, left_edge + width, top + LINE_HEIGHT)
@@ -501,9 +514,10 @@ def far_labels(
     *,
     log_x: bool = False,
 ) -> dict[str, Any]:
-    """Return layout options for labels with a `far` offset: `annotations`, also for phones."""
+    """Return the layout options that draw the labels with a `far` offset as annotations, also on phones."""
 
     def annotations(width_labels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return an annotation with a line to its point for each label that has a `far` offset."""
         return [
             {
                 "x": math.log10(x) if log_x else x,
@@ -514,18 +528,18 @@ def far_labels(
                 "xanchor": "left" if label["far"][0] > 0 else "right",
                 "arrowhead": 0,
                 "arrowwidth": 1,
-                "arrowcolor": SOFT,
+                "arrowcolor": MUTED_INK,
                 "standoff": 6,
             }
             for name, (x, y), label in zip(names, points, width_labels, strict=True)
             if "far" in label
         ]
 
-    narrow = {"annotations": annotations([label["narrow"] for label in labels])}
-    return {"annotations": annotations(labels), "meta": {"narrow": narrow}}
+    narrow_layout = {"annotations": annotations([label["narrow"] for label in labels])}
+    return {"annotations": annotations(labels), "meta": {"narrow": narrow_layout}}
 
 
-def _shares(numbers: Sequence[float]) -> list[float]:
+def _axis_positions(numbers: Sequence[float]) -> list[float]:
     """Return each number's position between minimum and maximum, on axes with a margin of 6%."""
     low, high = min(numbers), max(numbers)
     return [0.5 if low == high else 0.06 + 0.88 * (number - low) / (high - low) for number in numbers]
@@ -546,15 +560,15 @@ class ChartPoint(NamedTuple):
 
 
 def traces_by_architecture(
-    points: Sequence[ChartPoint], *, first: Sequence[int] = (), log_x: bool = False
+    points: Sequence[ChartPoint], *, priority: Sequence[int] = (), log_x: bool = False
 ) -> tuple[list[go.Scatter], dict[str, Any]]:
-    """Return one trace per architecture, with larger ringed baselines, and the layout options of their labels.
+    """Return one trace of points per architecture, and the layout options of their labels.
 
-    Names at the positions `first` are placed before the others.
+    Baselines are larger and have a ring. The names at the positions in `priority` are placed before the others.
     """
     names, coordinates = [point.name for point in points], [(point.x, point.y) for point in points]
     ends = [point.ends or (point.y, point.y) for point in points] if any(point.ends for point in points) else ()
-    labels = label_points(names, coordinates, first=first, log_x=log_x, ends=ends)
+    labels = label_points(names, coordinates, priority=priority, log_x=log_x, ends=ends)
     traces = []
     for architecture, name in architecture_choices():
         mark = ARCHITECTURE.get(architecture, ARCHITECTURE["other"])
@@ -597,7 +611,7 @@ def system_url(row: Row) -> str:
 
 
 def error_bars(numbers: Sequence[float], ends: Sequence[tuple[float, float] | None], color: str) -> dict[str, Any]:
-    """Return intervals as the error bars of a trace, with length zero for a missing interval."""
+    """Return the options of a trace's error bars from interval ends; a missing interval has length zero."""
     pairs = [(number, *(pair or (number, number))) for number, pair in zip(numbers, ends, strict=True)]
     bars = {
         "array": [round(high - number, 6) for number, _, high in pairs],
@@ -613,7 +627,7 @@ def point_trace(
     marker: Mapping[str, Any],
     **options: Any,
 ) -> go.Scatter:
-    """Return points with labels and links; hovering shows the name and lines of each as plain text."""
+    """Return a trace of points with labels and links; hovering shows the name and lines of each as plain text."""
     lines = [[point.name, *point.lines] for point in points]
     template = "<br>".join(f"%{{customdata[{number}]}}" for number in range(len(lines[0])))
     links = [system_url(point.row) for point in points]
@@ -622,8 +636,8 @@ def point_trace(
         name=name,
         x=[point.x for point in points],
         y=[point.y for point in points],
-        **_texts(labels),
-        meta={"narrow": _texts([label["narrow"] for label in labels]), "links": links},
+        **_label_texts(labels),
+        meta={"narrow": _label_texts([label["narrow"] for label in labels]), "links": links},
         customdata=lines,
         hovertemplate=f"{template}<extra></extra>",
         cliponaxis=False,
@@ -632,7 +646,7 @@ def point_trace(
     )
 
 
-def _texts(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _label_texts(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: [label[key] for label in labels] for key in ("text", "textposition")}
 
 

@@ -59,16 +59,16 @@ class Table:
         return list(zip(*(column.values for column in self.columns), strict=True))
 
     def texts(self) -> list[list[str]]:
-        columns = ([_text(value, column.form) for value in column.values] for column in self.columns)
+        columns = ([_format_cell(value, column.form) for value in column.values] for column in self.columns)
         return [list(row) for row in zip(*columns, strict=True)]
 
     def as_data(self) -> dict[str, Any]:
-        """Return JSON data with raw values, formatted texts, and whether each column is numeric."""
-        numeric = [any(isinstance(value, (int, float)) for value in column.values) for column in self.columns]
-        return {"heads": self.heads, "rows": self.rows, "texts": self.texts(), "numeric": numeric}
+        """Return JSON data: heads, rows of raw values, rows of formatted texts, and whether each column is numeric."""
+        is_numeric = [any(isinstance(value, (int, float)) for value in column.values) for column in self.columns]
+        return {"heads": self.heads, "rows": self.rows, "texts": self.texts(), "numeric": is_numeric}
 
 
-def _text(value: Cell, form: str) -> str:
+def _format_cell(value: Cell, form: str) -> str:
     if value is None:
         return "—"
     return value if isinstance(value, str) else format(value, form).replace("-", MINUS)
@@ -76,11 +76,11 @@ def _text(value: Cell, form: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A drawn figure: Plotly's traces and layout, with a table and a caption that say the same.
+    """A drawn figure: Plotly traces and layout, and a table and caption with the same content.
 
-    `subtitle` names the subject and measure, and appears below the title of downloaded pictures. `chosen` has the
-    figure's own parameters that were not given but selected for it. `baseline` is the name of the board's baseline,
-    for the title.
+    `subtitle` names the subject and measure, and appears below the title of downloaded pictures. `chosen` holds the
+    figure's own parameters that the request omitted and the figure selected. `baseline` is the name of the board's
+    baseline, for the title.
     """
 
     data: list[Any]
@@ -98,11 +98,11 @@ class Plot:
 
 
 def escape_markup(value: Any, key: str = "") -> Any:
-    """Return the data or layout with markup escaped in all texts except templates.
+    """Return the data or layout with markup escaped in all texts, nested ones included, except templates.
 
     Plotly interprets every text as markup: tags, links, and entities. `data` and `layout` have user-supplied names and
-    titles verbatim, which are escaped here, once, on output. Text with tags of its own must therefore be in a
-    template, and templates must not contain names.
+    titles verbatim, which are escaped here, once, on output. Text with tags of its own must therefore be in a template,
+    and templates must not contain names.
     """
     if isinstance(value, str):
         return value if key in TEMPLATES else value.translate(_ESCAPES)
@@ -165,11 +165,14 @@ class FigureRequest:
     """A figure and its parameters. Boards are read at most once."""
 
     def __init__(self, figure: Figure, parameters: Parameters) -> None:
-        """Read the parameters. Raises UnknownChoice, and SubjectNotFound for an invalid slug."""
+        """Read the parameters. Without a subject, select a benchmark or else the largest dataset with the figure.
+
+        Raises UnknownChoice for an invalid value, and SubjectNotFound for an invalid slug.
+        """
         self.figure = figure
         self.state = BoardState.from_parameters(parameters)
-        self.dataset = _slug(parameters, "dataset")
-        self.benchmark = "" if self.dataset else _slug(parameters, "benchmark")
+        self.dataset = _read_slug(parameters, "dataset")
+        self.benchmark = "" if self.dataset else _read_slug(parameters, "benchmark")
         if not self.dataset and not self.benchmark:
             if benchmarks := benchmarks_with_figure(figure):
                 self.benchmark, self.dataset = benchmarks[0]["slug"], ""
@@ -185,7 +188,7 @@ class FigureRequest:
                 raise UnknownChoice(name, value, allowed_values)
 
     def plot(self) -> Plot:
-        """Return the drawn figure, or an empty plot with the reason. Raises what the figure's `build` raises."""
+        """Draw the figure, or return an empty plot if no page has it. Raises what the figure's `build` raises."""
         if self.benchmark or self.dataset or {"site", "system"} & set(self.figure.subjects):
             return self.figure.build(self)
         return Plot.empty("No page on this site has the data for this figure yet.")
@@ -193,11 +196,11 @@ class FigureRequest:
     def choice(self, name: str) -> str:
         return self._choices[name] or self.figure.choices[name][1][0].value
 
-    def sets(self, name: str) -> bool:
+    def has_choice(self, name: str) -> bool:
         return bool(self._choices[name])
 
     def query_string(self) -> str:
-        """Return the parameters in a fixed order, for links and for the page cache."""
+        """Return all parameters, including those of the board's view, as a query string in a fixed order."""
         pairs = [("benchmark", self.benchmark), ("dataset", self.dataset)]
         pairs += [("system", slug) for slug in self.systems]
         pairs += list(self._choices.items())
@@ -230,8 +233,8 @@ class FigureRequest:
             raise SubjectNotFound
         return page
 
-    def unfiltered(self) -> FigureRequest:
-        """Return a request for the same figure, measure, and machine without filters."""
+    def without_filters(self) -> FigureRequest:
+        """Return a copy of the request without filters and sort order, which reads the page again."""
         request = copy(self)
         request.state = self.state.with_values(facets=(), ranges=(), text="", zero_shot=False, sorts=())
         for name in ("benchmark_page", "dataset_page"):
@@ -252,13 +255,13 @@ def benchmarks_with_figure(figure: Figure) -> list[dict[str, Any]]:
 
 
 def datasets_with_figure(figure: Figure) -> list[dict[str, Any]]:
-    """Return the datasets with results whose pages show a figure."""
+    """Return the datasets with results whose pages show the figure; none if it is not about datasets."""
     if not {"dataset", "comparison"} & set(figure.subjects):
         return []
     return [row for row in lists.datasets() if row["number"] and figure.fits(row)]
 
 
-def _slug(parameters: Parameters, name: str) -> str:
+def _read_slug(parameters: Parameters, name: str) -> str:
     slug = last_value(parameters, name)
     if slug and not slug_re.fullmatch(slug):
         raise SubjectNotFound

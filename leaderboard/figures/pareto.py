@@ -14,7 +14,7 @@ from leaderboard.figures import drawing
 from leaderboard.figures.drawing import (
     BLUE,
     GREY,
-    SOFT,
+    MUTED_INK,
     capitalize_first,
     go,
     linear_axis,
@@ -68,11 +68,11 @@ class _ScoredRows:
 
     @cached_property
     def unfiltered(self) -> _ScoredRows:
-        return _ScoredRows(self.request.unfiltered()) if self.request.state.filtered else self
+        return _ScoredRows(self.request.without_filters()) if self.request.state.filtered else self
 
     @property
     def reported_numbers(self) -> dict[Key, int]:
-        """Numbers of the rows with reported results."""
+        """Numbers of the rows that are not ranked as SCORED, by system slug and configuration."""
         return {
             (row.entry.slug, row.entry.configuration): number
             for number, row in enumerate(self.rows)
@@ -81,22 +81,23 @@ class _ScoredRows:
 
 
 def has_costs(board: Board) -> bool:
-    """Return whether any row of a dataset's board has a cost.
+    """Return whether any row of a dataset's board has a cost; always true for a benchmark's board.
 
-    A benchmark's board always counts, because it lacks some of the costs that publications report.
+    A benchmark's board lacks some of the costs that publications report.
     """
     keys = [column.key for column in board.columns if column.group.startswith(EFFICIENCY) or column.key == SIZE.key]
     return bool(board.views) or any(row.value(key) for row in board.rows for key in keys)
 
 
 def build(request: FigureRequest) -> Plot:
-    """Draw one point for each system of the view that has a score and a cost from one source and one machine.
+    """Draw effectiveness against cost, with the Pareto frontier, for each system of the view that has both.
 
-    The default axis is the first one that has points on the whole board, regardless of filters.
+    Costs are from one source and one machine. The default axis is the first one that has points on the whole board,
+    regardless of filters.
     """
     scored_rows = _ScoredRows(request)
     axis = request.choice("x")
-    if not request.sets("x"):
+    if not request.has_choice("x"):
         axis = next((candidate for candidate in COST_AXES if _costs(scored_rows.unfiltered, candidate).values), axis)
     costs = _costs(scored_rows, axis)
     cost_name = COST_AXES[axis][1].lower()
@@ -114,9 +115,9 @@ def build(request: FigureRequest) -> Plot:
     heights = [y for point in points for y in (point.y, *(point.ends or ()))]
     y_axis = linear_axis(capitalize_first(scored_rows.title), heights)
     baselines = [number for number, point in enumerate(points) if point.row.entry.is_baseline]
-    traces, labels = drawing.traces_by_architecture(points, first=[*frontier_numbers, *baselines], log_x=True)
+    traces, labels = drawing.traces_by_architecture(points, priority=[*frontier_numbers, *baselines], log_x=True)
     frontier_traces = _frontier_traces([points[number] for number in frontier_numbers], x_axis, y_axis, lower=lower)
-    reference = _reference([points[number] for number in baselines], x_axis, lower=lower)
+    reference = _best_line([points[number] for number in baselines], x_axis, lower=lower)
     omitted_rows = [row for number, row in enumerate(scored_rows.rows) if number not in costs.values]
     notes = drawing.omission_note(omitted_rows, f"no {cost_name} on this hardware")
     return Plot(
@@ -138,7 +139,7 @@ def build(request: FigureRequest) -> Plot:
 
 
 def _points(scored_rows: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoint]:
-    """Return the points, with the published 95% intervals of scores on a dataset."""
+    """Return a point for each row with a score and a positive cost, with the 95% interval of a dataset's scores."""
     numbers = sorted(costs.values)
     rows = [scored_rows.rows[number] for number in numbers]
     form, points = drawing.score_format(rows), []
@@ -156,24 +157,27 @@ def _points(scored_rows: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoin
 
 
 def _frontier_traces(
-    best: Sequence[drawing.ChartPoint],
+    best_points: Sequence[drawing.ChartPoint],
     x_axis: Mapping[str, Any],
     y_axis: Mapping[str, Any],
     *,
     lower: bool,
 ) -> list[go.Scatter]:
-    """Return the frontier as steps to the right edge, over the area that it dominates."""
+    """Return the frontier as steps to the right edge, and the area that it dominates; a single point has only the area.
+
+    `best_points` are its points by increasing cost.
+    """
     right_edge, worst_score = 10 ** x_axis["range"][1], y_axis["range"][1 if lower else 0]
-    xs, ys = [*(point.x for point in best), right_edge], [*(point.y for point in best), best[-1].y]
+    xs, ys = [*(point.x for point in best_points), right_edge], [*(point.y for point in best_points), best_points[-1].y]
     corners = [(x, y) for y, *pair in zip(ys, xs, xs[1:], strict=False) for x in pair]
     corners += [(right_edge, worst_score), (xs[0], worst_score)]
     shade = drawing.area_trace("dominated", corners, BLUE, 0.08, showlegend=False)
-    style = {"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"}
-    return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best)]
+    style = {"color": MUTED_INK, "width": 1.5, "dash": "dot", "shape": "hv"}
+    return [shade, drawing.line_trace("Pareto frontier", xs[:-1], ys[:-1], style)][: len(best_points)]
 
 
-def _reference(baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool) -> list[go.Scatter]:
-    """Return a horizontal line at the score of the best baseline."""
+def _best_line(baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any], *, lower: bool) -> list[go.Scatter]:
+    """Return a horizontal line at the score of the best baseline, or no line without baselines."""
     if not baselines:
         return []
     best = (min if lower else max)(baselines, key=lambda point: point.y)
@@ -183,27 +187,30 @@ def _reference(baselines: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any
 
 
 def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
-    """Return measured costs if the unfiltered board has any, else those of one publication."""
+    """Return the costs for an axis: measured ones if the unfiltered board has any, otherwise those of one publication.
+
+    A requested device selects reported costs. Sizes of models are not measured on a machine.
+    """
     if axis == "parameters":
-        return _sizes(scored_rows.rows)
+        return _model_sizes(scored_rows.rows)
     key, title = COST_AXES[axis]
-    reported, is_filtered = (
+    reported_costs, is_filtered = (
         _reported_costs(scored_rows, axis, title),
         scored_rows.request.state.filtered,
     )
     if scored_rows.request.choice("device"):
-        return reported
+        return reported_costs
     column, measured_values = _measured_costs(scored_rows.board, key, scored_rows.rows)
     if not measured_values and is_filtered:
         unfiltered_board = scored_rows.unfiltered.board
         column, unfiltered_values = _measured_costs(unfiltered_board, key, unfiltered_board.rows)
         column = column if unfiltered_values else None
     if column is None or not (measured_values or is_filtered):
-        return reported
+        return reported_costs
     other_sources = sorted(
         {
-            *reported.other_sources,
-            *([reported.setting] if reported.values and reported.setting else []),
+            *reported_costs.other_sources,
+            *([reported_costs.setting] if reported_costs.values and reported_costs.setting else []),
         }
     )
     origin = f"Measured here {column.group.removeprefix(EFFICIENCY).strip()}."
@@ -211,7 +218,7 @@ def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
 
 
 def _measured_costs(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column | None, dict[int, float]]:
-    """Return the board's column of a measured quantity, and its values by row number."""
+    """Return the board's column of a measured quantity, or None, and the scored rows' values by row number."""
     column = board.column(key)
     if column is None:
         return None, {}
@@ -222,8 +229,8 @@ def _measured_costs(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column
     }
 
 
-def _sizes(rows: Sequence[Row]) -> CostAxis:
-    """Return the models' sizes, of reported or of scored systems only."""
+def _model_sizes(rows: Sequence[Row]) -> CostAxis:
+    """Return the models' numbers of parameters by row number, of reported or of scored systems only."""
     counts = [row.value(SIZE.key) for row in rows]
     sizes = {number: count for number, count in enumerate(counts) if isinstance(count, float) and count > 0}
     _, kind = drawing.majority_kind([rows[number] for number in sizes])
@@ -233,6 +240,10 @@ def _sizes(rows: Sequence[Row]) -> CostAxis:
 
 
 def _reported_costs(scored_rows: _ScoredRows, axis: str, title: str) -> CostAxis:
+    """Return the rows' costs as reported for the setting that fits most rows of the unfiltered board.
+
+    A benchmark uses only the publication that is its source, if it has one.
+    """
     request, source = scored_rows.request, None
     if request.dataset:
         datasets = [request.dataset_page.dataset["pk"]]
@@ -254,7 +265,10 @@ def _with_unit(title: str, unit: str) -> str:
 
 
 def frontier(points: Sequence[drawing.ChartPoint], *, lower: bool = False) -> list[int]:
-    """Return the numbers of the points that no other dominates, by increasing cost."""
+    """Return the numbers of the points that no other dominates, by increasing cost.
+
+    `lower` means that lower scores are better.
+    """
     sign = -1 if lower else 1
     order = sorted(range(len(points)), key=lambda number: (points[number].x, -sign * points[number].y))
     return [order[position] for position in drawing.running_best([points[number].y for number in order], lower=lower)]
@@ -278,7 +292,10 @@ class ParetoSetting(NamedTuple):
 def reported_figures(
     axis: str, datasets: Collection[int], source_id: int | None
 ) -> dict[ParetoSetting, dict[Key, float]]:
-    """Return the reported costs for an axis on these datasets by setting, excluding doubtful figures."""
+    """Return the reported costs for an axis on these datasets, by setting and then by row.
+
+    Doubtful figures are excluded. `source_id` restricts them to one publication.
+    """
     if axis not in REPORTED_NAMES:
         return {}
     names = dict(Dataset.objects.filter(pk__in=datasets).values_list("pk", "name"))
@@ -305,10 +322,11 @@ def select_setting(
     visible_keys: Set[Key],
     device: str,
 ) -> tuple[ParetoSetting | None, Sequence[ParetoSetting]]:
-    """Return the setting with costs of most `scored_keys` rows on the requested device, and others with rows in view.
+    """Return the setting with costs of most `scored_keys`, and the other settings with rows in view.
 
-    `scored_keys` are the rows of the unfiltered board that have a score, because a point needs both. The choice does
-    not depend on the rows in view: filters never change the machine, so that two pictures of a board are comparable.
+    The first is None without a setting on the requested device, `cpu`, `gpu`, or empty for any. `scored_keys` are the
+    rows of the unfiltered board that have a score, because a point needs both. The choice does not depend on
+    `visible_keys`, the rows in view: filters never change the machine, so that two pictures of a board are comparable.
     """
     candidates = [
         setting for setting in settings if not device or ("GPU" in setting.hardware.upper()) == (device == "gpu")
@@ -365,7 +383,10 @@ def _speed(row: Row) -> float:
 
 
 def build_throughput(request: FigureRequest) -> Plot:
-    """Draw a point for each system with an approximate index whose searches were timed on the board's machine."""
+    """Draw recall against queries per second of each system with a timed approximate index.
+
+    Speeds are those measured on the board's machine.
+    """
     board = request.board()
     recalls = _recalls(_timed_entries(board))
     rows = [row for row in drawing.comparable_rows(board) if row.entry.pk in recalls and _speed(row)]

@@ -32,7 +32,7 @@ MAX_VERTICAL_BARS = 400
 
 
 def has_open_judgements(dataset: Mapping[str, Any]) -> bool:
-    """Return whether everyone may see a dataset's judgments."""
+    """Return whether everyone may see the dataset's judgments: not hidden, and no agreement is required."""
     requires_agreement = Visibility.ACCEPTED in (
         dataset.get("queries_visibility"),
         dataset.get("documents_visibility"),
@@ -41,7 +41,7 @@ def has_open_judgements(dataset: Mapping[str, Any]) -> bool:
 
 
 def build_difficulty(request: FigureRequest) -> Plot:
-    """Draw queries from hardest to easiest: the median, a band of most systems, and the baseline."""
+    """Draw queries from hardest to easiest: the systems' median, a band from 10% to 90% of them, and the baseline."""
     page = request.dataset_page
     name, measure, baseline = page.dataset["name"], page.board.measure, page.board.baseline
     collection = open_collection(request.dataset)
@@ -90,7 +90,10 @@ def build_difficulty(request: FigureRequest) -> Plot:
 
 
 def _hardest_first(values: Difficulty, collection: OpenCollection, measure: str) -> NDArray[np.intp]:
-    """Return the queries from the hardest, equally hard ones in natural order."""
+    """Return the rows of the queries from hardest to easiest by median, then mean, then highest score.
+
+    Equally hard queries are in natural order.
+    """
     natural_position = np.empty(len(values.mean), np.int64)
     natural_position[list(collection.order)] = np.arange(len(values.mean))
     sign = -1.0 if better(measure) == "lower" else 1.0
@@ -100,6 +103,10 @@ def _hardest_first(values: Difficulty, collection: OpenCollection, measure: str)
 def _difficulty_traces(
     values: Difficulty, order: NDArray[np.intp], queries_per_point: int, baseline: str
 ) -> list[go.Scatter]:
+    """Return the lines of median and baseline and the band of most systems.
+
+    Each point is the mean over `queries_per_point` consecutive queries. A single system has only the median.
+    """
     starts = np.arange(0, len(order), queries_per_point)
     number = np.diff([*starts, len(order)])
     ranks = (starts + (number + 1) / 2).tolist()
@@ -129,15 +136,15 @@ def _difficulty_traces(
 
 
 def build_differences(request: FigureRequest) -> Plot:
-    """Draw the second system's value minus the first's per query, from the largest difference."""
+    """Draw the second system's value minus the first's for each query, in descending order."""
     collection = open_collection(request.dataset)
     if collection is None:
         if not Dataset.objects.listed().filter(slug=request.dataset).exists():
             raise SubjectNotFound
         return Plot.empty("Values by query are only shown for open judgments.")
     dataset = collection.dataset
-    measure = collection.measure(request.state.measure)
-    entries = _pair(collection, request.systems, measure)
+    measure = collection.choose_measure(request.state.measure)
+    entries = _select_pair(collection, request.systems, measure)
     if entries is None:
         return Plot.empty("A comparison needs two systems with results on the dataset's current judgments.")
     pair = compare_by_query(collection, entries, measure)
@@ -168,8 +175,11 @@ def build_differences(request: FigureRequest) -> Plot:
     )
 
 
-def _pair(collection: OpenCollection, systems: tuple[str, ...], measure: str) -> list[Entry] | None:
-    """Return the best entries of the first two systems, by default of the baseline and the best system."""
+def _select_pair(collection: OpenCollection, systems: tuple[str, ...], measure: str) -> list[Entry] | None:
+    """Return the best entries of the first two systems, or None for fewer than two.
+
+    By default, these are the baseline and the best system.
+    """
     best_entries = collection.best_entries(measure)
     entry_ids = [best_entries[slug].pk for slug in (systems or best_entries) if slug in best_entries][:2]
     if len(entry_ids) < 2:
@@ -179,7 +189,10 @@ def _pair(collection: OpenCollection, systems: tuple[str, ...], measure: str) ->
 
 
 def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, round_title: str) -> Plot:
-    """Draw the run's value minus the median by query, from the largest, with the best and worst run as a band."""
+    """Draw the run's value minus the median by query, from the largest, with lines for the best and the worst run.
+
+    Queries without a median are omitted.
+    """
     topics_with_median = [topic for topic in topics if topic.difference is not None]
     if not topics_with_median:
         return Plot.empty(f"No median is shown if fewer than {MIN_OTHERS} other teams have public runs.")
@@ -221,7 +234,7 @@ def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, round_tit
 
 
 def _evenly_spaced(total: int) -> tuple[range, list[str]]:
-    """Return evenly spaced positions that fit as vertical bars, and a note if some queries are omitted."""
+    """Return up to MAX_VERTICAL_BARS evenly spaced positions, and a note if queries are omitted."""
     positions = range(0, total, -(-total // MAX_VERTICAL_BARS))
     note = f"{len(positions):,} of {total:,} queries are drawn, at equal distances in the order."
     return positions, [note] if len(positions) < total else []
@@ -239,6 +252,7 @@ def _vertical_layout(number: int, title: str, **options: Any) -> go.Layout:
 
 
 def _vertical_bars(ranks: Sequence[int], differences: Sequence[float], measure: str, **options: Any) -> go.Bar:
+    """Return vertical bars colored as better or worse according to the sign and the measure's direction."""
     lower = better(measure) == "lower"
     colors = [BETTER if (value > 0) != lower else WORSE for value in differences]
     heights = [round(value, 6) for value in differences]

@@ -31,6 +31,6 @@ FIGURES: dict[str, Figure] = {
 
 
 def figures_about(subject: Subject, dataset: Mapping[str, Any] | None = None) -> list[Figure]:
-    """Return the figures for a kind of page, or for the page of this dataset, in registry order."""
+    """Return the figures for a kind of page in registry order; with `dataset`, only those that fit this dataset."""
     figures = [figure for figure in FIGURES.values() if subject in figure.subjects]
     return figures if dataset is None else [figure for figure in figures if figure.fits(dataset)]

@@ -52,7 +52,10 @@ LINES = (
 
 
 def build_progress(request: FigureRequest) -> Plot:
-    """Draw scored systems by day of publication on this site and reported ones by year, as separate lines."""
+    """Draw scores by date and the best so far: scored systems by day of publication, and reported ones by year.
+
+    The two kinds are separate lines.
+    """
     board = request.board()
     column, y_title = drawing.effectiveness_column(request, board)
     rows = [row for row in drawing.comparable_rows(board) if drawing.value(row, column) is not None]
@@ -70,7 +73,7 @@ def build_progress(request: FigureRequest) -> Plot:
         if kind_points:
             points = [point for _, point in kind_points]
             best_numbers = drawing.running_best([point.y for point in points], lower=lower)
-            traces += _traces(line, points, best_numbers)
+            traces += _draw_traces(line, points, best_numbers)
             texts.append(line.description)
             for number, (day, point) in enumerate(kind_points):
                 table.append((point.name, day, point.y, "yes" if number in best_numbers else "no"))
@@ -80,7 +83,7 @@ def build_progress(request: FigureRequest) -> Plot:
         data=traces,
         layout=go.Layout(
             height=400,
-            xaxis=_axis([day for day, _ in dated_pairs]),
+            xaxis=_date_axis([day for day, _ in dated_pairs]),
             yaxis=linear_axis(capitalize_first(y_title), scores),
         ),
         table=Table.from_columns(
@@ -94,14 +97,14 @@ def build_progress(request: FigureRequest) -> Plot:
 
 
 def has_dates(board: Board, datasets: Sequence[int]) -> bool:
-    """Return whether the ranked rows of a board of these datasets have enough different dates.
+    """Return whether the ranked rows of a board have at least MIN_DATES different dates.
 
-    A dataset's board has the dates itself; for a benchmark's board they are queried.
+    A dataset's board has the dates itself; for a benchmark's board they are read from `datasets`.
     """
     ranked_rows = [row for row in drawing.comparable_rows(board) if row.rank is not None]
     if board.views:
         dates = _dates(datasets)
-        days = {dates.get(_key(row)) for row in ranked_rows}
+        days = {dates.get(_row_key(row)) for row in ranked_rows}
     else:
         days = {_publication_date(row.entry) for row in ranked_rows}
     return len(days - {None, ""}) >= MIN_DATES
@@ -115,7 +118,7 @@ def _publication_date(entry: EntryRow) -> str:
 
 
 def _dated(request: FigureRequest, rows: Sequence[Row], column: str, form: str) -> list[tuple[str, drawing.ChartPoint]]:
-    """Return the rows that have a day or a year as (date, point), by date and then best first."""
+    """Return a (date, point) pair for each row with a date and a score, by date and then best first."""
     if request.dataset:
         datasets = [request.dataset_page.dataset["pk"]]
     else:
@@ -123,10 +126,10 @@ def _dated(request: FigureRequest, rows: Sequence[Row], column: str, form: str) 
     dates = _dates(datasets)
     dated_pairs = []
     for row, name in zip(rows, drawing.distinct_names(rows), strict=True):
-        day, score = dates.get(_key(row)), drawing.value(row, column)
+        day, score = dates.get(_row_key(row)), drawing.value(row, column)
         if day and score is not None:
             line = f"{day}: {format_value(score, int(form[-2]))}"
-            dated_pairs.append((day, drawing.ChartPoint(row, name, _day(day), score, [line])))
+            dated_pairs.append((day, drawing.ChartPoint(row, name, _to_iso_date(day), score, [line])))
     sign = 1 if drawing.lower_is_better(request.board()) else -1
     return sorted(dated_pairs, key=lambda dated_point: (dated_point[0], sign * dated_point[1].y))
 
@@ -135,12 +138,12 @@ def _dated(request: FigureRequest, rows: Sequence[Row], column: str, form: str) 
 _Key = tuple[str, str, bool]
 
 
-def _key(row: Row) -> _Key:
+def _row_key(row: Row) -> _Key:
     return row.entry.slug, row.entry.configuration, row.ranked_in == REPORTED
 
 
 def _dates(datasets: Sequence[int]) -> dict[_Key, str]:
-    """Return the latest date of each row's results on these datasets: a day, or a year for reported ones."""
+    """Return the latest date of each row's public results on these datasets: a day, or a year for reported ones."""
     dates: dict[_Key, str] = {}
     for rows in present_rows(datasets).values():
         for entry in rows.entries:
@@ -150,27 +153,28 @@ def _dates(datasets: Sequence[int]) -> dict[_Key, str]:
     return dates
 
 
-def _axis(dates: Sequence[str]) -> dict[str, Any]:
-    """Return an axis over these dates, at least a year wide."""
-    days = [_day(day) for day in dates]
+def _date_axis(dates: Sequence[str]) -> dict[str, Any]:
+    """Return a time axis over these dates, at least a year wide, with ticks at years if it is long."""
+    days = [_to_iso_date(day) for day in dates]
     first_day, last_day = date.fromisoformat(min(days)), date.fromisoformat(max(days))
     room = max((last_day - first_day) * 0.08, timedelta(days=183) - (last_day - first_day) / 2, timedelta(days=10))
     axis = {"type": "date", "range": [(first_day - room).isoformat(), (last_day + room).isoformat()]}
     if all(len(day) == 4 for day in dates):
-        return {**axis, "tick0": _day("2000"), "dtick": "M12", "tickformat": "%Y"}
+        return {**axis, "tick0": _to_iso_date("2000"), "dtick": "M12", "tickformat": "%Y"}
     return {**axis, "dtick": "M12", "tickformat": "%Y"} if (last_day - first_day).days > 800 else axis
 
 
-def _day(text: str) -> str:
+def _to_iso_date(text: str) -> str:
     """Return an ISO date; a year is represented by its middle."""
     return f"{text}-07-01" if len(text) == 4 else text
 
 
-def _traces(line: _Line, points: Sequence[drawing.ChartPoint], best_numbers: Sequence[int]) -> list[go.Scatter]:
+def _draw_traces(line: _Line, points: Sequence[drawing.ChartPoint], best_numbers: Sequence[int]) -> list[go.Scatter]:
+    """Return the points of one kind, and unless there is only one, a stepped line of the best so far."""
     days, scores = [str(point.x) for point in points], [point.y for point in points]
     years = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
     coordinates = list(zip(years, scores, strict=True))
-    labels = drawing.label_points([point.name for point in points], coordinates, first=best_numbers, allow_far=False)
+    labels = drawing.label_points([point.name for point in points], coordinates, priority=best_numbers, allow_far=False)
     ring = {"color": line.color if line.symbol.endswith("open") else PAPER, "width": 1.5}
     marker = {"color": line.color, "symbol": line.symbol, "size": 9, "line": ring}
     trace = drawing.point_trace(line.label, points, labels, marker)
@@ -202,7 +206,10 @@ MAX_CORRELATED = 200
 
 
 def build_in_domain(request: FigureRequest) -> Plot:
-    """Draw scores on the dataset that most systems were trained on against means over unseen datasets."""
+    """Draw scores on the dataset that most systems were trained on against means over the other datasets.
+
+    Only systems that were not trained on these are drawn, reported or scored ones.
+    """
     if request.state.zero_shot:
         return Plot.empty("This view shows zero-shot values only: none of them is in-domain.")
     board, datasets = (
@@ -227,7 +234,7 @@ def build_in_domain(request: FigureRequest) -> Plot:
         if (x := drawing.value(row, trained_on.slug)) is not None
         and (y := drawing.mean(row, other_datasets)) is not None
     ]
-    training_texts = [_training(point.row, trained_on) for point in points]
+    training_texts = [_training_text(point.row, trained_on) for point in points]
     traces, labels = drawing.traces_by_architecture(points)
     x_axis = linear_axis(capitalize_first(x_label), [point.x for point in points])
     y_axis = linear_axis(capitalize_first(y_label), [point.y for point in points])
@@ -245,8 +252,8 @@ def build_in_domain(request: FigureRequest) -> Plot:
         f"labels. {kind.capitalize()} only.",
         subtitle=f"{board.title}, {measure}, {kind}",
         notes=[
-            *_not_zero_shot(points),
-            *_correlation(points),
+            *_training_notes(points),
+            *_correlation_notes(points),
             *drawing.omission_note(
                 [row for row in kind_rows if not _is_zero_shot(row, other_datasets)],
                 "incomplete scores or other training data",
@@ -256,7 +263,7 @@ def build_in_domain(request: FigureRequest) -> Plot:
 
 
 def _rows_on_dataset(dataset: Member | None, all_rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """Return the rows of one kind that have a value on a dataset, and the name of that kind."""
+    """Return the rows with a value on the dataset, reported or scored ones only, and a description of their kind."""
     rows = [row for row in all_rows if dataset and drawing.value(row, dataset.slug) is not None]
     kind_rows, kind = drawing.majority_kind(rows)
     return kind_rows, drawing.describe_kind(kind)
@@ -277,14 +284,14 @@ def _has_exposure(row: Row, exposure: Entry.Training) -> bool:
     return exposure.value in ((exposures,) if isinstance(exposures, str) else exposures)
 
 
-def _training(row: Row, dataset: Member) -> str:
+def _training_text(row: Row, dataset: Member) -> str:
     if _is_marked(row, dataset):
         return "yes"
     return "not declared" if _has_exposure(row, Entry.Training.UNDECLARED) else "no"
 
 
-def _not_zero_shot(points: Sequence[drawing.ChartPoint]) -> list[str]:
-    """Return notes on systems whose means are not known to be zero-shot."""
+def _training_notes(points: Sequence[drawing.ChartPoint]) -> list[str]:
+    """Return notes that name adapted systems and those that do not declare their training."""
     notes = []
     for exposure, description in (
         (Entry.Training.ADAPTED, "Adapted to some of these corpora, without labels"),
@@ -295,8 +302,11 @@ def _not_zero_shot(points: Sequence[drawing.ChartPoint]) -> list[str]:
     return notes
 
 
-def _correlation(points: Sequence[drawing.ChartPoint]) -> list[str]:
-    """Return a note with Kendall's τ-a of the two orders: concordant minus discordant pairs over all pairs."""
+def _correlation_notes(points: Sequence[drawing.ChartPoint]) -> list[str]:
+    """Return a note with Kendall's τ-a of the two orders: concordant minus discordant pairs over all pairs.
+
+    There is no note for fewer than three or more than MAX_CORRELATED systems.
+    """
     number = len(points)
     if not 3 <= number <= MAX_CORRELATED:
         return []

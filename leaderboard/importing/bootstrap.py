@@ -44,7 +44,11 @@ _DEMO = ImportOptions(
 
 
 def prepare() -> None:
-    """Create the initial data of the site."""
+    """Create the initial data of the site: curator account, reported boards, and the demo collection with its twin.
+
+    Requests the demo's rows and sample model, records missing board rows, and refreshes scores without judgment
+    coverage.
+    """
     make_curator()
     load_reported()
     record_present()
@@ -53,13 +57,13 @@ def prepare() -> None:
     if not Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False).exists():
         with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:
             build_stdlib_search(Path(folder), queries=2 * QUERIES)
-            demo, hidden = import_twin(Path(folder), _DEMO, 0.5, seed=0)
+            demo, hidden_half = import_twin(Path(folder), _DEMO, 0.5, seed=0)
         request_demo_rows(demo.dataset)
-        request_demo_rows(hidden.dataset)
+        request_demo_rows(hidden_half.dataset)
         request_sample_model(demo.dataset)
 
 
-def ready() -> bool:
+def is_ready() -> bool:
     """Return whether the reported boards are loaded and the demo's BM25 row is published."""
     demo = Entry.objects.filter(dataset__slug=DEMO_SLUG, system__slug=BM25.slug, is_baseline=True)
     return Source.objects.exists() and demo.exists()

@@ -47,8 +47,8 @@ class ExampleFile(NamedTuple):
 def store_example_runs(dataset: Dataset, run: Path, work: Path) -> list[ExampleFile]:
     """Create and store example runs from the baseline's run (plain text with ranks from 1), without writing rows.
 
-    Call this outside of transactions, because it reads the whole run. `work` is a folder for temporary files. An empty
-    run gives no example, because it would be rejected as an upload.
+    The demo also gets a run with errors. Call this outside of transactions, because it reads the whole run. `work` is a
+    folder for temporary files. An empty run gives no example, because it would be rejected as an upload.
     """
     if not run.stat().st_size:
         return []
@@ -74,16 +74,16 @@ def store_example_models(checkpoint: Path, work: Path) -> list[ExampleFile]:
 
     `work` is a folder for temporary files. Offer the result with `offer_example_runs`.
     """
-    sample = store_file(archive_checkpoint(checkpoint, work / ARCHIVE_NAME))
-    rejected = store_file(archive_with_pickle(checkpoint, work / REFUSED_NAME))
+    sample_file = store_file(archive_checkpoint(checkpoint, work / ARCHIVE_NAME))
+    rejected_file = store_file(archive_with_pickle(checkpoint, work / REFUSED_NAME))
     return [
         ExampleFile(
             DatasetFile.Kind.EXAMPLE_MODEL,
             ARCHIVE_NAME,
-            sample,
+            sample_file,
             "A sample checkpoint for the dense engine (static embeddings), ready to upload",
         ),
-        ExampleFile(DatasetFile.Kind.REFUSED_MODEL, REFUSED_NAME, rejected),
+        ExampleFile(DatasetFile.Kind.REFUSED_MODEL, REFUSED_NAME, rejected_file),
     ]
 
 
@@ -100,7 +100,7 @@ def truncate_run(run: Path, target: Path, depth: int) -> Path:
 
 
 def write_broken_run(run: Path, target: Path) -> None:
-    """Write the first lines of a valid run to `target`, and insert MISTAKES."""
+    """Write the first BROKEN_LINES lines of a valid run to `target`, with the errors in MISTAKES."""
     with run.open(encoding="utf-8") as file:
         valid_fields = [[*line.split()[:5], "broken"] for line in islice(file, BROKEN_LINES)]
     lines = [" ".join(fields) for fields in valid_fields]

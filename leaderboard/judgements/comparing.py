@@ -16,7 +16,7 @@ from evaluation.judgements.merge import (
     Conflict,
     Grades,
     Judge,
-    Judged,
+    JudgeGrades,
     JudgementComparison,
     MergePolicy,
     agreements,
@@ -45,7 +45,7 @@ from leaderboard.judgements.imports import (
     is_current,
     read_import,
 )
-from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, is_needed, start_rescore, under_way
+from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, get_pending_rescore, must_rescore, start_rescore
 from leaderboard.judgements.rescoring.content import OfferedContent, offer_content, prepare_content
 from leaderboard.models import Dataset, DatasetVersion, Entry, JudgementImport, Pool, Qrels, Rescore
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_board, lock_boards
@@ -62,7 +62,10 @@ class MergedJudgements:
 
 
 def compare_import(import_: JudgementImport, folder: Path) -> dict[str, Any]:
-    """Compare an import with the dataset's current judgments and return the new columns of its row."""
+    """Compare an import with the dataset's current judgments, and return the new columns of its row.
+
+    These are counts, including the agreement of its judge with others, and the checksum of the stored conflicts.
+    """
     qrels = import_.dataset.current_qrels
     new_grades = _imported_grades(import_, qrels)
     comparison = compare(present_grades(qrels), new_grades)
@@ -83,8 +86,11 @@ def compare_import(import_: JudgementImport, folder: Path) -> dict[str, Any]:
     return {"against": qrels, "counts": counts, "conflicts_sha256": key}
 
 
-def _grades_by_judge(qrels: Qrels | None) -> Judged:
-    """Return the judges and grades behind qrels: the initial ones, then all merged imports, oldest first."""
+def _grades_by_judge(qrels: Qrels | None) -> JudgeGrades:
+    """Return the judges behind qrels with their grades, oldest first.
+
+    The initial judgments are followed by all merged imports.
+    """
     lineage: list[Qrels] = []
     while qrels is not None:
         lineage.insert(0, qrels)
@@ -102,15 +108,15 @@ def _grades_by_judge(qrels: Qrels | None) -> Judged:
 
 
 def record_comparison(import_: JudgementImport, columns: dict[str, Any]) -> None:
-    """Store the result of a comparison for the curator. Call this within `audit.acting`.
+    """Store the result of a comparison for the curator, and record it. Call this within `audit.acting`.
 
-    An import that adds no judgments and has no conflicts ends without a decision. With hidden judgments this would
-    reveal grades, so the import continues.
+    An import that adds no judgments and has no conflicts is discarded without a decision. With hidden judgments this
+    would reveal grades, so the import continues.
     """
     qrels, counts = columns["against"], columns["counts"]
     is_unchanged = not is_secret(import_, qrels) and not counts["new"] and not counts["conflicts"]
-    pending = JudgementImport.objects.filter(pk=import_.pk, state=State.COMPARING)
-    pending.update(
+    pending_imports = JudgementImport.objects.filter(pk=import_.pk, state=State.COMPARING)
+    pending_imports.update(
         state=State.DISCARDED if is_unchanged else State.READY,
         settled_at=timezone.now() if is_unchanged else None,
         version=import_.dataset.current_version,
@@ -120,7 +126,11 @@ def record_comparison(import_: JudgementImport, columns: dict[str, Any]) -> None
 
 
 def merge_import(import_: JudgementImport, folder: Path) -> MergedJudgements:
-    """Merge an import with the chosen policy and store the file, without writing rows."""
+    """Merge an import with the chosen policy and store the file, without writing rows.
+
+    The result also has the content that the dataset will offer, and the judges with their numbers of judgments and
+    agreement.
+    """
     new_grades = _imported_grades(import_, import_.against)
     grades = merge(present_grades(import_.against), new_grades, MergePolicy(import_.policy))
     path = folder / "merged.tsv"
@@ -147,8 +157,8 @@ def merge_import(import_: JudgementImport, folder: Path) -> MergedJudgements:
 def record_merge(import_: JudgementImport, merged_judgements: MergedJudgements) -> str:
     """Create the next qrels of the dataset and adopt them, and return the outcome for the log.
 
-    Call this within `audit.acting`. If the dataset's judgments changed in the meantime, the import is compared again.
-    If a rescore is pending, the import waits for the curator.
+    Call this within `audit.acting`. A settled import does not change. If the dataset's judgments changed in the
+    meantime, the import is compared again. If a rescore is pending, the import waits for the curator.
     """
     lock_boards([import_.dataset_id])
     locked_import = JudgementImport.objects.select_related("dataset", "against").get(pk=import_.pk)
@@ -157,7 +167,7 @@ def record_merge(import_: JudgementImport, merged_judgements: MergedJudgements) 
     if not is_current(locked_import):
         compare_again(locked_import)
         return "The judgments changed in the meantime. The import is being compared again."
-    if under_way(locked_import.dataset_id) is not None:
+    if get_pending_rescore(locked_import.dataset_id) is not None:
         JudgementImport.objects.filter(pk=locked_import.pk).update(state=State.READY)
         return "Decide on the pending rescore first."
     qrels = current_or_next_qrels(
@@ -213,9 +223,10 @@ def list_conflicts(import_: JudgementImport, limit: int | None = None) -> Iterat
 def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: OfferedContent | None = None) -> Rescore | None:
     """Score the dataset on `qrels` from now on, and return the rescore that this requires, if any.
 
-    First judgments are adopted at once: waiting runs are then scored, and the dataset's BM25 is requested. `note` is
-    the public origin of the judgments. `content` are the files that belong to them
-    (`rescoring.content.prepare_content`), unless the caller offers these. Call this within `audit.acting`.
+    If results have to be rescored, only the rescore is started. First judgments are adopted at once: waiting runs are
+    then scored, and the dataset's BM25 is requested. `note` is the public origin of the judgments. `content` are the
+    files that belong to them (`rescoring.content.prepare_content`), unless the caller offers these. Call this within
+    `audit.acting`.
 
     Raises:
         RescoreUnderWay: While another rescore is pending.
@@ -226,9 +237,9 @@ def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: OfferedConte
         raise ValueError(f"{qrels} do not belong to the current version of {dataset}")
     if locked_dataset.current_qrels_id == qrels.pk:
         return None
-    if is_needed(locked_dataset, qrels):
+    if must_rescore(locked_dataset, qrels):
         return start_rescore(locked_dataset, qrels, note)
-    pending_rescore = under_way(locked_dataset)
+    pending_rescore = get_pending_rescore(locked_dataset)
     if pending_rescore is not None:
         raise RescoreUnderWay(pending_rescore)
     locked_dataset.current_qrels = qrels
@@ -256,7 +267,10 @@ def draw_now(pool: Pool) -> None:
 def preview_judgements(
     dataset: Dataset, path: Path, *, scale_grew: bool = False, strict: bool = False
 ) -> JudgementComparison:
-    """Compare a file with the current judgments without storing it. Raises as `imports.check_judgements`."""
+    """Compare a file with the current judgments without storing it.
+
+    Raises the same exceptions as `imports.check_judgements`.
+    """
     judgements = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)
     return compare(present_grades(dataset.current_qrels), judgements.grades)
 

@@ -53,7 +53,7 @@ def record_compared(subject: object, dataset: Dataset, qrels: Qrels | None) -> N
 
 
 def load_compared(subject: object, row: Qrels, refusal: Problem) -> judged.Qrels:
-    """Return the judgments to compare `subject` with, after recording the comparison if they are hidden.
+    """Return a row's judgments for a comparison with `subject`, after recording the comparison if they are hidden.
 
     Call this within `audit.acting`, and outside of transactions that a refusal rolls back. Raises InvalidContent with
     `refusal`, before anything is read, if the acting user may not read hidden judgments.
@@ -71,14 +71,14 @@ def record_comparison_read(import_: JudgementImport, conflict_count: int) -> Non
 
 
 def reveals_judged(pool: Pool) -> bool:
-    """Return whether the pool reveals hidden judgments: top documents of runs that are missing from it are judged."""
+    """Return whether the pool reveals hidden judgments, because judged documents are missing from it."""
     return pool.dataset.hidden and pool.qrels_id is not None
 
 
 def record_counts_read(pool: Pool) -> None:
     """Record access to the number of unjudged pairs in the pool."""
     if reveals_judged(pool):
-        record_reading(pool, pool.dataset_id, what="how many pairs are judged", qrels=_number(pool.qrels))
+        record_reading(pool, pool.dataset_id, what="how many pairs are judged", qrels=_qrels_number(pool.qrels))
 
 
 def record_preview_read(rescore: Rescore) -> None:
@@ -95,16 +95,19 @@ def is_secret_preview(rescore: Rescore) -> bool:
 def record_pool_read(pool: Pool, form: str) -> None:
     """Record which hidden judgments or hidden queries a download of the pool reveals, if any."""
     if reveals_judged(pool):
-        record_reading(pool, pool.dataset_id, what="which pairs are judged", qrels=_number(pool.qrels))
+        record_reading(pool, pool.dataset_id, what="which pairs are judged", qrels=_qrels_number(pool.qrels))
     if form == "csv" and seals_queries(pool.dataset):
         record("read hidden queries", pool, dataset=pool.dataset_id)
 
 
 def downloadable_forms(pool: Pool, person: Person) -> list[str]:
-    """Return the pool formats that the user may download; hidden queries require the permission to read them."""
-    sealed = seals_queries(pool.dataset) and not may_see_counts(pool.dataset, person)
-    return [form for form in pool.files if form != "csv" or not sealed]
+    """Return the pool formats that the user may download.
+
+    CSV with hidden queries requires the permission to read them.
+    """
+    is_sealed = seals_queries(pool.dataset) and not may_see_counts(pool.dataset, person)
+    return [form for form in pool.files if form != "csv" or not is_sealed]
 
 
-def _number(qrels: Qrels | None) -> int | None:
+def _qrels_number(qrels: Qrels | None) -> int | None:
     return qrels.number if qrels is not None else None

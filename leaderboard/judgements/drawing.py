@@ -37,8 +37,9 @@ Texts = Callable[[str], tuple[str, str]]
 def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> dict[str, Any]:
     """Draw the pool from its runs, store its files, and return the columns of its row; `folder` is for temporary files.
 
-    Only the scored topics are drawn. Reading the runs is half of the progress, and reading the corpus is the other
-    half. Call this within `audit.acting`: a comparison with hidden judgments is recorded before they are read.
+    Only unjudged documents of the scored topics are drawn. Reading the runs is half of the progress, and reading the
+    corpus is the other half. Call this within `audit.acting`: a comparison with hidden judgments is recorded before
+    they are read.
 
     Raises:
         evaluation.runs.pooling.PoolTooLarge: For too many pairs.
@@ -86,9 +87,10 @@ def record_pool(pool: Pool, columns: dict[str, Any]) -> None:
 
 
 def write_csv(pairs: Pairs, target: Path, prefix: str, queries: dict[str, str], texts: Texts) -> None:
-    """Write one row per pair (RFC 4180, UTF-8 with the byte order mark that spreadsheets need); `grade` is empty.
+    """Write a CSV file with one row per pair: its number, query, document, and an empty `grade`.
 
-    `prefix` starts the item numbers, which carry no information. Cells that a spreadsheet would execute start with `'`
+    The format is RFC 4180, in UTF-8 with the byte order mark that spreadsheets need. `prefix` starts the item numbers,
+    which carry no information. Cells that a spreadsheet would execute start with `'`
     (`evaluation.judgements.import_file.guard_cell`).
     """
     with target.open("w", encoding="utf-8-sig", newline="") as file:
@@ -121,6 +123,7 @@ def texts_of_documents(
                 end += length
 
         def read(name: str) -> tuple[str, str]:
+            """Return the title and text of a document; both are empty if the corpus lacks it."""
             if name not in positions:
                 return "", ""
             start, length = positions[name]

@@ -17,7 +17,7 @@ from leaderboard.core.text.names import validate_name
 from leaderboard.core.work_requests import request_work
 from leaderboard.judgements.disclosure import is_secret
 from leaderboard.judgements.pools import ConcurrentChange, JudgingRefused
-from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, under_way
+from leaderboard.judgements.rescoring.campaigns import RescoreUnderWay, get_pending_rescore
 from leaderboard.models import Dataset, DatasetVersion, JudgementImport, Pool, Qrels, WorkRequest
 from leaderboard.results.board_rows.revisions import lock_boards
 
@@ -40,13 +40,17 @@ def check_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False, 
         InvalidContent: With all problems of the file.
         JudgingRefused: For a dataset without content.
     """
-    return read_import(_version(dataset), path, dataset.current_qrels, scale_grew=scale_grew, strict=strict)
+    return read_import(_require_version(dataset), path, dataset.current_qrels, scale_grew=scale_grew, strict=strict)
 
 
 def read_import(
     version: DatasetVersion, path: Path, qrels: Qrels | None, *, scale_grew: bool, strict: bool = False
 ) -> NewJudgements:
-    """Return the judgments in a file for a version with these `qrels` judgments. Raises InvalidContent."""
+    """Return the judgments in a file for a version whose current judgments are `qrels`. Raises InvalidContent.
+
+    Unless `scale_grew`, grades above the highest one of `qrels` are problems. `strict` rejects documents that are not
+    in the corpus.
+    """
     table = version.document_ids_sha256
     grades = (qrels.statistics if qrels is not None else {}).get("grades", {})
     highest_grade = max(map(int, grades), default=0)
@@ -60,14 +64,17 @@ def read_import(
     )
 
 
-def _version(dataset: Dataset) -> DatasetVersion:
+def _require_version(dataset: Dataset) -> DatasetVersion:
     if dataset.current_version is None:
         raise JudgingRefused(f"{dataset} has no queries on this site. Import the collection first.")
     return dataset.current_version
 
 
 def check_judge(judge: Judge) -> None:
-    """Raise JudgingRefused for a judge without a readable name, or a model that cannot be reproduced."""
+    """Raise JudgingRefused for a judge without a readable name, or a model that cannot be reproduced.
+
+    A model needs a version and the checksum of its prompt; other judges must have neither.
+    """
     if not judge.name.strip():
         raise JudgingRefused("Enter the judge (--judge): the name of a group, such as “NIST assessors”, or of a model.")
     if judge.kind == JudgeKind.MODEL and not (judge.version.strip() and _SHA256.fullmatch(judge.prompt)):
@@ -82,6 +89,7 @@ def check_judge(judge: Judge) -> None:
 
 
 def _check_line(label: str, text: str) -> None:
+    """Raise JudgingRefused if the text is not valid as a name; `label` names it in the message."""
     try:
         if text:
             validate_name(text)
@@ -107,7 +115,9 @@ def import_judgements(
     scale_grew: bool = False,
     strict: bool = False,
 ) -> JudgementImport:
-    """Store an import for comparison with the current judgments by the scorer. Call this within `audit.acting`.
+    """Check a file of judgments, store it, and request its comparison with the current judgments by the scorer.
+
+    Call this within `audit.acting`.
 
     Raises:
         evaluation.core.problems.InvalidContent: With all problems of the file; nothing is stored.
@@ -115,7 +125,7 @@ def import_judgements(
     """
     check_judge(judge)
     _check_line("The note", note.strip())
-    version = _version(dataset)
+    version = _require_version(dataset)
     if pool is not None and pool.version_id != version.pk:
         raise JudgingRefused(f"{pool} does not belong to the dataset's current version.")
     judgements = check_judgements(dataset, path, scale_grew=scale_grew, strict=strict)
@@ -145,7 +155,7 @@ def import_judgements(
 
 
 def request_merge(import_: JudgementImport, policy: Conflicts) -> None:
-    """Request the merge with a conflict policy. Call this within `audit.acting`.
+    """Request the merge of a compared import with a conflict policy. Call this within `audit.acting`.
 
     Raises:
         ConcurrentChange: If the import was settled concurrently, or if the judgments changed since the comparison,
@@ -158,7 +168,7 @@ def request_merge(import_: JudgementImport, policy: Conflicts) -> None:
         locked_import = imports.get(pk=import_.pk)
         concurrent_change = _concurrent_change(locked_import)
         if not concurrent_change:
-            if (rescore := under_way(locked_import.dataset_id)) is not None:
+            if (rescore := get_pending_rescore(locked_import.dataset_id)) is not None:
                 raise JudgingRefused(f"{RescoreUnderWay(rescore)}.")
             # With hidden judgments this refusal would reveal grades, so a merge without changes is allowed.
             if not is_secret(locked_import, locked_import.against) and not count_changes(locked_import, policy):
@@ -178,7 +188,10 @@ def request_merge(import_: JudgementImport, policy: Conflicts) -> None:
 
 
 def _concurrent_change(locked_import: JudgementImport) -> str:
-    """Return a message about a concurrent change, or an empty string; changed judgments are compared again."""
+    """Return a message if the import is decided or its comparison outdated, or else an empty string.
+
+    An outdated comparison is requested again.
+    """
     if locked_import.state != State.READY:
         return f"Another curator has already decided: this import is {locked_import.get_state_display()}."
     if is_current(locked_import):
@@ -205,20 +218,20 @@ def count_changes(import_: JudgementImport, policy: Conflicts) -> int:
 
 
 def compare_again(import_: JudgementImport) -> None:
-    """Request another comparison, with changed judgments or after an error. Raises ConcurrentChange if settled."""
-    pending = JudgementImport.objects.filter(pk=import_.pk, state__in=[*OPEN, State.FAILED])
+    """Request another comparison of an unsettled or failed import. Raises ConcurrentChange if it is settled."""
+    open_imports = JudgementImport.objects.filter(pk=import_.pk, state__in=[*OPEN, State.FAILED])
     with transaction.atomic():
-        if not pending.update(state=State.COMPARING, policy=""):
+        if not open_imports.update(state=State.COMPARING, policy=""):
             raise ConcurrentChange("This import is already settled.")
         request_import_work(import_)
         record("judgements compared again", import_, dataset=import_.dataset_id)
 
 
 def discard_import(import_: JudgementImport) -> None:
-    """Discard an import. Call this within `audit.acting`. Raises ConcurrentChange if it is settled."""
-    pending = JudgementImport.objects.filter(pk=import_.pk, state__in=[State.COMPARING, State.READY, State.FAILED])
+    """Discard an import. Call this within `audit.acting`. Raises ConcurrentChange if it is settled or being merged."""
+    open_imports = JudgementImport.objects.filter(pk=import_.pk, state__in=[State.COMPARING, State.READY, State.FAILED])
     with transaction.atomic():
-        if not pending.update(state=State.DISCARDED, settled_at=timezone.now()):
+        if not open_imports.update(state=State.DISCARDED, settled_at=timezone.now()):
             raise ConcurrentChange("This import is already settled or is being merged.")
         record("judgements discarded", import_, dataset=import_.dataset_id)
     import_.refresh_from_db()

@@ -32,9 +32,9 @@ _REMOVED = (Entry.Visibility.WITHDRAWN, Entry.Visibility.QUARANTINED, Entry.Visi
 
 
 def eligible_runs(dataset: Dataset, round: Round | None = None) -> QuerySet[Run]:
-    """Return the runs that a pool may use: of the current version, and not removed from the board.
+    """Return the runs that a pool may use: of the current version and the round, and not removed from the board.
 
-    They are ordered by their team's priority, then by arrival.
+    They are ordered by their team's priority, then by arrival. Without a round, runs of all rounds are eligible.
     """
     is_removed = Q(evaluations__entry__visibility__in=_REMOVED) | Q(evaluations__seed__entry__visibility__in=_REMOVED)
     runs = Run.objects.filter(version=dataset.current_version_id).exclude(
@@ -46,7 +46,7 @@ def eligible_runs(dataset: Dataset, round: Round | None = None) -> QuerySet[Run]
 
 
 def first_of_each_team(runs: Iterable[Run], runs_per_team: int) -> list[Run]:
-    """Return the first runs of each team, or of each participant of a team.
+    """Return the first `runs_per_team` runs of each team, or of each participant of a team, in the given order.
 
     The site's own runs are treated as the runs of one team.
     """
@@ -67,10 +67,11 @@ def request_pool(
     runs_per_team: int | None = None,
     round: Round | None = None,
 ) -> Pool:
-    """Request a pool of the top `depth` documents of these runs, or of the first `runs_per_team` of each team.
+    """Request a pool of the top `depth` documents of these runs, by default of all eligible runs.
 
-    Each participant of a team counts as a team. With `round`, only its runs are used, by default as many per team as
-    it accepts. Call this within `audit.acting`. Raises JudgingRefused without eligible runs.
+    `runs_per_team` limits the default to the first runs of each team; each participant of a team counts as a team. With
+    `round`, only its runs are used, by default as many per team as it accepts. Call this within `audit.acting`. Raises
+    JudgingRefused without eligible runs, and for an invalid depth.
     """
     if runs_per_team is None and round is not None:
         runs_per_team = round.runs_per_team
@@ -98,11 +99,15 @@ def request_pool(
 def _select_runs(
     dataset: Dataset, runs: Iterable[Run] | None, runs_per_team: int | None, round: Round | None
 ) -> list[Run]:
-    eligible = eligible_runs(dataset, round)
+    """Return the eligible runs of the pool: the given ones, or the first `runs_per_team` of each team, or all.
+
+    Raises JudgingRefused if a given run is not eligible.
+    """
+    candidates = eligible_runs(dataset, round)
     if runs is None:
-        return first_of_each_team(eligible, runs_per_team) if runs_per_team else list(eligible)
+        return first_of_each_team(candidates, runs_per_team) if runs_per_team else list(candidates)
     run_ids = {run.pk for run in runs}
-    selected_runs = list(eligible.filter(pk__in=run_ids))
+    selected_runs = list(candidates.filter(pk__in=run_ids))
     if len(selected_runs) < len(run_ids):
         excluded_runs = Run.objects.filter(pk__in=run_ids - {run.pk for run in selected_runs}).select_related("system")
         raise JudgingRefused(
@@ -113,7 +118,7 @@ def _select_runs(
 
 
 def draw_again(pool: Pool) -> None:
-    """Request a pool again after an error, or if the request was lost."""
+    """Request an undrawn pool again, after an error or a lost request. Raises JudgingRefused if it is already drawn."""
     if not Pool.objects.filter(pk=pool.pk).exclude(state=Pool.State.READY).update(state=Pool.State.DRAWING):
         raise JudgingRefused("The pool is already drawn.")
     with transaction.atomic():
@@ -123,14 +128,14 @@ def draw_again(pool: Pool) -> None:
 
 def fail_pool(pool_id: int, reason: str = "") -> None:
     """Mark a pool as failed, with a reason or after an internal error."""
-    pending = Pool.objects.filter(pk=pool_id, state=Pool.State.DRAWING)
-    pending.update(state=Pool.State.FAILED, statistics={"refused": reason} if reason else {})
+    pending_pools = Pool.objects.filter(pk=pool_id, state=Pool.State.DRAWING)
+    pending_pools.update(state=Pool.State.FAILED, statistics={"refused": reason} if reason else {})
 
 
 def pool_file(pool: Pool, form: str) -> tuple[Path, str]:
-    """Return the path of a pool file and its download name. Call this within `audit.acting`.
+    """Record a download of a pool file, and return its path and download name. Call this within `audit.acting`.
 
-    The download is recorded, for a hidden dataset as access to judged pairs.
+    With hidden judgments, the download is also recorded as access to judged pairs.
 
     Raises:
         KeyError: For an unknown format.

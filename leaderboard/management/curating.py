@@ -16,7 +16,7 @@ from django.db import models, transaction
 from evaluation.core.problems import InvalidContent, Problem, at_lines
 from leaderboard.admin.pages import ActionRefused, Operation
 from leaderboard.core.audit import acting, actor
-from leaderboard.judgements.rescoring.campaigns import under_way
+from leaderboard.judgements.rescoring.campaigns import get_pending_rescore
 from leaderboard.models import Challenge, Dataset, Entry, Rescore, System, Team, User
 
 Row = TypeVar("Row", bound=models.Model)
@@ -243,7 +243,7 @@ def find_challenge(key: int) -> Challenge:
 def find_rescore(slug: str) -> Rescore:
     """Return a dataset's rescore that is running or has failed. Raises CommandError."""
     dataset = find_dataset(slug)
-    rescore = under_way(dataset) or dataset.rescores.filter(state=Rescore.State.FAILED).first()
+    rescore = get_pending_rescore(dataset) or dataset.rescores.filter(state=Rescore.State.FAILED).first()
     if rescore is None:
         raise CommandError(f"{dataset} is not being rescored. Start with manage.py rescore {slug}.")
     return rescore

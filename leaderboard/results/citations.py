@@ -16,22 +16,32 @@ COLUMNS = (
 
 
 def collect_bibtex(system: Mapping[str, Any]) -> str:
-    """Return the BibTeX of a system from its COLUMNS; empty if there is nothing to cite."""
+    """Return the BibTeX of a system from its COLUMNS: its own or its source's, if they contain an entry.
+
+    Otherwise an entry is built from declared metadata; the result is empty without authors and paper.
+    """
     row = anonymity.public_columns(system)
     text: str
     for text in (row["bibtex"], row["source__bibtex"] or ""):
         if parse_entries(text):
             return text
-    return _entry(row) if authors_field(row["authors"]) or row["paper_url"] else ""
+    return _build_entry(row) if authors_field(row["authors"]) or row["paper_url"] else ""
 
 
 def citation(slug: str, page: str, site: str) -> str:
-    """Return the BibTeX of one system, falling back to its page on this `site`. Raises System.DoesNotExist."""
+    """Return the BibTeX of one system, or an entry for its page on this `site` if there is nothing else to cite.
+
+    Raises System.DoesNotExist.
+    """
     row = System.objects.values(*COLUMNS).get(slug=slug)
-    return collect_bibtex(row) or _entry(anonymity.public_columns(row), page, site)
+    return collect_bibtex(row) or _build_entry(anonymity.public_columns(row), page, site)
 
 
-def _entry(row: Mapping[str, Any], page: str = "", site: str = "") -> str:
+def _build_entry(row: Mapping[str, Any], page: str = "", site: str = "") -> str:
+    """Return an `@misc` entry for a system, with the URL of its paper or else `page`.
+
+    Without authors, the author is the participant, the team, or else `site`.
+    """
     organization = row["participant"] or row["team__name"] or site
     url = row["paper_url"] or page
     fields = {

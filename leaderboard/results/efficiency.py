@@ -18,9 +18,10 @@ def record_measurement(
 ) -> Measurement:
     """Store the costs of an entry's system on a hardware class, together with those of BM25 from the same job.
 
-    A new measurement replaces an earlier one of the same entry, class, and protocol, unless only the new one is noisy.
-    The mappings are those of `as_data` in `evaluation.efficiency`; `baseline` may be empty, or equal to `figures` for
-    BM25 itself. They come from a job, whose result is not trusted.
+    A new measurement replaces an earlier one of the same entry, class, and protocol, unless only the new one is noisy;
+    then the earlier one is returned. A change is recorded on the board of a public entry. The mappings are those of
+    `as_data` in `evaluation.efficiency`; `baseline` may be empty, or equal to `figures` for BM25 itself. They come from
+    a job, whose result is not trusted.
 
     Raises:
         ValueError: For invalid data, or for another protocol.
@@ -34,9 +35,9 @@ def record_measurement(
         slug=machine.slug, defaults={"name": machine.name, "details": dict(machine.details)}
     )
     lookup: dict[str, Any] = {"entry": entry, "hardware": hardware_class, "protocol": system_figures.protocol}
-    previous = Measurement.objects.filter(**lookup).first()
-    if previous is not None and noise_reasons(system_figures.as_data()) and not noise_reasons(previous.figures):
-        return previous
+    stored_row = Measurement.objects.filter(**lookup).first()
+    if stored_row is not None and noise_reasons(system_figures.as_data()) and not noise_reasons(stored_row.figures):
+        return stored_row
     measurement, _ = Measurement.objects.update_or_create(
         **lookup,
         defaults={
@@ -61,7 +62,7 @@ def price_changed(hardware: HardwareClass) -> None:
 
 
 def apply_due_prices() -> int:
-    """Record one change for each board with a price that takes effect today, and return the number of such boards.
+    """Record a change of each board with a price that takes effect today, unless recorded, and return their number.
 
     The dispatcher calls this every few seconds, because no other event at midnight would invalidate cached pages.
     """

@@ -31,17 +31,18 @@ class RefusedMeasures(ValueError):
 def set_measures(dataset: Dataset, primary: str, secondary: Sequence[str]) -> list[str]:
     """Set the measures of a dataset's board, republish its scores, and return the measures in ir_measures' spelling.
 
-    Stored results keep the measures that were computed when they were scored; others are missing on the board.
+    Stored results keep the measures that were computed when they were scored; others are missing on the board. Records
+    the change in the audit log. Does nothing if the selection is unchanged.
 
     Raises:
-        RefusedMeasures: For unknown measures, and with hidden judgments for more than three or for any that reveals
-            which documents are judged. The dataset does not change.
+        RefusedMeasures: For unknown measures, for more than three or any that reveals which documents are judged if
+            judgments are hidden, or for measures that need missing answers. The dataset does not change.
     """
     lock_boards([dataset.pk])
     dataset.refresh_from_db()
     problems = list(check_measures(primary, secondary, hidden=dataset.hidden))
     if not problems and dataset.current_qrels is not None and not dataset.current_qrels.answers_sha256:
-        problems += check_reads_texts([primary, *secondary])
+        problems += check_text_measures([primary, *secondary])
     if problems:
         raise RefusedMeasures(problems)
     # An empty list means the primary measure alone here; `shown_measures` would add the defaults.
@@ -58,18 +59,21 @@ def set_measures(dataset: Dataset, primary: str, secondary: Sequence[str]) -> li
 
 
 def describe_shown(dataset: Dataset, measures: Sequence[str]) -> str:
-    """Return a notice with the board's measures and those that no current result has."""
+    """Return a notice with the board's measures, and with those that no result on the current qrels has."""
     evaluations = Evaluation.objects.filter(qrels=dataset.current_qrels_id)
-    uncomputed = [name for name in measures if not evaluations.filter(means__has_key=name).exists()]
+    missing_measures = [name for name in measures if not evaluations.filter(means__has_key=name).exists()]
     notice = f"{dataset} now shows {', '.join(measures)}."
-    if not uncomputed or not evaluations.exists():
+    if not missing_measures or not evaluations.exists():
         return notice
-    names = " and ".join(uncomputed)
+    names = " and ".join(missing_measures)
     return f"{notice} No result has {names} yet. Only runs that are scored from now on will have them."
 
 
 def shown_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> list[str]:
-    """Return the measures in ir_measures' spelling, starting with the primary one."""
+    """Return the measures in ir_measures' spelling, the primary one first, without repetitions.
+
+    An empty `secondary` selects the defaults.
+    """
     primary_name = parse_measure(primary).name
     if secondary:
         secondary_names = [parse_measure(name).name for name in secondary]
@@ -79,7 +83,10 @@ def shown_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> l
 
 
 def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> Iterator[Problem]:
-    """Yield the problems of a selection of measures."""
+    """Yield the problems of a selection of measures.
+
+    These are unknown measures and, with hidden judgments, revealing or too many ones.
+    """
     has_unknown = False
     for name in (primary, *secondary):
         try:
@@ -102,8 +109,8 @@ def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> I
         )
 
 
-def check_reads_texts(measures: Sequence[str]) -> Iterator[Problem]:
-    """Yield a problem if measures search for answers in texts; for datasets that lack answers or texts."""
+def check_text_measures(measures: Sequence[str]) -> Iterator[Problem]:
+    """Yield a problem if any of the measures searches for answers in texts. Call it for datasets that lack either."""
     names = [canonical_name(name) for name in dict.fromkeys(measures)]
     text_measures = [name for name in names if name.startswith("Answer@") or name.endswith("kt")]
     if text_measures:

@@ -67,7 +67,10 @@ NO_DATASET_REVISION = "dataset revision not available"
 
 
 def measure_name(measure: str) -> str:
-    """Return MTEB's name of a measure, such as `ndcg_at_10` for nDCG@10."""
+    """Return MTEB's name of a measure, such as `ndcg_at_10` for nDCG@10.
+
+    Names unknown to MTEB are converted to the same style.
+    """
     name, _, cutoff = measure.partition("@")
     mteb_name = _NAMES.get(name) or re.sub(r"\W+", "_", name).strip("_").lower()
     return f"{mteb_name}_at_{cutoff}" if cutoff else mteb_name

@@ -18,7 +18,8 @@ from leaderboard.results.records import entry_evaluations
 def fed_pools(qrels: Qrels) -> QuerySet[Pool]:
     """Return the pools whose judgments are part of these qrels.
 
-    Merged judgments record their pools. Judgments that were imported with a collection count every earlier pool.
+    These are the pools of the imports merged into these qrels and their predecessors. Without such imports, every
+    earlier pool of the version counts.
     """
     merged_ids: list[int] = []
     ancestor: Qrels | None = qrels
@@ -45,12 +46,13 @@ def left_out_scores(
 ) -> tuple[Mapping[int, float], str]:
     """Compute scores of entries without the documents that only their own team contributed to the pools.
 
-    Runs in the scorer, for open judgments only. The site's own systems count as one team, as in pools; each
-    participant of a team counts separately. `known_scores` were computed earlier on these qrels. `progress` receives
-    the fraction done and may raise to stop the work.
+    Entries without a known score are omitted if their team fed no pool or their runs are no longer stored. Runs in the
+    scorer, for open judgments only. The site's own systems count as one team, as in pools; each participant of a team
+    counts separately. `known_scores` were computed earlier on these qrels. `progress` receives the fraction done and
+    may raise to stop the work.
 
     Returns:
-        Scores by entry id, and the reason why there are none if runs that fed a pool are no longer stored.
+        Scores by entry id, and an empty text. If runs that fed a pool are no longer stored, no scores and the reason.
     """
     contributions = [
         (run.system.contributor, run, pool) for pool in fed_pools(qrels).order_by("pk") for run in get_pool_runs(pool)

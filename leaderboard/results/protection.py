@@ -63,7 +63,7 @@ class ProtectionPolicy:
         return HIDDEN_DECIMALS if self.hidden else None
 
     @property
-    def told_measures(self) -> tuple[str, ...]:
+    def published_measures(self) -> tuple[str, ...]:
         """Measures with published values: only the primary one in a competition until the private part is revealed."""
         return self.measures[:1] if self.competition else self.measures
 
@@ -80,13 +80,14 @@ class ProtectionPolicy:
         return list(self._sentences()) if self.hidden else []
 
     def _sentences(self) -> Iterator[str]:
+        """Yield what is published, the submission limits, and the rules for new teams and for competitions."""
         texts = " Query texts are also hidden." if self.queries_hidden else ""
         yield (
             "The judgments are hidden: only the scorer and curators with a special permission can read them. Curators "
             "who download pools can see which documents are judged. Every access is logged."
             f"{texts}"
         )
-        yield f"Published: {self._rounded}. Differences, means and ranks are computed from the rounded values."
+        yield f"Published: {self._rounding_text}. Differences, means and ranks are computed from the rounded values."
         yield (
             f"Also published: the least significant difference in {self.measures[0]} at 0.05, computed once from the "
             "baseline's per-query scores and rounded up. It decides which results are significantly better than the "
@@ -103,7 +104,8 @@ class ProtectionPolicy:
             yield from self._competition_sentences()
 
     @property
-    def _rounded(self) -> str:
+    def _rounding_text(self) -> str:
+        """Published measures and their rounding, such as "nDCG@10, rounded to 3 decimals"."""
         primary, secondary, all_names = (
             " and ".join(names if len(names) < 3 else (", ".join(names[:-1]), names[-1]))
             for names in (self.measures[:1], self.measures[1:], self.measures)
@@ -120,6 +122,7 @@ class ProtectionPolicy:
             yield f"{_frequency(self.monthly_quota)} a month"
 
     def _new_team_sentences(self) -> Iterator[str]:
+        """Yield the rules for new teams; none if teams need no approval and YOUNG_TEAM_DAYS is 0."""
         if settings.TEAM_APPROVAL:
             yield "A curator approves each team before its first submission."
         if days := settings.YOUNG_TEAM_DAYS:
@@ -133,6 +136,7 @@ class ProtectionPolicy:
             )
 
     def _competition_sentences(self) -> Iterator[str]:
+        """Yield the rules of a competition: public and private parts, and the improvement that a result must show."""
         yield (
             f"The board shows scores on the public part, about {100 * self.public_share:.0f}% of the judged queries. "
             "The selection is secret and never changes. The other queries are the private part, revealed at the end "
@@ -168,7 +172,7 @@ def get_policy(dataset: Dataset) -> ProtectionPolicy:
 
 
 def policy_from_columns(dataset: Mapping[str, Any]) -> ProtectionPolicy:
-    """Return the policy from a mapping of a dataset's COLUMNS."""
+    """Return the policy from a mapping of a dataset's COLUMNS; a competition requires hidden judgments."""
     hidden = dataset["hidden"]
     competition = hidden and dataset["protection"] == Protection.COMPETITION
     return ProtectionPolicy(
@@ -183,18 +187,22 @@ def policy_from_columns(dataset: Mapping[str, Any]) -> ProtectionPolicy:
 
 
 def established_at(team: Team) -> datetime | None:
-    """Return the end of the team's time as a new team, or None if it still needs approval."""
+    """Return the end of the team's time as a new team, or None if it still needs approval.
+
+    The time begins at approval; without required approval, at creation for a team that was never approved.
+    """
     start = team.approved_at if settings.TEAM_APPROVAL else team.approved_at or team.created_at
     return None if start is None else start + timedelta(days=settings.YOUNG_TEAM_DAYS)
 
 
 def is_new_team(team: Team) -> bool:
     """Return whether the team counts as new; always False if YOUNG_TEAM_DAYS is 0."""
-    established = established_at(team)
-    return settings.YOUNG_TEAM_DAYS > 0 and (established is None or established > timezone.now())
+    end = established_at(team)
+    return settings.YOUNG_TEAM_DAYS > 0 and (end is None or end > timezone.now())
 
 
 def established_teams() -> QuerySet[Team]:
+    """Return the teams that no longer count as new; all teams if YOUNG_TEAM_DAYS is 0."""
     if not settings.YOUNG_TEAM_DAYS:
         return Team.objects.all()
     start = F("approved_at") if settings.TEAM_APPROVAL else Coalesce("approved_at", "created_at")
@@ -208,7 +216,10 @@ def unknown_teams() -> Q:
 
 
 def daily_budget_left(dataset: Dataset) -> int:
-    """Return the number of new teams' results that may still be published for the dataset today (UTC)."""
+    """Return the number of new teams' results that may still be published for the dataset today (UTC).
+
+    It is the whole daily budget if YOUNG_TEAM_DAYS is 0.
+    """
     if not settings.YOUNG_TEAM_DAYS:
         return int(settings.YOUNG_TEAM_READINGS)
     now = timezone.now()
@@ -224,10 +235,10 @@ def daily_budget_left(dataset: Dataset) -> int:
 
 @transaction.atomic
 def draw_parts(qrels: Qrels) -> Qrels:
-    """Draw the parts of these qrels unless they exist, and return the current row.
+    """Draw the public and private parts of these qrels and store them, unless they exist. Return the current row.
 
-    Queries keep the part that they had in earlier qrels of the dataset: those that these derive from, or else the
-    latest ones with parts. Raises ValueError for too few queries.
+    Queries keep the part that they had in the qrels from which this row was made. If those have no parts, the dataset's
+    latest qrels with parts are used. Raises ValueError for too few queries.
     """
     row = Qrels.objects.select_for_update(of=("self",)).select_related("version__dataset").get(pk=qrels.pk)
     if row.parts_sha256:
@@ -249,7 +260,7 @@ def public_queries(qrels: Qrels) -> NDArray[np.bool_]:
 
 
 def evaluate_parts(evaluation: Evaluation) -> None:
-    """Store the evaluation's unrounded means over both parts unless they exist."""
+    """Compute and store the evaluation's unrounded means over the public and the private part, unless they exist."""
     if EvaluationPart.objects.filter(evaluation=evaluation).count() == len(Part):
         return
     public_mask = public_queries(evaluation.qrels)
@@ -272,7 +283,10 @@ def evaluate_parts(evaluation: Evaluation) -> None:
 
 
 def part_means(evaluation: Evaluation, part: EvaluationPart.Part) -> dict[str, float]:
-    """Return the unrounded means over one part, or an empty dictionary. For several evaluations, prefetch `parts`."""
+    """Return the unrounded means over one part, or an empty dictionary if none are stored.
+
+    For several evaluations, prefetch `parts`.
+    """
     means: dict[str, float] = next(
         (stored_part.means for stored_part in evaluation.parts.all() if stored_part.part == part), {}
     )

@@ -130,7 +130,7 @@ def entry_evaluations(entry: Entry) -> list[Evaluation]:
 
 
 def mean_values(evaluations: Sequence[Evaluation]) -> tuple[list[str], NDArray[np.float64]]:
-    """Return the common measures of the evaluations and their unrounded mean values of shape (queries, measures)."""
+    """Return the measures that all evaluations have, and their mean unrounded values, of shape (queries, measures)."""
     first_evaluation, *others = evaluations
     if not others:
         return list(first_evaluation.measures), per_query_values(first_evaluation)

@@ -24,6 +24,6 @@ def fact_texts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     return texts
 
 
-def is_address(locator: str) -> bool:
+def is_url(locator: str) -> bool:
     """Return whether a figure was read from a file at this URL rather than from a table in a paper."""
     return locator.startswith(("https://", "http://"))

@@ -31,14 +31,17 @@ def is_about_judging(measure: str) -> bool:
 
 
 def published_value(value: float, *, hidden: bool, step: float = 0.0) -> float:
-    """Return a value rounded for publication: with hidden judgments to a multiple of `step`, and to three decimals."""
+    """Return a value rounded for publication if judgments are hidden: to a multiple of `step`, and to three decimals.
+
+    Values with open judgments are returned unchanged.
+    """
     if hidden and step:
         value = round(value / step) * step
     return round(value, HIDDEN_DECIMALS) if hidden else value
 
 
 def published_statistics(statistics: Mapping[str, Any], *, hidden: bool) -> dict[str, Any]:
-    """Return a dataset's statistics without what would reveal the number of hidden judgments.
+    """Return a copy of a dataset's statistics that does not reveal the number of hidden judgments.
 
     With hidden judgments, the number of judgments is omitted, and relevant documents per query are rounded to one
     decimal, because the exact mean reveals that number. Statistics from a publication (`reported`) are public anyway.
@@ -57,13 +60,17 @@ def comparison_group(evaluation: Evaluation) -> str:
     return f"scored:{evaluation.run.version_id}:{evaluation.qrels_id}:{evaluation.specification}"
 
 
-def present_group(dataset: Dataset) -> str:
-    """Return the prefix of the comparison groups of entries scored on the dataset's current qrels."""
+def present_group_prefix(dataset: Dataset) -> str:
+    """Return the prefix of the comparison groups of entries scored on the dataset's current version and qrels."""
     return f"scored:{dataset.current_version_id}:{dataset.current_qrels_id}:"
 
 
 def training_exposure(system: System, dataset: Dataset) -> Entry.Training:
-    """Return the declared training exposure of a system to a dataset; labels take precedence over the corpus."""
+    """Return the declared training exposure of a system to a dataset.
+
+    IN_DOMAIN if it was trained on the dataset, ADAPTED if it was adapted to it, else ZERO_SHOT; UNDECLARED if it has
+    not declared its training.
+    """
     names = {dataset.slug, dataset.name}
     if names.intersection(system.training_datasets):
         return Entry.Training.IN_DOMAIN
@@ -73,30 +80,35 @@ def training_exposure(system: System, dataset: Dataset) -> Entry.Training:
 
 
 def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
-    """Return the published means of the dataset's measures, over the public part in a competition.
+    """Return the published values of an evaluation's means, rounded as the dataset's policy requires.
 
-    The result is empty if the parts were not computed yet. Whether the Ladder holds the result is not checked here.
+    In a competition, they are over the public part, and empty if it was not computed yet. With open judgments, they
+    include judgment coverage and the upper bound. Whether the Ladder holds the result is not checked here.
     """
     policy = get_policy(dataset)
     means = part_means(evaluation, EvaluationPart.Part.PUBLIC) if policy.competition else evaluation.means
-    scores = _publish(means, dataset, policy.told_measures, policy.steps)
+    scores = _publish_means(means, dataset, policy.published_measures, policy.steps)
     if dataset.hidden:
         return scores
-    return scores | judged_shares(evaluation) | _publish(means, dataset, upper_bound_measures(dataset), {})
+    return scores | judged_shares(evaluation) | _publish_means(means, dataset, upper_bound_measures(dataset), {})
 
 
 def published_private_scores(evaluations: Sequence[Evaluation], dataset: Dataset) -> dict[str, float]:
-    """Return the revealed values over a competition's private part, averaged over the seeds of a seed set."""
+    """Return the published values over a competition's private part, averaged over the seeds of a seed set.
+
+    Empty outside of competitions. Whether they were revealed is not checked here.
+    """
     if not get_policy(dataset).competition:
         return {}
     private_means = [part_means(evaluation, EvaluationPart.Part.PRIVATE) for evaluation in evaluations]
-    scores = [_publish(means, dataset, dataset.measures, {}) for means in private_means]
+    scores = [_publish_means(means, dataset, dataset.measures, {}) for means in private_means]
     return scores[0] if len(scores) == 1 else _seed_means(scores, dataset, {})
 
 
-def _publish(
+def _publish_means(
     means: Mapping[str, float], dataset: Dataset, measures: Sequence[str], steps: Mapping[str, float]
 ) -> dict[str, float]:
+    """Return the published values of the measures that have means; `steps` has their rounding steps, if any."""
     return {
         name: published_value(means[name], hidden=dataset.hidden, step=steps.get(name, 0.0))
         for name in measures
@@ -117,7 +129,7 @@ class PublishedResult(NamedTuple):
 
 
 def published_result(evaluations: Sequence[Evaluation], dataset: Dataset, *, is_held: bool = False) -> PublishedResult:
-    """Return the published values of a result; they are empty if it is `is_held`.
+    """Return the published values of a single run or a seed set; all are empty if it `is_held`.
 
     With hidden judgments, only the mean of a seed set is published. A set costs one unit of a quota, and its single
     values and deviations would be up to five further readings of the judgments.
@@ -142,6 +154,7 @@ def score_result(evaluations: Sequence[Evaluation], dataset: Dataset) -> Publish
 
 
 def _seed_means(seeds: Sequence[Mapping[str, float]], dataset: Dataset, steps: Mapping[str, float]) -> dict[str, float]:
+    """Return the published means over seeds of the measures that all seeds have."""
     return {
         name: published_value(fmean(scores[name] for scores in seeds), hidden=dataset.hidden, step=steps.get(name, 0.0))
         for name in seeds[0]
@@ -150,11 +163,11 @@ def _seed_means(seeds: Sequence[Mapping[str, float]], dataset: Dataset, steps: M
 
 
 def judged_shares(evaluation: Evaluation) -> dict[str, float]:
-    """Return `Judged@10` and `Hole@10` of an evaluation, or an empty dictionary if it has neither.
+    """Return `Judged@10` and `Hole@10` of an evaluation, or an empty dictionary if it lacks `Hole@10`.
 
     The two measures add up to 1 for queries with results, and both are 0 for missing queries (see
-    `evaluation.measures.formulas`). If only `Hole@10` is stored, `Judged@10` is therefore the share of answered
-    queries minus `Hole@10`.
+    `evaluation.measures.formulas`). If only `Hole@10` is stored, `Judged@10` is therefore the share of answered queries
+    minus `Hole@10`.
     """
     means = evaluation.means
     if HOLE not in means:
@@ -167,7 +180,7 @@ def judged_shares(evaluation: Evaluation) -> dict[str, float]:
 
 
 def datasets_without_shares() -> list[Dataset]:
-    """Return open datasets with results that were published before the judgment coverage measures existed."""
+    """Return open datasets with results that have `Hole@10`, but were published before judgment coverage was."""
     has_share = Q(evaluation__means__has_key=HOLE) | Q(seeds__evaluation__means__has_key=HOLE)
     entries = Entry.objects.filter(has_share, dataset__hidden=False).exclude(scores__has_key=JUDGED)
     return list(Dataset.objects.filter(pk__in=entries.values("dataset")))

@@ -58,7 +58,10 @@ def figure(
 def frame(
     figure: Figure, data_query: str, query: str, plot: Plot | None, level: int, baseline: str = ""
 ) -> dict[str, Any]:
-    """Return the context of `leaderboard/_figure.html`; `data_query` is the query string of the figure's data."""
+    """Return the context of `leaderboard/_figure.html`; without `plot`, the frame has the figure's general caption.
+
+    `data_query` is the query string of the figure's data, and `query` that of its page.
+    """
     address = reverse("figure_json", args=[figure.slug])
     query_values = QueryDict(query[1:] if figure.choices else "")
     return {
@@ -96,7 +99,7 @@ def figure_assets() -> dict[str, Any]:
 
 @register.simple_tag(takes_context=True)
 def figures_on(context: template.Context, subject: Subject, dataset: Mapping[str, Any] | str = "") -> list[Figure]:
-    """Return the figures for a page: on boards, only figures that the data of the board supports.
+    """Return the figures for a page about a subject; for a board without filters, only those that its data supports.
 
     Filtered views show all figures, because the user may change the view without reloading the page.
     """

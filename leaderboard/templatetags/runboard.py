@@ -32,7 +32,7 @@ def code_spans(text: str) -> SafeString:
 
 @register.filter
 def whole(text: str) -> SafeString:
-    """Prevent line breaks in short parentheses, hyphenated names, and numbers with their names or units."""
+    """Return the text as HTML that is not broken within short parentheses, hyphenated names, and numbers with units."""
     parts = re.split(r"(\([^()]{1,34}\)|(?<!\S)[^\s-]{1,16}-\S{1,18}(?!\S)|\S{1,20} \d\.\d+|[\d.,]+ ms)", text)
     pieces = (f'<span class="nowrap">{escape(part)}</span>' if n % 2 else escape(part) for n, part in enumerate(parts))
     return mark_safe("".join(pieces))  # noqa: S308
@@ -40,7 +40,7 @@ def whole(text: str) -> SafeString:
 
 @register.filter
 def formula(definition: str) -> SafeString:
-    """Format the indices and exponents of a definition: rel_i, Σ_{i≤k}, 2^{g_i}."""
+    """Return a definition as HTML with subscripts and superscripts: rel_i, Σ_{i≤k}, 2^{g_i}."""
     text = escape(definition)
     for sign, tag in (("^", "sup"), ("_", "sub")):
         text = re.sub(rf"\{sign}\{{([^{{}}]*)\}}|\{sign}(\w)", rf"<{tag}>\1\2</{tag}>", text)
@@ -49,7 +49,7 @@ def formula(definition: str) -> SafeString:
 
 @register.filter
 def size(number: int) -> str:
-    """Format a number of bytes: 1.4 MB."""
+    """Return a number of bytes with a decimal unit, such as 1.4 MB."""
     value = float(number)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000 or unit == "GB":

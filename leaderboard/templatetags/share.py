@@ -21,7 +21,10 @@ MAX_LENGTH = 300
 
 @register.simple_tag(takes_context=True)
 def page_title(context: template.Context) -> str:
-    """Return the page's `title` block as plain text, because templates can render a block only once."""
+    """Return the page's `title` block as plain text, or the site's name without a block.
+
+    Templates can render a block only once, so a tag is needed to repeat it.
+    """
     blocks = context.render_context.get(BLOCK_CONTEXT_KEY)
     block = blocks.get_block("title") if blocks else None
     if block is None:
@@ -31,7 +34,11 @@ def page_title(context: template.Context) -> str:
 
 @register.simple_tag(takes_context=True)
 def page_summary(context: template.Context) -> str:
-    """Return the page's description: the verdict of its board, `summary`, or the description of its object."""
+    """Return the page's description in at most MAX_LENGTH characters.
+
+    It is the verdict of its board, its `summary`, the first sentence of its object's description, or the site's
+    description.
+    """
     board, summary = context.get("board"), context.get("summary")
     if isinstance(board, Board) and board.summary:
         summary = f"{board.title}. {board.summary.text}"

@@ -204,7 +204,7 @@ class _BoardPage:
         latency_range = Range("mean-latency", None, 10.0)
         yield Choice(self.link(zero_shot=not state.zero_shot), "Zero-shot", state.zero_shot)
         if "weights" in {facet.name for facet in self.board.facets}:
-            is_set = state.chosen("weights") == ("open",)
+            is_set = state.selected_values("weights") == ("open",)
             view = state.with_facet("weights", () if is_set else ("open",))
             yield Choice(self.path + view.query_string(), "Open weights", is_set)
         if size_range.key in keys:

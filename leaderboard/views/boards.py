@@ -32,7 +32,7 @@ from leaderboard.core.permissions import has_agreement, may_judge
 from leaderboard.datasets import lists
 from leaderboard.datasets.files import blocking_agreements, visible_files
 from leaderboard.importing.benchmarks.catalogue import completeness
-from leaderboard.judgements.rescoring.campaigns import under_way
+from leaderboard.judgements.rescoring.campaigns import get_pending_rescore
 from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.results.board_rows.past import next_second
 from leaderboard.results.protection import policy_from_columns
@@ -88,7 +88,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "due": agreements,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": files,
-            "rescore": under_way(dataset["pk"]) if may_judge(request.user) else None,
+            "rescore": get_pending_rescore(dataset["pk"]) if may_judge(request.user) else None,
             "details": dataset_details(dataset, files, site_address(request) + "/"),
         }
 
@@ -237,7 +237,7 @@ def export(
     citation = board_citation(request, kind, slug, page.board.title, at or page.at)
     export_format = FORMATS[ending]
     text = export_format.write(page.board, replace(citation, bibtex=pages.collect_bibtex(page.rows)))
-    return send_text(text, f"{slug}.{ending}", export_format.content_type, saved=export_format.saved)
+    return send_text(text, f"{slug}.{ending}", export_format.content_type, saved=export_format.is_download)
 
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
@@ -245,7 +245,7 @@ def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind
 
     The response is the same for nonpublic and unknown boards. URLs of exports get plain text.
     """
-    first_time, to_come = pages.first_published(kind, slug), at > timezone.now()
+    first_time, to_come = pages.first_publication_time(kind, slug), at > timezone.now()
     context = {
         "at": at,
         "to_come": to_come,

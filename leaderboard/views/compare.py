@@ -23,7 +23,7 @@ from leaderboard.comparison.selection import (
     resolve_systems,
     system_choices,
 )
-from leaderboard.comparison.table import Comparison, compare, reasons
+from leaderboard.comparison.table import Comparison, compare, datasets_by_footnote
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.query_parameters import reads
@@ -119,7 +119,7 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
             (row, path + view.with_values(dataset=row.slug).query_string() + "#by-query" if row.tested else "")
             for row in comparison.rows
         ],
-        "reasons": reasons(comparison.rows),
+        "reasons": datasets_by_footnote(comparison.rows),
         "seeds_note": SEEDS_NOTE if any(cell.spread for row in comparison.rows for cell in row.cells) else "",
         "test": TEST,
         "correction": CORRECTION,

@@ -76,7 +76,7 @@ def dataset_croissant(request: HttpRequest, slug: str) -> HttpResponse:
     """Return the dataset's description as Croissant 1.1, with the publicly available files only."""
     datasets = Dataset.objects.exclude(state=Dataset.State.PREPARING)
     dataset = get_object_or_404(datasets.select_related("current_version", "current_qrels"), slug=slug)
-    description = croissant.describe(
+    description = croissant.describe_dataset(
         dataset,
         offered_files(dataset, AnonymousUser()),
         absolute(request, dataset.get_absolute_url()),

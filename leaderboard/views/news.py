@@ -37,7 +37,7 @@ def news_page(request: HttpRequest) -> HttpResponse:
     page, items = news.news_page(_page_number(request))
     if page.number != _page_number(request):
         return redirect(f"{reverse('news')}?page={page.number}")
-    context = {"section": "news", "page": page, "days": news.by_day(items)}
+    context = {"section": "news", "page": page, "days": news.group_by_day(items)}
     return render(request, "leaderboard/news.html", context)
 
 

@@ -127,7 +127,7 @@ def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsP
     unknown measure.
     """
     row = get_object_or_404(listed_rounds(), slug=slug, revealed_at__isnull=False, per_topic_at_reveal=True)
-    dataset = next((row for row in listed_datasets(row) if row.slug == dataset_slug), None)
+    dataset = next((item for item in listed_datasets(row) if item.slug == dataset_slug), None)
     summary = get_summary(row, dataset) if dataset is not None else None
     if dataset is None or summary is None:
         raise Http404("This round has no scores per topic for this dataset.")

@@ -59,7 +59,10 @@ class TooManyTokens(TokenRefused):
 
 @transaction.atomic
 def make_token(user: User, name: str, *, scopes: Iterable[str] = Scope.values, days: int = LIFETIME.days) -> str:
-    """Create a token and return its text, which is not stored. Raises TokenRefused."""
+    """Create a token and return its text, which is not stored. It is valid for `days` days.
+
+    Raises TokenRefused for missing scopes, an invalid lifetime, an unverified address, or too many tokens.
+    """
     token_scopes = [scope for scope in Scope.values if scope in set(scopes)]
     if not token_scopes:
         raise TokenRefused("Choose at least one scope for the token.")
@@ -97,9 +100,9 @@ _SYSTEMS = (
     ("Linux", "Linux"),
 )  # fmt: skip
 #: Time for which a listed session may be missing from the session store.
-_SEEN_LATELY = timedelta(days=1)
+_UNSTORED_PERIOD = timedelta(days=1)
 #: Time after its last write for which a session that is missing from the list is searched for.
-_WRITTEN_LATELY = timedelta(hours=1)
+_UNLISTED_PERIOD = timedelta(hours=1)
 
 
 def get_sessions(person: User) -> list[UserSession]:
@@ -109,9 +112,10 @@ def get_sessions(person: User) -> list[UserSession]:
 
 
 def end_access(person: User, *, keep: str | None = None) -> dict[str, int]:
-    """End the user's sessions, except the one to keep, and delete their tokens.
+    """End the user's sessions, except that with the key `keep`, and delete their tokens.
 
-    Used when a password is no longer trusted or an account is closed. Return the number of each for the audit record.
+    Used when a password is no longer trusted or an account is closed. Returns both numbers by name, for the audit
+    record.
     """
     sessions = end_sessions(person, keep=keep)
     tokens, _ = ApiToken.objects.filter(user=person).delete()
@@ -139,14 +143,14 @@ def end_session(person: User, key: int) -> bool:
 
 
 def end_sessions(person: User, *, keep: str | None = None) -> int:
-    """Sign out all sessions of the user except the one to keep. Return their number.
+    """Sign out all sessions of the user except that with the key `keep`, and return their number.
 
-    Covers listed sessions and recently written ones: a session that started while the list was not writable is
-    listed with its next request. Decoding all sessions would take a minute if a user has created a million.
+    Covers listed sessions and recently written ones: a session that started while the list was not writable is listed
+    with its next request. Decoding all sessions would take a minute if a user has created a million.
     """
     listed_sessions = UserSession.objects.filter(user=person).exclude(session_key=keep or "")
     keys = set(listed_sessions.values_list("session_key", flat=True))
-    expires_after = timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE) - _WRITTEN_LATELY
+    expires_after = timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE) - _UNLISTED_PERIOD
     for row in Session.objects.filter(expire_date__gt=expires_after).exclude(session_key__in=keys).iterator():
         if row.session_key != keep and row.get_decoded().get(SESSION_KEY) == str(person.pk):
             keys.add(row.session_key)
@@ -156,13 +160,13 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
 
 
 def delete_expired_sessions() -> int:
-    """Delete expired sessions and list rows without a session. Return the number of each.
+    """Delete expired sessions, and rows of the session list whose session no longer exists. Return the total number.
 
     Rows used within a day remain, because their session may not be written yet.
     """
     now = timezone.now()
     session_count, _ = Session.objects.filter(expire_date__lt=now).delete()
-    stale_rows = UserSession.objects.filter(last_seen_at__lt=now - _SEEN_LATELY)
+    stale_rows = UserSession.objects.filter(last_seen_at__lt=now - _UNSTORED_PERIOD)
     row_count, _ = stale_rows.exclude(session_key__in=Session.objects.values("session_key")).delete()
     return session_count + row_count
 
@@ -216,7 +220,7 @@ def session_has_second_factor(request: HttpRequest, person: User) -> bool:
 
 @transaction.atomic
 def reset_second_factor(person: User) -> int:
-    """Remove the user's second factor and recovery codes, and end all sessions and tokens. Return the number ended.
+    """Remove the user's second factor and recovery codes, and end all sessions and tokens. Return the number of both.
 
     For operators who have verified the user's identity by other means; someone else may have the lost device. Call it
     within `audit.acting`, which records the operator and the reason.
@@ -234,7 +238,7 @@ logger = logging.getLogger("runboard.sign_in")
 
 
 @receiver(authenticator_added)
-def count_enrolment(request: HttpRequest, user: User, authenticator: Authenticator, **kwargs: Any) -> None:
+def record_enrolment(request: HttpRequest, user: User, authenticator: Authenticator, **kwargs: Any) -> None:
     """Record the second factor for this session, because enrolment just verified a code."""
     if authenticator.type == Authenticator.Type.TOTP:
         record_authentication(request, user, "mfa", id=authenticator.pk, type=authenticator.type)

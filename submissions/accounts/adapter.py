@@ -89,9 +89,10 @@ class AccountAdapter(DefaultAccountAdapter):
         return stored_user
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """Queue the email; the notifier sends it, so that requests do not depend on a mail server.
+        """Render the email from templates and queue it.
 
-        Text from users or browsers is reduced to one line, and links use the site's own address.
+        The notifier sends it, so that requests do not need a mail server. Text from users or browsers is reduced to one
+        line, and links use the site's own address.
         """
         request: HttpRequest = allauth_context.request
         address = site_address(request) if is_own_address(request) else default_site_address()
@@ -122,9 +123,9 @@ class AccountAdapter(DefaultAccountAdapter):
     def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:
         """Return whether users must confirm their identity with a password or a code.
 
-        allauth never asks accounts that only use external services. This method ends their session if it is
-        older than `ACCOUNT_REAUTHENTICATION_TIMEOUT`, so that they sign in again with the service. In this case, it
-        raises ImmediateHttpResponse.
+        Accounts that only use external services have neither, so allauth never asks them. If their sign-in is older
+        than `ACCOUNT_REAUTHENTICATION_TIMEOUT`, this method signs them out and raises ImmediateHttpResponse, which
+        redirects to the sign-in page.
         """
         is_required = bool(super().is_reauthentication_required(app=app, **options))
         request: HttpRequest = allauth_context.request
@@ -142,7 +143,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return is_required
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
-        """Count the attempt. Raises ImmediateHttpResponse (429) after too many attempts."""
+        """Count the attempt to sign in. Raises ImmediateHttpResponse (429) after too many attempts."""
         try:
             super().pre_authenticate(request, **credentials)
         except ValidationError as error:
@@ -163,10 +164,10 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
     }
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Limit a new account to allowed addresses; the first becomes its primary address.
+        """Limit a new account to the addresses that may sign up; the first becomes its primary address.
 
-        allauth would choose the primary address among all verified ones, regardless of which one was checked, and
-        would also store unverified ones, which may belong to someone else.
+        allauth would choose the primary address among all verified ones, regardless of which one was checked, and would
+        also store unverified ones, which may belong to someone else.
         """
         if sociallogin.is_existing:
             return
@@ -201,7 +202,10 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
 
 
 def _allowed_addresses(addresses: Iterable[EmailAddress]) -> list[EmailAddress]:
-    """Return the allowed addresses, the primary one first: verified ones, otherwise only the first unverified one."""
+    """Return the verified addresses that may sign up, the primary one first, or else one unverified address.
+
+    Also sets `verified` of each address to a boolean.
+    """
     allowed_addresses = [row for row in addresses if valid_email_or_none(row.email) and _may_sign_up(row.email)]
     for address in allowed_addresses:
         address.verified = _is_verified(address)
@@ -216,6 +220,7 @@ def _is_verified(address: EmailAddress) -> bool:
 
 
 def _may_sign_up(address: str) -> bool:
+    """Return whether the domain of the address is allowed."""
     try:
         check_domain(address)
     except ValidationError:
@@ -227,12 +232,13 @@ class ElsewhereSignupForm(AllowedDomain, SiteLabels, SignupForm):
     """Form for the address of a new account if the service provides no allowed one."""
 
 
-def hide_unless(possible: Callable[[HttpRequest], bool], view: Callable[..., HttpResponseBase]) -> Callable[..., Any]:
-    """Return allauth's view with status 404 for disabled features and for services without keys."""
+def serve_if(is_available: Callable[[HttpRequest], bool], view: Callable[..., HttpResponseBase]) -> Callable[..., Any]:
+    """Return allauth's view with status 404 if `is_available(request)` is false or the external service has no keys."""
 
     @wraps(view)
     def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
-        if not possible(request):
+        """Call the view, or raise Http404."""
+        if not is_available(request):
             raise Http404
         try:
             return view(request, *arguments, **options)

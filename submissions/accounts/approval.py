@@ -57,7 +57,7 @@ class ApprovalStage(LoginStage):
     key = "approval"
 
     def handle(self) -> tuple[HttpResponse | None, bool]:
-        """Continue, or show a page that the account awaits approval, without starting a session."""
+        """Continue the sign-in, or stop it with a page that says that the account awaits approval."""
         person: Any = self.login.user
         if not person.approval_awaited:
             return None, True
@@ -89,7 +89,7 @@ def approve_account(person: User) -> bool:
 
 
 def approve_team(team: Team) -> bool:
-    """Let the team submit to hidden datasets and email its owners. Return False if it was already approved.
+    """Approve the team for hidden datasets and email its owners. Return False if it was already approved.
 
     The team counts as young for the next YOUNG_TEAM_DAYS. Results withheld while it was unapproved are reconsidered.
     """
@@ -107,7 +107,7 @@ def approve_team(team: Team) -> bool:
 
 
 def withdraw_approval(team: Team) -> bool:
-    """Withdraw the approval, so that the team cannot submit to hidden datasets. Return False if it had none.
+    """Withdraw the team's approval for hidden datasets. Return False if it had none.
 
     Results that were withheld remain so, without a release date.
     """
@@ -141,7 +141,10 @@ def refuse_unaccepted(person: User, datasets: Iterable[Dataset]) -> None:
 
 
 def due_for_submission(person: User, datasets: Iterable[Dataset]) -> list[PendingAgreement]:
-    """Return the agreements of the datasets and their rounds that the user must accept or be approved for."""
+    """Return the agreements that the user must accept, or be approved for, before submitting to the datasets.
+
+    They belong to the datasets or to the rounds that the datasets are in.
+    """
     keys, now = {dataset.pk for dataset in datasets}, timezone.now()
     agreements = Agreement.objects.filter(Q(dataset__in=keys) | Q(dataset=None), in_force=True)
     subjects = list(agreements.values_list("dataset", flat=True))
@@ -160,10 +163,10 @@ def due_for_submission(person: User, datasets: Iterable[Dataset]) -> list[Pendin
 
 @transaction.atomic
 def apply_agreement(agreement: Agreement) -> None:
-    """Update the dataset and the approvals after an agreement was saved.
+    """Update the dataset's visibility settings and the approvals after an agreement was saved.
 
     While it is in force, only users who accepted it can see the dataset's texts. Afterwards, the dataset's previous
-    settings are restored.
+    settings are restored. Waiting users on the agreement's list are approved.
     """
     if agreement.dataset_id is not None:
         lock_boards([agreement.dataset_id])
@@ -171,12 +174,15 @@ def apply_agreement(agreement: Agreement) -> None:
         _apply_visibilities(agreement, dataset)
         boards_changed([dataset.pk], Kind.DESCRIPTION)
     for acceptance in waiting_acceptances().filter(agreement=agreement):
-        if _is_listed(agreement, acceptance.person):
+        if _has_listed_address(agreement, acceptance.person):
             approve_registration(agreement, acceptance.person)
 
 
 def _apply_visibilities(agreement: Agreement, dataset: Dataset) -> None:
-    """Restrict the dataset's texts to users who accepted, or restore the settings before the agreement."""
+    """Restrict the dataset's texts to users who accepted, or restore the settings before the agreement.
+
+    Changes are saved and recorded. Settings that a curator changed meanwhile are not restored.
+    """
     before = {name: getattr(dataset, name) for name in VISIBILITIES}
     if agreement.in_force:
         changed_names = [name for name, value in before.items() if value in WITHOUT_AGREEMENT]
@@ -198,7 +204,7 @@ def _apply_visibilities(agreement: Agreement, dataset: Dataset) -> None:
 
 
 def same_documents(agreement: Agreement) -> list[Dataset]:
-    """Return the datasets with the same documents but without an agreement."""
+    """Return other datasets that offer the same documents without an agreement; none unless this one is in force."""
     dataset = agreement.dataset
     version = dataset.current_version if dataset is not None else None
     if not agreement.in_force or version is None or not version.corpus_sha256:
@@ -245,10 +251,10 @@ def withdraw_registration(agreement: Agreement, person: User) -> bool:
 
 @transaction.atomic
 def accept_agreement(person: User, agreement: Agreement, version: int) -> None:
-    """Record that the user accepts this version of the text, at most once.
+    """Record that the user accepts this version of the agreement, at most once.
 
-    Users on the agreement's list are approved immediately, or once their listed address is verified. Raises
-    AgreementChanged if the version is not current, because the text has changed since it was shown.
+    Users on the agreement's list with a verified address are approved at once. Raises AgreementChanged if the version
+    is not current, because the text has changed since it was shown.
     """
     row = Agreement.objects.select_for_update(no_key=True, of=("self",)).get(pk=agreement.pk)
     if not row.in_force or row.version != version:
@@ -261,7 +267,7 @@ def accept_agreement(person: User, agreement: Agreement, version: int) -> None:
         if is_new:
             after = {"version": version, "text_sha256": digest}
             record("agreement accepted", row, dataset=row.dataset_id, after=after)
-        if row.needs_approval and _is_listed(row, person):
+        if row.needs_approval and _has_listed_address(row, person):
             approve_registration(row, person)
 
 
@@ -270,17 +276,20 @@ def approve_listed_acceptances(email_address: EmailAddress, **options: object) -
     """Approve registrations that waited for this address to be verified."""
     with transaction.atomic(), acting(email_address.user):
         for acceptance in waiting_acceptances().filter(person=email_address.user):
-            if _is_listed(acceptance.agreement, acceptance.person):
+            if _has_listed_address(acceptance.agreement, acceptance.person):
                 approve_registration(acceptance.agreement, acceptance.person)
 
 
-def _is_listed(agreement: Agreement, person: User) -> bool:
+def _has_listed_address(agreement: Agreement, person: User) -> bool:
     addresses = EmailAddress.objects.filter(user=person, verified=True).values_list("email", flat=True)
     return not {address.lower() for address in addresses}.isdisjoint(agreement.listed)
 
 
 def forget_addresses(addresses: Collection[str]) -> None:
-    """Remove the addresses of a closed account from all lists. Acceptances keep the account's number."""
+    """Remove the addresses of a closed account from the lists of all agreements.
+
+    Acceptances keep the account's number.
+    """
     removed_addresses = {address.lower() for address in addresses}
     for agreement in Agreement.objects.select_for_update(no_key=True, of=("self",)).order_by("pk"):
         if not removed_addresses.isdisjoint(agreement.listed):

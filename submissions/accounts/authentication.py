@@ -38,7 +38,7 @@ class TokenAuthentication(KnoxTokenAuthentication):
         self.scope = scope
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
-        """Return the user and the token, or None without a token.
+        """Return the user and the token, or None if the request has no token. Record the token's use.
 
         Raises AuthenticationFailed for an invalid token and ApiError (403) if it lacks the scope for this call.
         """
@@ -56,7 +56,8 @@ class TokenAuthentication(KnoxTokenAuthentication):
     def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
         """Return the token's user and the token.
 
-        The user has no staff rights, because tokens prove no second factor.
+        The user has no staff rights if staff need a second factor, because tokens prove none. Raises
+        AuthenticationFailed if the token is unknown or expired, the account is closed, or its address is not verified.
         """
         text = token.decode("ascii", errors="replace")
         row = ApiToken.objects.select_related("user").filter(digest=hash_token(text)).first()
@@ -85,7 +86,10 @@ def has_good_address(person: User) -> bool:
 
 
 def own_addresses(person: User) -> set[str]:
-    """Return the user's verified addresses in lowercase; without mandatory verification, also the account's address."""
+    """Return the user's verified addresses in lowercase.
+
+    Without mandatory verification, they include the account's address.
+    """
     addresses = EmailAddress.objects.filter(user=person, verified=True).values_list("email", flat=True)
     lowercase_addresses = {address.lower() for address in addresses}
     return (
@@ -108,7 +112,7 @@ def is_good_token(request: HttpRequest) -> bool:
 
 
 def get_required_scope(request: Request) -> Scope | None:
-    """Return the scope that the requested view declares, or None."""
+    """Return the scope that the requested view declares for the method, or None."""
     view = request.parser_context.get("view") if request.parser_context else None
     scope = getattr(view, "required_scope", None)
     if isinstance(scope, Mapping):
@@ -117,7 +121,7 @@ def get_required_scope(request: Request) -> Scope | None:
 
 
 def check_scope(token: ApiToken, scope: Scope | None) -> None:
-    """Raise ApiError (403) if the token lacks the scope."""
+    """Raise ApiError (403) if the token lacks the scope, or if `scope` is None because the call accepts no tokens."""
     if scope is None:
         raise ApiError(
             NO_TOKENS,
@@ -147,6 +151,7 @@ def takes_tokens(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRes
 
     @wraps(view)
     def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
+        """Sign in by the token, if there is one, and call the view, or return the token's error as text."""
         authentication = TokenAuthentication(Scope.READ)
         try:
             credentials = authentication.authenticate(Request(request))

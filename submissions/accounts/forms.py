@@ -44,6 +44,7 @@ class SiteLabels:
     fields: dict[str, forms.Field]
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Replace labels, remove placeholders, and validate addresses with the site's message."""
         super().__init__(*arguments, **options)
         labels = _LABELS | self.labels
         for name, field in self.fields.items():
@@ -90,6 +91,7 @@ class SignupForm(AllowedDomain, SiteLabels, account.SignupForm):
     """Signup form."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Add hints about allowed domains and the approval of accounts to the address field."""
         super().__init__(*arguments, **options)
         hints: list[Any] = []
         if settings.SIGNUP_DOMAINS:
@@ -146,7 +148,10 @@ class _CountedCode:
     user: Any
 
     def clean_code(self) -> str:
-        """Return the verified code. Raises ValidationError if it is wrong or after too many attempts."""
+        """Return the code if it is right. Raises ValidationError if it is wrong or after too many attempts.
+
+        Only wrong codes count: a right code clears the count.
+        """
         limit: dict[str, Any] = {
             "app": "allauth.account",
             "action": "second_factor",
@@ -186,7 +191,7 @@ class TeamNameField(NameField):
         super().__init__(label=_("Team name"), max_length=120, **options)
 
     def clean(self, value: Any) -> str:
-        """Return the name. Raises ValidationError for reserved names."""
+        """Return the name. Raises ValidationError for the site's own name and other reserved names."""
         name: str = super().clean(value)
         if is_site_name(name):
             raise ValidationError("This is the name of the site. Choose another name.")

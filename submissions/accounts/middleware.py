@@ -42,7 +42,11 @@ class MembersMiddleware(MiddlewareMixin):
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], arguments: Any, options: Any
     ) -> HttpResponseBase | None:
-        """Return None to serve the request, or a response that asks the visitor to sign in."""
+        """Return None to serve the request, or a response that asks the visitor to sign in.
+
+        Visitors without a session or valid token can use only a few public pages and the pages for signing in. The API
+        answers with 401.
+        """
         if settings.ACCESS == "public" or request.user.is_authenticated or is_good_token(request):
             return None
         name = (request.resolver_match.url_name if request.resolver_match else None) or ""
@@ -76,7 +80,7 @@ class PersonMiddleware(MiddlewareMixin):
             request.user = SimpleLazyObject(lambda: _mark_restrained(request, person))  # type: ignore[assignment]
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Record the session if the response depends on the user, and set Retry-After on 429 responses."""
+        """Record the session if it was used, and set Retry-After on 429 responses."""
         if request.session.accessed and not request.session.is_empty() and request.session.session_key:
             _record_session(request)
         if response.status_code == 429 and "Retry-After" not in response.headers:
@@ -91,7 +95,10 @@ def _mark_restrained(request: HttpRequest, person: object) -> object:
 
 
 def _record_session(request: HttpRequest) -> None:
-    """Record the session at most every `SEEN_SECONDS`; without a cache never, because every page would write."""
+    """Record the signed-in user's session in the list, at most every `SEEN_SECONDS`.
+
+    Without a working cache, it is never recorded, because every page would write.
+    """
     key = f"seen:{request.session.session_key}"
     if cache.get(key) or not request.user.is_authenticated:
         return

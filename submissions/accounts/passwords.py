@@ -80,21 +80,27 @@ class KnownPasswordValidator(CommonPasswordValidator):
 
 
 def is_breached(password: str) -> bool:
-    """Return whether the service or file of BREACHED_PASSWORDS contains the password. Log errors and return False."""
+    """Return whether the service or file of BREACHED_PASSWORDS contains the password.
+
+    Return False if the check is off or fails; failures are logged.
+    """
     source = settings.BREACHED_PASSWORDS
     if source == "off":
         return False
     digest = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest().upper()
-    return _in_range(digest) if source == "on" else _in_file(Path(source), digest)
+    return _service_contains(digest) if source == "on" else _file_contains(Path(source), digest)
 
 
-def _in_file(path: Path, digest: str) -> bool:
-    """Return whether the file has the digest. Bisects by byte, because haveibeenpwned.com's list has 40 GB."""
+def _file_contains(path: Path, digest: str) -> bool:
+    """Return whether the sorted file of hashes has the digest. Log errors and return False.
+
+    Bisects by byte, because haveibeenpwned.com's list has 40 GB.
+    """
     encoded_digest = digest.encode()
     try:
         with path.open("rb") as file:
 
-            def from_byte(position: int) -> bytes:
+            def first_hash_from(position: int) -> bytes:
                 """Return the first hash whose line starts at or after `position`, or a value above all hashes."""
                 file.seek(max(position - 1, 0))
                 if position:
@@ -102,14 +108,17 @@ def _in_file(path: Path, digest: str) -> bool:
                 return file.readline(200)[:_DIGITS].upper() or b"~"
 
             size = file.seek(0, os.SEEK_END)
-            return from_byte(bisect_left(range(size), encoded_digest, key=from_byte)) == encoded_digest
+            return first_hash_from(bisect_left(range(size), encoded_digest, key=first_hash_from)) == encoded_digest
     except OSError as error:
         logger.warning("cannot read the BREACHED_PASSWORDS file: %s", type(error).__name__)
     return False
 
 
-def _in_range(digest: str) -> bool:
-    """Query the service by the first five digits of the digest, so that it does not learn the password."""
+def _service_contains(digest: str) -> bool:
+    """Return whether the service knows the digest. Log errors and return False.
+
+    The query contains only the first five digits, so that the service does not learn the password.
+    """
     prefix, digest_suffix = digest[:5], digest[5:]
     # With padding, the length of the response does not reveal the requested range.
     request = urllib.request.Request(  # noqa: S310

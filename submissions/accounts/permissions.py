@@ -82,9 +82,9 @@ def may_see_facts(submission: Submission) -> bool:
 def visible_submission(
     person: Person, submissions: QuerySet[Submission], identifier: str, *, manage: bool = False
 ) -> Submission:
-    """Return a submission that the user may see. Raises Http404.
+    """Return the submission with this id, if the user may see it. Raises Http404 otherwise.
 
-    With `manage`, raises PermissionDenied if the user may see the submission but not change it.
+    If `manage` is true, raises PermissionDenied if the user may see the submission but not change it.
     """
     submission = submissions.filter(pk=identifier).first()
     is_manager = submission is not None and may_manage(person, submission)
@@ -95,22 +95,22 @@ def visible_submission(
     return submission
 
 
-def downloadable_runs(person: Person, submission: Submission, *, own: bool | None = None) -> list[Job]:
+def downloadable_runs(person: Person, submission: Submission, *, is_own: bool | None = None) -> list[Job]:
     """Return the submission's scored jobs whose runs the user may download.
 
     Teams may download their own runs. Exceptions are runs of models over hidden judgments or restricted queries,
-    because a model could copy hidden data into its run. All other users, curators included, may download runs of
-    public results if the dataset's settings allow it, but none over hidden judgments: many runs with scores would
-    reveal the judgments.
+    because a model could copy hidden data into its run. All other users, curators included, may download runs of public
+    results if the dataset's settings allow it, but none over hidden judgments: many runs with scores would reveal the
+    judgments.
 
-    `own` states whether the submission belongs to the user or their teams; None looks it up.
+    `is_own` states whether the submission belongs to the user or their teams; None looks it up.
     """
     scored_jobs = [
         job for job in submission.jobs.all() if get_evaluation_key(job) is not None and not run_stays_private(job)
     ]
-    if own is None:
-        own = bool(scored_jobs) and get_submissions(person).filter(pk=submission.pk).exists()
-    if own:
+    if is_own is None:
+        is_own = bool(scored_jobs) and get_submissions(person).filter(pk=submission.pk).exists()
+    if is_own:
         return scored_jobs
     return [
         job

@@ -22,7 +22,7 @@ from submissions.accounts.teams import TeamRefused, rename_team, revoke_access
 from submissions.core.errors import ChangeRefused
 
 #: Exported tables by name, with the field that refers to the user and the exported columns. No secrets, no scores.
-_TABLES: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
+_EXPORTED_TABLES: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
     "addresses": (EmailAddress, "user", ("email", "verified", "primary")),
     "sign_in_elsewhere": (SocialAccount, "user", ("provider", "uid", "date_joined", "last_login", "extra_data")),
     "second_factors": (Authenticator, "user", ("type", "created_at", "last_used_at")),
@@ -47,7 +47,7 @@ _TABLES: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
     "audit_records": (AuditRecord, "actor", ("at", "action", "subject", "reason")),
 }  # fmt: skip
 #: Tables deleted with the account. The others keep the account's number, which does not identify the user.
-_GO = (EmailAddress, SocialAccount, Authenticator, models.Webhook, models.Notice, models.NoticePreference)
+_DELETED_TABLES = (EmailAddress, SocialAccount, Authenticator, models.Webhook, models.Notice, models.NoticePreference)
 #: Display name of closed accounts.
 FORMER_MEMBER = "A former member"
 
@@ -56,7 +56,7 @@ def personal_data(person: User) -> bytes:
     """Return a zip archive with one file, `account.json`, containing the user's stored data."""
     account_fields = ("id", "email", "name", "date_joined", "last_login", "is_staff", "approval_awaited")
     data: dict[str, Any] = {"account": {name: getattr(person, name) for name in account_fields}}
-    for name, (table, field, columns) in _TABLES.items():
+    for name, (table, field, columns) in _EXPORTED_TABLES.items():
         data[name] = list(table._default_manager.filter(**{field: person}).order_by("pk").values(*columns))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -79,10 +79,10 @@ def check_can_close(person: User) -> None:
 
 @transaction.atomic
 def close_account(person: User) -> None:
-    """Remove name, addresses, and all ways to sign in.
+    """Close the account: remove its name, addresses, memberships, and all ways to sign in.
 
-    Results stay with their teams, and records keep the account's number. A team of one that has the user's name gets
-    a neutral name. Raises TeamRefused or ChangeRefused.
+    Results stay with their teams, and records keep the account's number. A team of one that has the user's name gets a
+    neutral name. Raises TeamRefused if a team would lose its only owner, or ChangeRefused for staff.
     """
     teams = Team.objects.filter(memberships__user=person).order_by("pk")
     teams_to_rename = [team for team in teams if team.name == person.name and team.memberships.count() == 1]
@@ -98,8 +98,8 @@ def close_account(person: User) -> None:
     forget_addresses(addresses)
     Invitation.objects.filter(email__in=addresses).update(email=person.email)
     Membership.objects.filter(user=person).delete()
-    for table, field, _ in _TABLES.values():
-        if table in _GO:
+    for table, field, _ in _EXPORTED_TABLES.values():
+        if table in _DELETED_TABLES:
             table._default_manager.filter(**{field: person}).delete()
     person.name, person.is_active = FORMER_MEMBER, False
     person.set_unusable_password()

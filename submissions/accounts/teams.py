@@ -81,8 +81,8 @@ def free_team_slug(name: str, team: Team | None = None) -> str:
     return next(slug for slug in chain([base], numbered_slugs) if slug not in used_slugs)
 
 
-def keep_address(team: Team, earlier_slug: str) -> None:
-    """Redirect an earlier slug of the team to its current one."""
+def redirect_earlier_slug(team: Team, earlier_slug: str) -> None:
+    """Redirect an earlier slug of the team to its current one, which no longer redirects."""
     TeamRedirect.objects.filter(slug=team.slug).delete()
     if team.slug != earlier_slug:
         TeamRedirect.objects.get_or_create(slug=earlier_slug, defaults={"team": team})
@@ -95,14 +95,14 @@ def rename_team(team: Team, name: str) -> None:
     earlier_name, earlier_slug = team.name, team.slug
     team.name, team.slug = name, free_team_slug(name, team)
     team.save(update_fields=["name", "slug"])
-    keep_address(team, earlier_slug)
+    redirect_earlier_slug(team, earlier_slug)
     team_changed(team)
     audit.record("team renamed", team, before={"name": earlier_name}, after={"name": name})
 
 
 @transaction.atomic
 def set_profile(person: User, name: str, team_name: str) -> None:
-    """Store the user's name and the name of their team."""
+    """Store the user's name and the name of their first team, which is renamed only if the name differs."""
     team = personal_team(person)
     is_renamed = team.name != team_name
     if is_renamed:
@@ -140,13 +140,13 @@ class TeamRefused(ChangeRefused):
 
 
 @transaction.atomic
-def create_team(name: str, by: User) -> Team:
-    """Create a team that the user owns. Raises TeamRefused."""
-    User.objects.select_for_update(no_key=True).get(pk=by.pk)
-    check_team_count(by)
+def create_team(name: str, actor: User) -> Team:
+    """Create a team that the user owns. Raises TeamRefused if the user is in the maximum number of teams."""
+    User.objects.select_for_update(no_key=True).get(pk=actor.pk)
+    check_team_count(actor)
     team = make_team(name)
-    Membership.objects.create(team=team, user=by, owner=True)
-    with audit.acting(by):
+    Membership.objects.create(team=team, user=actor, owner=True)
+    with audit.acting(actor):
         audit.record("team made", team)
     return team
 
@@ -159,9 +159,13 @@ def get_memberships(person: User) -> list[Membership]:
 
 
 @transaction.atomic
-def set_role(team: Team, member: int, *, owner: bool, by: User, curating: bool = False) -> Membership:
-    """Make a member an owner, or an owner a plain member. `member` is the key of the membership."""
-    membership = _get_membership(lock_team(team, by, curating=curating), member)
+def set_role(team: Team, member: int, *, owner: bool, actor: User, curating: bool = False) -> Membership:
+    """Make a member an owner, or an owner a plain member. `member` is the key of the membership.
+
+    The open invitations of a former owner are revoked. Raises TeamRefused if the team would have no owner, or `actor`
+    may not change it.
+    """
+    membership = _get_membership(lock_team(team, actor, curating=curating), member)
     if membership.owner != owner:
         if not owner:
             _require_owner(team, former_owner=membership)
@@ -169,18 +173,21 @@ def set_role(team: Team, member: int, *, owner: bool, by: User, curating: bool =
         membership.save(update_fields=["owner"])
         if not owner:
             _revoke_invitations(team=team, invited_by=membership.user)
-        _record("role changed", team, membership, by, before={"owner": not owner})
+        _record_membership("role changed", team, membership, actor, before={"owner": not owner})
     return membership
 
 
 @transaction.atomic
-def add_member(team: Team, person: User, *, owner: bool, by: User) -> Membership:
-    """Add a user without an invitation, on behalf of a curator."""
+def add_member(team: Team, person: User, *, owner: bool, actor: User) -> Membership:
+    """Add a user to the team without an invitation, on behalf of the curator `actor`.
+
+    Raises TeamRefused if the user is a member already or is in the maximum number of teams.
+    """
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
     _lock_row(team)
     check_can_join(team, person)
     membership = Membership.objects.create(team=team, user=person, owner=owner)
-    _record("added to team", team, membership, by)
+    _record_membership("added to team", team, membership, actor)
     return membership
 
 
@@ -197,43 +204,50 @@ def check_team_count(person: User) -> None:
 
 
 @transaction.atomic
-def transfer_team(team: Team, member: int, *, by: User, curating: bool = False) -> Membership:
-    """Make the member an owner in place of the current owner, or, for curators, of all owners."""
-    membership = _get_membership(lock_team(team, by, curating=curating), member)
-    if membership.user_id == by.pk and not curating:
+def transfer_team(team: Team, member: int, *, actor: User, curating: bool = False) -> Membership:
+    """Make the member an owner and `actor` a plain member; curators replace all other owners.
+
+    Open invitations of former owners are revoked. Raises TeamRefused if `actor` may not change the team or is the
+    member.
+    """
+    membership = _get_membership(lock_team(team, actor, curating=curating), member)
+    if membership.user_id == actor.pk and not curating:
         raise TeamRefused("You already own this team.")
     membership.owner = True
     membership.save(update_fields=["owner"])
     other_owners = Membership.objects.filter(team=team, owner=True).exclude(pk=membership.pk).select_related("user")
-    for former_owner in other_owners if curating else other_owners.filter(user=by):
+    for former_owner in other_owners if curating else other_owners.filter(user=actor):
         Membership.objects.filter(pk=former_owner.pk).update(owner=False)
         _revoke_invitations(team=team, invited_by=former_owner.user)
-    _record("team handed over", team, membership, by)
+    _record_membership("team handed over", team, membership, actor)
     return membership
 
 
 @transaction.atomic
-def remove_member(team: Team, member: int, *, by: User, curating: bool = False) -> User:
-    """Remove a member, who immediately loses access to the team. Return the user."""
-    membership = _get_membership(lock_team(team, by, curating=curating), member)
-    _delete_membership(team, membership, by)
+def remove_member(team: Team, member: int, *, actor: User, curating: bool = False) -> User:
+    """Remove the member, who immediately loses access to the team, and return the user.
+
+    Raises TeamRefused for the team's last owner, or if `actor` may not change the team.
+    """
+    membership = _get_membership(lock_team(team, actor, curating=curating), member)
+    _delete_membership(team, membership, actor)
     return membership.user
 
 
 @transaction.atomic
-def leave_team(team: Team, by: User) -> None:
+def leave_team(team: Team, actor: User) -> None:
     """Leave the team. Raises TeamRefused for its last owner, who must transfer it first."""
     _lock_row(team)
-    membership = Membership.objects.filter(team=team, user=by).first()
+    membership = Membership.objects.filter(team=team, user=actor).first()
     if membership is None:
         raise TeamRefused("You are no longer a member of this team.")
-    _delete_membership(team, membership, by)
+    _delete_membership(team, membership, actor)
 
 
-def lock_team(team: Team, by: User, *, curating: bool = False) -> Team:
-    """Lock the team until the commit. Raises TeamRefused unless the user is an owner or a curator."""
+def lock_team(team: Team, actor: User, *, curating: bool = False) -> Team:
+    """Lock the team until the commit and return it. Raises TeamRefused unless the user owns it or is `curating`."""
     _lock_row(team)
-    if not curating and not Membership.objects.filter(team=team, user=by, owner=True).exists():
+    if not curating and not Membership.objects.filter(team=team, user=actor, owner=True).exists():
         raise TeamRefused("Only team owners can do that; you are no longer one.")
     return team
 
@@ -249,14 +263,18 @@ def _get_membership(team: Team, key: int) -> Membership:
     return membership
 
 
-def _delete_membership(team: Team, membership: Membership, by: User) -> None:
+def _delete_membership(team: Team, membership: Membership, actor: User) -> None:
+    """Delete and record the membership. Raises TeamRefused for the team's last owner.
+
+    The invitations of the former member are revoked, and their webhooks are deactivated.
+    """
     if membership.owner:
         _require_owner(team, former_owner=membership)
     membership.delete()
     _revoke_invitations(team=team, invited_by=membership.user)
     # Former members must not receive the team's results.
     Webhook.objects.filter(team=team, created_by=membership.user).update(active=False)
-    _record("left team" if membership.user_id == by.pk else "removed from team", team, membership, by)
+    _record_membership("left team" if membership.user_id == actor.pk else "removed from team", team, membership, actor)
 
 
 def _require_owner(team: Team, *, former_owner: Membership) -> None:
@@ -268,7 +286,7 @@ def _require_owner(team: Team, *, former_owner: Membership) -> None:
 def revoke_access(person: User) -> dict[str, int]:
     """Revoke the invitations and deactivate the webhooks that the user created in any team.
 
-    Called when an account is closed. Return the number of each for the audit record.
+    Called when an account is closed or deactivated. Returns both numbers by name, for the audit record.
     """
     invitations = Invitation.objects.waiting().filter(invited_by=person)
     webhooks = Webhook.objects.filter(created_by=person, active=True)
@@ -284,23 +302,25 @@ def _revoke_invitations(**conditions: Any) -> int:
     return Invitation.objects.waiting().filter(**conditions).update(revoked_at=timezone.now())
 
 
-def _record(
-    action: str, team: Team, membership: Membership, by: User, before: Mapping[str, object] | None = None
+def _record_membership(
+    action: str, team: Team, membership: Membership, actor: User, before: Mapping[str, object] | None = None
 ) -> None:
+    """Record the action on the membership, on behalf of `actor` unless a curator's action is being recorded already."""
     # A curator's action already has a reason.
-    acting: AbstractContextManager[object] = nullcontext() if audit.actor().person == by else audit.acting(by)
+    acting: AbstractContextManager[object] = nullcontext() if audit.actor().person == actor else audit.acting(actor)
     after = {"person": membership.user_id, "owner": membership.owner}
     with acting:
         audit.record(action, team, before=before, after=after)
 
 
 @transaction.atomic
-def invite(team: Team, email: str, *, owner: bool, by: User) -> tuple[Invitation, str]:
-    """Invite an address to the team and return the secret of the link, which is not stored.
+def invite(team: Team, email: str, *, owner: bool, actor: User) -> tuple[Invitation, str]:
+    """Invite an address to the team; return the invitation and the secret of its link, which is not stored.
 
-    An earlier invitation of the same address is revoked. Raises TeamRefused.
+    An earlier invitation of the same address is revoked. Raises TeamRefused if the address is a member's, the team has
+    too many open invitations, or `actor` is not an owner.
     """
-    lock_team(team, by)
+    lock_team(team, actor)
     address = email.strip().lower()
     if Membership.objects.filter(team=team, user__email=address).exists():
         raise TeamRefused("A user with this address is already a member of the team.")
@@ -311,31 +331,34 @@ def invite(team: Team, email: str, *, owner: bool, by: User) -> tuple[Invitation
     invitation = Invitation.objects.create(
         team=team,
         email=address,
-        secret_sha256=_digest(secret),
+        secret_sha256=_hash_secret(secret),
         owner=owner,
-        invited_by=by,
+        invited_by=actor,
         expires_at=timezone.now() + INVITATION_LIFETIME,
     )
-    _record_invitation("invited", invitation, by)
+    _record_invitation("invited", invitation, actor)
     return invitation, secret
 
 
 @transaction.atomic
-def renew_invitation(team: Team, key: int, *, by: User) -> tuple[Invitation, str]:
-    """Replace the invitation's link by a new one, valid for two weeks. Raises TeamRefused."""
-    invitation = _waiting_invitation(team, key, by)
+def renew_invitation(team: Team, key: int, *, actor: User) -> tuple[Invitation, str]:
+    """Replace the secret of the invitation's link, and return both. The new link is valid for two weeks.
+
+    Raises TeamRefused if the invitation was accepted or revoked, or `actor` is not an owner.
+    """
+    invitation = _lock_invitation(team, key, actor)
     secret = secrets.token_urlsafe(32)
-    invitation.secret_sha256, invitation.expires_at = _digest(secret), timezone.now() + INVITATION_LIFETIME
-    invitation.invited_by = by
+    invitation.secret_sha256, invitation.expires_at = _hash_secret(secret), timezone.now() + INVITATION_LIFETIME
+    invitation.invited_by = actor
     invitation.save(update_fields=["secret_sha256", "expires_at", "invited_by"])
     return invitation, secret
 
 
 @transaction.atomic
-def revoke_invitation(team: Team, key: int, *, by: User) -> None:
-    invitation = _waiting_invitation(team, key, by)
+def revoke_invitation(team: Team, key: int, *, actor: User) -> None:
+    invitation = _lock_invitation(team, key, actor)
     _revoke_invitations(pk=invitation.pk)
-    _record_invitation("invitation revoked", invitation, by)
+    _record_invitation("invitation revoked", invitation, actor)
 
 
 def open_invitations(**conditions: Any) -> QuerySet[Invitation]:
@@ -343,7 +366,7 @@ def open_invitations(**conditions: Any) -> QuerySet[Invitation]:
 
 
 def find_invitation(secret: str) -> Invitation | None:
-    rows = open_invitations(secret_sha256=_digest(secret))
+    rows = open_invitations(secret_sha256=_hash_secret(secret))
     return rows.select_related("team", "invited_by").first()
 
 
@@ -353,7 +376,10 @@ def is_invited(invitation: Invitation, person: User) -> bool:
 
 @transaction.atomic
 def accept_invitation(invitation: Invitation, person: User) -> Membership:
-    """Join the team. Raises TeamRefused if the invitation has ended or is for another address."""
+    """Make the invited user a member of the team.
+
+    Raises TeamRefused if the invitation has ended or is for another address, or the user cannot join.
+    """
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
     Team.objects.select_for_update(no_key=True).get(pk=invitation.team_id)
     # The team's lock serializes this with a revocation and with changes of owners.
@@ -379,19 +405,23 @@ def send_invitation(invitation: Invitation, link: str) -> None:
     queue_account_mail(EmailMessage(subject, text, to=[invitation.email]))
 
 
-def _waiting_invitation(team: Team, key: int, by: User) -> Invitation:
-    lock_team(team, by)
+def _lock_invitation(team: Team, key: int, actor: User) -> Invitation:
+    """Lock the team and return its invitation with this key.
+
+    Raises TeamRefused if the invitation was accepted or revoked, or `actor` is not an owner.
+    """
+    lock_team(team, actor)
     invitation = Invitation.objects.waiting().filter(team=team, pk=key).first()
     if invitation is None:
         raise TeamRefused("This invitation was already accepted or revoked.")
     return invitation
 
 
-def _digest(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _record_invitation(action: str, invitation: Invitation, by: User) -> None:
+def _record_invitation(action: str, invitation: Invitation, actor: User) -> None:
     """Record the action without the address, which only owners of the team may see."""
-    with audit.acting(by):
+    with audit.acting(actor):
         audit.record(action, invitation.team, after={"invitation": invitation.pk, "owner": invitation.owner})

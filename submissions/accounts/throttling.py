@@ -25,7 +25,10 @@ class _PersonThrottle(SimpleRateThrottle):
     duration: int
 
     def allow_request(self, request: Request, view: APIView) -> bool:
-        """Count the request and return whether it is within the rate."""
+        """Count the request and return whether it is within the rate.
+
+        Requests are allowed if the cache has lost the count.
+        """
         name = self.get_cache_key(request, view) if self.rate is not None else None
         if name is None:
             return True
@@ -93,7 +96,10 @@ def throttle_message(seconds: int) -> str:
 
 
 def seconds_to_wait(throttle: _PersonThrottle, request: HttpRequest) -> int:
-    """Count a page request and return 0 if it is allowed, otherwise the seconds to wait."""
+    """Count a page request and return 0 if it is allowed, otherwise the seconds to wait.
+
+    The response then gets this time as its Retry-After header.
+    """
     if throttle.allow_request(request, None):  # type: ignore[arg-type]
         return 0
     wait = max(1, int(throttle.wait() or 1))
@@ -119,10 +125,10 @@ def save_within_limit(
     save: Callable[[dict[str, Any]], Saved],
     *refusals: type[Exception],
 ) -> tuple[Saved | None, int]:
-    """Save a valid form within the rate limit. Errors are added to the form.
+    """Call `save` with the data of a valid form, within the rate limit; add errors to the form.
 
-    `refusals` are exceptions of `save` in addition to ChangeRefused. Returns the result of `save`, or None, and the
-    status of the page.
+    `refusals` are exceptions of `save` to show in the form, in addition to ChangeRefused. Returns the result of `save`,
+    or None if there are errors, and the status of the page.
     """
     refusal_types: tuple[type[Exception], ...] = (ChangeRefused, *refusals)
     if not form.is_valid():

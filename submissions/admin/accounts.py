@@ -73,7 +73,7 @@ class PersonForm(CurationForm, UserChangeForm):
     """Form that edits an account. Passwords are set on a separate page."""
 
     def clean(self) -> dict[str, Any] | None:
-        """Prevent users from removing their own access, so that a superuser remains."""
+        """Add an error if users would remove their own access, so that a superuser remains."""
         values = super().clean()
         if self.instance.pk == self.request.user.pk:
             for name in _ACCESS_FIELDS:
@@ -82,8 +82,11 @@ class PersonForm(CurationForm, UserChangeForm):
         return values
 
 
-def _decision(decide: Callable[[Any], bool], success: str, refusal: str) -> Callable[[Any, object], str]:
-    """Return the action of an operation. If `decide` returns False, it raises ActionRefused with `refusal`."""
+def _decision_action(decide: Callable[[Any], bool], success: str, refusal: str) -> Callable[[Any, object], str]:
+    """Return a function that applies `decide` to a row and returns the message `success`.
+
+    It raises ActionRefused with `refusal` if `decide` returns False. Both texts are templates for the row.
+    """
 
     def act(row: Any, _values: object) -> str:
         if not decide(row):
@@ -97,7 +100,7 @@ class AccountAdmin(CurationAdmin):
     """Base of admin pages about accounts. Permanent records contain only abbreviated addresses."""
 
     def audit_value(self, name: str, value: Any) -> Any:
-        return _ends(str(value or "")) if name == "email" else super().audit_value(name, value)
+        return _abbreviate_address(str(value or "")) if name == "email" else super().audit_value(name, value)
 
 
 @admin.register(User)
@@ -123,7 +126,7 @@ class PersonAdmin(AccountAdmin, UserAdmin):
     approve = Operation(
         "Approve sign-in (asks for a reason)",
         APPROVES,
-        _decision(
+        _decision_action(
             approval.approve_account,
             "Approved: account {0.pk}.",
             "Account {0.pk} is not waiting for approval.",
@@ -149,7 +152,10 @@ class PersonAdmin(AccountAdmin, UserAdmin):
 
     @transaction.atomic
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
-        """Set a user's password, and end their sessions and tokens."""
+        """Show or process the page that sets a user's password. A new password ends the user's sessions and tokens.
+
+        The curator's own session remains. The change is recorded.
+        """
         with acting(curator(request)):
             key = self.parse_key(unquote(id))
             hash_before = _get_password_hash(key)
@@ -188,10 +194,10 @@ class AddressAdmin(AccountAdmin, EmailAddressAdmin):
             record("edited", self._record_name(address), before=before, after=after)
 
     def _record_name(self, obj: EmailAddress) -> str:
-        return f"address {_ends(obj.email)} of account {obj.user_id}"
+        return f"address {_abbreviate_address(obj.email)} of account {obj.user_id}"
 
 
-def _ends(address: str) -> str:
+def _abbreviate_address(address: str) -> str:
     name, _, host = address.rpartition("@")
     return f"{name[:1]}…@{host}" if host else ""
 
@@ -209,7 +215,7 @@ class MembershipFormSet(BaseInlineFormSet):
     """Memberships of a team, at least one of which must be an owner's."""
 
     def clean(self) -> None:
-        """Raise ValidationError if the team would have no owner or a user cannot join."""
+        """Raise ValidationError if the team would have no owner, or a new member cannot join it."""
         super().clean()
         if any(form.errors for form in self.forms) or not (self.has_changed() or self.instance._state.adding):
             return
@@ -261,7 +267,7 @@ class TeamAdmin(CurationAdmin):
     approve = Operation(
         "Approve for hidden datasets (asks for a reason)",
         APPROVES,
-        _decision(approval.approve_team, "Approved: {}.", "{} is already approved."),
+        _decision_action(approval.approve_team, "Approved: {}.", "{} is already approved."),
         title="Approve teams",
         button="Approve",
         explanation="The teams can submit to datasets with hidden judgments, and their owners get an email. "
@@ -271,7 +277,7 @@ class TeamAdmin(CurationAdmin):
     withdraw_approval = Operation(
         "Withdraw approval (asks for a reason)",
         APPROVES,
-        _decision(approval.withdraw_approval, "Approval withdrawn: {}.", "{} is not approved."),
+        _decision_action(approval.withdraw_approval, "Approval withdrawn: {}.", "{} is not approved."),
         title="Withdraw approvals",
         button="Withdraw",
         explanation="The teams can no longer submit to datasets with hidden judgments if teams need "
@@ -307,7 +313,7 @@ class TeamAdmin(CurationAdmin):
         return boards_of_team(key)
 
     def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
-        """Lock the boards, new members, and the team, always in this order."""
+        """Lock the team's boards, new members, and the team, always in this order."""
         key = self.parse_key(object_id)
         lock_boards(self.get_board_ids(key))
         user_ids = [str(value) for name, value in request.POST.items() if _MEMBER_FIELD.fullmatch(name)]
@@ -317,7 +323,7 @@ class TeamAdmin(CurationAdmin):
         self.lock_row(key)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Show or save the form. Saving fails if the team has changed in the meantime."""
+        """Show or save the form. If TeamRefused is raised, nothing is saved and the page shows the reason."""
         try:
             return super().changeform_view(request, *args, **kwargs)
         except teams.TeamRefused as error:
@@ -325,27 +331,33 @@ class TeamAdmin(CurationAdmin):
             return HttpResponseRedirect(request.get_full_path())
 
     def save_model(self, request: HttpRequest, obj: Team, form: Any, change: bool) -> None:
-        """Save the team and refresh boards. A new name changes the slug, and the earlier slug redirects."""
+        """Save the team and update boards.
+
+        If the name changed, the slug changes too, and the earlier slug redirects.
+        """
         earlier_slug = form.initial.get("slug", "")
         if change and obj.slug == earlier_slug and "name" in form.changed_data:
             obj.slug = teams.free_team_slug(obj.name, obj)
         super().save_model(request, obj, form, change)
         if change:
-            teams.keep_address(obj, earlier_slug)
+            teams.redirect_earlier_slug(obj, earlier_slug)
         team_changed(obj)
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        """Change members with the same functions as team owners, which record the changes. Raises TeamRefused."""
+        """Add, change, and remove members with the same functions as team owners, which record the changes.
+
+        Raises TeamRefused.
+        """
         formset.save(commit=False)
         team, user = form.instance, curator(request)
         # Members of a new team are not locked yet. Lock them in the order of their numbers, as everywhere.
         for row in sorted(formset.new_objects, key=lambda membership: membership.user_id):
-            teams.add_member(team, row.user, owner=row.owner, by=user)
+            teams.add_member(team, row.user, owner=row.owner, actor=user)
         # Add owners before removing others, so that the team always has one.
         for row, _ in sorted(formset.changed_objects, key=lambda change: not change[0].owner):
-            teams.set_role(team, row.pk, owner=row.owner, by=user, curating=True)
+            teams.set_role(team, row.pk, owner=row.owner, actor=user, curating=True)
         for row in formset.deleted_objects:
-            teams.remove_member(team, row.pk, by=user, curating=True)
+            teams.remove_member(team, row.pk, actor=user, curating=True)
 
 
 #: Maximum number of addresses per list.
@@ -406,7 +418,7 @@ class AgreementForm(CurationForm):
         fields = ("dataset", "round", "text", "in_force", "needs_approval", "listed")
 
     def clean(self) -> dict[str, Any]:
-        """Require either a dataset or a round."""
+        """Add an error unless a new agreement has either a dataset or a round."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
         if self.instance.pk is None and bool(values.get("dataset")) == bool(values.get("round")):
             self.add_error("dataset", "Choose either a dataset or a round.")
@@ -445,7 +457,10 @@ class AgreementAdmin(CurationAdmin):
         return [("On the site", obj.get_absolute_url())] if obj.in_force else []
 
     def save_model(self, request: HttpRequest, obj: Agreement, form: Any, change: bool) -> None:
-        """Save the agreement. A changed text becomes the next version, and the dataset's settings are updated."""
+        """Save the agreement. A changed text becomes the next version, and the dataset's settings are updated.
+
+        Warns the curator of other datasets that offer the same documents without an agreement.
+        """
         lock_boards([obj.dataset_id] if obj.dataset_id else [])
         if change and "text" in form.changed_data:
             obj.version += 1
@@ -502,7 +517,7 @@ class AcceptanceAdmin(ReadOnlyAdmin):
     approve = Operation(
         "Approve (asks for a reason)",
         "leaderboard.change_agreement",
-        _decision(
+        _decision_action(
             lambda acceptance: approval.approve_registration(acceptance.agreement, acceptance.person),
             "Approved: {0.person}, {0.agreement}.",
             "{0.person} is already approved.",
@@ -515,7 +530,7 @@ class AcceptanceAdmin(ReadOnlyAdmin):
     withdraw = Operation(
         "Withdraw approval (asks for a reason)",
         "leaderboard.change_agreement",
-        _decision(
+        _decision_action(
             lambda acceptance: approval.withdraw_registration(acceptance.agreement, acceptance.person),
             "Withdrawn: {0.person}, {0.agreement}.",
             "{0.person} is not approved.",

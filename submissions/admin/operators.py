@@ -34,6 +34,7 @@ class WorkerAdmin(ReadOnlyAdmin):
         return request.user.is_active and may_operate(request.user)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
+        """Show workers, queues, and running jobs."""
         values = {
             **self.admin_site.each_context(request),
             "opts": self.model._meta,

@@ -37,7 +37,7 @@ class QuotaExceptionAdmin(CurationAdmin):
         return str(row.dataset or "every hidden dataset")
 
 
-def _refund(use: Any, _: object) -> str:
+def _refund_row(use: Any, _: object) -> str:
     refund_unit(use)
     return f"Refunded: {use}."
 
@@ -61,7 +61,7 @@ class QuotaUseAdmin(ReadOnlyAdmin):
     refund = Operation(
         "Refund (asks for a reason)",
         "submissions.change_quotause",
-        _refund,
+        _refund_row,
         button="Refund",
         refusals=(ValueError,),
         title="Refund quota",
@@ -69,7 +69,7 @@ class QuotaUseAdmin(ReadOnlyAdmin):
     )
 
 
-def _settle(flag: Flag, _: object, state: Flag.State) -> str:
+def _settle_row(flag: Flag, _: object, state: Flag.State) -> str:
     settle_flag(flag, state)
     return f"{state.label.capitalize()}: {flag}."
 
@@ -138,13 +138,13 @@ class FlagAdmin(ReadOnlyAdmin):
 
     clear = _settlement(
         "Clear: not a probe (asks for a note)",
-        run=partial(_settle, state=Flag.State.CLEARED),
+        run=partial(_settle_row, state=Flag.State.CLEARED),
         title="Clear flags",
         button="Clear",
     )
     confirm = _settlement(
         "Confirm: a probe (asks for a note)",
-        run=partial(_settle, state=Flag.State.CONFIRMED),
+        run=partial(_settle_row, state=Flag.State.CONFIRMED),
         title="Confirm flags",
         button="Confirm",
     )

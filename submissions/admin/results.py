@@ -30,14 +30,14 @@ class MergeForm(ReasonForm):
     )
 
 
-def _merge(duplicate: System, values: Mapping[str, Any]) -> str:
+def _merge_row(duplicate: System, values: Mapping[str, Any]) -> str:
     name, target = str(duplicate), values["into"]
     merge_systems(duplicate, target)
     return f"{name} was merged into {target}. Its URL redirects there."
 
 
 MERGE = Operation(
-    "Merge into another", MODERATES, _merge, form=MergeForm, refusals=(CannotMerge,),
+    "Merge into another", MODERATES, _merge_row, form=MergeForm, refusals=(CannotMerge,),
     help="Move all results and submissions of a duplicate to the other system and redirect its URL there.",
     report=lambda duplicate, values: f"{duplicate} was merged into {values['into']} ({values['into'].slug}).",
     arguments={"into": "into"},
@@ -51,14 +51,17 @@ class MergingSystemAdmin(SystemAdmin):
     pages: ClassVar = {**SystemAdmin.pages, "merge": "<int:pk>/merge/"}
 
     def tools(self, request: HttpRequest, obj: System) -> list[Crumb]:
-        """Link to the public page and, for curators who may merge, to the merge page."""
+        """Return links to the public page and, for curators who may merge systems, to the merge page."""
         links = [("On the site", obj.get_absolute_url())]
         if request.user.has_perm(MERGE.permission):
             links.append((MERGE.short_description, reverse("admin:leaderboard_system_merge", args=[obj.pk])))
         return links
 
     def merge_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Ask for the other system, and merge or list the conflicts."""
+        """Show or process the page that merges the system with the key `pk` into another one.
+
+        If the systems conflict, the page lists the problems.
+        """
         require(request, MERGE.permission)
         duplicate = get_object_or_404(System, pk=pk)
         form = MergeForm(request.POST or None)
@@ -74,7 +77,7 @@ class MergingSystemAdmin(SystemAdmin):
         )  # fmt: skip
 
 
-def _measure(entry: Entry, values: Mapping[str, Any]) -> str:
+def _measure_row(entry: Entry, values: Mapping[str, Any]) -> str:
     job = request_measurement(entry)
     return f"Job {job.pk} measures {entry} again. The current costs remain until it has finished."
 
@@ -90,7 +93,7 @@ class MeasuredEntryAdmin(EntryAdmin):
         return (*super().acts(obj), *(["measure_again"] if was_measured else []))
 
     measure_again = Operation(
-        "Measure costs again (latency, memory, index; keeps scores)", MODERATES, _measure,
+        "Measure costs again (latency, memory, index; keeps scores)", MODERATES, _measure_row,
         refusals=(CannotMeasure,), title="Measure costs again", button="Measure again",
         explanation="A job runs the model again and times it. The current costs remain until it has "
         "finished:",

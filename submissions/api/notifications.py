@@ -55,10 +55,10 @@ class ReadRequest(requests.RequestSerializer):
     )
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the ids, or None for all notices. Raises ApiError."""
+        """Return the list of ids as `id`, or None for all notices. Raises ApiError if one is not a number."""
         numbers = [parse_number(text) for text in requests.get_list(data, "id")]
         if None in numbers:
-            raise requests.malformed("id", "id: not the id of a notice.", "Send the numeric ids of your notices.")
+            raise requests.field_error("id", "id: not the id of a notice.", "Send the numeric ids of your notices.")
         return {"id": numbers if "id" in data else None}
 
 
@@ -112,10 +112,10 @@ class WebhookRequest(requests.RequestSerializer):
     )
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the form's cleaned data. Raises ApiError."""
+        """Return the validated `url`. Raises ApiError if the site does not accept the URL."""
         form = webhooks.WebhookForm(data)
         if not form.is_valid():
-            raise requests.malformed("webhook", str(form.errors["url"][0]))
+            raise requests.field_error("webhook", str(form.errors["url"][0]))
         return form.cleaned_data
 
 
@@ -129,7 +129,7 @@ class SwitchRequest(requests.RequestSerializer):
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return `active`. Raises ApiError if it is missing."""
         if "active" not in data:
-            raise requests.malformed("webhook", "Send active=true or active=false.")
+            raise requests.field_error("webhook", "Send active=true or active=false.")
         return super().to_internal_value(data)
 
 
@@ -182,8 +182,12 @@ _SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="Slug o
 _WEBHOOK = OpenApiParameter("identifier", int, OpenApiParameter.PATH, description="The webhook's id.")
 
 
-def _schema(summary: str, answers: Mapping[int, Any], *codes: int, changes: bool = True, **options: Any) -> Any:
-    """Return the OpenAPI schema of a webhook call."""
+def _webhook_call(summary: str, answers: Mapping[int, Any], *codes: int, changes: bool = True, **options: Any) -> Any:
+    """Return the schema decorator of a webhook call. Calls with `changes` are throttled and may answer 429.
+
+    `answers` are successful responses by status, `codes` statuses of errors in addition to 401 and 404, and `options`
+    other arguments of `schema.call`.
+    """
     options = {
         "parameters": [_SLUG, _WEBHOOK],
         "remarks": requests.TOO_MANY_CHANGES if changes else None,
@@ -209,7 +213,7 @@ class WebhooksView(_WebhookCall):
 
     required_scope = {"GET": Scope.READ, "POST": Scope.MANAGE}
 
-    @_schema(
+    @_webhook_call(
         "A team's webhooks",
         {200: WebhookSerializer(many=True)},
         changes=False,
@@ -221,7 +225,7 @@ class WebhooksView(_WebhookCall):
         rows = Webhook.objects.filter(team=owned_team(request.user, slug))
         return Response(WebhookSerializer(rows, many=True).data)
 
-    @_schema(
+    @_webhook_call(
         "Add a webhook",
         {201: NewWebhookSerializer},
         400,
@@ -235,7 +239,7 @@ class WebhooksView(_WebhookCall):
         try:
             webhook = webhooks.add_webhook(team, values["url"], require_user(request))
         except webhooks.TooManyWebhooks as error:
-            raise requests.malformed("webhook", str(error)) from error
+            raise requests.field_error("webhook", str(error)) from error
         return Response(NewWebhookSerializer(webhook).data, status=status.HTTP_201_CREATED)
 
 
@@ -244,7 +248,7 @@ class WebhookView(_WebhookCall):
 
     required_scope = {"GET": Scope.READ, "PATCH": Scope.MANAGE, "DELETE": Scope.MANAGE}
 
-    @_schema(
+    @_webhook_call(
         "A webhook and its messages",
         {200: WebhookDetailSerializer},
         changes=False,
@@ -254,7 +258,7 @@ class WebhookView(_WebhookCall):
         """Return a webhook with its latest messages and their delivery state."""
         return Response(WebhookDetailSerializer(self.find(request, slug, identifier)).data)
 
-    @_schema("Activate or deactivate a webhook", {200: WebhookDetailSerializer}, 400, request=SwitchRequest)
+    @_webhook_call("Activate or deactivate a webhook", {200: WebhookDetailSerializer}, 400, request=SwitchRequest)
     def patch(self, request: Request, slug: str, identifier: int) -> Response:
         """Set `active` to true or false."""
         webhook = self.find(request, slug, identifier)
@@ -262,7 +266,7 @@ class WebhookView(_WebhookCall):
         webhook.refresh_from_db()
         return Response(WebhookDetailSerializer(webhook).data)
 
-    @_schema("Delete a webhook", {204: None}, operation_id="webhooks_destroy")
+    @_webhook_call("Delete a webhook", {204: None}, operation_id="webhooks_destroy")
     def delete(self, request: Request, slug: str, identifier: int) -> Response:
         """Delete a webhook and its messages. No further messages are sent."""
         self.find(request, slug, identifier).delete()
@@ -274,7 +278,7 @@ class RotateView(_WebhookCall):
 
     required_scope = Scope.MANAGE
 
-    @_schema("Replace a webhook's secret", {200: NewWebhookSerializer}, request=None)
+    @_webhook_call("Replace a webhook's secret", {200: NewWebhookSerializer}, request=None)
     def post(self, request: Request, slug: str, identifier: int) -> Response:
         """Replace the secret that signs messages. Only this response contains the new secret."""
         webhook = self.find(request, slug, identifier)
@@ -287,7 +291,7 @@ class TestView(_WebhookCall):
 
     required_scope = Scope.MANAGE
 
-    @_schema("Test a webhook", {202: DeliverySerializer}, request=None)
+    @_webhook_call("Test a webhook", {202: DeliverySerializer}, request=None)
     def post(self, request: Request, slug: str, identifier: int) -> Response:
         """Send a `test` event; retrieve the webhook to see the result."""
         delivery = webhooks.send_test(self.find(request, slug, identifier))

@@ -39,11 +39,14 @@ class FlagField(serializers.BooleanField):
         super().__init__(**options)
 
     def get_value(self, dictionary: Mapping[str, Any]) -> Any:
-        """Return the raw value. Unlike DRF, form data may omit the field."""
+        """Return the raw value. Unlike in DRF, form data may omit the field."""
         return dictionary.get(str(self.field_name), empty)
 
     def run_validation(self, data: Any = empty) -> bool:
-        """Return the boolean. Raises ApiError."""
+        """Return the boolean. An omitted or empty value means `blank`, but a field without a default is required.
+
+        Raises ApiError if a required field is omitted or the value is not a boolean.
+        """
         name = str(self.field_name)
         if data is empty and self.default is empty:
             raise ApiError(INVALID, f"Send {name}=true or {name}=false.")
@@ -57,11 +60,11 @@ class WholeNumberField(serializers.IntegerField):
         super().__init__(min_value=1, **options)
 
     def run_validation(self, data: Any = empty) -> int:
-        """Return the integer. Raises ApiError."""
+        """Return the integer, read from the first nine digits. Raises ApiError unless it is a positive integer."""
         text = "" if data is empty else str(data).strip()
         if not (text.isascii() and text.isdecimal() and int(text[:9]) > 0):
             name = str(self.field_name)
-            raise malformed(name, f"{name}: “{text[:40]}” is not a positive integer.", f"Send {name}=1.")
+            raise field_error(name, f"{name}: “{text[:40]}” is not a positive integer.", f"Send {name}=1.")
         return int(text[:9])
 
 
@@ -101,10 +104,13 @@ class OptionField(serializers.ChoiceField):
         super().__init__(choices, **options)
 
     def run_validation(self, data: Any = empty) -> Any:
-        """Return the option. Raises ApiError."""
+        """Return the stripped option; if it is empty or omitted, the default or an empty text.
+
+        Raises ApiError for an unknown option if the field has a message.
+        """
         text = "" if data is empty else str(data or "").strip()
         if self.message and text and text not in self.choices:
-            raise malformed(str(self.field_name), self.message.format(text), self.hint)
+            raise field_error(str(self.field_name), self.message.format(text), self.hint)
         return text or ("" if self.default is empty else self.default)
 
 
@@ -122,10 +128,10 @@ class WithdrawRequest(RequestSerializer):
     reason = text_field(max_length=300)
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that the page's form accepts. Raises ApiError."""
+        """Return the `reason`, validated by the page's form. Raises ApiError if it is not valid."""
         form = WithdrawalForm(data)
         if not form.is_valid():
-            raise malformed("reason", str(form.errors["reason"][0]))
+            raise field_error("reason", str(form.errors["reason"][0]))
         return form.cleaned_data
 
 
@@ -157,7 +163,10 @@ class ChallengeRequest(RequestSerializer):
     dataset = text_field("Slug of the dataset, if the challenge concerns only one.", required=False)
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values that the page's form accepts. Raises ApiError."""
+        """Return the form's cleaned data for a challenge of the system in the URL.
+
+        Raises ApiError if a field is invalid, and Http404 if no system with a visible result has this slug.
+        """
         slug = self.context["request"].parser_context["kwargs"]["slug"]
         form = ChallengeForm(data, datasets=challengeable_datasets(get_object_or_404(seen_systems(), slug=slug)))
         require_valid(form)
@@ -206,7 +215,10 @@ def get_request_fields(request: Request) -> Mapping[str, Any]:
 
 
 def parse_boolean(data: Mapping[str, Any], name: str, *, default: bool = True) -> bool:
-    """Parse a boolean, or return `default` if it is empty. Raises ApiError."""
+    """Return the boolean in the field `name`, such as yes, on, or private; `default` if it is empty or missing.
+
+    Raises ApiError if the value is not a boolean.
+    """
     value = str(data.get(name, "")).strip().casefold()
     if value == "":
         return default
@@ -214,17 +226,20 @@ def parse_boolean(data: Mapping[str, Any], name: str, *, default: bool = True) -
         return False
     if value in _TRUE_WORDS:
         return True
-    raise malformed(name, f"{name}: “{value}” is not a boolean.", "Send true or false.")
+    raise field_error(name, f"{name}: “{value}” is not a boolean.", "Send true or false.")
 
 
 def get_list(data: Mapping[str, Any], name: str) -> list[str]:
-    """Return the non-empty values of a repeatable field."""
+    """Return the stripped, non-empty values of a repeatable field.
+
+    They come from a repeated form field, a JSON list, or a single JSON value.
+    """
     values = data.getlist(name) if isinstance(data, QueryDict) else data.get(name, [])
     values = values if isinstance(values, list) else [values]
     return [str(value).strip() for value in values if str(value).strip()]
 
 
-def malformed(field: str, message: str, hint: str = "") -> ApiError:
+def field_error(field: str, message: str, hint: str = "") -> ApiError:
     field_problem = problem(INVALID_FIELD.named(field), message, hint)
     return ApiError(INVALID, message, problems=[field_problem])
 

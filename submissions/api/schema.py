@@ -40,7 +40,7 @@ class TokenScheme(OpenApiAuthenticationExtension):
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        """Return the scheme as OpenAPI describes it."""
+        """Return the scheme's definition in OpenAPI."""
         return {
             "type": "http",
             "scheme": "bearer",
@@ -68,6 +68,7 @@ class ScopedSchema(AutoSchema):
         return {**extensions, "x-required-scope": scope} if (scope := self._scope()) else extensions
 
     def _scope(self) -> str:
+        """Return the scope that a token needs for this method of the view; empty if it needs none."""
         scope = getattr(self.view, "required_scope", None)
         if isinstance(scope, Mapping):
             scope = scope.get(self.method.upper())

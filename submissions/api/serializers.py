@@ -52,7 +52,10 @@ class DeltasField(serializers.DictField):
     child = serializers.DictField(child=serializers.FloatField())
 
     def to_representation(self, value: Any) -> dict[str, dict[str, float]]:
-        """Return the differences, rounded as on pages."""
+        """Return the differences from the baseline and the word-piece system, by reference and measure.
+
+        They are rounded as on pages. Unknown differences are omitted.
+        """
         deltas: dict[str, dict[str, float]] = {}
         for score in value:
             for name, comparison in (("baseline", score), (LABEL, score.beside_word_pieces)):
@@ -74,7 +77,7 @@ class RunAddressField(serializers.URLField):
     """Download URL of a `JobStatus`'s run; None unless the context's `runs` contains the job's key."""
 
     def to_representation(self, value: Any) -> Any:
-        """Return the absolute URL."""
+        """Return the absolute URL of the run, with the seed if it has one, or None if it is not available."""
         job = value.job
         if job.pk not in self.context["runs"]:
             return None
@@ -157,7 +160,10 @@ class CheckpointSerializer(ModelSerializer):
         return fields
 
     def to_representation(self, instance: SubmissionStatus) -> dict[str, Any] | None:  # type: ignore[override]
-        """Return None for runs and engines without a model. Only the team sees the file name."""
+        """Return the model's description, or None for runs and engines without a model.
+
+        The file name is empty unless the submission is shown completely, as to its team.
+        """
         row = instance.submission.checkpoint
         if row is None:
             return None
@@ -385,20 +391,23 @@ class ChallengesSerializer(serializers.Serializer[Any]):
 
 
 def submission_answers(
-    statuses: Iterable[SubmissionStatus], request: Request, *, own: bool | None = None
+    statuses: Iterable[SubmissionStatus], request: Request, *, is_own: bool | None = None
 ) -> list[dict[str, Any]]:
-    """Serialize submissions and their jobs; `own` is passed to `downloadable_runs`."""
+    """Return the API's answers for submissions and their jobs.
+
+    Users who may download a run get its URL. `is_own` is passed to `downloadable_runs`.
+    """
     statuses = list(statuses)
-    runs = {job.pk for status in statuses for job in downloadable_runs(request.user, status.submission, own=own)}
+    runs = {job.pk for status in statuses for job in downloadable_runs(request.user, status.submission, is_own=is_own)}
     serializer = SubmissionSerializer(statuses, many=True, context={"request": request, "runs": runs})
     return list(serializer.data)
 
 
 def build_refusal_error(refusal: Refused) -> ApiError:
-    """Build the API error for a refusal.
+    """Build the API error for a refusal: 429 for too many checks, 413 for a request that is too large, otherwise 400.
 
-    The error contains the problems, the files that they concern, and exhausted quotas, and the time to wait if
-    a retry can succeed.
+    The error contains the problems, and either exhausted quotas or the reports of files. An error with status 429 also
+    contains the number of seconds to wait.
     """
     code: int = status.HTTP_400_BAD_REQUEST
     wait = None

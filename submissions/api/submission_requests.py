@@ -25,8 +25,8 @@ from submissions.api.requests import (
     RequestSerializer,
     TextField,
     TextsField,
+    field_error,
     get_list,
-    malformed,
     require_valid,
 )
 from submissions.checkpoints.hub import HubModel
@@ -63,27 +63,27 @@ class PromptsField(TextField):
     """JSON object of dataset-specific prompts."""
 
     def run_validation(self, data: Any = empty) -> Mapping[str, Mapping[str, object]]:
-        """Return the prompts by dataset and parameter. Raises ApiError."""
+        """Return the prompts by dataset and parameter.
+
+        Raises ApiError if the text is not a JSON object of objects, or a prompt is not a text, is too long, or contains
+        invalid characters.
+        """
         hint = 'Send {"SLUG": {"query_prompt": "…"}}.'
         try:
             values = read_json(super().run_validation(data) or "{}")
         except ValueError as error:
-            raise malformed("prompts", f"prompts: not a JSON object: {error}", hint) from None
-        if not isinstance(values, Mapping) or not all(
-            isinstance(dataset_prompts, Mapping) for dataset_prompts in values.values()
-        ):
-            raise malformed("prompts", "prompts: not an object of objects.", hint)
-        for slug, name, prompt in (
-            (slug, *item) for slug, dataset_prompts in values.items() for item in dataset_prompts.items()
-        ):
+            raise field_error("prompts", f"prompts: not a JSON object: {error}", hint) from None
+        if not isinstance(values, Mapping) or not all(isinstance(prompts, Mapping) for prompts in values.values()):
+            raise field_error("prompts", "prompts: not an object of objects.", hint)
+        for slug, name, prompt in ((slug, *item) for slug, prompts in values.items() for item in prompts.items()):
             location = f"prompts: {name} of {slug}"
             if not isinstance(prompt, str) or len(prompt) > intake.LONGEST_PROMPT:
                 message = f"{location} is not a text of at most {intake.LONGEST_PROMPT:,} characters."
-                raise malformed("prompts", message, hint)
+                raise field_error("prompts", message, hint)
             try:
                 validate_text(prompt)
             except ValidationError as error:
-                raise malformed("prompts", f"{location}: {error.messages[0]}", hint) from None
+                raise field_error("prompts", f"{location}: {error.messages[0]}", hint) from None
         return values
 
 
@@ -97,7 +97,7 @@ _SCHEMA_FIELDS = (
 
 
 def build_schema_field(field: forms.Field) -> serializers.Field[Any, Any, Any, Any]:
-    """Return the schema field of a form field."""
+    """Return the DRF field that represents a form field in the API schema."""
     field_class = next(
         (field_class for form_classes, field_class in _SCHEMA_FIELDS if isinstance(field, form_classes)),
         serializers.CharField,
@@ -123,7 +123,10 @@ class _FilesRequest(RequestSerializer):
     )
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the field values, with sent files and finished uploads as `files`. Raises ApiError or Refused."""
+        """Return the values of the API's own fields, and the sent files and finished uploads as `files`.
+
+        Run files are paired with the datasets of the request. Raises ApiError or Refused.
+        """
         request = self.context["request"]
         refuse_oversize(request)  # check the size first, because fields of a truncated request are misleading
         person = require_user(request)
@@ -151,7 +154,11 @@ class CheckRequest(_FilesRequest):
     seed = TextsField()
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `files` and `seeds` of runs, or the `checkpoint` with the kinds that its engine supports."""
+        """Return `files` and `seeds` to check runs, or `checkpoint` to check a model.
+
+        `checkpoint` is a pair of the archive and the checkpoint kinds that the `engine` supports (empty without an
+        engine). Raises ApiError, or Refused if no checkpoint was sent.
+        """
         values = super().to_internal_value(data)
         if values["kind"] == "run":
             return {"files": values["files"], "seeds": split_labels(values["seed"])}
@@ -229,7 +236,11 @@ class SubmissionRequest(_FilesRequest):
     variant_of = text_field("Slug of the system on this site that this one is a variant of.", required=False)
 
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of `accept_submission`, or, with a `request`, those of `accept_model`."""
+        """Return the arguments of `accept_submission` for runs, or of `accept_model` for a model.
+
+        Both contain `system` and `options`. Runs also have `files` and `seeds`, and a model has a ModelRequest as
+        `request`. Raises ApiError or Refused.
+        """
         values, person = super().to_internal_value(data), require_user(self.context["request"])
         if values["kind"] == "run":
             run_arguments = {"files": values["files"], "seeds": split_labels(values["seed"])}
@@ -263,26 +274,32 @@ SubmissionRequest._declared_fields.update(
 
 
 def _engine_parameters(data: Mapping[str, Any], engine: EngineDescription) -> Mapping[str, object]:
-    """Parse the engine's parameters, keeping all spaces in prompts. Raises ApiError."""
+    """Parse the engine's parameters, keeping all spaces in prompts.
+
+    Raises ApiError if the parameters are malformed or a value is neither a string nor a number.
+    """
     prompts = [parameter.name for parameter in intake.prompt_parameters(engine)]
     field = ParametersField(required=False, max_length=5000, verbatim=prompts)
     try:
         values = field.clean(str(data.get("parameters", "")))
     except ValidationError as error:
-        raise malformed("parameters", f"parameters: {error.messages[0]}") from None
+        raise field_error("parameters", f"parameters: {error.messages[0]}") from None
     for name, value in values.items():
         if not isinstance(value, str | int | float):
             hint = 'Send a string or a number. Write a list as a string, such as "1,0.5".'
-            raise malformed("parameters", f"parameters: {name} = {json.dumps(value)} is not a string or number.", hint)
+            raise field_error(
+                "parameters", f"parameters: {name} = {json.dumps(value)} is not a string or number.", hint
+            )
     return values
 
 
 def _system_and_options(
     data: Mapping[str, Any], values: Mapping[str, Any], person: User, engine: EngineDescription | None = None
 ) -> dict[str, Any]:
-    """Return the `system` and the `options` of a submission of runs, or of a model if there is an engine.
+    """Return the `system` (an existing one or the description of a new one) and the `options` of a submission.
 
-    The description of an existing system may be repeated but not changed. Raises ApiError.
+    `engine` is None for runs. Raises ApiError if a field is invalid, the person is not a member of the team, or the
+    request changes the description or anonymity of an existing system.
     """
     teams = list(get_teams(person))
     form_data = {name: str(data.get(name) or "") for name in SubmissionForm.base_fields if name != "system"}
@@ -290,21 +307,21 @@ def _system_and_options(
     form = SubmissionForm({**form_data, "team": form_data["team"].strip()}, systems=[], teams=teams)
     if "team" in form.errors:
         team_slugs = ", ".join(team.slug for team in teams)
-        raise malformed(
+        raise field_error(
             "team",
             f"You are not a member of a team “{form_data['team'].strip()}”.",
             f"Your teams: {team_slugs}.",
         )
     require_valid(form)
     options = form.options()
-    system = _system(data, person, [options.team] if options.team else teams, engine)
+    system = _find_or_describe_system(data, person, [options.team] if options.team else teams, engine)
     anonymous_until = options.anonymous_until
     if (
         isinstance(system, System)
         and anonymous_until
         and (not system.anonymous_until or system.anonymous_until.date() != anonymous_until)
     ):
-        raise malformed(
+        raise field_error(
             "anonymous_until",
             f"“{system.name}” exists already and is not anonymous until {anonymous_until}.",
             f"Change the date on /systems/{system.slug}/edit/ and omit the field here.",
@@ -312,18 +329,23 @@ def _system_and_options(
     return {"system": system, "options": options}
 
 
-def _system(
+def _find_or_describe_system(
     data: Mapping[str, Any], person: User, teams: Sequence[Team], engine: EngineDescription | None
 ) -> System | SystemFields:
-    """Return the teams' system with this slug or name, or the description of a new system."""
+    """Return the teams' system with this slug or name, or the description of a new system.
+
+    The field `system` contains a slug, a name, or a JSON object with the description. The architecture of a new system
+    is that of the engine by default. Raises ApiError if no system or architecture is named, the description is invalid,
+    or it differs from that of the existing system.
+    """
     system_text = str(data.get("system", "")).strip()
     if not system_text:
-        raise malformed("system", "No system was named.", "Send system= with the slug of your system or a new name.")
+        raise field_error("system", "No system was named.", "Send system= with the slug of your system or a new name.")
     if system_text.startswith("{"):
         try:
-            description = {name: _text(value) for name, value in dict(read_json(system_text)).items()}
+            description = {name: _to_form_text(value) for name, value in dict(read_json(system_text)).items()}
         except (ValueError, TypeError) as error:
-            raise malformed("system", f"system: not a JSON object: {error}", 'Send {"name": …}.') from None
+            raise field_error("system", f"system: not a JSON object: {error}", 'Send {"name": …}.') from None
     else:
         names = [*SystemForm.base_fields, *ALIASES]
         if engine is not None:
@@ -341,10 +363,11 @@ def _system(
         description = {"architecture": engine.architecture, **description}
     if not description.get("architecture"):
         system_slugs = ", ".join(get_systems(person).values_list("slug", flat=True)[:20])
-        raise malformed(
+        raise field_error(
             "architecture",
             f"You have no system “{description.get('name', '')}”, and a new system needs an architecture.",
-            f"Send architecture=dense (or another); your systems: {system_slugs or 'none yet'}.",
+            "Send an architecture, such as architecture=dense, or name one of your systems: "
+            f"{system_slugs or 'none yet'}.",
         )
     form = SystemForm(description)
     require_valid(form)
@@ -352,7 +375,10 @@ def _system(
 
 
 def _refuse_changes(system: System, description: Mapping[str, str]) -> None:
-    """Raise ApiError if the description differs; scripts may repeat the same description for every dataset."""
+    """Raise ApiError if the description of an existing system is invalid or differs from the system's fields.
+
+    Scripts may repeat the same description for every dataset.
+    """
     form = SystemForm({"architecture": system.architecture, **description, "name": system.name}, system=system)
     names = [name for name in description if name in form.fields and name != "name"]
     if not names:
@@ -362,15 +388,18 @@ def _refuse_changes(system: System, description: Mapping[str, str]) -> None:
     columns = {name: COLUMNS.get(name, name) for name in names}
     changed_names = [name for name, column in columns.items() if getattr(fields, column) != getattr(system, column)]
     if changed_names:
-        raise malformed(
+        raise field_error(
             "system",
             f"You have a system “{system.name}” ({system.slug}) already, with a different {', '.join(changed_names)}.",
             "Omit these fields to submit for it, or give the new system another name.",
         )
 
 
-def _text(value: Any) -> str:
-    """Convert a JSON value to the text that a form expects."""
+def _to_form_text(value: Any) -> str:
+    """Convert a JSON value to the text that a form expects.
+
+    Items of a list are separated by commas; an empty list is “none”.
+    """
     if isinstance(value, list):
         return ", ".join(str(item) for item in value) or "none"
     if isinstance(value, dict):

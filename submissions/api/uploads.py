@@ -85,7 +85,10 @@ _CHECKSUM_MISMATCH = 460
 
 
 def header(name: str, kind: type, description: str, **options: Any) -> OpenApiParameter:
-    """Return the schema of a request header, or, with `response`, of a header of responses with these statuses."""
+    """Return the schema of a request header or, if `options` contains `response`, of a header of responses.
+
+    `response` is a list of statuses whose responses have the header.
+    """
     return OpenApiParameter(name, kind, OpenApiParameter.HEADER, description=description, **options)
 
 
@@ -140,14 +143,14 @@ class _TusView(APIView):
         return super().dispatch(request, *arguments, **options)
 
     def initial(self, request: Request, *arguments: Any, **options: Any) -> None:
-        """Check the client's protocol version, except for GET and OPTIONS. Raises Refused."""
+        """Check the client's protocol version, except for GET and OPTIONS. Raises Refused for other versions."""
         super().initial(request, *arguments, **options)
         if request.method not in ("GET", "OPTIONS") and request.headers.get("Tus-Resumable") != VERSION:
             hint = f"Send the header Tus-Resumable: {VERSION}."
             raise Refused.for_problem(TUS_VERSION, f"Uploads here are tus {VERSION}.", hint)
 
     def finalize_response(self, request: Request, response: Any, *arguments: Any, **options: Any) -> Response:
-        """Add the protocol version and disable caching."""
+        """Add the protocol version and disable caching. With status 412, add the supported version."""
         answer = super().finalize_response(request, response, *arguments, **options)
         answer["Tus-Resumable"] = VERSION
         answer["Cache-Control"] = "no-store"
@@ -170,7 +173,7 @@ class _TusView(APIView):
         return Response(status=status.HTTP_204_NO_CONTENT, headers=headers)
 
     def handle_exception(self, error: Exception) -> Response:
-        """Map refusals to the statuses that tus prescribes."""
+        """Convert refusals, uploads in use, and missing uploads to API errors with the statuses that tus prescribes."""
         if isinstance(error, UploadInUse):
             error = Refused.for_problem(
                 service.UPLOAD_IN_USE,
@@ -191,11 +194,17 @@ class _TusView(APIView):
         return super().handle_exception(error)
 
     def receive(self, request: Request, upload: Upload, offset: int) -> Upload:
-        """Write the request's bytes to the upload. Raises Refused, UploadInUse, and Upload.DoesNotExist."""
+        """Write the request's bytes to the upload, starting at `offset`, and return the updated upload.
+
+        Raises:
+            Refused: If the offset, length, or checksum is wrong, or the user or site has too many concurrent uploads.
+            UploadInUse: If another request writes or reads the upload.
+            Upload.DoesNotExist: If the upload was deleted.
+        """
         length, checksum = body_length(request._request), parse_checksum(request)
         service.require_offset(upload, offset)
         if length is not None and length > upload.length - offset:
-            raise service.too_long(upload)
+            raise service.build_too_long_refusal(upload)
         with service.piece_slot(upload.owner_id):
             return service.receive_bytes(upload, offset, read_blocks(request._request), checksum)
 
@@ -259,8 +268,8 @@ class UploadsView(_TusView):
         )
         if has_body:
             upload = self.receive(request, upload, 0)
-        answer = _answer(upload, request)
-        headers = {"Location": answer["url"], **_position(upload)}
+        answer = _serialize_upload(upload, request)
+        headers = {"Location": answer["url"], **_offset_headers(upload)}
         return Response(answer, status=status.HTTP_201_CREATED, headers=headers)
 
 
@@ -279,13 +288,13 @@ class UploadView(_TusView):
     )
     def get(self, request: Request, identifier: str) -> Response:
         """Return the upload's offset and, once it is complete, its sha256. HEAD returns the same in tus headers."""
-        return Response(_answer(service.finish_upload(_find(request, identifier)), request))
+        return Response(_serialize_upload(service.finish_upload(_find(request, identifier)), request))
 
     @extend_schema(exclude=True)
     def head(self, request: Request, identifier: str) -> Response:
-        """Return the upload's offset in headers."""
+        """Return the upload's length, offset, expiry, and metadata in headers."""
         upload = service.finish_upload(_find(request, identifier))
-        headers = {"Upload-Length": str(upload.length), **_position(upload)}
+        headers = {"Upload-Length": str(upload.length), **_offset_headers(upload)}
         if upload.metadata:
             headers["Upload-Metadata"] = upload.metadata
         return Response(headers=headers)
@@ -329,7 +338,7 @@ class UploadView(_TusView):
         upload = _find(request, identifier)
         require_content_type(request)
         upload = self.receive(request, upload, parse_byte_count(request, "Upload-Offset"))
-        return Response(status=status.HTTP_204_NO_CONTENT, headers=_position(upload))
+        return Response(status=status.HTTP_204_NO_CONTENT, headers=_offset_headers(upload))
 
     @call(
         "uploads",
@@ -352,17 +361,18 @@ class UploadView(_TusView):
 
 
 def _find(request: Request, identifier: str) -> Upload:
+    """Return the user's upload. Raises Upload.DoesNotExist, or Refused if it has expired."""
     upload = service.find_upload(require_user(request), identifier)
     if upload is None:
         raise Upload.DoesNotExist
     return upload
 
 
-def _position(upload: Upload) -> dict[str, str]:
+def _offset_headers(upload: Upload) -> dict[str, str]:
     return {"Upload-Offset": str(upload.offset), "Upload-Expires": http_date(upload.expires_at.timestamp())}
 
 
-def _answer(upload: Upload, request: Request) -> dict[str, Any]:
+def _serialize_upload(upload: Upload, request: Request) -> dict[str, Any]:
     return UploadSerializer(upload, context={"request": request}).data
 
 
@@ -377,7 +387,7 @@ def require_content_type(request: Request) -> None:
 
 
 def parse_byte_count(request: Request, header: str) -> int:
-    """Parse a header that contains a number of bytes. Raises Refused."""
+    """Return the number of bytes in a header. Raises Refused if the header is missing or not a number."""
     text = request.headers.get(header, "")
     number = parse_number(text, 15)
     if number is None:
@@ -387,7 +397,7 @@ def parse_byte_count(request: Request, header: str) -> int:
 
 
 def parse_metadata(header: str) -> dict[str, str]:
-    """Parse Upload-Metadata: comma-separated pairs of a key and a base64 value. Raises Refused."""
+    """Parse Upload-Metadata, which contains comma-separated pairs of a key and a base64 value. Raises Refused."""
     try:
         if len(header) > LONGEST_METADATA or not header.isascii():
             raise ValueError
@@ -402,7 +412,10 @@ def parse_metadata(header: str) -> dict[str, str]:
 
 
 def parse_file(metadata: Mapping[str, str]) -> tuple[str, str]:
-    """Return the file name, which is only displayed, and the kind. Raises Refused."""
+    """Return the file name, which is only displayed, and the kind of file (a run by default).
+
+    Folders and unprintable characters are removed from the name. Raises Refused for an unknown kind.
+    """
     kind = metadata.get("kind", "") or Upload.Kind.RUN.value
     if kind not in Upload.Kind.values:
         raise Refused.for_problem(
@@ -415,9 +428,9 @@ def parse_file(metadata: Mapping[str, str]) -> tuple[str, str]:
 
 
 def parse_checksum(request: Request) -> Checksum | None:
-    """Parse Upload-Checksum: an algorithm and the base64 digest of the request's bytes. Return None without the header.
+    """Return the checksum of the request's bytes from Upload-Checksum, or None if the header is missing.
 
-    Raises Refused.
+    The header contains an algorithm and a base64 digest. Raises Refused if it is malformed.
     """
     header = request.headers.get("Upload-Checksum", "")
     if not header:
@@ -442,7 +455,7 @@ def body_length(request: HttpRequest) -> int | None:
 
 
 def read_blocks(request: HttpRequest) -> Iterator[bytes]:
-    """Yield blocks of the request's body until it ends or the connection breaks."""
+    """Yield blocks of the request's body until it ends or the connection breaks. Allow PIECE_SECONDS for the body."""
     body = request.META["wsgi.input"]
     if isinstance(body, WatchedBody):
         body.max_seconds = PIECE_SECONDS

@@ -121,7 +121,7 @@ class SubmissionsView(APIView):
         pagination = requests.Pages()
         page = pagination.paginate_queryset(rows, request, view=self) or []
         statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
-        return pagination.get_paginated_response(serializers.submission_answers(statuses, request, own=True))
+        return pagination.get_paginated_response(serializers.submission_answers(statuses, request, is_own=True))
 
     @call(
         "submissions",
@@ -153,12 +153,15 @@ class _OneSubmission(APIView):
     """Base of views of a single submission, which exists only for users who may see it."""
 
     def find(self, request: Request, identifier: str, *, manage: bool = False) -> Submission:
-        """Return the submission. Raises Http404, or PermissionDenied with `manage` if the user may not change it."""
+        """Return a submission that the user may see.
+
+        Raises Http404 if there is none. Raises PermissionDenied if `manage` is true and the user may not change it.
+        """
         submissions = with_jobs(Submission.objects.all())
         return permissions.visible_submission(request.user, submissions, identifier, manage=manage)
 
     def answer(self, request: Request, submission: Submission) -> Response:
-        """Return the submission's current state."""
+        """Return a response with the submission's current state, which is complete for users who may manage it."""
         current_submission = with_jobs(Submission.objects.filter(pk=submission.pk)).get()
         complete = permissions.may_manage(request.user, current_submission)
         (answer,) = serializers.submission_answers(
@@ -185,8 +188,11 @@ class SubmissionView(_OneSubmission):
         return self.answer(request, self.find(request, identifier))
 
 
-def _changes(summary: str, request: type[requests.RequestSerializer] | None, *, throttled: bool = False) -> Any:
-    """Return the OpenAPI schema of a call that changes one submission."""
+def _change_call(summary: str, request: type[requests.RequestSerializer] | None, *, throttled: bool = False) -> Any:
+    """Return the schema decorator of a call that changes one submission.
+
+    `request` is None if the call has no fields.
+    """
     codes = (403, 404) if request is None else (400, 403, 404)
     remarks = requests.TOO_MANY_CHANGES if throttled else None
     options: dict[str, Any] = {"parameters": [_IDENTIFIER], "request": request, "remarks": remarks}
@@ -206,7 +212,11 @@ class _Change(_OneSubmission):
         act: Callable[..., object],
         fields: type[requests.RequestSerializer] | None = None,
     ) -> Response:
-        """Call `act` with the submission, the parsed value, and the user. Raises ApiError."""
+        """Call `act` with the submission, the values of `fields`, and the user; return the submission's new state.
+
+        `fields` parses the request; None means that the call has no fields. Raises ApiError if a field is invalid or
+        the change is refused, and the exceptions of `find`.
+        """
         submission = self.find(request, identifier, manage=True)
         values = fields.read(request).values() if fields is not None else ()
         try:
@@ -227,7 +237,7 @@ class CancelView(_Change):
 
     required_scope = Scope.SUBMIT
 
-    @_changes("Cancel a submission", None)
+    @_change_call("Cancel a submission", None)
     def post(self, request: Request, identifier: str) -> Response:
         """Stop all unfinished jobs: waiting jobs immediately, running jobs within seconds."""
         return self.change(request, identifier, changes.cancel)
@@ -236,7 +246,7 @@ class CancelView(_Change):
 class WithdrawView(_Change):
     """API view that withdraws a submission."""
 
-    @_changes("Withdraw a submission", requests.WithdrawRequest)
+    @_change_call("Withdraw a submission", requests.WithdrawRequest)
     def post(self, request: Request, identifier: str) -> Response:
         """Remove the results from all boards. A line with the reason remains in their place."""
         return self.change(request, identifier, changes.withdraw, requests.WithdrawRequest)
@@ -245,7 +255,7 @@ class WithdrawView(_Change):
 class VisibilityView(_ThrottledChange):
     """API view that changes a submission's visibility."""
 
-    @_changes("Make a submission public or private", requests.VisibilityRequest, throttled=True)
+    @_change_call("Make a submission public or private", requests.VisibilityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
         """Set `public` to true or false."""
         return self.change(request, identifier, changes.set_public, requests.VisibilityRequest)
@@ -254,7 +264,7 @@ class VisibilityView(_ThrottledChange):
 class PriorityView(_ThrottledChange):
     """API view that changes the priority of a run in a round."""
 
-    @_changes("Change a submission's priority in its round", requests.PriorityRequest, throttled=True)
+    @_change_call("Change a submission's priority in its round", requests.PriorityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
         """Set `priority` while the round is open. If another run of the team has this priority, the two are swapped."""
         return self.change(request, identifier, changes.set_priority, requests.PriorityRequest)
@@ -263,7 +273,7 @@ class PriorityView(_ThrottledChange):
 class ReusableView(_ThrottledChange):
     """API view that changes whether others may re-rank or fuse a submission's runs."""
 
-    @_changes("Allow or forbid re-ranking and fusing a submission's runs", requests.ReusableRequest, throttled=True)
+    @_change_call("Allow or forbid re-ranking and fusing a submission's runs", requests.ReusableRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
         """Set `reusable` to true or false. Systems built on the runs earlier remain, with credit."""
         return self.change(request, identifier, changes.set_reusable, requests.ReusableRequest)
@@ -325,7 +335,7 @@ class ChallengesView(APIView):
     @call("systems", "Challenges of a system", {200: serializers.ChallengesSerializer}, 404, parameters=[_SLUG])
     def get(self, request: Request, slug: str) -> Response:
         """List all challenges and their decisions, newest first."""
-        return Response(_answer(get_object_or_404(seen_systems(), slug=slug)))
+        return Response(_serialize_challenges(get_object_or_404(seen_systems(), slug=slug)))
 
     @call(
         "systems",
@@ -346,8 +356,8 @@ class ChallengesView(APIView):
             raise_challenge(system, person, **requests.ChallengeRequest.read(request))
         except ChallengeRefused as error:
             raise ApiError(CHALLENGE_REFUSED, str(error), problems=[problem(CHALLENGE_REFUSED, str(error))]) from error
-        return Response(_answer(system), status=status.HTTP_201_CREATED)
+        return Response(_serialize_challenges(system), status=status.HTTP_201_CREATED)
 
 
-def _answer(system: System) -> dict[str, Any]:
+def _serialize_challenges(system: System) -> dict[str, Any]:
     return serializers.ChallengesSerializer({"challenges": public_challenges(system.pk)}).data

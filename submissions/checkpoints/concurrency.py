@@ -20,7 +20,7 @@ from submissions.sandbox.machine_lock import try_flock
 BUSY = ProblemCode("busy", "The maximum number of checkpoints is being validated.", "Your checkpoint was not "
     "rejected. Send it again after the time in the message or in Retry-After.", is_free=True)  # fmt: skip
 
-AT_ONCE = 2
+MAX_CHECKS = 2
 #: Maximum number of requests that wait for a slot; other threads must remain free for readers.
 MAX_WAITING = 2
 PATIENCE_SECONDS = 5.0
@@ -41,7 +41,7 @@ class TooManyChecks(Refused):
 @contextmanager
 def checking_slot() -> Iterator[None]:
     """Reserve a slot for the validation of a checkpoint, waiting if necessary. Raises TooManyChecks."""
-    slot = _try_lock_slot("checking", AT_ONCE)
+    slot = _try_lock_slot("checking", MAX_CHECKS)
     if slot is None:
         slot = _wait_for_slot()
     try:
@@ -59,7 +59,7 @@ def _wait_for_slot() -> int:
         end = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < end:
             time.sleep(_PAUSE)
-            slot = _try_lock_slot("checking", AT_ONCE)
+            slot = _try_lock_slot("checking", MAX_CHECKS)
             if slot is not None:
                 return slot
     finally:

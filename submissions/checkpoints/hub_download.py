@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.archives.compression import describe_bytes
-from evaluation.archives.hub import NotFetched, Repository, reaching_the_hub
+from evaluation.archives.hub import NotFetched, Repository, hub_connection_errors
 from evaluation.checkpoints.description import PICKLED_HEADS
 from evaluation.checkpoints.files import check_file_name
 from evaluation.checkpoints.findings import Findings
@@ -46,10 +46,10 @@ def fetch(name: str, commit: str, folder: Path, maximum_bytes: int) -> tuple[int
 
 
 def main() -> int:
-    """Download the model named on the command line and print the result."""
+    """Download the model named on the command line and print the result. Return 0 if it succeeded, else 1."""
     name, commit, folder, maximum_bytes = sys.argv[1:]
     try:
-        with reaching_the_hub():
+        with hub_connection_errors():
             total, heads = fetch(name, commit, Path(folder), int(maximum_bytes))
         answer: dict[str, Any] = {"bytes": total, "heads": heads}
     except NotFetched as error:

@@ -58,7 +58,7 @@ VERIFIED_BY_JOB = _(
     "verifies this before encoding, as does `python -m evaluation pack` on your machine."
 )
 #: Fields of the description that a validation report contains.
-_SUMMARISED = (
+_SUMMARY_FIELDS = (
     "kind", "model_type", "parameters", "dimension", "maximum_length", "pooling", "similarity", "prompts",
 )  # fmt: skip
 
@@ -95,12 +95,15 @@ def checkpoint_folder(checkpoint: Checkpoint) -> Path:
 
 
 def check_checkpoint(source: CheckpointArchive, accepted_kinds: Kinds = ()) -> FileReport:
-    """Return the report of an archive without storing it. Raises TooManyChecks."""
+    """Return the report of an archive without storing it. Raises TooManyChecks.
+
+    Files of weights in the archive may consist of headers only.
+    """
     uploads = [source.upload] if source.upload else []
     with (
         lock_for_reading(uploads, shared=True),
         checking_slot(),
-        _validated(source, accepted_kinds, without_weights=True) as (validation, _),
+        _validation_in_scratch(source, accepted_kinds, without_weights=True) as (validation, _),
     ):
         model = _summary(validation, source.name)
         problems = (*validation.report.problems, *(remarks_on_prompts(model, source.name) if model else ()))
@@ -119,12 +122,12 @@ def prompt_template(model: Mapping[str, Any], name: str) -> str:
 
 
 def _summary(validation: Validation, name: str) -> dict[str, Any]:
-    """Return the description of a valid checkpoint, or an empty dictionary."""
+    """Return the report's fields of a valid checkpoint and its prompt template; empty if it is not valid."""
     plan = validation.plan
     if plan is None:
         return {}
     values = asdict(plan.description)
-    model = {key: values[key] for key in _SUMMARISED}
+    model = {key: values[key] for key in _SUMMARY_FIELDS}
     return {**model, "prompt_template": prompt_template(model, name)}
 
 
@@ -150,10 +153,10 @@ def store_checkpoint(
 
 
 def store_files(team: Team | None, source: CheckpointArchive, accepted_kinds: Kinds = ()) -> StoredFiles:
-    """Store the files of a checkpoint without its row, during a request.
+    """Validate, rebuild, and store the files of a checkpoint without its row, during a request.
 
-    The duration is that of copying the model, so call it outside of transactions. Raises Refused with every problem,
-    and TooManyChecks.
+    Files that the owner has already are not stored again. The duration is that of copying the model, so call it outside
+    of transactions. Raises Refused with every problem, and TooManyChecks.
     """
     sha256 = _identity(source)
     if stored_files := _find_stored(team, sha256, accepted_kinds):
@@ -165,10 +168,11 @@ def store_files(team: Team | None, source: CheckpointArchive, accepted_kinds: Ki
 def _store_validated_files(
     team: Team | None, source: CheckpointArchive, accepted_kinds: Kinds, sha256: str
 ) -> StoredFiles:
+    """Validate, rebuild, and store an archive's files, unless the owner has them. Raises Refused with every problem."""
     # A concurrent request may have stored the same archive while this one waited.
     if stored_files := _find_stored(team, sha256, accepted_kinds):
         return stored_files
-    with _validated(source, accepted_kinds) as (validation, scratch):
+    with _validation_in_scratch(source, accepted_kinds) as (validation, scratch):
         if not validation.report.valid:
             raise Refused.for_checkpoint(FileReport(source.name, "", validation.report))
         rebuilt_folder = scratch / "rebuilt files"
@@ -178,7 +182,7 @@ def _store_validated_files(
 
 
 def record(files: StoredFiles, team: Team | None, person: User | None, hub: HubModel | None = None) -> Checkpoint:
-    """Store the row of stored files, or return the existing one of the same archive and owner."""
+    """Return the row of stored files: the owner's existing row for the same archive and kind, or a new one."""
     row, _ = Checkpoint.objects.get_or_create(
         team=team,
         sha256=files.sha256,
@@ -201,7 +205,10 @@ def describe(checkpoint: Checkpoint) -> CheckpointDescription:
 
 
 def _find_stored(team: Team | None, sha256: str, accepted_kinds: Kinds) -> StoredFiles | None:
-    """Return the owner's stored files of this archive, if they are of an accepted kind and still exist."""
+    """Return the owner's stored files of this archive, if they are of an accepted kind and still exist.
+
+    They are marked as used, so that the sweep does not remove them.
+    """
     for row in Checkpoint.objects.filter(team=team, sha256=sha256):
         folder = checkpoint_folder(row)
         if accepted_kinds and describe(row).kinds.isdisjoint(accepted_kinds):
@@ -219,7 +226,7 @@ def _identity(source: CheckpointArchive) -> str:
 
 
 @contextmanager
-def _validated(
+def _validation_in_scratch(
     source: CheckpointArchive, accepted_kinds: Kinds, without_weights: bool = False
 ) -> Iterator[tuple[Validation, Path]]:
     """Yield the validation and the scratch folder, on the store's disk, with the extracted archive."""
@@ -235,7 +242,7 @@ def _validated(
         yield validate_archive(named_link, unpacked, kinds, pooling, without_weights=without_weights), scratch
 
 
-def in_words(kinds: Collection[CheckpointKind]) -> str:
+def name_kinds(kinds: Collection[CheckpointKind]) -> str:
     is_any_kind = len(kinds) == len(CheckpointKind)
     return "a checkpoint of any kind" if is_any_kind else " or ".join(KIND_NAMES[kind] for kind in kinds)
 
@@ -243,7 +250,7 @@ def in_words(kinds: Collection[CheckpointKind]) -> str:
 def wrong_kind(name: str, kind: CheckpointKind | None, accepted_kinds: Kinds) -> Refused:
     return Refused.for_problem(
         WRONG_CHECKPOINT_KIND,
-        f"{name} is {KIND_NAMES[kind] if kind else 'of another kind'}; the engine runs {in_words(accepted_kinds)}.",
+        f"{name} is {KIND_NAMES[kind] if kind else 'of another kind'}; the engine runs {name_kinds(accepted_kinds)}.",
         "Choose an engine that runs it, or send a checkpoint that this engine needs.",
     )
 
@@ -268,7 +275,10 @@ def _move_into_place(source: Path, target: Path) -> None:
 
 
 def sweep_checkpoints(grace: float) -> int:
-    """Remove unreferenced and unfinished folders untouched for `grace` seconds. Return their number."""
+    """Remove unreferenced and unfinished folders untouched for `grace` seconds. Return their number.
+
+    During a backup, nothing is removed.
+    """
     area = Path(settings.VAR) / Area.CHECKPOINTS.value
     referenced_folders = {_folder(row.team, row.model_sha256) for row in Checkpoint.objects.select_related("team")}
     if deletion_lock.deletions_are_paused():  # a backup may contain rows that were deleted before our query

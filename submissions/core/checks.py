@@ -16,7 +16,7 @@ _PAGE = "docs/engines.md"
 
 
 def check_engines(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Check the engine descriptions that pages, the API, and commands read."""
+    """Return an error for each fault in the engine descriptions that pages, the API, and commands read."""
     return [
         Error(
             f"The engine {engine.name!r} of {engine.create.__module__} is incomplete: {fault}.",
@@ -24,12 +24,16 @@ def check_engines(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
             id="submissions.E001",
         )
         for engine in ENGINES.values()
-        for fault, hint in _faults(engine)
+        for fault, hint in _find_faults(engine)
     ]
 
 
-def _faults(engine: EngineDescription) -> Iterator[tuple[str, str]]:
-    """Yield each fault of an engine with a hint on where to fix it."""
+def _find_faults(engine: EngineDescription) -> Iterator[tuple[str, str]]:
+    """Yield each fault of an engine with a hint on where to fix it.
+
+    Faults are those of its description, a name or architecture that is too long for its column, and a missing section
+    in docs/engines.md.
+    """
     for fault in engine.faults():
         yield fault, f"Correct its EngineDescription in {engine.create.__module__}."
     for attribute, column in (

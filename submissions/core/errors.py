@@ -78,7 +78,7 @@ class Refused(Exception):
 
     @classmethod
     def for_files(cls, files: Iterable[FileReport]) -> Refused:
-        """Build a refusal for files that cannot be scored."""
+        """Build a refusal for files of which at least one is invalid. It contains the reports of all files."""
         files = tuple(files)
         invalid_files = [file for file in files if not file.report.valid]
         subject = invalid_files[0].name if len(invalid_files) == 1 else f"{len(invalid_files)} of {len(files)} files"

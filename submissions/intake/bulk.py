@@ -98,9 +98,10 @@ def _find_or_describe_system(
     architecture: str,
     attribution: Attribution | None,
 ) -> System | SystemFields:
-    """Return the team's system with the run's name, or a new one.
+    """Return the team's system for the run, or the description of a new one.
 
-    Without a participant, the run is named after its tag if no other file has it, otherwise after its file.
+    Its name is that of the attribution, or else that of the run: the tag if no other file has it, otherwise the file
+    name. A number is appended if a system of another participant has the name.
     """
     attribution = attribution or Attribution("")
     has_unique_tag = attribution.participant or list(tags.values()).count(tags[path]) == 1
@@ -119,7 +120,10 @@ def _find_or_describe_system(
 
 
 def _attributions(table: Path | None, tags: Mapping[Path, str]) -> tuple[Mapping[Path, Attribution], list[FileReport]]:
-    """Return the CSV row of each file, and problems: rows without a file and files without a row."""
+    """Return the CSV row of each file, and a report with the problems of the table, if any.
+
+    Problems are an unreadable table, invalid rows, rows without a file, and files without a row.
+    """
     if table is None:
         return {}, []
     paths_by_name: dict[str, Path] = {}
@@ -160,7 +164,10 @@ def _read_row(
     paths_by_name: Mapping[str, Path],
     attributions: dict[Path, Attribution],
 ) -> Problem | None:
-    """Store the row's attribution, or return the row's problem."""
+    """Store the row's attribution in `attributions` under the run's path, or return the row's problem.
+
+    `line` is the row's line in the CSV. A run is named by its tag or file name.
+    """
     run, participant, name, architecture = ((row.get(column) or "").strip() for column in COLUMNS)
     path = paths_by_name.get(run)
     if path is None:

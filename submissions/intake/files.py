@@ -24,7 +24,7 @@ from evaluation.archives.zip import (
     without_companions,
 )
 from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report, format_count
-from evaluation.runs.forms import recognize, trec_text, write_as_trec
+from evaluation.runs.forms import recognize_format, trec_text, write_as_trec
 from evaluation.runs.header import MAX_HEADER_BYTES, quote, read_header
 from evaluation.runs.json_runs import JSON
 from evaluation.runs.problems import EMPTY, UNKNOWN_DOCUMENTS_SHARE, refuse_binary
@@ -59,7 +59,7 @@ LEFT_OUT = ProblemCode("left_out", "The zip contains files that are not runs, su
     severity="warning")  # fmt: skip
 
 #: Maximum number of runs per submission, and of skipped files that a warning names.
-MAX_FILES, MAX_NAMED = 64, 20
+MAX_FILES, MAX_LISTED_NAMES = 64, 20
 #: Maximum size of a request's files for immediate validation, in multiples of the limit per file.
 REQUEST_FACTOR = 8
 
@@ -142,7 +142,10 @@ class CheckedFile:
 
     @property
     def file_report(self) -> FileReport:
-        """Report of the file, or a notice that it is too large for immediate validation."""
+        """Report of the file, or a notice that it is too large for immediate validation.
+
+        The report of a zip's first run also lists the zip's files that are not runs.
+        """
         limit, slug = describe_bytes(settings.VALIDATE_AT_ONCE_BYTES), self.run.dataset.slug
         too_large = TOO_LARGE_TO_CHECK_AT_ONCE.problem(
             f"the file exceeds {limit} when expanded, so it is not validated immediately",
@@ -158,7 +161,10 @@ class CheckedFile:
 
 
 def incoming_file(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
-    """Convert an uploaded file. Its temporary file exists until the request ends."""
+    """Convert an uploaded file, whose temporary file exists until the request ends.
+
+    Raises TypeError if another upload handler received it.
+    """
     if not isinstance(upload, HashedUpload):
         raise TypeError("the configured upload handler must store files in temporary files")
     name, path = Path(upload.name or "run").name, Path(upload.temporary_file_path())
@@ -179,7 +185,11 @@ def incoming_files(
 
 
 def pair_with_datasets(files: Sequence[IncomingFile], datasets: Sequence[str]) -> list[IncomingFile]:
-    """Assign datasets to the files in order; files in zips name their own. Raises Refused."""
+    """Return the files with datasets assigned in order. Raises Refused if the numbers of files and datasets differ.
+
+    A single dataset applies to all files, if none is a zip. Zips need no dataset, because files in zips can be named
+    after datasets.
+    """
     if not datasets or not files:
         return list(files)
     plain_files = [file for file in files if not file.is_zip]
@@ -217,12 +227,12 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
         for identifier, count in uploads.items()
         if count > 1
     ]
-    refuse([*duplicates, *_too_many(len(files))])
+    refuse([*duplicates, *_check_count(len(files))])
     zips = [file for file in files if file.is_zip]
     if not zips:
         yield [_run_file(file, file.name, file.path) for file in files]
         return
-    refuse(_too_many(len(files) - len(zips) + _count_runs(zips)))
+    refuse(_check_count(len(files) - len(zips) + _count_runs(zips)))
     policy = replace(ZIP_POLICY, free_bytes=settings.DISK_RESERVE_BYTES)
     # All zips together may expand as much as one zip of their total size.
     allowance = ZipAllowance(
@@ -245,13 +255,13 @@ def refuse(problems: Sequence[Problem], files: Iterable[FileReport] = ()) -> Non
         raise Refused(problems[0].code, problems[0].message, problems, files)
 
 
-def _too_many(count: int) -> list[Problem]:
+def _check_count(count: int) -> list[Problem]:
     hint = f"Send at most {MAX_FILES} in one submission, including files in zips."
     return [TOO_MANY_FILES.problem(f"There are {count:,} run files.", hint)] if count > MAX_FILES else []
 
 
 def _count_runs(zips: Sequence[IncomingFile]) -> int:
-    """Count the runs in all zips without extracting them. Raises Refused with all problems."""
+    """Count the runs in all zips without extracting them. Raises Refused with the problems of all invalid zips."""
     count, reports = 0, []
     for file in zips:
         try:
@@ -271,7 +281,10 @@ def _count_runs(zips: Sequence[IncomingFile]) -> int:
 
 
 def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, allowance: ZipAllowance) -> list[RunFile]:
-    """Extract a zip into the folder and return its runs. Raises Refused."""
+    """Extract a zip into the folder and return its runs; the first run describes the files that are not runs.
+
+    Raises Refused if the zip is invalid, one dataset was sent for several runs, or a run's dataset is not clear.
+    """
     folder.mkdir()
     try:
         with open_archive(file.path, policy, allowance) as archive:
@@ -290,14 +303,17 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, allowance
     member = replace(file, sha256=None)
     first_run, *other_runs = (_run_file(member, f"{file.name}/{name}", path) for name, path in members.items())
     companions = [quote(name.encode()) for name in archive.names if name not in members]
-    remainder = f" and {len(companions) - MAX_NAMED:,} more" if len(companions) > MAX_NAMED else ""
-    companion_names = ", ".join(companions[:MAX_NAMED])
+    remainder = f" and {len(companions) - MAX_LISTED_NAMES:,} more" if len(companions) > MAX_LISTED_NAMES else ""
+    companion_names = ", ".join(companions[:MAX_LISTED_NAMES])
     left_out = f"{file.name} has files that are not runs and were skipped: {companion_names}{remainder}"
     return [replace(first_run, left_out=left_out if companions else ""), *other_runs]
 
 
 def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
-    """Return the run for its dataset, identified by the request, the file name, or the ids. Raises Refused."""
+    """Return the run file with its dataset, named by the request or the file, or else found by the file's ids.
+
+    Raises Refused if no dataset or several datasets match.
+    """
     slug, own_name = file.dataset, name.removeprefix(f"{file.name}/")
     slug_or_name = (slug or Path(name).name.split(".")[0]).replace("\0", "")
     open_datasets = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
@@ -325,7 +341,11 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
 
 
 def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
-    """Validate each file against its dataset without judgments, unless it is too large for immediate validation."""
+    """Yield each file with the report of its validation, which does not use judgments.
+
+    A file's report is None if the file is too large for immediate validation, alone or together with earlier files.
+    Texts of valid files are included while they fit into memory together.
+    """
     total_allowance, memory_allowance = (
         settings.VALIDATE_AT_ONCE_BYTES * REQUEST_FACTOR,
         settings.VALIDATE_AT_ONCE_BYTES,
@@ -339,7 +359,7 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
             if len(start) <= limit:
                 text = start
                 # JSON is read from the file, because its expansion limit depends on the compression.
-                content = run.path if recognize(text[:BLOCK]) == "json" else text
+                content = run.path if recognize_format(text[:BLOCK]) == "json" else text
                 report = check_run(content, scoring_target(run.version))
         except InvalidContent as error:
             report = error.report
@@ -361,10 +381,10 @@ def _read_start(path: Path, limit: int) -> bytes:
 
 
 #: Maximum number of a file's documents that are looked up.
-DOCUMENTS = 2_000
+MAX_COMPARED_DOCUMENTS = 2_000
 #: Minimum Jaccard similarity between the topics of a file and a dataset, with and without a corpus. Topics alone are
 #: weak evidence, because many collections number theirs from 1.
-LEAST_ALIKE, LEAST_ALIKE_WITHOUT_CORPUS = 0.1, 0.5
+MIN_SIMILARITY, MIN_SIMILARITY_WITHOUT_CORPUS = 0.1, 0.5
 #: Names of JSON files that describe a run or its results.
 _METADATA = re.compile(
     r"(?:.*/)?(?:meta(?:data)?|config(?:uration)?|(?:hyper)?param(?:eter)?s|hparams|settings|arg(?:ument)?s"
@@ -374,16 +394,17 @@ _METADATA = re.compile(
 
 
 def match_datasets(path: Path) -> list[Dataset]:
-    """Return the datasets with the ids that best match the file's, several if they match equally well.
+    """Return the datasets that accept runs and best match the ids of the file; several if they match equally well.
 
-    Raises InvalidContent if the file is empty or not a text.
+    A dataset matches if its corpus has the documents and enough queries are the same. Raises InvalidContent if the file
+    is empty or not a text.
     """
     queries, documents = set[str](), dict[str, None]()
-    for line in _beginning(path).splitlines():
+    for line in _read_trec_start(path).splitlines():
         fields = line.split()
         if len(fields) == 6:
             queries.add(fields[0].decode(errors="replace"))
-            if len(documents) < DOCUMENTS:
+            if len(documents) < MAX_COMPARED_DOCUMENTS:
                 documents[fields[2].decode(errors="replace")] = None
     matches: dict[tuple[bool, float], list[Dataset]] = {}
     open_datasets = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
@@ -396,7 +417,7 @@ def match_datasets(path: Path) -> list[Dataset]:
         topics, corpus = set(target.query_ids), target.document_ids
         similarity = len(queries & topics) / len(queries | topics)
         has_documents = corpus is None or corpus.contain(list(documents)).mean() >= 1 - UNKNOWN_DOCUMENTS_SHARE
-        if has_documents and similarity >= (LEAST_ALIKE_WITHOUT_CORPUS if corpus is None else LEAST_ALIKE):
+        if has_documents and similarity >= (MIN_SIMILARITY_WITHOUT_CORPUS if corpus is None else MIN_SIMILARITY):
             # A matching corpus is stronger evidence than matching topics.
             matches.setdefault((corpus is not None, similarity), []).append(dataset)
     return matches[max(matches)] if matches else []
@@ -405,7 +426,7 @@ def match_datasets(path: Path) -> list[Dataset]:
 def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
     """Return the files except JSON metadata, identified by name and content; all files if no others remain.
 
-    A file with damaged JSON may be a run and remains in the list.
+    A file with damaged JSON may be a run and is included.
     """
     runs = dict(files)
     for name in filter(_METADATA.fullmatch, files):
@@ -419,11 +440,12 @@ def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
     return runs or dict(files)
 
 
-def _beginning(path: Path) -> bytes:
+def _read_trec_start(path: Path) -> bytes:
+    """Return the first part of the run in TREC format. Raises InvalidContent if the file is empty or not a text."""
     content = _read_start(path, settings.VALIDATE_AT_ONCE_BYTES)
     if not content.strip():
         raise InvalidContent.build(EMPTY.problem())
-    form = recognize(content[:BLOCK])
+    form = recognize_format(content[:BLOCK])
     if form is None:
         refuse_binary(content[:4096])
         return content

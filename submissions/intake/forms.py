@@ -45,7 +45,10 @@ class ParametersField(forms.CharField):
         self.verbatim = frozenset(verbatim)
 
     def clean(self, value: Any) -> dict[str, Any]:
-        """Parse the parameters. Raises ValidationError."""
+        """Return the parameters by name, with JSON values parsed.
+
+        Raises ValidationError if a pair, a name, or a text is invalid.
+        """
         text = super().clean(value)
         if text.lstrip().startswith("{"):
             try:
@@ -61,13 +64,17 @@ class ParametersField(forms.CharField):
                 key, equals, value_text = part.partition("=")
                 if not equals or not key.strip():
                     raise ValidationError(f"“{part.strip()}” is not key=value, such as k1=0.9.")
-                parameters[key.strip()] = self._value(key.strip(), value_text)
+                parameters[key.strip()] = self._parse_value(key.strip(), value_text)
         for name in parameters:
             validate_name(name)
         _validate_texts(parameters)
         return parameters
 
-    def _value(self, name: str, text: str) -> Any:
+    def _parse_value(self, name: str, text: str) -> Any:
+        """Return the text parsed as JSON if possible, otherwise the stripped text.
+
+        Texts of verbatim parameters are returned unchanged, unless they are JSON strings.
+        """
         stripped_text = text.strip().rstrip(_IGNORED_CHARACTERS)
         try:
             value = read_json(stripped_text)
@@ -174,6 +181,7 @@ class SubmissionForm(forms.Form):
     anonymous_until = AnonymityField()
 
     def __init__(self, *arguments: Any, systems: list[System], teams: Iterable[Team] = (), **options: Any) -> None:
+        """Offer these systems, a new one, and the teams as choices."""
         super().__init__(*arguments, **options)
         system_choices = [(system.slug, system.name) for system in systems]
         self.fields["system"] = forms.ChoiceField(required=False, choices=[("", _("New system")), *system_choices])
@@ -184,7 +192,7 @@ class SubmissionForm(forms.Form):
         return self.teams.get(self.cleaned_data["team"])
 
     def options(self) -> SubmissionOptions:
-        """Return the options of the submission. The form must be valid."""
+        """Return the cleaned values as options of a submission. The form must be valid."""
         values = self.cleaned_data
         option_values = {
             name: values[name] for name in ("configuration", "public", "reusable", "note", "team", "anonymous_until")
@@ -202,6 +210,7 @@ class AnonymityForm(forms.Form):
     anonymous_until = AnonymityField()
 
     def __init__(self, *arguments: Any, system: System, **options: Any) -> None:
+        """Require a date; the initial one is that of the system."""
         day = system.anonymous_until.date() if system.anonymous_until else None
         super().__init__(*arguments, **options)
         self.fields["anonymous_until"].initial = day

@@ -124,15 +124,17 @@ def check_admission(
     entry: RoundEntry,
     tags: Sequence[str | None],
 ) -> Admission:
-    """Check a submission against its round and return all problems, to report them together with its files' problems.
+    """Return the submission's admission to the current round of its datasets, with all problems that prevent it.
 
-    `tags` are the tags of its files: None for a file that was not read yet; no tags for a model.
+    All datasets must be in the same round, or none in a round. The round must accept runs. Its requirements, the limits
+    on runs, and the priority are checked. `tags` are the tags of the files: None for a file that was not read yet; no
+    tags for a model.
     """
     now = timezone.now()
     rounds_by_dataset = {dataset: current_round(dataset, now) for dataset in dict.fromkeys(datasets)}
     rounds = {row.pk: row for row in rounds_by_dataset.values() if row is not None}
     if not rounds:
-        return Admission(priority=entry.priority, problems=_wrong_tag(entry))
+        return Admission(priority=entry.priority, problems=_tag_problems(entry))
     if len(rounds) > 1 or None in rounds_by_dataset.values():
         dataset_rounds = "; ".join(f"{dataset}: {row or 'in no round'}" for dataset, row in rounds_by_dataset.items())
         hint = "Send one submission per round, and another one for datasets without a round."
@@ -153,9 +155,10 @@ def check_admission(
 
 
 def readmit(submission: Submission) -> None:
-    """Restore the place of a submission that failed on our side, with the next free priority.
+    """Restore the place of a submission that failed on our side, with the lowest free priority.
 
-    Raises Refused if no place is free or the round was revealed.
+    Submissions without a round, late ones, and those that still have a place are not changed. Raises Refused if no
+    place is free or the round was revealed.
     """
     row, team = submission.round, submission.team
     if row is None or submission.late or counted_submissions(row, team=team).filter(pk=submission.pk).exists():
@@ -169,14 +172,17 @@ def readmit(submission: Submission) -> None:
 
 
 def _entry_problems(row: Round, team: Team | None, entry: RoundEntry, tags: Sequence[str | None]) -> list[Problem]:
-    """Return the problems of the run's type and tag, which a round requires."""
+    """Return the problems of the run's type and tag, which the round requires.
+
+    The tag must be well-formed and not used by another run of the team in the round.
+    """
     problems = []
     if not entry.run_type:
         message = f"{row} requires the type of the run."
         hint = "Send run_type=automatic, or run_type=manual if queries or ranking involved human intervention."
         problems.append(RUN_TYPE_NEEDED.problem(message, hint))
     if entry.tag:
-        problems += _wrong_tag(entry)
+        problems += _tag_problems(entry)
     elif not tags or any(tag is None or not TAG.fullmatch(tag) for tag in tags):
         reason = "the file is only read later" if None in tags else "the file has no valid one"
         message = f"{row} requires a run tag, but {reason if tags else 'none was sent'}."
@@ -195,7 +201,11 @@ def _entry_problems(row: Round, team: Team | None, entry: RoundEntry, tags: Sequ
 def _assign_priority(
     row: Round, person: User, team: Team | None, priority: int | None = None
 ) -> tuple[int | None, list[Problem]]:
-    """Return the run's priority among those of its team, and problems if no place is free or the priority is taken."""
+    """Return the run's priority, or None, and the problem that prevents it, if any.
+
+    Problems: the team has no place left, the user has none left over all teams, or `priority` is out of range or taken.
+    By default, the run gets the lowest free priority.
+    """
     team_submissions = list(counted_submissions(row, team=team))
     if len(team_submissions) >= row.runs_per_team:
         return None, [_full_problem(row, team_submissions, "per team, and yours has submitted")]
@@ -216,6 +226,7 @@ def _assign_priority(
 
 
 def _full_problem(row: Round, submissions: Sequence[Submission], scope: str) -> Problem:
+    """Build the problem that no place is left in the round. `submissions` use the places."""
     runs = "run" if row.runs_per_team == 1 else "runs"
     addresses = ", ".join(submission.get_absolute_url() for submission in submissions)
     return ROUND_FULL.problem(
@@ -224,7 +235,8 @@ def _full_problem(row: Round, submissions: Sequence[Submission], scope: str) -> 
     )
 
 
-def _wrong_tag(entry: RoundEntry) -> list[Problem]:
+def _tag_problems(entry: RoundEntry) -> list[Problem]:
+    """Return a problem if the entry has a malformed run tag."""
     if not entry.tag or TAG.fullmatch(entry.tag):
         return []
     hint = "Use 1 to 24 letters, digits, dots, hyphens, and underscores; start with a letter or digit."

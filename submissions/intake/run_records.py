@@ -22,7 +22,10 @@ def record_job_run(
     version: DatasetVersion,
     label: str = "",
 ) -> Run:
-    """Store the row of a job's run: when it is scored, or earlier if scoring waits for judgments."""
+    """Store and return the row of a job's run, either when it is scored, or earlier if scoring waits for judgments.
+
+    `label` names the variant or seed. It precedes the submission's own configuration.
+    """
     submission, metadata = job.submission, dict(statistics.metadata)
     configuration, run_origin = "", NO_SUBMISSION
     if submission is None:
@@ -59,7 +62,7 @@ def record_job_run(
 
 
 def describe_producer(engine: str, parameters: Mapping[str, Any], checkpoint: Checkpoint | None) -> dict[str, Any]:
-    """Return the engine with its parameters, and the identity of the model."""
+    """Return the engine with its parameters, and the identity of the model if there is a checkpoint."""
     description: dict[str, Any] = {"engine": engine, "parameters": dict(parameters)}
     if checkpoint is not None:
         description["checkpoint"] = {
@@ -81,9 +84,10 @@ def waiting_payload(stored_run: StoredRun, statistics: RunStatistics) -> dict[st
 def record_waiting_run(
     job: Job, submission: Submission, stored_run: StoredRun, statistics: RunStatistics, version: DatasetVersion
 ) -> None:
-    """Store the row of a run that waits for judgments, for pooling and the list on the dataset's page.
+    """Store the row of a run that waits for judgments. If it is public, also record that its board changed.
 
-    The boards of the submission's datasets must be locked.
+    The row is needed for pooling and the list on the dataset's page. The boards of the submission's datasets must be
+    locked.
     """
     job.submission = submission
     record_job_run(job, submission.system, stored_run, statistics, version, job.seed)

@@ -45,9 +45,12 @@ CLOSED_INTERFACE = ProblemCode("closed_interface", "The run's header declares a 
 
 
 def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list[FileReport]:
-    """Validate each file without storing anything. Raises Refused if files do not match datasets."""
-    with lock_for_reading(_uploads(files), shared=True), run_files(files) as runs:
-        checked_files, problems = _check(runs, seeds)
+    """Validate each file and return the reports without storing anything.
+
+    Raises Refused if files do not match datasets, or files or labels of a seed set have problems.
+    """
+    with lock_for_reading(_upload_ids(files), shared=True), run_files(files) as runs:
+        checked_files, problems = _check_runs(runs, seeds)
         reports = [file.file_report for file in checked_files]
     refuse(problems, reports)
     return reports
@@ -60,15 +63,16 @@ def accept_submission(
     options: SubmissionOptions = SubmissionOptions(),  # noqa: B008  # frozen
     seeds: Sequence[str] = (),
 ) -> Submission:
-    """Store a submission and queue one job per file. Raises Refused, in which case nothing is stored.
+    """Store a submission with one job per file, queue the jobs, and return the submission.
 
     `system` is a system of the submitter's teams or the description of a new one. Several files for one dataset are
-    seeds of the system, labeled by `seeds` in file order.
+    seeds of the system, labeled by `seeds` in file order. Raises Refused, in which case nothing is stored, if a file is
+    invalid, or the round, quota, or an earlier submission prevents it.
     """
-    with lock_for_reading(uploads := _uploads(files)), run_files(files) as runs:
+    with lock_for_reading(uploads := _upload_ids(files)), run_files(files) as runs:
         datasets = [run.dataset for run in runs]
         with recording_refusals(submitter, datasets):
-            checked_files, problems = _check(runs, seeds)
+            checked_files, problems = _check_runs(runs, seeds)
             all_valid = all(file.report is None or file.report.valid for file in checked_files)
             if all_valid and not problems:
                 checked_files = _store_all(checked_files)
@@ -92,7 +96,7 @@ def accept_submission(
                     **options.columns(),
                     **admission.columns(),
                 )
-                jobs = [_job(submission, file, options.round_entry.tag) for file in checked_files]
+                jobs = [_build_job(submission, file, options.round_entry.tag) for file in checked_files]
                 for job in jobs if isinstance(system, System) else ():
                     refuse_repeat(job, submission)
                 store_submission(submission, jobs, uploads)
@@ -104,20 +108,21 @@ def accept_submission(
     return submission
 
 
-def _check(runs: Sequence[RunFile], seeds: Sequence[str]) -> tuple[list[CheckedFile], list[Problem]]:
+def _check_runs(runs: Sequence[RunFile], seeds: Sequence[str]) -> tuple[list[CheckedFile], list[Problem]]:
     """Validate each file and label seeds; also return the problems of the labels."""
     labelled_runs, problems = label_seeds(runs, seeds)
     return list(check_files(labelled_runs)), problems
 
 
-def _uploads(files: Iterable[IncomingFile]) -> list[str]:
+def _upload_ids(files: Iterable[IncomingFile]) -> list[str]:
     return list(dict.fromkeys(file.upload for file in files if file.upload))
 
 
 def _store_all(files: Sequence[CheckedFile]) -> list[CheckedFile]:
     """Store validated files in canonical form and large ones unchanged, for validation by a worker.
 
-    Raises Refused for seeds with the same text, regardless of compression.
+    Return the files with the hashes of the stored content. Raises Refused for seeds with the same text, regardless of
+    compression.
     """
     stored_files: list[CheckedFile] = []
     runs_by_content: dict[tuple[int, str], RunFile] = {}
@@ -157,6 +162,7 @@ def _mark_closed(system: System | SystemFields, files: Iterable[CheckedFile]) ->
 
 
 def _is_closed(value: Any) -> bool:
+    """Return whether metadata, or a mapping nested in it, contains `closed_interface: true`."""
     if isinstance(value, list):
         return any(map(_is_closed, value))
     if not isinstance(value, Mapping):
@@ -164,7 +170,8 @@ def _is_closed(value: Any) -> bool:
     return str(value.get("closed_interface")).lower() == "true" or any(map(_is_closed, value.values()))
 
 
-def _job(submission: Submission, file: CheckedFile, run_tag: str) -> Job:
+def _build_job(submission: Submission, file: CheckedFile, run_tag: str) -> Job:
+    """Build a job that scores the file, or validates and scores it if it is large. The job is not stored."""
     run, report, stored_run = file.run, file.report, file.stored
     payload: dict[str, Any] = {"run_tag": run_tag} if run_tag else {}
     log = [f"Received {run.name} for {run.dataset}{f' as seed {run.seed}' if run.seed else ''}."]
@@ -253,7 +260,7 @@ def label_seeds(runs: Sequence[RunFile], labels: Sequence[str]) -> tuple[list[Ru
 
 
 def _set_problems(members: Sequence[RunFile]) -> list[Problem]:
-    """Return the problems of a seed set's files, apart from labels."""
+    """Return the problems of a seed set's files, apart from labels: too many files, or files with the same content."""
     problems = []
     dataset = members[0].dataset
     if len(members) > MAX_SEEDS:
@@ -277,6 +284,11 @@ def duplicate_seed_problem(run: RunFile, other_run: RunFile) -> Problem:
 
 
 def _labels_from_names(members: Sequence[RunFile]) -> list[str]:
+    """Return one label per file of a seed set, taken from the file names.
+
+    The label is the part after the dataset, the number after a common prefix, or the name without extensions. If these
+    are not unique and short, the files are numbered.
+    """
     stems = [_ENDINGS.sub("", Path(run.name).name) for run in members]
     dataset = f"{members[0].dataset.slug}."
     if all(stem.startswith(dataset) for stem in stems):
@@ -291,6 +303,7 @@ def _labels_from_names(members: Sequence[RunFile]) -> list[str]:
 
 
 def _label_problems(members: Sequence[RunFile]) -> list[Problem]:
+    """Return the problems of a seed set's labels: repeated, too long, or with invalid characters."""
     problems = []
     labels = [run.seed for run in members]
     for label in dict.fromkeys(label for label in labels if labels.count(label) > 1 and label):

@@ -50,7 +50,10 @@ class SubmissionOptions:
 
 
 def submitting_team(submitter: User, system: System | SystemFields, options: SubmissionOptions) -> Team:
-    """Return the submission's team. Raises Refused if the submitter is not a member."""
+    """Return the submission's team: that of an existing system, the chosen one, or the submitter's first.
+
+    Raises Refused if the submitter is not a member of the chosen team.
+    """
     if isinstance(system, System):
         return system.team or personal_team(submitter)
     if options.team is None:
@@ -67,7 +70,7 @@ def admit(
     options: SubmissionOptions,
     tags: Sequence[str | None] = (),
 ) -> Admission:
-    """Return the admission to the round, including the round's problems.
+    """Return the admission to the current round, with the problems that prevent it.
 
     Raises Refused if the team is not approved or an agreement is not accepted. Only after `lock_quota`, the result
     remains valid until the end of the transaction.
@@ -79,9 +82,10 @@ def admit(
 
 
 def system_row(system: System | SystemFields, team: Team, options: SubmissionOptions) -> System:
-    """Return the system's row, locked until the end of the transaction, so that concurrent repeats are detected.
+    """Return the row of an existing system, locked until the end of the transaction, or create the row of a new one.
 
-    Raises Refused if the team has a system of this name, or the anonymous period of a new one is invalid.
+    The lock ensures that concurrent repeats are detected. Raises Refused if the team has a system of the new one's
+    name, or its anonymous period is invalid.
     """
     if isinstance(system, System):
         return System.objects.select_for_update(no_key=True).get(pk=system.pk)
@@ -102,10 +106,10 @@ def system_row(system: System | SystemFields, team: Team, options: SubmissionOpt
 
 
 def refuse_repeat(new_job: Job, submission: Submission) -> None:
-    """Raise Refused if a board could not distinguish the job's result from an earlier one with the same label.
+    """Raise Refused if the system or team already has a result that the board could not distinguish from the job's.
 
-    This is the case for the same run of the system, or for a model that the team already ran with the same
-    parameters. Other runs of the system, engines, or parameters need a different label.
+    This is the case for the same run of the system, or for a model that the team already ran with the same parameters.
+    Other runs of the system, or other engines or parameters, need a different label (configuration).
     """
     is_model = new_job.kind == Job.Kind.MODEL
     blocking_jobs = Job.objects.blocking_resubmission().filter(
@@ -123,9 +127,9 @@ def refuse_repeat(new_job: Job, submission: Submission) -> None:
             raise _repeat_refusal(new_job, job, earlier_submission)
     for job, earlier_submission in earlier_jobs:
         if earlier_submission.system == submission.system and earlier_submission.withdrawn_at is None:
-            changes = _changes(new_job, job) if is_model else {}
+            changes = _differences(new_job, job) if is_model else {}
             if changes or not is_model:
-                raise _label_required(new_job, earlier_submission, changes)
+                raise _label_refusal(new_job, earlier_submission, changes)
 
 
 def _is_same(new_job: Job, earlier_job: Job) -> bool:
@@ -136,7 +140,7 @@ def _is_same(new_job: Job, earlier_job: Job) -> bool:
         return earlier_job.upload_sha256 == new_job.upload_sha256
     # Models on the Hub are named in the payload. They have a checkpoint only after the download.
     on_hub = "hub_name" in new_job.payload
-    if _changes(new_job, earlier_job) or not (on_hub or _model_sha256(new_job) == _model_sha256(earlier_job)):
+    if _differences(new_job, earlier_job) or not (on_hub or _model_sha256(new_job) == _model_sha256(earlier_job)):
         return False
     keys = [name for name in ("run_ids", "parameters", "hub_name", "hub_commit") if name in new_job.payload]
     return all(name in earlier_job.payload and earlier_job.payload[name] == new_job.payload[name] for name in keys)
@@ -147,8 +151,8 @@ def _model_sha256(job: Job) -> str:
     return checkpoint.model_sha256 if checkpoint else ""
 
 
-def _changes(new_job: Job, earlier_job: Job) -> dict[str, object]:
-    """Return the engine, if it differs from the earlier job's, or otherwise the changed parameters."""
+def _differences(new_job: Job, earlier_job: Job) -> dict[str, object]:
+    """Return the changed parameters with their new values, or only the new `engine` if the engines differ."""
     if new_job.submission and earlier_job.submission and new_job.submission.engine != earlier_job.submission.engine:
         return {"engine": new_job.submission.engine}
     earlier_parameters = earlier_job.model_parameters
@@ -160,6 +164,7 @@ def _changes(new_job: Job, earlier_job: Job) -> dict[str, object]:
 
 
 def _repeat_refusal(new_job: Job, earlier_job: Job, submission: Submission) -> Refused:
+    """Build the refusal of a run, or of a model with these parameters, that `submission` already contains."""
     name, withdrawal_note = submission.system.name, " and was withdrawn" if submission.withdrawn_at else ""
     if new_job.kind == Job.Kind.MODEL:
         repeat = f"{name} already has a result of this model on {new_job.dataset} with these parameters"
@@ -172,7 +177,11 @@ def _repeat_refusal(new_job: Job, earlier_job: Job, submission: Submission) -> R
     return Refused.for_problem(ALREADY_SUBMITTED, f"{repeat}: {origin}.", hint)
 
 
-def _label_required(new_job: Job, earlier_submission: Submission, changes: Mapping[str, object]) -> Refused:
+def _label_refusal(new_job: Job, earlier_submission: Submission, changes: Mapping[str, object]) -> Refused:
+    """Build the refusal of a result that needs a label to be distinguished from the earlier submission's.
+
+    `changes` are the parameters in which a model's result differs; empty for runs.
+    """
     label = f"the label “{earlier_submission.configuration}”" if earlier_submission.configuration else "no label"
     location, address = f"on {new_job.dataset} with {label}", earlier_submission.get_absolute_url()
     if changes:
@@ -190,9 +199,10 @@ def _label_required(new_job: Job, earlier_submission: Submission, changes: Mappi
 
 
 def store_submission(submission: Submission, jobs: Sequence[Job], uploads: Sequence[str]) -> None:
-    """Store a submission with its jobs, consume its uploads, and charge its quota, in the caller's transaction.
+    """Store a submission, queue its jobs, consume its uploads, and charge its quota, in the caller's transaction.
 
-    All jobs are in the same queue. Raises Refused if a quota is exhausted or an upload no longer exists.
+    All jobs are in the same queue. Bulk imports use no quota. Raises Refused if a quota is exhausted or an upload no
+    longer exists.
     """
     submission.save(force_insert=True)
     turn = queue.next_turn(jobs[0].queue, submission.team)

@@ -50,7 +50,7 @@ class OptionalBooleanField(forms.Field):
         return {True: "yes", False: "no", None: ""}.get(value, value)
 
     def clean(self, value: Any) -> bool | None:
-        """Return the value. Raises ValidationError."""
+        """Return True, False, or None if the value is empty or “unknown”. Raises ValidationError for other texts."""
         text = str(value if value is not None else "").strip().casefold()
         if text in _TRUE_WORDS or text in _FALSE_WORDS:
             return text in _TRUE_WORDS
@@ -145,16 +145,17 @@ class SystemForm(forms.Form):
     bibtex = TextField(label=_("BibTeX"), rows=3, required=False, max_length=5000)
 
     def __init__(self, *arguments: Any, system: System | None = None, **options: Any) -> None:
+        """Disable the fields that an upheld challenge of the existing `system` settled."""
         super().__init__(*arguments, **options)
         self.system = system
         self.settlement = latest_settlement(system) if system is not None else None
         if system is not None and self.settlement is not None:
-            self._settle(system, self.settlement)
+            self._disable_settled(system, self.settlement)
 
-    def _settle(self, system: System, settlement: Challenge) -> None:
-        """Disable the fields that an upheld challenge corrected. Their input is ignored."""
+    def _disable_settled(self, system: System, settlement: Challenge) -> None:
+        """Disable the training fields, which an upheld challenge corrected. Their input is ignored."""
         initial_values = self.get_initial_values(system)
-        for name in _OF_TRAINING:
+        for name in _TRAINING_FIELDS:
             field = self.fields[name]
             field.disabled, self.initial[name] = True, initial_values[name]
             field.help_text = format_html(
@@ -175,7 +176,7 @@ class SystemForm(forms.Form):
         return name
 
     def clean_year(self) -> int | None:
-        """Return the year. Raises ValidationError if it is in the future."""
+        """Return the year. Raises ValidationError if it is later than next year."""
         year: int | None = self.cleaned_data["year"]
         latest_year = timezone.now().year + 1
         if year is not None and year > latest_year:
@@ -190,17 +191,23 @@ class SystemForm(forms.Form):
         return text
 
     def clean_adapted_to(self) -> list[str]:
-        """Return the slugs of the datasets. Raises ValidationError for unknown datasets."""
+        """Return the slugs of the datasets, or the settled ones after an upheld challenge.
+
+        Raises ValidationError for unknown datasets.
+        """
         if self.system is not None and self.settlement is not None:
             return self.system.adapted_to
-        names = canonical_datasets(_names(self.cleaned_data["adapted_to"]))
+        names = canonical_datasets(_split(self.cleaned_data["adapted_to"]))
         known_slugs = set(Dataset.objects.listed().filter(slug__in=names).values_list("slug", flat=True))
         if unknown_names := [name for name in names if name not in known_slugs]:
             raise ValidationError(f"This site has no dataset {' or '.join(f'“{name}”' for name in unknown_names)}.")
         return names
 
     def clean_variant_of(self) -> int | None:
-        """Return the key of a system with a page. Raises ValidationError if there is none."""
+        """Return the key of the system with this slug or URL, or None if the field is empty.
+
+        Raises ValidationError if no such system has a public result, or if it is the system itself.
+        """
         slug = self.cleaned_data["variant_of"].strip().rstrip("/").rpartition("/")[2]
         if not slug:
             return None
@@ -212,10 +219,14 @@ class SystemForm(forms.Form):
         return system.pk
 
     def clean(self) -> dict[str, Any]:
-        """Check that training data is either named or declared to be none."""
+        """Return the values with the names of the training data as `training_names`.
+
+        Names are validated, and a form may not both name training data and declare that there is none. Adds errors to
+        fields, also to those that a challenge settled with other values.
+        """
         values = super().clean() or self.cleaned_data
         text = values.get("training_datasets", "")
-        names = _names(text)
+        names = _split(text)
         try:  # pages and boards show these names, which may refer to datasets of other sites
             for name in names:
                 validate_name(name)
@@ -231,11 +242,14 @@ class SystemForm(forms.Form):
         return values
 
     def _refuse_undoing(self, system: System) -> None:
-        """Add an error to settled fields with a different value, which an outdated page may have sent."""
+        """Add an error to each field that was sent with another value than an upheld challenge settled.
+
+        An outdated page may send such values.
+        """
         settled_values = {"training_datasets": system.training_datasets, "adapted_to": system.adapted_to}
         for name, value in settled_values.items():
             sent_text = self.data.get(self.add_prefix(name))
-            if sent_text is not None and set(canonical_datasets(_names(sent_text))) != set(canonical_datasets(value)):
+            if sent_text is not None and set(canonical_datasets(_split(sent_text))) != set(canonical_datasets(value)):
                 settled_text = ", ".join(value) or "none"
                 self.add_error(name, f"A challenge settled this field as “{settled_text}”. Omit it, or ask a curator.")
         is_checked = self.data.get(self.add_prefix("training_none")) not in (None, "", "false", "False")
@@ -244,7 +258,7 @@ class SystemForm(forms.Form):
 
     @staticmethod
     def get_initial_values(system: System) -> dict[str, Any]:
-        """Return the initial values for an existing system."""
+        """Return the form's initial values for an existing system, with lists and parameters as text."""
         values = {name: getattr(system, name) for name in SystemForm.base_fields if name != "training_none"}
         return {
             **values,
@@ -256,7 +270,7 @@ class SystemForm(forms.Form):
         }
 
     def fields_of_system(self) -> SystemFields:
-        """Return the cleaned values as fields of a system."""
+        """Return the cleaned values as fields of a system. Fields that a challenge settled keep the system's values."""
         values = {COLUMNS.get(name, name): self.cleaned_data[name] for name in self.fields if name not in _NOT_COLUMNS}
         names = canonical_datasets(self.cleaned_data["training_names"])
         is_declared = bool(names) or self.cleaned_data["training_none"]
@@ -276,12 +290,12 @@ SystemForm.base_fields.update(
 )
 _NOT_COLUMNS = {"training_datasets", "training_none"}
 #: Fields that an upheld challenge can settle.
-_OF_TRAINING = ("training_datasets", "training_none", "adapted_to")
+_TRAINING_FIELDS = ("training_datasets", "training_none", "adapted_to")
 #: Columns of form fields, where the names differ.
 COLUMNS = {"variant_of": "variant_of_id"}
 
 
-def _names(text: str) -> list[str]:
+def _split(text: str) -> list[str]:
     """Split names at line breaks, commas, and semicolons; a single word such as “none” means no names."""
     names = [name.strip() for name in re.split(r"[\n,;]", text) if name.strip()]
     return [] if len(names) == 1 and names[0].casefold() in NONE_WORDS else names

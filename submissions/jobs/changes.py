@@ -30,7 +30,7 @@ from submissions.intake.rounds import (
 )
 from submissions.intake.run_records import MADE_BY
 from submissions.jobs.checkpoints.encodings import cancel_unneeded_shards
-from submissions.jobs.kinds.handover import KEY, MEASURES, MISSED, RetrievalResult
+from submissions.jobs.kinds.handover import MEASURES, MISS_COUNT, RETRIEVAL, RetrievalResult
 from submissions.jobs.kinds.score import delete_upload
 from submissions.models import TERMINAL, Checkpoint, Job, State, Submission
 from submissions.queue.queue import (
@@ -71,7 +71,10 @@ def _record_curator_action(
     new_values: Mapping[str, Any],
     previous_values: Mapping[str, Any] = _NO_VALUES,
 ) -> None:
-    """Record a curator's action on a submission in the audit log, unless it is the curator's own team."""
+    """Record a curator's action on a submission in the audit log.
+
+    Nothing is recorded if no value changes, or if the person is a member of the submission's team.
+    """
     if previous_values != new_values and not _is_team_member(submission, person):
         with acting(person, actor().reason):
             record(action, f"submission {submission.pk}", before=dict(previous_values), after=dict(new_values))
@@ -104,7 +107,10 @@ def withdraw(submission: Submission, reason: str, person: User) -> bool:
 
 
 def cancel(submission: Submission, person: User) -> int:
-    """Cancel all jobs that have not ended, waiting ones immediately; return their number."""
+    """Cancel all jobs that have not ended, and return their number.
+
+    Waiting jobs are canceled immediately, and running ones by their workers.
+    """
     count, role = 0, _actor_label(submission, person)
     jobs = list(submission.jobs.exclude(state__in=TERMINAL))
     if jobs:
@@ -136,7 +142,7 @@ def _lock_boards_and_jobs(submission: Submission) -> None:
 
 @transaction.atomic
 def set_public(submission: Submission, public: bool, person: User | None = None) -> None:
-    """Make the results of the submission public or private; withdrawn results do not change.
+    """Make the results of the submission public or private. A withdrawn submission does not change.
 
     The audit log names `person` as the author of the change.
     """
@@ -150,7 +156,7 @@ def set_public(submission: Submission, public: bool, person: User | None = None)
             _record_curator_action("visibility", submission, person, {"public": public}, {"public": was_public})
         set_visibility(submission.pk, public=public)
         records.set_waiting_visibility(submission.pk, public=public)
-        _waiting_changed(submission)
+        _mark_boards_changed(submission)
 
 
 @transaction.atomic
@@ -171,11 +177,12 @@ def set_reusable(submission: Submission, reusable: bool, person: User) -> None:
 
 def _delete_waiting_runs(submission: Submission) -> None:
     """Delete runs that wait for judgments, so that pools and pages do not contain them."""
-    _waiting_changed(submission)
+    _mark_boards_changed(submission)
     records.delete_waiting_runs(submission.pk)
 
 
-def _waiting_changed(submission: Submission) -> None:
+def _mark_boards_changed(submission: Submission) -> None:
+    """Mark the boards as changed on which validated runs of the submission wait for judgments."""
     for job in submission.jobs.select_related("dataset"):
         if job.dataset.awaits_judgements and job.validated:
             board_changed(job.dataset, Kind.VISIBILITY, row_entries=Entry.objects.none())
@@ -188,9 +195,9 @@ def set_priority(submission: Submission, priority: int, person: User) -> None:
     Raises Refused if the submission is in no open round, or the round has no such priority.
     """
     Team.objects.select_for_update(no_key=True).get(pk=submission.team_id)
-    current = Submission.objects.select_related("round").get(pk=submission.pk)
-    round_ = current.round
-    if round_ is None or not may_reorder(current):
+    current_submission = Submission.objects.select_related("round").get(pk=submission.pk)
+    round_ = current_submission.round
+    if round_ is None or not may_reorder(current_submission):
         is_closed = round_ is not None and timezone.now() >= round_.closes_at
         reason = (
             f"{round_} closed at {utc(round_.closes_at)}." if round_ and is_closed else "The run is in no open round."
@@ -200,10 +207,9 @@ def set_priority(submission: Submission, priority: int, person: User) -> None:
     if not 1 <= priority <= round_.runs_per_team:
         message = f"Priority {priority} is not between 1 and {round_.runs_per_team}, the number of runs per team."
         raise Refused.for_problem(INVALID_PRIORITY, message, f"Choose a priority from 1 to {round_.runs_per_team}.")
-    conflicting = (
-        counted_submissions(round_, team=current.team).filter(priority=priority).exclude(pk=current.pk).first()
-    )
-    for row, new_priority in ((conflicting, current.priority), (current, priority)):
+    team_runs = counted_submissions(round_, team=current_submission.team)
+    conflicting_run = team_runs.filter(priority=priority).exclude(pk=current_submission.pk).first()
+    for row, new_priority in ((conflicting_run, current_submission.priority), (current_submission, priority)):
         if row is not None:
             Submission.objects.filter(pk=row.pk).update(priority=new_priority)
             records.set_priority(row.pk, new_priority)
@@ -215,7 +221,7 @@ def set_priority(submission: Submission, priority: int, person: User) -> None:
 
 
 def retriable_jobs(submission: Submission) -> list[Job]:
-    """Return the jobs that failed on our side and have all their files."""
+    """Return the jobs that failed on our side, not too long ago, and have all their files."""
     failed_jobs = submission.jobs.lost_by_us().select_related("submission__checkpoint__team")
     return [job for job in failed_jobs if _has_its_file(job)]
 
@@ -237,9 +243,9 @@ def retry(submission: Submission, person: User) -> int:
         for job in jobs:
             payload, queue = {**job.payload, RETRIES: job.payload.get(RETRIES, 0) + 1}, job.queue
             retrieval = RetrievalResult.from_payload(payload)
-            if retrieval is not None and payload.pop(MISSED, 0):  # its runs no longer exist
+            if retrieval is not None and payload.pop(MISS_COUNT, 0):  # its runs no longer exist
                 queue = retrieval.queue
-                del payload[KEY]
+                del payload[RETRIEVAL]
             log = append_log_line(f"Retry requested by {_actor_label(submission, person)}.")
             if revive(job.pk, waiting_state(job), payload=payload, queue=queue, log=log):
                 wake_worker(queue)
@@ -248,6 +254,7 @@ def retry(submission: Submission, person: User) -> int:
 
 
 def _has_its_file(job: Job) -> bool:
+    """Return whether the job's run or upload, or the checkpoint of its submission if any, still exists."""
     if job.kind == Job.Kind.SCORE:
         validated = job.validated
         path = run_path(job.payload["run_sha256"]) if validated else path_of(Area.UPLOADS, job.upload_sha256)

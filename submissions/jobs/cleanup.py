@@ -50,7 +50,7 @@ def remove_unreferenced(grace: float = GRACE) -> int:
     upload_folder, pieces = Path(settings.FILE_UPLOAD_TEMP_DIR), Upload.objects.values_list("pk", flat=True)
     steps: dict[str, Callable[[], int]] = {
         "runs": lambda: _sweep_files(_folder(Area.RUNS), referenced_runs(), grace),
-        "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), _top_documents(), grace),
+        "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), _top_document_names(), grace),
         "profiles": lambda: _sweep_files(_folder(Area.PROFILES), set(profiles), grace),
         "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), set(uploads), grace),
         "files of datasets": lambda: _sweep_datasets(grace),
@@ -80,16 +80,16 @@ def _folder(area: Area) -> Path:
 
 
 def _sweep_files(folder: Path, referenced_names: Container[str], grace: float) -> int:
-    """Remove old files except the named ones, unless a backup has begun meanwhile."""
+    """Remove old files except the named ones, unless a backup has begun meanwhile. Return the number removed."""
     if deletion_lock.deletions_are_paused():
         return 0
     return remove_old([p for p in folder.rglob("*") if p.name not in referenced_names and p.is_file()], grace)
 
 
 def _sweep_datasets(grace: float) -> int:
-    """Sweep files of datasets, judgments included, except files with a checksum in any row.
+    """Remove old files of datasets, judgments included, whose checksum is in no row. Return the number removed.
 
-    If most files of an area are unreferenced, none is removed.
+    If most files of an area are unreferenced, only its partial files are removed.
     """
     checksums = referenced_checksums()
     if deletion_lock.deletions_are_paused():
@@ -106,7 +106,10 @@ def _sweep_datasets(grace: float) -> int:
 
 
 def _sweep_shared(grace: float) -> int:
-    """Sweep files in the shared storage that were removed here, or whose row was never stored."""
+    """Remove old files of the shared storage that no row references. Return the number removed.
+
+    They were removed here, or their row was never stored. If most files are unreferenced, none is removed.
+    """
     checksums = referenced_checksums() | referenced_runs()
     if deletion_lock.deletions_are_paused():
         return 0
@@ -137,7 +140,7 @@ def referenced_runs() -> set[str]:
     return checksums
 
 
-def _top_documents() -> set[str]:
+def _top_document_names() -> set[str]:
     """Return the names of the files with the top documents of referenced runs."""
     runs = Run.objects.exclude(version__excluded_sha256="").values_list("sha256", "version__excluded_sha256")
     return referenced_runs() | {top_documents_path(*run).name for run in runs}
@@ -162,17 +165,17 @@ def referenced_checksums() -> set[str]:
 
 
 def find_missing_files(*, private: bool) -> list[str]:
-    """Return a line for each missing file of waiting jobs, runs, checkpoints, and with `private` of judgments."""
+    """Return a line for each missing file of jobs, uploads, runs, and checkpoints, and of judgments if `private`."""
     root = Path(settings.VAR)
     return [
         f"{path.relative_to(root)}: missing, needed by {user}"
-        for path, user in _named_files(private=private)
+        for path, user in _referenced_files(private=private)
         if not path.exists()
     ]
 
 
-def _named_files(*, private: bool) -> Iterator[tuple[Path, str]]:
-    """Yield the path of each referenced file with a description of the row that needs it."""
+def _referenced_files(*, private: bool) -> Iterator[tuple[Path, str]]:
+    """Yield the path of each referenced file, those of judgments if `private`, with a description of its row."""
     # Uploads of active jobs whose run is not stored yet.
     waiting_jobs = Job.objects.exclude(state__in=TERMINAL).filter(validated=False).exclude(upload_sha256="")
     for pk, submission, sha256 in waiting_jobs.values_list("pk", "submission_id", "upload_sha256"):

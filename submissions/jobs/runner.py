@@ -26,7 +26,7 @@ from submissions.jobs.checkpoints.embeddings import trim_cache
 from submissions.jobs.checkpoints.encodings import settle_shard_waiters
 from submissions.jobs.checkpoints.own_engines import retrieve_job, sweep_indexes
 from submissions.jobs.checkpoints.run_model import model_job, sample_model_job
-from submissions.jobs.checkpoints.running import WARM, reject_model, shard_job, sweep_work
+from submissions.jobs.checkpoints.running import WARM_ENCODER, reject_model, shard_job, sweep_work
 from submissions.jobs.kinds import datasets
 from submissions.jobs.kinds.datasets import rescore_job
 from submissions.jobs.kinds.score import delete_upload, score_job
@@ -86,18 +86,21 @@ class _Failures:
 
 
 def drain_queue(queue: str, worker: str) -> int:
-    """Run the waiting jobs of a queue that this worker can run, in order; return their number."""
+    """Run the waiting jobs of a queue that this worker can run, in order, while it accepts work; return their number.
+
+    Caches on this host's disk are trimmed meanwhile and at the end.
+    """
     count, swept_at = 0, time.monotonic()
-    with keep_leases(), closing(WARM):
+    with keep_leases(), closing(WARM_ENCODER):
         while not workers.refusal():
             job_filter = workers.own_capability([queue]).job_filter() if workers.runs_models([queue]) else Q()
             if time.monotonic() < _Failures.paused_until:
                 job_filter &= ~Q(kind__in=workers.KINDS)
-            job = WARM.claim_next(queue, worker, job_filter)
+            job = WARM_ENCODER.claim_next(queue, worker, job_filter)
             if job is None:
                 break
             if job.kind != Job.Kind.SHARD:
-                WARM.close()
+                WARM_ENCODER.close()
             run_job(job)
             count += 1
             if time.monotonic() - swept_at > _DISK_PAUSE:  # a sweep costs more than many shards
@@ -108,7 +111,7 @@ def drain_queue(queue: str, worker: str) -> int:
 
 
 def _trim_disk(queue: str) -> None:
-    """Trim caches and copies on this host's disk, logging failures."""
+    """Trim caches and copies on this host's disk, logging failures. Scorers have none."""
     if queue == Job.Queue.SCORE:
         return
     trim_cache()
@@ -126,7 +129,7 @@ def run_job(job: Job) -> None:
     """Run a claimed job and settle it: done, rejected (the file's fault), failed (our fault), or requeued."""
     is_done = False
     try:
-        is_done = _settle_outcome(job) and job.state == State.DONE
+        is_done = _run_and_settle(job) and job.state == State.DONE
     except DatabaseError as error:
         if not is_connection_lost(error):
             raise
@@ -139,8 +142,11 @@ def run_job(job: Job) -> None:
     prepare_query_pages(job)
 
 
-def _settle_outcome(job: Job) -> bool:
-    """Run the job, and settle it if the work raises an exception. Return whether it returned normally."""
+def _run_and_settle(job: Job) -> bool:
+    """Run the job, and settle it if the work raises an exception. Return whether it returned normally.
+
+    Raises the error of a lost database connection, and SystemExit or KeyboardInterrupt after requeuing the job.
+    """
     # The audit log names the submitter, or else the site, as the author of the job's changes.
     submission = job.submission
     person = submission.submitter if submission is not None else None
@@ -178,7 +184,7 @@ def _settle_outcome(job: Job) -> bool:
         if shared.is_unavailable(error):
             line = "The site's storage cannot be reached, which is a fault on our side. The job waits for it."
             _put_back(job, line, BACKOFF[-1], error)
-        elif (line := _what_ails_worker(job, error)) and job.fence < _CLAIMS:
+        elif (line := _worker_fault(job, error)) and job.fence < _CLAIMS:
             _put_back(
                 job,
                 f"{line}, which is a fault on our side. The job waits for another worker.",
@@ -190,7 +196,7 @@ def _settle_outcome(job: Job) -> bool:
     return False
 
 
-def _what_ails_worker(job: Job, error: Exception) -> str:
+def _worker_fault(job: Job, error: Exception) -> str:
     """Return why this worker caused the failure, so that the attempt does not count; "" if the job may be the cause.
 
     If the job itself filled the disk, the space is free again by now, so this is not the worker's fault.
@@ -211,7 +217,7 @@ def _put_back(job: Job, line: str, delay: timedelta, error: Exception | None = N
 
 
 def _fail(job: Job, error: Exception) -> None:
-    """Log the failure under an id and retry the job if attempts remain.
+    """Log the failure under an id, and retry the job if attempts remain; otherwise, end it as failed.
 
     Wrong scores are not retried: they would be wrong again, or right by chance. Patterns in a dataset's answers that
     exceed the time limit are not retried either, since only its curator can correct them.
@@ -250,7 +256,7 @@ def requeue_after_loss(job: Job) -> None:
     """Requeue a job after losing the database connection, as soon as the database is available.
 
     The attempt does not count, since the job is not at fault. Committed results remain, and then the job is not
-    requeued.
+    requeued. Raises the error if the database is unavailable for an hour or the worker stops.
     """
     logger.warning("Job %s: lost the connection to the database; the job is requeued once it is available.", job.pk)
     deadline = time.monotonic() + _PATIENCE

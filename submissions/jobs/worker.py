@@ -39,7 +39,7 @@ from leaderboard.celery import app
 from submissions.jobs.runner import drain_queue
 from submissions.models import ENDED_BY_OTHERS, Job, Worker
 from submissions.queue import workers
-from submissions.queue.lease import ENDS_ITS_PROCESS, STOPPED
+from submissions.queue.lease import ENDS_ITS_PROCESS, STOPPED_LINE
 from submissions.queue.queue import release, requeue
 from submissions.sandbox.processes import send_signal
 
@@ -68,13 +68,13 @@ class WorkerPresence(bootsteps.StartStopStep):
         worker_shutting_down.connect(self._stop_working, weak=False)
 
     def start(self, worker: Any) -> None:
-        """Announce the worker."""
+        """Start the heartbeat, which also kills hung processes and stops a worker that is idle for too long."""
         monitor, idle_since = HungProcessMonitor(workers.worker_name()), time.monotonic()
         idle_limit = settings.WORKER_UNTIL_IDLE
 
         def check() -> None:
             nonlocal idle_since
-            monitor.end(self._pool())
+            monitor.kill_hung(self._pool())
             if idle_limit and _held_jobs():
                 idle_since = time.monotonic()
             if not idle_limit or time.monotonic() - idle_since <= idle_limit:
@@ -89,7 +89,7 @@ class WorkerPresence(bootsteps.StartStopStep):
         self._heartbeat.start()
 
     def stop(self, worker: Any) -> None:
-        """Return the worker's jobs and end its heartbeat."""
+        """Stop all work, requeue the worker's jobs, and end its heartbeat."""
         self._stop_working().join(2 * GRACE)
         if self._heartbeat is not None:
             self._heartbeat.stop()
@@ -167,6 +167,7 @@ def start_pool_process(**_: Any) -> None:
 
 
 def _drain_in_thread(pool: list[int]) -> None:
+    """Drain the pool, and close this thread's database connection. Database errors are only logged."""
     try:
         drain_pool(pool)
     except DatabaseError as error:
@@ -185,7 +186,7 @@ def drain_pool(pool: list[int]) -> None:
     for process in pool:
         send_signal(process, signal.SIGKILL)
     for job in _held_jobs():
-        requeue(job, counts_attempt=False, line=STOPPED)
+        requeue(job, counts_attempt=False, line=STOPPED_LINE)
 
 
 def _held_jobs() -> list[Job]:
@@ -200,22 +201,25 @@ class HungProcessMonitor:
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
-        self._silent: set[Claim] = set()
+        self._silent_claims: set[Claim] = set()
         #: Monotonic time of the check that found the job of a claim ended elsewhere.
         self._end_times: dict[Claim, float] | None = None
         #: Claims of a former worker of the same name. Its process ids may be reused; containers reuse both.
         self._former_claims: frozenset[Claim] = frozenset()
 
-    def end(self, pool: Collection[int]) -> list[int]:
-        """Kill pool processes that hang and return their ids. The pool replaces them."""
+    def kill_hung(self, pool: Collection[int]) -> list[int]:
+        """Kill pool processes that hang and return their ids. The pool replaces them.
+
+        A process hangs if its claim is silent at two consecutive checks, or if its job ended elsewhere a while ago.
+        """
         jobs = Job.objects.silent_or_ended(self._worker).only("worker", "fence", "state")
         jobs_by_claim = {(workers.process_number(job.worker), job.pk, job.fence): job for job in jobs}
         ended_elsewhere = {claim: job for claim, job in jobs_by_claim.items() if job.state in ENDED_BY_OTHERS}
         silent_claims = jobs_by_claim.keys() - ended_elsewhere
-        hung = {claim: jobs_by_claim[claim] for claim in silent_claims & self._silent} | self._ended_claims(
+        hung = {claim: jobs_by_claim[claim] for claim in silent_claims & self._silent_claims} | self._ended_claims(
             ended_elsewhere
         )
-        self._silent = silent_claims
+        self._silent_claims = silent_claims
         killed_processes = []
         for (process, key, _), job in hung.items():
             if process in pool and process != os.getpid():
@@ -226,7 +230,7 @@ class HungProcessMonitor:
         return killed_processes
 
     def _ended_claims(self, jobs: Mapping[Claim, Job]) -> dict[Claim, Job]:
-        """Return the claims of jobs that ended elsewhere so long ago that their processes should have noticed."""
+        """Return the claims, with their jobs, that ended elsewhere so long ago that processes should have noticed."""
         now = time.monotonic()
         if self._end_times is None:
             self._former_claims = frozenset(jobs)
@@ -254,6 +258,7 @@ def drain_if_idle(queue: str) -> None:
 
 
 def _poll_forever() -> None:
+    """Poll the queues at slightly varying intervals until the worker stops, logging all errors."""
     # Spread the polls of processes that started together.
     while not workers.STOPPING.wait(settings.QUEUE_TIMES.idle_poll * random.uniform(0.8, 1.0)):  # noqa: S311
         try:
@@ -268,7 +273,7 @@ def _poll_forever() -> None:
 
 
 def poll_queues() -> None:
-    """Run the waiting jobs in the queues of this worker."""
+    """Run the waiting jobs in the queues of this worker, or a queue's action in `TURNS`, unless it refuses work."""
     if workers.refusal():
         return
     for queue in workers.own_queues():

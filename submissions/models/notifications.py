@@ -31,7 +31,7 @@ class OutboxQuerySet(models.QuerySet[Any]):
         return self.filter(is_due())
 
     def held(self, row: Any) -> Self:
-        """Return the row unless another sender has claimed it since it was read."""
+        """Filter to the row, unless another sender has claimed it since it was read."""
         return self.filter(pk=row.pk, **{self.counter: row.attempts})
 
     def claim(self, row: Any) -> bool:

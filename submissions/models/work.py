@@ -48,7 +48,7 @@ def new_identifier() -> str:
 
 
 class Submission(models.Model):
-    """A submission by one user for one team. Its state follows from its jobs. Written by `intake` and `withdrawal`."""
+    """A user's submission for one team. Its state follows from its jobs. Written by `intake` and `jobs.changes`."""
 
     class Kind(models.TextChoices):
         """Kind of the submitted files."""
@@ -303,7 +303,7 @@ class WorkerQuerySet(models.QuerySet["Worker"]):
 
 
 class Worker(models.Model):
-    """A registered worker process. Times are from the database's clock. Written by `heartbeat`."""
+    """A registered worker process. Times are from the database's clock. Written by `queue.workers`."""
 
     name = models.CharField(max_length=120, unique=True)
     queues = models.JSONField(default=list)

@@ -47,9 +47,9 @@ MAX_EVENT_AGE = timedelta(days=3)
 #: Maximum number of submissions processed at a time, so that other events are processed too.
 BATCH_SIZE = 50
 #: Maximum number of a team's rescored results listed in a notice; the board shows all.
-OUTCOMES = 10
+MAX_OUTCOMES = 10
 #: Time before its end at which a round is announced as closing; rounds that are shorter are announced only at opening.
-BEFORE_CLOSING = timedelta(hours=24)
+CLOSING_NOTICE_PERIOD = timedelta(hours=24)
 
 #: Kind and subject of the notice by state. Users are not notified of submissions that they canceled or withdrew.
 _ENDINGS = {
@@ -59,24 +59,24 @@ _ENDINGS = {
     State.TIMED_OUT: (NoticeKind.FAILED, gettext_noop("Failed: {what}")),
 }
 #: Maximum number of problems listed in a notice; the status page lists all.
-PROBLEMS = 8
+MAX_PROBLEMS = 8
 #: Kinds of announcements of a round.
 ANNOUNCED_KINDS = (NoticeKind.ROUND_OPENING, NoticeKind.ROUND_CLOSING)
 
 
 def notify_finished() -> int:
-    """Notify users of finished submissions, once each; return the number of submissions."""
-    bulks = sum(_notify_bulk(bulk) for bulk in finished_bulks())
-    return bulks + _notify_each(_notify_submission, with_jobs(finished_submissions())[:BATCH_SIZE])
+    """Notify users of finished submissions and bulk imports, once each; return the number of submissions."""
+    bulk_count = sum(_notify_bulk(bulk) for bulk in finished_bulks())
+    return bulk_count + _notify_each(_notify_submission, with_jobs(finished_submissions())[:BATCH_SIZE])
 
 
-def _notify_each(tell: Callable[[Any], bool], rows: Iterable[Any]) -> int:
-    """Call `tell` for each row in its own transaction, logging failures; return the number of successes."""
+def _notify_each(notify_row: Callable[[Any], bool], rows: Iterable[Any]) -> int:
+    """Call `notify_row` for each row in its own transaction, logging failures; return the number of successes."""
     count = 0
     for row in rows:
         try:
             with transaction.atomic():
-                count += tell(row)
+                count += notify_row(row)
         except Exception:
             logger.exception("Could not notify users of %s %s", row._meta.verbose_name, row.pk)
     return count
@@ -97,14 +97,17 @@ def finished_bulks() -> list[str]:
 
 
 def _all_finished(jobs: QuerySet[Job]) -> tuple[Any, Any]:
-    """Return conditions that no job is active and no result waits for its release."""
-    in_turn = jobs.filter(entry__visibility=Entry.Visibility.HELD, entry__due_at__lte=timezone.now())
-    return ~Exists(jobs.exclude(state__in=TERMINAL)), ~Exists(in_turn)
+    """Return conditions on submissions: all their `jobs` have ended, and no result waits for its release."""
+    held_jobs = jobs.filter(entry__visibility=Entry.Visibility.HELD, entry__due_at__lte=timezone.now())
+    return ~Exists(jobs.exclude(state__in=TERMINAL)), ~Exists(held_jobs)
 
 
 @transaction.atomic
 def _notify_bulk(bulk: str) -> int:
-    """Send one notice for all submissions of an import, and each result to webhooks."""
+    """Notify the team of a bulk import with one notice, and queue each result for webhooks.
+
+    Return the number of submissions, or 0 if another process has done so.
+    """
     submissions = list(with_jobs(Submission.objects.filter(bulk=bulk).order_by("created_at", "pk")))
     if not Submission.objects.filter(bulk=bulk, noticed_at=None).update(noticed_at=timezone.now()):
         return 0
@@ -117,7 +120,10 @@ def _notify_bulk(bulk: str) -> int:
 
 
 def _notify_submission(submission: Submission) -> bool:
-    """Notify users of one submission; return False if another turn has done so."""
+    """Notify the team of a finished submission, and queue the result for webhooks.
+
+    Canceled, withdrawn, and old submissions are only marked. Return False if another process has notified the team.
+    """
     now = timezone.now()
     if not Submission.objects.filter(pk=submission.pk, noticed_at=None).update(noticed_at=now):
         return False
@@ -137,7 +143,7 @@ def _deliver_result(status: SubmissionStatus) -> None:
 
 
 def result_body(status: SubmissionStatus, dataset: Dataset | None = None) -> dict[str, Any]:
-    """Return the body of a webhook message: state, published scores, and the outcome in words.
+    """Return the body of a webhook message: the submission, its state, published scores, and the outcome in words.
 
     Args:
         status: Status of the submission with standings.
@@ -174,20 +180,24 @@ def has_announcements() -> bool:
 
 
 def _rounds_to_announce(kind: NoticeKind) -> list[Round]:
-    """Return the open rounds without this announcement."""
+    """Return the open rounds without this announcement; for the closing of rounds, only those that close soon.
+
+    The closing of short rounds is not announced.
+    """
     now = timezone.now()
     rounds = listed_rounds().filter(opens_at__lte=now, closes_at__gt=now)
     if kind == NoticeKind.ROUND_CLOSING:
-        rounds = rounds.filter(closes_at__lte=now + BEFORE_CLOSING)
+        rounds = rounds.filter(closes_at__lte=now + CLOSING_NOTICE_PERIOD)
     return [
         round_
         for round_ in rounds
         if kind.value not in round_.announced
-        and (kind == NoticeKind.ROUND_OPENING or round_.closes_at - round_.opens_at > BEFORE_CLOSING)
+        and (kind == NoticeKind.ROUND_OPENING or round_.closes_at - round_.opens_at > CLOSING_NOTICE_PERIOD)
     ]
 
 
 def _announce(kind: NoticeKind, round_: Round) -> bool:
+    """Notify users of the round's opening or closing. Return False if they were notified before."""
     row = Round.objects.select_for_update(no_key=True).get(pk=round_.pk)
     if kind.value in row.announced:
         return False
@@ -216,18 +226,22 @@ def process_events() -> int:
 
 
 def _process_event(request: WorkRequest) -> bool:
+    """Notify users of the event in the request. Return False if it was processed before or is unknown."""
     if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
         return False
-    tell = _EVENTS.get(request.payload.get("event", ""))
-    if tell is None:
+    notify_row = _EVENTS.get(request.payload.get("event", ""))
+    if notify_row is None:
         logger.error("Unknown event in request %s", request.pk)
         return False
-    tell(request.payload)
+    notify_row(request.payload)
     return True
 
 
 def _notify_rescored(payload: Mapping[str, Any]) -> None:
-    """Notify teams with results on the dataset, and send each result to webhooks."""
+    """Notify teams with results on the rescored dataset of old and new scores, and queue each result for webhooks.
+
+    Nothing happens if the rescore was deleted or its scores are not in use.
+    """
     rescore = Rescore.objects.filter(pk=payload["rescore"]).select_related("dataset").first()
     if rescore is None or rescore.state != Rescore.State.SWITCHED:
         return
@@ -243,15 +257,15 @@ def _notify_rescored(payload: Mapping[str, Any]) -> None:
     for person in team_members(by_team):
         teams = set(person.memberships.values_list("team", flat=True)) & set(by_team)
         # List the newest submissions of each team.
-        newest_submissions = [submission for team in sorted(teams) for submission in by_team[team][:OUTCOMES]]
+        newest_submissions = [submission for team in sorted(teams) for submission in by_team[team][:MAX_OUTCOMES]]
         lines = [line for submission in newest_submissions for line in outcomes.get(str(submission.pk), ())]
         text = "\n\n".join([introduction.format(dataset=name), "\n".join(lines)])
         notify([person], Message(NoticeKind.RESCORED, f"rescore-{rescore.pk}", subject, text, page))
     for team_submissions in by_team.values():
         if has_webhooks(team_submissions[0].team):
             for submission in team_submissions:
-                current = with_jobs(Submission.objects.filter(pk=submission.pk)).get()
-                status = describe_with_standing(current, complete=True, compare=False)
+                current_submission = with_jobs(Submission.objects.filter(pk=submission.pk)).get()
+                status = describe_with_standing(current_submission, complete=True, compare=False)
                 body = result_body(status, rescore.dataset)
                 queue_delivery(submission.team, "rescored", f"rescore-{rescore.pk}-{submission.pk}", body)
 
@@ -288,7 +302,10 @@ _EVENTS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
 
 
 def _finished_message(status: SubmissionStatus) -> Message:
-    """Return the message about a finished submission; the status must come from `with_standings`."""
+    """Return the message about a finished submission: scores, failures with remedies, and datasets without a charge.
+
+    The status must come from `with_standings`.
+    """
     kind, subject = _ENDINGS[status.state]
     submission = status.submission
     system = submission.system.name
@@ -298,12 +315,12 @@ def _finished_message(status: SubmissionStatus) -> Message:
     # The subject states the outcome, so the text begins with details.
     lines = [outcome_text(status)] if kind == NoticeKind.FINISHED else []
     lines += [_failure_text(job) for job in status.jobs if job.lost]
-    for cost in get_charges(submission, now=False):
-        if not cost.is_counted:
+    for charge in get_charges(submission, now=False):
+        if not charge.is_counted:
             sentence = _("It does not count towards the quota on {dataset}.")
-            if cost.refund_reason:
+            if charge.refund_reason:
                 sentence = _("It does not count towards the quota on {dataset}, because {why}.")
-            lines.append(sentence.format(dataset=cost.dataset.name, why=cost.refund_reason))
+            lines.append(sentence.format(dataset=charge.dataset.name, why=charge.refund_reason))
     return Message(
         kind=kind,
         key=_end_key(status),
@@ -328,12 +345,12 @@ def _bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:
     lines = [_("{runs} are scored.").format(runs=scored_runs) if failures else all_scored.format(n=len(statuses))]
     lines += [
         f"{status.submission.system.name}\n{_failure_text(job)}"
-        for status in failures[:PROBLEMS]
+        for status in failures[:MAX_PROBLEMS]
         for job in status.jobs
         if job.lost
     ]
-    if len(failures) > PROBLEMS:
-        lines.append(_("And {n:,} more; see the list of submissions.").format(n=len(failures) - PROBLEMS))
+    if len(failures) > MAX_PROBLEMS:
+        lines.append(_("And {n:,} more; see the list of submissions.").format(n=len(failures) - MAX_PROBLEMS))
     return Message(
         kind=NoticeKind.REJECTED if failures else NoticeKind.FINISHED,
         key=f"bulk-{bulk}",
@@ -344,23 +361,24 @@ def _bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:
 
 
 def _failure_text(job: JobStatus) -> str:
-    """Return why a dataset has no score, and what to do."""
+    """Return why a job has no score, with its first problems, and what to do."""
     file = f", {job.job.file_name}" if job.job.file_name else ""
     lines = [f"{job.job.dataset.name}{file}: {job.error or job.meaning}"]
-    for problem in job.problems[:PROBLEMS]:
+    for problem in job.problems[:MAX_PROBLEMS]:
         lines_text = at_lines(problem.get("lines") or (), problem.get("count", 0))
         hint = f" {problem['hint']}" if problem.get("hint") else ""
         lines.append(f"- {problem['message']}{lines_text}.{hint}".replace("..", "."))
-    if len(job.problems) > PROBLEMS:
-        lines.append(_("- and {n} more").format(n=len(job.problems) - PROBLEMS))
+    if len(job.problems) > MAX_PROBLEMS:
+        lines.append(_("- and {n} more").format(n=len(job.problems) - MAX_PROBLEMS))
     if job.model.remedy:
         lines.append(job.model.remedy)
     return "\n".join(lines)
 
 
 def _rescored_outcomes(rescore: Rescore, entries: Iterable[Entry]) -> Mapping[str, list[str]]:
-    """Return a line for each entry by submission: the primary measure and the rank, old → new.
+    """Return lines about each submission's entries after a rescore, keyed by submission id.
 
+    A line has the old and new value of the primary measure and the ranks, or the reason why the entry was not rescored.
     Lines of withheld entries contain no new score.
     """
     outcomes: dict[str, list[str]] = defaultdict(list)
@@ -388,7 +406,7 @@ def _rescored_outcomes(rescore: Rescore, entries: Iterable[Entry]) -> Mapping[st
 
 
 def _round_message(kind: NoticeKind, round_: Round) -> Message:
-    """Return the message about a round that opens, closes soon, or was revealed."""
+    """Return the message about a round that opens, closes soon, or was revealed, according to `kind`."""
     late_policy = _("Later runs are accepted and marked late.") if round_.takes_late else _("Later runs are refused.")
     topics = _("The page of the round links to your team's scores by topic.") if round_.per_topic_at_reveal else ""
     subject, text = {

@@ -32,9 +32,10 @@ class Message:
 
 
 def notify(people: Iterable[User], message: Message) -> int:
-    """Store the message for each user who wants it and does not have it; return the number of users who want it.
+    """Store the message as a notice for each user who wants its kind; return the number of these users.
 
-    Call it in the transaction that marks the event as processed.
+    Users who have the notice already do not get another one. Call it in the transaction that marks the event as
+    processed.
     """
     people = list(people)
     rows = NoticePreference.objects.filter(kind=message.kind, person__in=people)

@@ -31,7 +31,7 @@ from submissions.notifications.webhooks import deliveries_are_due, send_deliveri
 logger = logging.getLogger(__name__)
 
 #: Duration of a turn in seconds, half of it for mail. Remaining messages are sent in the next turn.
-TURN = 20.0
+TURN_SECONDS = 20.0
 #: Cache lock for one turn at a time. It expires on its own; rows are claimed in any case.
 _LOCK, _LOCK_SECONDS = "notices-turn", 60
 ATTEMPTS = 3
@@ -63,7 +63,11 @@ class Mailer:
         return self.waiting().due().exists()
 
     def send(self, deadline: float) -> int:
-        """Send due mail until `time.monotonic()` reaches `deadline` or the server fails; return the number sent."""
+        """Send due mail until `time.monotonic()` reaches `deadline` or the server fails; return the number sent.
+
+        Failed mail is retried later, or given up after the last attempt. Errors of a single recipient do not end
+        sending.
+        """
         count = 0
         connection = get_connection()
         try:
@@ -87,7 +91,7 @@ class Mailer:
         return count
 
     def claim(self) -> Any:
-        """Claim the oldest due row and return it, or None.
+        """Claim the oldest due row and return it, or return None if there is none.
 
         Rows without attempts left or without a recipient are given up.
         """
@@ -142,7 +146,7 @@ class NoticeMailer(Mailer):
         return Notice.objects.filter(mail_state="waiting").select_related("person")
 
     def message(self, row: Notice) -> EmailMessage:
-        """Return the notice as mail with links to its page and to the preferences."""
+        """Return the notice as an email with links to its page and to the user's preferences."""
         address = default_site_address()
         preferences = address + reverse("notice-preferences")
         parts = [row.text]
@@ -190,7 +194,7 @@ def wake_notifier() -> bool:
 
 
 def has_notifications() -> bool:
-    """Return whether a turn would store or send anything now."""
+    """Return whether `send_notifications` would store or send anything now."""
     requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None)
     return (
         requests.exists()
@@ -204,19 +208,23 @@ def has_notifications() -> bool:
 
 
 def send_notifications() -> None:
-    """Store notices of new events and send messages for `TURN` seconds, unless another worker does."""
+    """Send due account mail, store notices of new events, and send due notices and webhook messages.
+
+    Messages that remain after the time limits are sent in the next turn. Does nothing while another worker does the
+    same.
+    """
     token = uuid.uuid4().hex
     if not cache.add(_LOCK, token, timeout=_LOCK_SECONDS):
         return
     try:
         # Account mail is sent first, since users wait for it.
-        account_mailer.send(deadline=time.monotonic() + TURN / 2)
+        account_mailer.send(deadline=time.monotonic() + TURN_SECONDS / 2)
         events.notify_finished()
         events.process_events()
         events.announce_rounds()
         now = time.monotonic()
-        notice_mailer.send(deadline=now + TURN / 2)
-        send_deliveries(deadline=now + TURN)
+        notice_mailer.send(deadline=now + TURN_SECONDS / 2)
+        send_deliveries(deadline=now + TURN_SECONDS)
     finally:
         if cache.get(_LOCK) == token:  # otherwise it has expired, and another turn may hold it
             cache.delete(_LOCK)

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 #: Timeout in seconds for connecting and each read, and for the whole exchange after name resolution.
-PATIENCE, EXCHANGE_SECONDS = 5.0, 10.0
+STEP_SECONDS, EXCHANGE_SECONDS = 5.0, 10.0
 #: Permitted ports. Signed messages should not reach other services.
 PORTS = (443, 8443)
 #: Timeout for name resolution in seconds; that of the system is half a minute and cannot be set.
-RESOLVING = 5.0
+RESOLVE_SECONDS = 5.0
 #: Same text for all results of name resolution, so that it does not reveal which internal names exist.
 _UNREACHABLE = "The host is unknown, or not on the internet."
 #: Permitted ports on this machine if WEBHOOKS_LOOPBACK is set: unprivileged ones.
@@ -61,7 +61,11 @@ class WebhookTarget:
 
 
 def parse_target(url: str) -> WebhookTarget:
-    """Parse an address. Raises AddressRefused if it is not allowed for webhooks."""
+    """Parse a webhook's URL. Raises AddressRefused if it is malformed or not allowed.
+
+    Webhooks need https, one of `PORTS`, and no user, password, or fragment. With WEBHOOKS_LOOPBACK, http and
+    unprivileged ports on this machine are allowed as well.
+    """
     if not url.isascii() or any(character <= " " or character == "\x7f" for character in url):
         raise AddressRefused("The address contains characters that must be percent-encoded.")
     try:
@@ -102,13 +106,15 @@ def resolve(target: WebhookTarget) -> list[str]:
 
 
 def _resolve_host(target: WebhookTarget) -> list[str]:
-    """Return the host's addresses from the system's resolver. Raises AddressRefused, at the latest after `RESOLVING` s.
+    """Return the host's IP addresses from the system's resolver.
 
-    A resolver cannot be interrupted, so it runs in a thread that is abandoned if it hangs.
+    Raises AddressRefused if the host is unknown or the resolver needs more than `RESOLVE_SECONDS`. A resolver cannot be
+    interrupted, so it runs in a thread that is abandoned if it hangs.
     """
     answer: Future[list[str]] = Future()
 
     def ask() -> None:
+        """Store the host's addresses, or the resolver's error, in `answer`."""
         try:
             entries = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
             answer.set_result(list(dict.fromkeys(str(entry[4][0]) for entry in entries)))
@@ -117,7 +123,7 @@ def _resolve_host(target: WebhookTarget) -> list[str]:
 
     threading.Thread(target=ask, daemon=True, name="resolving").start()
     try:
-        return answer.result(timeout=RESOLVING)
+        return answer.result(timeout=RESOLVE_SECONDS)
     except (OSError, UnicodeError):  # TimeoutError is an OSError
         raise AddressRefused(_UNREACHABLE) from None
 
@@ -150,7 +156,10 @@ class DeliveryOutcome:
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryOutcome:
-    """Send the body by POST and return the outcome. Status 200 to 299 means success; the response body is not read."""
+    """Send the body by POST to a webhook and return the outcome, which describes errors instead of raising them.
+
+    Status 200 to 299 means success. Redirects are not followed, and the response body is not read.
+    """
     try:
         target = parse_target(url)
         addresses = resolve(target)
@@ -161,7 +170,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryOutcome:
     except ssl.SSLCertVerificationError:
         return DeliveryOutcome(False, "the TLS certificate is not valid")
     except TimeoutError:
-        return DeliveryOutcome(False, f"no response within {PATIENCE:.0f} s")
+        return DeliveryOutcome(False, f"no response within {STEP_SECONDS:.0f} s")
     except (OSError, http.client.HTTPException) as error:
         return DeliveryOutcome(False, f"no connection ({type(error).__name__})")
     if 300 <= status < 400:
@@ -170,7 +179,10 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> DeliveryOutcome:
 
 
 def _exchange(target: WebhookTarget, address: str, body: bytes, headers: Mapping[str, str]) -> int:
-    """Send the body and return the status. Raises OSError, HTTPException, or TimeoutError."""
+    """Send the body to the IP address and return the response's status.
+
+    Raises TimeoutError after `EXCHANGE_SECONDS`, and OSError or HTTPException for other errors.
+    """
     connection = _Connection(target, address)
     has_timed_out = threading.Event()
 
@@ -206,19 +218,20 @@ class _Connection(http.client.HTTPConnection):
     """Connection to a fixed address, with TLS verified against the host name."""
 
     def __init__(self, target: WebhookTarget, address: str) -> None:
-        super().__init__(target.host, target.port, timeout=PATIENCE)
+        super().__init__(target.host, target.port, timeout=STEP_SECONDS)
         self._target, self._address = target, address
 
     def connect(self) -> None:
-        self.sock = socket.create_connection((self._address, self._target.port), timeout=PATIENCE)
+        """Connect to the checked IP address and, for https, verify the certificate of the host name."""
+        self.sock = socket.create_connection((self._address, self._target.port), timeout=STEP_SECONDS)
         if self._target.secure:
             context = ssl.create_default_context()
-            wrapped = context.wrap_socket(self.sock, server_hostname=self._target.host, do_handshake_on_connect=False)
-            self.sock = wrapped  # set before the handshake, so that `cut_off` can end it too
-            wrapped.do_handshake()
+            tls = context.wrap_socket(self.sock, server_hostname=self._target.host, do_handshake_on_connect=False)
+            self.sock = tls  # set before the handshake, so that `cut_off` can end it too
+            tls.do_handshake()
 
     def cut_off(self) -> None:
-        """Interrupt all waits of the thread that uses the connection."""
+        """Shut down the socket, which interrupts all waits of the thread that uses the connection."""
         sock = self.sock
         if sock is not None:
             try:

@@ -36,7 +36,7 @@ LIMIT = 5
 BACKOFF = (timedelta(minutes=1), timedelta(minutes=10), timedelta(hours=1), timedelta(hours=6))
 ATTEMPTS = len(BACKOFF) + 1
 #: Days without success, and minimum number of failed messages, after which a webhook is switched off.
-DAYS_OF_FAILURE, FAILURES = 3, 3
+FAILURE_DAYS, MIN_FAILURES = 3, 3
 #: Retention period of the delivery log.
 LOG_RETENTION = timedelta(days=90)
 
@@ -81,7 +81,7 @@ def add_webhook(team: Team, url: str, creator: User) -> Webhook:
 
 
 def rotate_secret(webhook: Webhook) -> str:
-    """Replace the secret for all messages from now on, and return it."""
+    """Replace the secret that signs messages from now on, and return the new one."""
     webhook.secret = _new_secret()
     webhook.save(update_fields=["secret"])
     return webhook.secret
@@ -93,7 +93,7 @@ def switch_on(webhook: Webhook) -> None:
 
 
 def switch_off(webhook: Webhook) -> None:
-    """Stop sending, and give up waiting messages."""
+    """Stop sending. Waiting messages are given up once they are due."""
     Webhook.objects.filter(pk=webhook.pk).update(active=False)
 
 
@@ -106,24 +106,27 @@ def has_webhooks(team: Team) -> bool:
 
 
 def queue_delivery(team: Team, event: str, key: str, body: Mapping[str, Any]) -> int:
-    """Store a message for each of the team's webhooks, once per `key`; return the number of webhooks."""
+    """Store a message for each active webhook of the team, once per `key`; return the number of webhooks.
+
+    Returns 0 if webhooks are disabled on this site.
+    """
     if not settings.WEBHOOKS_ENABLED:
         return 0
     webhooks = Webhook.objects.filter(team=team, active=True)
-    rows = [_delivery(webhook, event, key, body) for webhook in webhooks]
+    rows = [_build_delivery(webhook, event, key, body) for webhook in webhooks]
     Delivery.objects.bulk_create(rows, ignore_conflicts=True)
     return len(rows)
 
 
 def send_test(webhook: Webhook) -> Delivery:
-    """Store a test message."""
+    """Queue a test message for delivery, and return it."""
     name = uuid.uuid4().hex
-    row = _delivery(webhook, "test", name, {"outcome": "This is a test."})
+    row = _build_delivery(webhook, "test", name, {"outcome": "This is a test."})
     row.save()
     return row
 
 
-def _delivery(webhook: Webhook, event: str, key: str, body: Mapping[str, Any]) -> Delivery:
+def _build_delivery(webhook: Webhook, event: str, key: str, body: Mapping[str, Any]) -> Delivery:
     values = {"event": event, "id": uuid.uuid4().hex, "at": timezone.now().isoformat(), **body}
     return Delivery(webhook=webhook, event=event, key=key, body=values)
 
@@ -133,10 +136,13 @@ def deliveries_are_due() -> bool:
 
 
 def send_deliveries(deadline: float) -> int:
-    """Send due messages until `time.monotonic()` reaches `deadline`; return the number that arrived."""
+    """Send due messages until `time.monotonic()` reaches `deadline`; return the number that arrived.
+
+    Failed messages are retried later, up to `ATTEMPTS` times. Then a webhook that has failed for days is switched off.
+    """
     arrived_count = 0
-    while settings.WEBHOOKS_ENABLED and time.monotonic() < deadline and (delivery := _claim()) is not None:
-        outcome = _attempt(delivery)
+    while settings.WEBHOOKS_ENABLED and time.monotonic() < deadline and (delivery := _claim_delivery()) is not None:
+        outcome = _post_delivery(delivery)
         logger.info("Delivery %s to webhook %s: %s", delivery.pk, delivery.webhook_id, outcome.text)
         # Store the outcome unless another sender has claimed the message meanwhile.
         now = timezone.now()
@@ -164,8 +170,11 @@ def _waiting_deliveries() -> OutboxQuerySet:
     return Delivery.objects.filter(state="waiting")
 
 
-def _claim() -> Delivery | None:
-    """Claim the due message with the fewest attempts, oldest first."""
+def _claim_delivery() -> Delivery | None:
+    """Claim and return the due message with the fewest attempts, oldest first, or return None if there is none.
+
+    Messages of inactive webhooks, or without attempts left, are given up.
+    """
     due_deliveries = _waiting_deliveries().due().order_by("attempts", "pk").select_related("webhook__team")
     while (delivery := due_deliveries.first()) is not None:
         if not delivery.webhook.active:
@@ -177,7 +186,8 @@ def _claim() -> Delivery | None:
     return None
 
 
-def _attempt(delivery: Delivery) -> DeliveryOutcome:
+def _post_delivery(delivery: Delivery) -> DeliveryOutcome:
+    """Sign the message, send it to its webhook, and return the outcome. Errors are logged and become an outcome."""
     body = json.dumps(delivery.body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     identifier, now, secret = delivery.body["id"], timezone.now(), delivery.webhook.secret
     try:
@@ -198,12 +208,15 @@ def _attempt(delivery: Delivery) -> DeliveryOutcome:
 
 
 def _switch_off_if_failing(webhook: Webhook, now: datetime) -> None:
-    """Switch off a webhook to which no message was delivered for days, and notify the team's owners."""
+    """Switch off a webhook that has accepted no message for days, and notify the team's owners.
+
+    Several messages must have failed since the last success.
+    """
     last_success = webhook.deliveries.aggregate(last=Max("sent_at"))["last"]
     start = max(filter(None, (last_success, webhook.active_since)))
     failures = webhook.deliveries.filter(state="failed", created_at__gt=start).order_by("created_at")
     oldest = failures.first()
-    if oldest is None or failures.count() < FAILURES or oldest.created_at > now - timedelta(days=DAYS_OF_FAILURE):
+    if oldest is None or failures.count() < MIN_FAILURES or oldest.created_at > now - timedelta(days=FAILURE_DAYS):
         return
     if not Webhook.objects.filter(pk=webhook.pk, active=True).update(active=False):
         return
@@ -211,7 +224,7 @@ def _switch_off_if_failing(webhook: Webhook, now: datetime) -> None:
     text = _(
         "A webhook of {team} has not accepted any message for {days} days and was switched off. Its page shows "
         "the responses, and you can switch it on again there."
-    ).format(team=team.name, days=DAYS_OF_FAILURE)
+    ).format(team=team.name, days=FAILURE_DAYS)
     key = f"webhook-{webhook.pk}-{now:%Y%m%dT%H%M%S}"
     subject = _("A webhook of {team} was switched off").format(team=team.name)
     message = Message(NoticeKind.WEBHOOK_OFF, key, subject, text, reverse("webhooks", args=[team.slug]))

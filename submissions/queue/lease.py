@@ -32,7 +32,7 @@ CHECK_INTERVAL: float = settings.QUEUE_TIMES.claim_interval
 ENDS_ITS_PROCESS = threading.Event()
 #: Upper limits of the histogram buckets in seconds, from the scoring of small runs to models that run all day.
 LIMITS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 21600.0)
-STOPPED = "The worker was stopped. The job continues on another worker."
+STOPPED_LINE = "The worker was stopped. The job continues on another worker."
 #: Limit of the bucket that counts all attempts.
 NO_LIMIT = 0.0
 #: New buckets start with the present count, even if it is zero, so that each histogram has all buckets.
@@ -68,7 +68,7 @@ class Stopped(LeaseLost):
     """Exception while the worker stops. The job returns to the queue, and the attempt does not count."""
 
     def settle(self, job: Job) -> None:
-        requeue(job, counts_attempt=False, line=STOPPED)
+        requeue(job, counts_attempt=False, line=STOPPED_LINE)
 
 
 def advance_claimed(job: Job, new_state: State, *, line: str = "", **changes: object) -> None:
@@ -217,6 +217,7 @@ class _LeaseKeeper(threading.Thread):
         self.join()
 
     def run(self) -> None:
+        """Extend the present lease at each interval until `end` is called."""
         try:
             while not self._stop_event.wait(CHECK_INTERVAL):
                 with self._extension_lock:
@@ -243,7 +244,7 @@ def keep_leases() -> Iterator[None]:
 
 @contextmanager
 def hold_lease(job: Job) -> Iterator[Lease]:
-    """Extend the job's lease while the block runs."""
+    """Yield the job's lease, which is extended while the block runs. Record the stage times at the end."""
     with ExitStack() as stack:
         if getattr(_thread_local, "keeper", None) is None:
             stack.enter_context(keep_leases())

@@ -81,8 +81,8 @@ def advance(
     if line:
         changes["log"] = append_log_line(line)
     if new_state in WAITING:
-        unclaimed = {"lease_expires_at": None, "stage": "", "progress": 0.0, "progress_note": ""}
-        changes = {**unclaimed, **changes}
+        unclaimed_columns = {"lease_expires_at": None, "stage": "", "progress": 0.0, "progress_note": ""}
+        changes = {**unclaimed_columns, **changes}
         if fence is not None:
             changes["fence"] = F("fence") + 1
     if new_state in TERMINAL:
@@ -99,15 +99,15 @@ def advance(
 
 
 def revive(job_id: int, new_state: State, **changes: Any) -> bool:
-    """Return a job that failed or timed out to its waiting state with no attempts counted; return whether it moved.
+    """Move a failed or timed-out job to a waiting state, and reset its attempts and errors; return whether it moved.
 
     It is not one of the transitions, because holders of earlier claims must not be able to write.
     """
-    unsuccessful = Job.objects.filter(pk=job_id, state__in=(State.FAILED, State.TIMED_OUT))
+    jobs = Job.objects.filter(pk=job_id, state__in=(State.FAILED, State.TIMED_OUT))
     reset_columns: dict[str, Any] = {"attempts": 0, "progress": 0.0, "cancel_requested": False}
     texts = dict.fromkeys(("error_code", "fault", "worker"), "")
     times = dict.fromkeys(("started_at", "finished_at", "not_before"))
-    return unsuccessful.update(state=new_state, fence=F("fence") + 1, **reset_columns, **texts, **times, **changes) == 1
+    return jobs.update(state=new_state, fence=F("fence") + 1, **reset_columns, **texts, **times, **changes) == 1
 
 
 def log_line(line: str) -> str:
@@ -156,7 +156,7 @@ _NOT_READ = (
       if field.name not in ("id", "name")),
 )  # fmt: skip
 #: Key in a job's payload: seconds of work by earlier holders, before the job was handed over.
-WORKED = "worked_seconds"
+WORKED_SECONDS = "worked_seconds"
 #: Name of the task that a wakeup starts. Part of the protocol with the broker.
 WORK = "runboard.work"
 
@@ -243,7 +243,7 @@ def extend_lease(
 
 def earlier_work_seconds(payload: Mapping[str, Any]) -> float:
     """Return the seconds of work, without waiting, until the job was last handed over."""
-    return float(payload.get(WORKED, 0.0))
+    return float(payload.get(WORKED_SECONDS, 0.0))
 
 
 def waiting_state(job: Job) -> State:
@@ -309,8 +309,8 @@ def reap() -> int:
             count += requeue(job, counts_attempt=True, line="The worker was lost. The job will be retried.")
     # The holder also counts by its own monotonic clock (lease.py), which expires first if the clock was set back.
     limit = Now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS)
-    overdue = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False, started_at__lt=limit)
-    return count + sum(time_out(job) for job in overdue)
+    overdue_jobs = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False, started_at__lt=limit)
+    return count + sum(time_out(job) for job in overdue_jobs)
 
 
 def time_out(job: Job) -> bool:
@@ -332,7 +332,10 @@ def _database_uptime() -> float:
 
 
 def create_requested_jobs() -> int:
-    """Create a job for each new work request, exactly once; return their number."""
+    """Create a job for each new work request, exactly once; return their number.
+
+    For kinds that read the dataset when they begin, no job is created if one already waits.
+    """
     count = 0
     # Other steps of the dispatcher process requests for notices and settlements.
     for request in WorkRequest.objects.filter(taken_at=None, kind__in=Job.Kind.values):
@@ -369,7 +372,10 @@ def wake_waiting_queues() -> None:
 
 
 def queue_position(job: Job) -> int | None:
-    """Return the number of jobs before this one in its queue, or None if it does not wait."""
+    """Return the number of jobs before this one in its queue, or None if it does not wait for a worker.
+
+    A job that waits for judgments does not wait for a worker.
+    """
     if job.state not in (State.QUEUED, State.VALIDATING) or job.lease_expires_at is not None:
         return None
     if awaits_judgements(job):
@@ -393,7 +399,7 @@ def request_cancel(job: Job) -> bool:
     # It may have been claimed meanwhile: its worker, or the final transaction, sees the request.
     updated_count = Job.objects.filter(pk=job.pk).exclude(state__in=TERMINAL).update(cancel_requested=True)
     # It may have been requeued meanwhile: nothing would see the request before the next claim.
-    unclaimed = Job.objects.filter(pk=job.pk, cancel_requested=True, lease_expires_at=None)
-    for fence in unclaimed.exclude(state__in=TERMINAL).values_list("fence", flat=True):
+    unclaimed_jobs = Job.objects.filter(pk=job.pk, cancel_requested=True, lease_expires_at=None)
+    for fence in unclaimed_jobs.exclude(state__in=TERMINAL).values_list("fence", flat=True):
         advance(job.pk, State.CANCELLED, fence=fence)
     return bool(updated_count)

@@ -140,14 +140,14 @@ class Capability:
         return asdict(self)
 
     @property
-    def because(self) -> str:
+    def reason_sentence(self) -> str:
         """Reason of the failure, as the end of a sentence."""
         return self.reason if self.reason.endswith((".", "?", "!")) else f"{self.reason}."
 
     @property
     def refusal(self) -> str:
         """Sentence on why the worker starts no work at all because its GPU does not work; empty otherwise."""
-        return f"Its GPU cannot be used: {self.because}" if not self.works and self.lacks == "GPU" else ""
+        return f"Its GPU cannot be used: {self.reason_sentence}" if not self.works and self.lacks == "GPU" else ""
 
     def runs(self, *, unprotected: bool) -> bool:
         """Return whether the worker runs models; `unprotected` ones may run without a sandbox."""
@@ -196,6 +196,7 @@ def _forget() -> None:
 
 
 def _probe(*, gpu: bool) -> Capability:
+    """Test the sandbox, the GPU if `gpu` is set, and the free disk space; return the result with the first failure."""
     try:
         backend = sandbox.backend()
     except ImproperlyConfigured as error:
@@ -224,16 +225,16 @@ def reported_capabilities(time_ago: timedelta = SILENCE, queues: Iterable[str] =
     queue_names = set(queues)
     return [
         Capability.from_row(row)
-        for served, row in workers.values_list("queues", "sandbox")
-        if row and not queue_names.isdisjoint(served)
+        for worker_queues, row in workers.values_list("queues", "sandbox")
+        if row and not queue_names.isdisjoint(worker_queues)
     ]
 
 
 def count_workers(queue: str) -> tuple[int, int]:
     """Return how many living workers of this queue accept work, and how many refuse it."""
-    alive = [worker for worker in Worker.objects.heard_within(SILENCE) if queue in worker.queues]
-    refusing = sum(bool(worker.refusal) for worker in alive)
-    return len(alive) - refusing, refusing
+    living_workers = [worker for worker in Worker.objects.heard_within(SILENCE) if queue in worker.queues]
+    refusing_count = sum(bool(worker.refusal) for worker in living_workers)
+    return len(living_workers) - refusing_count, refusing_count
 
 
 def workers_alive(queue: str) -> int:
@@ -263,7 +264,7 @@ def find_obstacle(job: Job) -> Obstacle | None:
     obstacle = common_obstacle(capabilities)
     if obstacle is not None:
         requirement = "enough disk space" if obstacle.lacks == "disk" else f"a working {obstacle.lacks}"
-        return Obstacle(f"No living worker has {requirement}: {obstacle.because}", obstacle.remedy)
+        return Obstacle(f"No living worker has {requirement}: {obstacle.reason_sentence}", obstacle.remedy)
     return Obstacle(
         "Workers currently run models without a sandbox, for staff on the machine itself. This job waits for a "
         "worker with a sandbox."
@@ -306,6 +307,10 @@ class Heartbeat:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
+        """Write the worker's row at each interval until `stop` is called, and then mark the worker as dead.
+
+        Touches HEARTBEAT_FILE, if set, and calls the callback. Errors are only logged.
+        """
         while True:
             try:
                 # Touch the file first: while the database is down, this process is alive and waits for it.

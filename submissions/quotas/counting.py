@@ -125,9 +125,10 @@ def start_of_month(now: datetime) -> datetime:
 
 
 def get_quotas(person: User, teams: Sequence[Team | None], datasets: Iterable[Dataset]) -> list[Quota]:
-    """Return the quotas for all pairs of dataset and team, datasets first, in the given order.
+    """Return the quota for each pair of dataset and team, datasets first, in the given order.
 
-    Makes three queries, regardless of the number of datasets and teams.
+    Open datasets have no limits. On a hidden dataset, a team's exception replaces the dataset's limits. None stands for
+    a team that does not exist yet. Makes three queries, regardless of the number of datasets and teams.
     """
     now, datasets = timezone.now(), list(datasets)
     existing_teams = [team for team in teams if team is not None]
@@ -162,7 +163,10 @@ def get_quotas(person: User, teams: Sequence[Team | None], datasets: Iterable[Da
 
 
 def _count_uses(uses: QuerySet[QuotaUse], now: datetime, *columns: str) -> Mapping[tuple[int, ...], tuple[int, int]]:
-    """Count today's and this month's submissions, grouped by `columns`."""
+    """Return the numbers of today's and this month's uses, keyed by the values of `columns`.
+
+    `uses` begin this month.
+    """
     rows = uses.values_list(*columns).annotate(
         today=Count("pk", filter=Q(at__gte=start_of_day(now))), month=Count("pk")
     )
@@ -183,7 +187,10 @@ class DatasetCharge:
 
 
 def limited_quotas(person: User, teams: Sequence[Team], datasets: Iterable[Dataset]) -> dict[int, list[Quota]]:
-    """Return the quotas of the user's teams on the limited hidden datasets, by dataset id."""
+    """Return the quotas of the user's teams on the limited hidden datasets, by dataset id.
+
+    Users without a team get the quota of a new team.
+    """
     hidden_datasets = [dataset for dataset in datasets if dataset.hidden]
     quotas: dict[int, list[Quota]] = {}
     for quota in get_quotas(person, list(teams) or [None], hidden_datasets) if hidden_datasets else ():
@@ -193,7 +200,10 @@ def limited_quotas(person: User, teams: Sequence[Team], datasets: Iterable[Datas
 
 
 def get_charges(submission: Submission, *, now: bool = True) -> list[DatasetCharge]:
-    """Return the charges of a submission sorted by dataset name; with `now` they include the present quota."""
+    """Return the quota charged to a submission, sorted by dataset name.
+
+    If `now`, include the present quota of each dataset.
+    """
     uses = [use for use in submission.quota_uses.all() if use.kind == QuotaUse.Kind.SUBMISSION]
     uses.sort(key=lambda use: use.dataset.name)
     datasets = [use.dataset for use in uses]

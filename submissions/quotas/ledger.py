@@ -45,6 +45,10 @@ class QuotaSpent(Refused):
 
 
 def _spent_problem(quota: counting.Quota, *, has_others: bool) -> Problem:
+    """Build the problem that a quota is used up, with whose quota it is and when it resets.
+
+    If `has_others`, the hint suggests to submit to the other datasets.
+    """
     month = quota.month.left == 0
     window, period = (quota.month, "this month") if month else (quota.day, "today")
     limits_person = bool(window.limit) and window.by_person >= (window.limit or 0)
@@ -62,7 +66,7 @@ def _spent_problem(quota: counting.Quota, *, has_others: bool) -> Problem:
 
 
 def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
-    """Raise Refused if the team needs a curator's approval before it submits to these datasets.
+    """Raise Refused if a dataset is hidden and a curator must approve the team before it submits to hidden datasets.
 
     `team` is None for a team that is created with the submission.
     """
@@ -99,36 +103,40 @@ def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
         QuotaSpent: If the quota of the user or the team is used up. No dataset is charged then.
         Refused: If the team is not approved. No dataset is charged then.
     """
-    hidden = list(Dataset.objects.filter(pk__in={dataset.pk for dataset in datasets}, hidden=True))
-    if not hidden:
+    hidden_datasets = list(Dataset.objects.filter(pk__in={dataset.pk for dataset in datasets}, hidden=True))
+    if not hidden_datasets:
         return
-    refuse_unapproved(submission.team, hidden)
-    _refuse_spent(submission.submitter, submission.team, hidden, len({dataset.pk for dataset in datasets}))
+    refuse_unapproved(submission.team, hidden_datasets)
+    _refuse_spent(submission.submitter, submission.team, hidden_datasets, len({dataset.pk for dataset in datasets}))
     now = timezone.now()
     QuotaUse.objects.bulk_create(
         QuotaUse(dataset=dataset, team=submission.team, person=submission.submitter, submission=submission, at=now)
-        for dataset in hidden
+        for dataset in hidden_datasets
     )
 
 
-def _refuse_spent(person: User, team: Team | None, hidden: Sequence[Dataset], dataset_count: int) -> None:
-    """Raise QuotaSpent if a quota is used up; `dataset_count` is the number of all requested datasets."""
-    quotas = counting.get_quotas(person, [team], hidden) if hidden else []
-    if exhausted := [quota for quota in quotas if quota.spent]:
-        raise QuotaSpent(exhausted, dataset_count)
+def _refuse_spent(person: User, team: Team | None, hidden_datasets: Sequence[Dataset], dataset_count: int) -> None:
+    """Raise QuotaSpent if a quota on the hidden datasets is used up.
+
+    `team` is None to check only the user's own count. `dataset_count` is the number of all requested datasets.
+    """
+    quotas = counting.get_quotas(person, [team], hidden_datasets) if hidden_datasets else []
+    if spent_quotas := [quota for quota in quotas if quota.spent]:
+        raise QuotaSpent(spent_quotas, dataset_count)
 
 
 def charge_again(submission: Submission, datasets: Iterable[int]) -> None:
-    """Charge a retried submission once more if its unit had been refunded; call it after `lock_quota`.
+    """Charge a retried submission once more if its unit was refunded because of a fault on our side.
 
-    It counts as one of today's submissions. Raises QuotaSpent if the unit was used for another submission meanwhile.
+    It counts as one of today's submissions. Call it after `lock_quota`. Raises QuotaSpent if the quota has been used
+    up.
     """
-    given_back = QuotaUse.objects.filter(
+    refunded_uses = QuotaUse.objects.filter(
         submission=submission, dataset__in=datasets, kind=QuotaUse.Kind.SUBMISSION, refund_reason=OUR_FAULT
     ).exclude(refunded_at=None)
-    hidden = [use.dataset for use in given_back.select_related("dataset")]
-    _refuse_spent(submission.submitter, submission.team, hidden, len(hidden))
-    given_back.update(refunded_at=None, refund_reason="", at=timezone.now())
+    hidden_datasets = [use.dataset for use in refunded_uses.select_related("dataset")]
+    _refuse_spent(submission.submitter, submission.team, hidden_datasets, len(hidden_datasets))
+    refunded_uses.update(refunded_at=None, refund_reason="", at=timezone.now())
 
 
 def refund_use(use: QuotaUse, reason: str) -> bool:
@@ -138,10 +146,11 @@ def refund_use(use: QuotaUse, reason: str) -> bool:
 
 
 def settle_quota(job_id: int) -> None:
-    """Refund the unit of a job that has just ended without a possible result.
+    """Refund the unit of a job that has just ended, if it must not count, once all jobs on its dataset have ended.
 
-    Called only by `advance`, in the transaction that ended the job, and by `settle_requested`. The last job of a seed
-    set decides. A retriever asks the dispatcher to settle instead, because its database role may not write the ledger.
+    If the run was rejected, also count it as a refused file. Called only by `advance`, in the transaction that ended
+    the job, and by `settle_requested`. A retriever only stores a request for the dispatcher, because its database role
+    may not write the ledger.
     """
     if not may_change(QuotaUse._meta.db_table):
         datasets = Job.objects.filter(pk=job_id).exclude(submission=None).values_list("dataset", flat=True)
@@ -177,7 +186,7 @@ def settle_quota(job_id: int) -> None:
 
 
 def settle_requested() -> None:
-    """Settle the jobs that retrievers requested, according to the states of the jobs."""
+    """Settle the quota of the jobs in all open requests from retrievers, according to the states of the jobs."""
     for request in WorkRequest.objects.filter(taken_at=None, kind=WorkRequest.Kind.SETTLE):
         job = request.payload.get("job") if isinstance(request.payload, dict) else None
         with transaction.atomic():
@@ -187,18 +196,18 @@ def settle_requested() -> None:
 
 
 def _refund_reason(jobs: Sequence[Job]) -> str:
-    """Return the reason to refund the unit of one dataset, or "" if it counts.
+    """Return the reason to refund the unit of one dataset, given its ended jobs, or "" if it counts.
 
     Failures on our side are refunded. That includes a seed set of which one run was lost, since an incomplete set
-    reveals no scores. Scored jobs count, and so do jobs canceled or withdrawn after they started, because the submitter
-    chose the moment.
+    reveals no scores. Rejected runs and jobs canceled before they started are refunded, too. Scored jobs count, and so
+    do jobs canceled or withdrawn after they started, because the submitter chose the moment.
     """
     states = {job.state for job in jobs}
     # A timeout of scoring is our fault; a timeout of a model is not.
     if State.FAILED in states or any(job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL for job in jobs):
         return OUR_FAULT
-    began = any(job.state in (State.CANCELLED, State.TIMED_OUT) and job.started_at for job in jobs)
-    if began or states & {State.DONE, State.WITHDRAWN}:
+    has_begun = any(job.state in (State.CANCELLED, State.TIMED_OUT) and job.started_at for job in jobs)
+    if has_begun or states & {State.DONE, State.WITHDRAWN}:
         return ""
     return REJECTED if State.REJECTED in states else NEVER_BEGAN
 
@@ -216,22 +225,23 @@ def count_refusals(person: User) -> counting.DailyCount:
 
 @contextmanager
 def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[None]:
-    """Record a refusal raised in the block for the hidden datasets; use it outside of any transaction.
+    """Record a Refused that the block raises as a refused file on the hidden datasets, and raise it again.
 
-    Raises Refused before the block if the user has no quota left or had too many files refused today. If many requests
-    run at once, the limit also replaces the verdict: users see at most as many verdicts as the limit allows.
+    Use it outside of any transaction. Raises Refused before the block if the user has no quota left or had too many
+    files refused today. If many requests run at once, the limit also replaces the verdict, so that users see at most as
+    many verdicts as the limit allows. Refusals for other reasons than the content of a file are not recorded.
     """
-    hidden = list({dataset.pk: dataset for dataset in datasets if dataset.hidden}.values())
-    if hidden:
+    hidden_datasets = list({dataset.pk: dataset for dataset in datasets if dataset.hidden}.values())
+    if hidden_datasets:
         # Exceptions for teams are not considered here: a user with one is counted again under the lock.
         if not person.teams.exclude(quota_exceptions=None).exists():
-            _refuse_spent(person, None, hidden, len(hidden))
+            _refuse_spent(person, None, hidden_datasets, len(hidden_datasets))
         _refuse_beyond_limit(person)
     try:
         yield
     except Refused as refusal:
         # If files have errors too, the refusal has the code of the files.
-        if hidden and not is_free(refusal.code):
+        if hidden_datasets and not is_free(refusal.code):
             with transaction.atomic():
                 # Lock before counting: if two requests end at the same time, the second sees the first.
                 User.objects.select_for_update(no_key=True).get(pk=person.pk)
@@ -242,13 +252,14 @@ def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[No
                 )
                 QuotaUse.objects.bulk_create(
                     QuotaUse(kind=QuotaUse.Kind.REFUSAL, dataset=dataset, person=person, at=now)
-                    for dataset in hidden
+                    for dataset in hidden_datasets
                     if not invalid_slugs or dataset.slug in invalid_slugs
                 )
         raise
 
 
 def _refuse_beyond_limit(person: User) -> None:
+    """Raise Refused if the user reached the daily limit of refused files for hidden datasets."""
     refusals = count_refusals(person)
     if refusals.left:
         return
@@ -261,7 +272,7 @@ def _refuse_beyond_limit(person: User) -> None:
 
 
 def refund_unit(use: QuotaUse) -> None:
-    """Refund a unit for the reason of the current act, which the submitters see.
+    """Refund a unit and record it, with the reason of the current action (`audit.acting`), which submitters can see.
 
     Raises ValueError if no unit is charged.
     """
@@ -274,9 +285,10 @@ def refund_unit(use: QuotaUse) -> None:
 def grant_exception(
     team: Team, dataset: Dataset | None, *, daily: int | None, monthly: int | None, until: datetime | None
 ) -> QuotaException:
-    """Give a team its own quota on a dataset, or on all datasets if `dataset` is None.
+    """Store and record a team's own quota on a dataset, or on all datasets if `dataset` is None.
 
-    `daily` and `monthly` are None for no limit, `until` is None for an unlimited period.
+    `daily` and `monthly` are None for no limit, and `until` is None for an unlimited period. An existing exception of
+    the team for the same dataset is replaced.
     """
     reason = actor().reason
     values = {"daily": daily, "monthly": monthly, "until": until, "reason": reason[:300]}
@@ -296,7 +308,7 @@ def end_exception(team: Team, dataset: Dataset | None) -> None:
 
 
 def settle_flag(flag: Flag, state: Flag.State) -> None:
-    """Clear, confirm, or reopen a flag. Further consequences are the curator's decision."""
+    """Set and record the state of a flag: cleared, confirmed, or open again. This has no further consequences."""
     previous_state, decision = flag.state, actor()
     flag.state, flag.note = state, decision.reason[:300]
     is_open = state == Flag.State.OPEN

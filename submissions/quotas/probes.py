@@ -27,7 +27,7 @@ MIN_DOCUMENTS = 10
 #: one person may use several accounts.
 MAX_COMPARED = 300
 #: Length from which a chain of nearly identical submissions counts as probing.
-CHAIN = 3
+MIN_CHAIN = 3
 
 
 def fingerprint_submitted_run(job: Job, stored_run: StoredRun, qrels: Qrels) -> RunFingerprints | None:
@@ -40,7 +40,11 @@ def fingerprint_submitted_run(job: Job, stored_run: StoredRun, qrels: Qrels) -> 
 def flag_suspicious_run(
     job: Job, submission: Submission, evaluation: Evaluation, fingerprints: RunFingerprints
 ) -> list[Flag]:
-    """Store the run's signature and create flags, in the transaction that records the evaluation."""
+    """Store the run's signature and return its flags, which are created if they do not exist.
+
+    A run is flagged if it answers few queries, has few documents, has the same scores as an earlier submission, or is
+    nearly the same as earlier ones. Call it in the transaction that records the evaluation.
+    """
     run = evaluation.run
     defaults = {"submission": submission, "tops": fingerprints.signature.pack()}
     RunSignature.objects.get_or_create(run=run, defaults=defaults)
@@ -85,9 +89,10 @@ def flag_suspicious_run(
 def _nearest_earlier(
     run: Run, signature: Signature, earlier_signatures: Mapping[str, Sequence[RunSignature]]
 ) -> dict[str, Any]:
-    """Return the nearest earlier submission, or the chain that the run continues; empty if there is neither.
+    """Return details of the most similar earlier submission, if it is nearly the same or the run continues a chain.
 
-    Identical runs are ignored, because their scores identify them.
+    Otherwise the result is empty. The details contain the submission's id, the chain, and the numbers of queries with
+    the same documents. Identical runs are ignored, because their scores identify them.
     """
     comparable_signatures: dict[str, list[Signature]] = {}
     for key, rows in earlier_signatures.items():
@@ -95,19 +100,19 @@ def _nearest_earlier(
         # Signatures are comparable only if they cover the same topics of the version.
         if same_topics := [candidate for candidate in candidates if len(candidate.sets) == len(signature.sets)]:
             comparable_signatures[key] = same_topics
-    best: tuple[RunSimilarity, str] | None = None
+    best_match: tuple[RunSimilarity, str] | None = None
     for key, signatures in comparable_signatures.items():
         for candidate in signatures:
             similarity = compare(signature, candidate)
-            if similarity.is_comparable and (best is None or similarity.share > best[0].share):
-                best = (similarity, key)
-    if best is None:
+            if similarity.is_comparable and (best_match is None or similarity.share > best_match[0].share):
+                best_match = (similarity, key)
+    if best_match is None:
         return {}
-    similarity, nearest_submission = best
+    similarity, nearest_submission = best_match
     keys = list(comparable_signatures)
     positions = linked_submissions([signature], [comparable_signatures[key] for key in keys])
     chain = [keys[position] for position in positions]
-    if not similarity.is_nearly_same and len(chain) + 1 < CHAIN:
+    if not similarity.is_nearly_same and len(chain) + 1 < MIN_CHAIN:
         return {}
     return {
         "submission": nearest_submission,

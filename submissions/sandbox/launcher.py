@@ -60,7 +60,10 @@ def drop_capabilities() -> None:
 
 
 def main() -> None:
-    """Apply the limits and execute the command."""
+    """Apply the limits, copy the caches, change the user if requested, and execute the command.
+
+    Exits if the parent does not answer.
+    """
     # End with the parent, even while stopped. If the parent died before this call, the check below gets no
     # answer, and this process exits.
     if sys.platform == "linux":

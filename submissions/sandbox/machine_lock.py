@@ -45,7 +45,7 @@ class MachineLock:
         self._lock = _open(path)
         self._gate = _open(path.with_name(path.name + ".gate"))
         self._shut_at: float | None = None
-        self.held: Mode | None = None
+        self.held_mode: Mode | None = None
 
     def try_acquire(self, mode: Mode) -> bool:
         """Try to acquire the lock in this mode without waiting. A lock held in another mode is released first.
@@ -53,9 +53,9 @@ class MachineLock:
         A failed attempt at the exclusive lock blocks new shared holders until `release`, success, or `GATE_SECONDS`
         seconds after the first attempt.
         """
-        if self.held == mode:
+        if self.held_mode == mode:
             return True
-        if self.held is not None:
+        if self.held_mode is not None:
             self.release()
         if not try_flock(self._gate, _OPERATIONS[mode]):
             return False
@@ -66,34 +66,37 @@ class MachineLock:
             if mode == "shared" or self._shut_at is None or now - self._shut_at >= GATE_SECONDS:
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
             return False
-        self.held, self._shut_at = mode, None
+        self.held_mode, self._shut_at = mode, None
         fcntl.flock(self._gate, fcntl.LOCK_UN)
         return True
 
     def acquire(self, mode: Mode, on_wait: Callable[[], None]) -> None:
-        """Acquire the lock, calling `on_wait` between attempts, which may raise to give up."""
+        """Acquire the lock. Between attempts, call `on_wait`, which may raise to give up."""
         while not self.try_acquire(mode):
             on_wait()
             time.sleep(PAUSE)
 
     def share(self) -> None:
         """Convert the exclusive lock to a shared one without releasing it to other processes."""
-        if self.held == "exclusive":
-            self.held = "shared" if try_flock(self._lock, _OPERATIONS["shared"]) else None
+        if self.held_mode == "exclusive":
+            self.held_mode = "shared" if try_flock(self._lock, _OPERATIONS["shared"]) else None
 
     def release(self) -> None:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
         fcntl.flock(self._gate, fcntl.LOCK_UN)
-        self.held = self._shut_at = None
+        self.held_mode = self._shut_at = None
 
     def close(self) -> None:
         os.close(self._lock)
         os.close(self._gate)
-        self.held = None
+        self.held_mode = None
 
 
 def _open(path: Path) -> int:
-    """Open or create a lock file. Raises PermissionError if another user placed a file in the shared folder."""
+    """Open or create a lock file and return its descriptor.
+
+    Raises PermissionError if another user placed a file in the shared folder.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():

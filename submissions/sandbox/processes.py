@@ -211,6 +211,7 @@ def kill_leftovers() -> int:
 
 
 def _kill_if_orphaned(process: int) -> bool:
+    """Kill the process if it was left by an ended worker. Return whether it was killed."""
     try:
         handle = os.pidfd_open(process)  # before reading, so that a reused process id is not killed
     except OSError:

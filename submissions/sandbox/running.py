@@ -65,8 +65,8 @@ class SandboxOutcome:
     """Result of a job. If `kind` is "done", `result` is that of `evaluation.execution.outcome.read_result`.
 
     Otherwise, `failure_code` is one of MODEL_FAILURES, and `message` describes the failure for the model's owner.
-    `peak_rss` is in bytes, for all processes and without memory shared with files. `unmeasured` is the reason for
-    missing figures, if they were requested. Measuring is the last step, so the job is done even if it fails.
+    `peak_rss` is in bytes, over all processes, excluding file-backed memory. `unmeasured` is the reason why requested
+    figures are missing. Measuring is the last step, so a job is "done" even if measuring fails.
     """
 
     kind: Kind
@@ -79,7 +79,7 @@ class SandboxOutcome:
 
 
 def run_job(backend: Backend, job: ExecutionJob, limits: SandboxLimits, on_progress: OnProgress) -> SandboxOutcome:
-    """Run the job in a child process. Its paths are valid on this machine.
+    """Run the job in a child process and return the outcome. Its paths are valid on this machine.
 
     `job.out` is an empty or new folder. Afterwards it contains only regular files, which must still be validated as
     untrusted. `on_progress` is called with stage, share, and a note several times per second, even without progress;
@@ -108,9 +108,9 @@ class ShardEncoder:
         self._child: tuple[SandboxedProcess, Supervision] | None = None
 
     def encode(self, number: int, target: Path, on_progress: OnProgress) -> SandboxOutcome:
-        """Encode the shard into the new folder `target`. The child has ended unless the outcome is "done".
+        """Encode the shard into the new folder `target`, starting the child if necessary.
 
-        Raises like `run_job`, and ends the child then, too.
+        The child has ended unless the outcome is "done". Raises the exceptions of `run_job`, after ending the child.
         """
         job = replace(self.job, shard=number)
         try:
@@ -135,7 +135,10 @@ class ShardEncoder:
         return outcome
 
     def _take_shard(self, job: ExecutionJob, supervision: Supervision, target: Path) -> SandboxOutcome:
-        """Copy the shard while the child is stopped, because it keeps its files open and could write to them later."""
+        """Move the stopped child's shard to `target` and return its result, or a crash if the result is invalid.
+
+        The shard is copied, because the child keeps its files open and could write to them later.
+        """
         remove_unexpected_files(job.out)
         seconds = supervision.seconds
         try:
@@ -163,7 +166,10 @@ def _compile_once() -> None:
 def _running_child(
     backend: Backend, job: ExecutionJob, limits: SandboxLimits, lock: MachineLock, on_progress: OnProgress
 ) -> Iterator[tuple[SandboxedProcess, Supervision]]:
-    """Yield a child for the job and its supervision. The child has ended after the block."""
+    """Yield a child for the job and its supervision. The child has ended after the block.
+
+    Raises SandboxUnavailable.
+    """
     if not backend.available:
         raise SandboxUnavailable(f"{backend.name}: {backend.reason}")
     _prepare(job, isolates=backend.isolates)
@@ -198,11 +204,11 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
     inner_job = replace(
         job,
         out=place(job.out, "/out", writable=True),
-        corpus=job.corpus and place(job.corpus, f"/in/corpus{_ending(job.corpus)}"),
-        queries=job.queries and place(job.queries, f"/in/queries{_ending(job.queries)}"),
-        excluded=job.excluded and place(job.excluded, f"/in/excluded{_ending(job.excluded)}"),
+        corpus=job.corpus and place(job.corpus, f"/in/corpus{_gzip_extension(job.corpus)}"),
+        queries=job.queries and place(job.queries, f"/in/queries{_gzip_extension(job.queries)}"),
+        excluded=job.excluded and place(job.excluded, f"/in/excluded{_gzip_extension(job.excluded)}"),
         checkpoint=job.checkpoint and place(job.checkpoint, "/in/model"),
-        runs=tuple(place(run, f"/in/run-{n}{_ending(run)}") for n, run in enumerate(job.runs, 1)),
+        runs=tuple(place(run, f"/in/run-{n}{_gzip_extension(run)}") for n, run in enumerate(job.runs, 1)),
         shards=job.shards and place(job.shards, "/shards", writable=True),
         rankings=job.rankings and place(job.rankings, "/rankings", writable=True),
         index=job.index and place(job.index, "/in/index"),
@@ -261,12 +267,12 @@ def _environment(backend: Backend, job: ExecutionJob, folder: Path) -> dict[str,
     return variables
 
 
-def _ending(path: Path) -> str:
+def _gzip_extension(path: Path) -> str:
     return ".gz" if path.suffix == ".gz" else ""
 
 
 def _prepare(job: ExecutionJob, *, isolates: bool) -> None:
-    """If root, give the child's user write access to its folders and read access to its input."""
+    """Create the output folder. If root, let the child's user write to its folders and read its input."""
     job.out.mkdir(exist_ok=True)
     if not isolates or os.geteuid() != 0:
         return
@@ -290,44 +296,44 @@ def _make_readable(path: Path) -> None:
             _make_readable(entry)
 
 
-def _outcome(job: ExecutionJob, limits: SandboxLimits, ending: Supervision) -> SandboxOutcome:
+def _outcome(job: ExecutionJob, limits: SandboxLimits, supervision: Supervision) -> SandboxOutcome:
     """Return the outcome for the child's status and files. Raises SandboxUnavailable if the disk is full."""
     remove_unexpected_files(job.out)
-    ended_well = ending.breach is None and ending.status == 0
+    ended_well = supervision.breach is None and supervision.status == 0
     if not ended_well:
-        complaints = ending.tail.decode(errors="replace")[-2000:]
-        logger.warning("a child ended with %s (%s): %s", ending.status, ending.breach, complaints)
-    if ended_well or ending.turn.was_asked:
+        complaints = supervision.tail.decode(errors="replace")[-2000:]
+        logger.warning("a child ended with %s (%s): %s", supervision.status, supervision.breach, complaints)
+    if ended_well or supervision.turn.was_asked:
         try:
-            return _success(read_result(job.out, job, ending.seconds), ending)
+            return _success(read_result(job.out, job, supervision.seconds), supervision)
         except InvalidOutcome as error:
             logger.warning("a child left no usable result: %s", error)
             if ended_well:
-                return _failure("crashed", "no_usable_result", ending)
-    if ending.breach is None and ending.status not in (0, EXIT_MODEL_FAILED, EXIT_OUT_OF_MEMORY):
+                return _failure("crashed", "no_usable_result", supervision)
+    if supervision.breach is None and supervision.status not in (0, EXIT_MODEL_FAILED, EXIT_OUT_OF_MEMORY):
         # A full disk can end the child before its own limit, for example by SIGBUS on a mapped page.
         require_free_disk(job.out, limits)
-    if ending.breach is not None:
-        return _failure(ending.breach, _CODES[ending.breach], ending)
-    if ending.status == EXIT_DISK_FULL:
-        return _failure("disk", "too_much_output", ending)
-    if ending.status == EXIT_OUT_OF_MEMORY:
-        return _failure("memory", "out_of_memory", ending)
+    if supervision.breach is not None:
+        return _failure(supervision.breach, _CODES[supervision.breach], supervision)
+    if supervision.status == EXIT_DISK_FULL:
+        return _failure("disk", "too_much_output", supervision)
+    if supervision.status == EXIT_OUT_OF_MEMORY:
+        return _failure("memory", "out_of_memory", supervision)
     if (failure := read_failure(job.out, job)) is not None:
-        return _failure("model_failed", failure.code, ending, failure.message)
-    return _failure("crashed", "crashed", ending)
+        return _failure("model_failed", failure.code, supervision, failure.message)
+    return _failure("crashed", "crashed", supervision)
 
 
-def _success(result: dict[str, Any], ending: Supervision) -> SandboxOutcome:
+def _success(result: dict[str, Any], supervision: Supervision) -> SandboxOutcome:
     """Return the outcome of a child that left a result, even if it ended during the measurement."""
-    unmeasured = ending.turn.refusal
-    if ending.turn.was_asked and not unmeasured and result["figures"] is None:
+    unmeasured = supervision.turn.refusal
+    if supervision.turn.was_asked and not unmeasured and result["figures"] is None:
         unmeasured = "too few searches can be timed within a tenth of the job's time"
-        if ending.breach is not None or ending.status != 0:
-            unmeasured = f"the measurement failed ({_CODES[ending.breach] if ending.breach else 'crashed'})"
-    return SandboxOutcome("done", ending.seconds, ending.peak_memory, result, unmeasured=unmeasured)
+        if supervision.breach is not None or supervision.status != 0:
+            unmeasured = f"the measurement failed ({_CODES[supervision.breach] if supervision.breach else 'crashed'})"
+    return SandboxOutcome("done", supervision.seconds, supervision.peak_memory, result, unmeasured=unmeasured)
 
 
-def _failure(kind: Kind, code: str, ending: Supervision, message: str = "") -> SandboxOutcome:
-    failure_message = message or MODEL_FAILURES[code].meaning
-    return SandboxOutcome(kind, ending.seconds, ending.peak_memory, failure_code=code, message=failure_message)
+def _failure(kind: Kind, code: str, supervision: Supervision, message: str = "") -> SandboxOutcome:
+    message = message or MODEL_FAILURES[code].meaning
+    return SandboxOutcome(kind, supervision.seconds, supervision.peak_memory, failure_code=code, message=message)

@@ -86,7 +86,11 @@ class MeasuringTurn:
         return self._stopped_at is not None and self.answer is None
 
     def attempt(self, now: float) -> bool:
-        """Answer the child's request if possible. Return whether it was answered."""
+        """Answer the child's request if possible. Return whether it was answered.
+
+        The child is stopped until the lock is free. It must not measure if its job measures nothing, or if it cannot be
+        stopped or the lock is not free in time.
+        """
         assert self._asked_at is not None
         if not self._measures:
             self._give("skip", now)
@@ -105,7 +109,10 @@ class MeasuringTurn:
         return self.answer is not None
 
     def _take_lock(self, now: float, waited: float) -> None:
-        """Acquire the exclusive lock while time remains, then the shared lock as before."""
+        """Acquire the exclusive lock while time remains, then the shared lock as before, and answer the child.
+
+        Without the lock, the child receives no answer yet.
+        """
         max_wait = self._limits.waiting_seconds
         if waited <= max_wait:
             if self._lock.try_acquire("exclusive"):
@@ -115,6 +122,7 @@ class MeasuringTurn:
             self._give("skip", now)
 
     def _give(self, answer: Answer, now: float) -> None:
+        """Send the answer to the child, after resuming it if it was stopped."""
         self.answer = answer
         if self._stopped_at is not None:
             self.stopped_seconds = now - self._stopped_at
@@ -173,7 +181,7 @@ class Supervision:
             self.end()
 
     def encode_shard(self, number: int, on_progress: OnProgress) -> bool:
-        """Let the child encode a shard, with a new time limit. Return whether it succeeded."""
+        """Let the child encode a shard, with a new time limit, and supervise it. Return whether it succeeded."""
         self._started_at, self._on_progress = time.monotonic(), on_progress
         self._deadline = self._started_at + self._limits.wall_clock_seconds
         self._progress = self._heard = job.Progress("loading", 0.0)
@@ -183,7 +191,7 @@ class Supervision:
         return not self._awaits_shard and self.breach is None
 
     def end(self) -> None:
-        """End the child, if it still runs, and record its status."""
+        """End the child, if it still runs, and read the rest of its errors. Record a breach if it ran out of memory."""
         process = self._child.process
         assert process.stderr is not None
         self._child.kill()
@@ -210,7 +218,7 @@ class Supervision:
 
     @property
     def seconds(self) -> float:
-        """Seconds that the child has worked, in total or on its last shard."""
+        """Seconds that the child has run: on its last shard if it encodes shards, otherwise in total."""
         return (self._ended_at or time.monotonic()) - self._started_at
 
     @property
@@ -219,6 +227,7 @@ class Supervision:
         return self._child.process.returncode
 
     def _read_output(self, selector: selectors.BaseSelector) -> None:
+        """Wait briefly for output of the child. Parse standard output, and keep the end of standard error in `tail`."""
         if not selector.get_map():
             time.sleep(_LOOK)
             return
@@ -234,7 +243,7 @@ class Supervision:
                 self.tail = (self.tail + content)[-_TAIL:]
 
     def _read_lines(self, content: bytes) -> None:
-        """Parse lines of the child's output; overlong lines are dropped."""
+        """Process the messages and progress in the child's output, without overlong lines and all but the last 100."""
         *lines, self._line = (self._line + content).split(b"\n")
         self._line = self._line[: _LONGEST_LINE + 1]
         for line in lines[-100:]:
@@ -252,7 +261,10 @@ class Supervision:
                 self._progress = self._heard = progress
 
     def _check_usage(self) -> Breach | None:
-        """Return the limit that the child exceeds, if any, and answer its question if possible."""
+        """Return the limit that the child exceeds, if any, and answer its question if possible.
+
+        Raises SandboxUnavailable if the disk is nearly full and there is no result yet.
+        """
         now = time.monotonic()
         if self.turn.waits:
             self._answer_question(now)
@@ -279,7 +291,10 @@ class Supervision:
         return None
 
     def _answer_question(self, now: float) -> None:
-        """Let the child continue if possible. While it is stopped, its time is not counted."""
+        """Answer the child's request to measure if possible. Time for which it was stopped is not counted.
+
+        After the answer "go", the measurement has a time limit of its own.
+        """
         is_answered = self.turn.attempt(now)
         if not is_answered:
             self._progress = job.Progress(WAITING_STAGE, 0.0, _WAITING)

@@ -116,7 +116,11 @@ class ModelPart:
 
 
 def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
-    """Return the status of a model job; without `complete`, only public facts."""
+    """Return the status of a model job, with its variants and costs if it has an entry.
+
+    Stage, remaining time, and shards are given only for running jobs. Unless `complete` is true, only public facts are
+    given, without the cause of a failure.
+    """
     failure = MODEL_FAILURES.get(job.error_code) if complete else None
     is_running = job.state == State.RETRIEVING and complete
     further_entries = [
@@ -127,7 +131,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
     variants = [ResultVariant(variant) for variant in (*further_entries, entry)] if entry and further_entries else []
     variants.sort(key=lambda variant: (variant.place or (DEPTH, 0), variant.label))
     measurement = _get_newest_measurement(entry) if entry else None
-    shards = _shards(job) if is_running else None
+    shards = _shard_progress(job) if is_running else None
     # Effectiveness and latency against depth for re-rankers, against bytes for truncated embeddings.
     measure, points = job.dataset.primary_measure, []
     for variant in variants:
@@ -142,7 +146,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
     return ModelPart(
         stage=STAGES.get(job.stage, job.stage) if is_running else "",
         note=job.progress_note if is_running else "",
-        time_left=shards.time_left if shards else _time_left(job) if is_running else None,
+        time_left=shards.time_left if shards else _estimate_time_left(job) if is_running else None,
         shards=shards,
         facts=fact_texts(entry.facts) if entry else (),
         variants=variants,
@@ -161,15 +165,19 @@ def model_problems(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**problem, "hint": _HINTS.get(problem["code"], problem["hint"])} for problem in problems]
 
 
-def _time_left(job: Job) -> timedelta | None:
-    """Estimate the remaining time of encoding; other stages are short or report no progress."""
+def _estimate_time_left(job: Job) -> timedelta | None:
+    """Estimate the remaining time of encoding from its progress.
+
+    Return None in other stages, for jobs that wait for shards, and while there is little progress.
+    """
     if job.stage != "encoding" or job.started_at is None or job.waits_for_id or job.progress < _MIN_PROGRESS:
         return None
     elapsed: timedelta = timezone.now() - job.started_at
     return elapsed * (1 - job.progress) / job.progress
 
 
-def _shards(job: Job) -> ShardProgress | None:
+def _shard_progress(job: Job) -> ShardProgress | None:
+    """Return the progress of the encoding that the job waits for, or None if it does not wait for shards."""
     encoding = job.waits_for
     if encoding is None or job.lease_expires_at is not None:
         # A running job refers to the encoding only to protect it from the sweep.
@@ -224,7 +232,7 @@ class MeasuredCosts:
 
 
 def _describe_costs(measurement: Measurement) -> MeasuredCosts:
-    """Return the costs of a measurement as boards show them."""
+    """Return the costs of a measurement as text, in the form that boards show."""
     measured_entry = _convert_measurement(measurement)
     ratio = None if measured_entry.over_stored_runs else times_baseline(measured_entry)
     other_columns = [(column, column.value(measured_entry)) for column in COSTS if column.key not in _SEPARATE_COLUMNS]

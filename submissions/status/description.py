@@ -83,7 +83,10 @@ class JobStatus(_Result):
 
     @property
     def no_worker(self) -> str:
-        """Reason why no worker will claim a waiting job, without a final period; empty if one will."""
+        """Reason why no worker will claim a waiting job, without a final period.
+
+        It is empty if a worker will claim the job, or if the job does not wait.
+        """
         if not self.waits or self.workers_alive:
             return ""
         if self.workers_refusing:
@@ -180,7 +183,7 @@ class SeedSetStatus(_Result):
 
     @property
     def rows(self) -> list[SeedRow]:
-        """Means and values of the seeds by measure."""
+        """Mean and values of the seeds for each measure; the values are omitted if they are not shown."""
         means = {score.measure: score for score in self.scores}
         shown_jobs = self.jobs if self.shows_seeds else ()
         seed_scores = [{score.measure: score.value for score in job.scores} for job in shown_jobs]
@@ -245,7 +248,7 @@ class DatasetPart:
 
     @property
     def outcome(self) -> str:
-        """Outcome in one line; for seed sets that of the whole set."""
+        """Outcome of the job or seed set in one line: that it is withheld, its score and rank, or its state."""
         name, entry = self.dataset.name, self.entry
         if entry is not None and entry.waits_for_its_turn:
             return f"{name}: scored, and published once it is released."
@@ -313,7 +316,11 @@ class SubmissionStatus:
 
     @property
     def progress(self) -> str:
-        """Overall progress in words, such as "1 of 3 datasets done" and what the current job does."""
+        """Overall progress in words, such as "1 of 3 datasets done", and the activity of an unfinished job.
+
+        A running job is preferred to waiting ones. If the submission has a single dataset, or all jobs have ended, this
+        is the meaning of its state.
+        """
         active_parts = [part for part in self.parts if not part.ended]
         if not active_parts or len(self.parts) == 1:
             return self.meaning
@@ -341,9 +348,9 @@ class SubmissionStatus:
 
 
 def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
-    """Return the submissions with everything that `describe` reads prefetched."""
+    """Return the submissions, prefetching everything that `describe` reads."""
     measurements = ("entry__measurements__hardware", "further_entries__measurements__hardware")
-    jobs = Prefetch("jobs", _jobs().prefetch_related(*measurements))
+    jobs = Prefetch("jobs", _job_rows().prefetch_related(*measurements))
     return submissions.select_related("system", "team", "checkpoint", "round").prefetch_related(
         jobs, "quota_uses__dataset"
     )
@@ -351,17 +358,20 @@ def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
 
 def load_jobs(submission: Submission) -> None:
     """Prefetch what `describe` reads of a submission that was just stored and has no results yet."""
-    prefetch_related_objects([submission], Prefetch("jobs", _jobs()))
+    prefetch_related_objects([submission], Prefetch("jobs", _job_rows()))
 
 
-def _jobs() -> QuerySet[Job]:
+def _job_rows() -> QuerySet[Job]:
     jobs = Job.objects.exclude(kind=Job.Kind.SHARD)
     related = ("dataset", "entry", "waits_for", "evaluation__run")
     return jobs.select_related(*related).defer("evaluation__values")
 
 
 def describe(submission: Submission, *, complete: bool, compare: bool = True) -> SubmissionStatus:
-    """Return the status of a submission.
+    """Return the status of a submission with its jobs, seed sets, and scores.
+
+    Without private fields, jobs without a visible result are omitted. For an anonymous system, the team, model, and
+    file names of the given `submission` object are then replaced, too.
 
     Args:
         submission: The submission, best from `with_jobs`.
@@ -394,7 +404,7 @@ def describe(submission: Submission, *, complete: bool, compare: bool = True) ->
 
 
 def with_standings(statuses: Iterable[SubmissionStatus]) -> list[SubmissionStatus]:
-    """Set the standing of each part; all standings are computed together."""
+    """Set the standing of each part and return the statuses. All standings are computed together."""
     statuses = list(statuses)
     parts = [part for status in statuses for part in status.parts]
     for part in parts:
@@ -420,7 +430,10 @@ def outcome_text(status: SubmissionStatus, dataset: Dataset | None = None) -> st
 
 
 def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus:
-    """Return the present status of one job."""
+    """Return the present status of one job: its state in words, place in the queue, scores, problems, and log.
+
+    Unless `complete` is true, the entry is given only if everyone may see it, and problems, log, and error are empty.
+    """
     state = State(job.state)
     is_visible = job.entry is not None and (complete or job.entry.visibility in _FOR_EVERYONE)
     entry = job.entry if is_visible else None
@@ -434,7 +447,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
     return JobStatus(
         job=job,
         state=state,
-        meaning=obstacle.text if obstacle else _meaning(job, state, entry),
+        meaning=obstacle.text if obstacle else _describe_state(job, state, entry),
         queue_position=queue_position(job),
         workers_alive=alive,
         workers_refusing=refusing,
@@ -445,7 +458,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
         model=model_part(job, entry, complete=complete) if runs_model else ModelPart(),
         problems=(model_problems(problems) if runs_model else problems) if complete else (),
         log=job.log.splitlines() if complete else (),
-        error=_error(job) if complete else "",
+        error=_failure_cause(job) if complete else "",
     )
 
 
@@ -453,7 +466,8 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
 _FOR_EVERYONE = (Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED)
 
 
-def _meaning(job: Job, state: State, entry: Entry | None) -> str:
+def _describe_state(job: Job, state: State, entry: Entry | None) -> str:
+    """Return the job's state in a sentence for the submitter, such as that it waits for judgments or a retry."""
     if entry is not None and is_held(entry):
         return describe_held(entry)
     if state in WAITING and job.lease_expires_at is not None:
@@ -476,8 +490,8 @@ def _meaning(job: Job, state: State, entry: Entry | None) -> str:
     return _(MEANING[state])
 
 
-def _error(job: Job) -> str:
-    """Return the cause of failure of an unsuccessful job, else ""."""
+def _failure_cause(job: Job) -> str:
+    """Return why the job failed, was rejected, or timed out; empty for other jobs."""
     if job.error_code in MODEL_FAILURES:
         return MODEL_FAILURES[job.error_code].meaning
     if job.state == State.FAILED:

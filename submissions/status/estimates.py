@@ -16,17 +16,17 @@ from submissions.models import Job, State
 from submissions.queue.queue import earlier_work_seconds
 
 #: Maximum number of finished jobs considered (newest first), and of the most similar ones that an estimate uses.
-HISTORY, ALIKE = 40, 5
+MAX_FINISHED_JOBS, MAX_USED = 40, 5
 #: Minimum number of similar jobs for a single estimate, their median. With fewer, the bounds
 #: are the median divided and multiplied by this factor.
-MIN_SIMILAR, FACTOR = 3, 3.0
+MIN_SIMILAR, SIMILAR_FACTOR = 3, 3.0
 #: Jobs are similar if their times by the rule of thumb differ at most by this factor.
-SAME_KIND = 8.0
+MAX_RATIO = 8.0
 #: Constants of the rule of thumb: seconds for two starts with imports and BM25, documents read or counted per second,
 #: and operations per second of a core. Each weight takes two operations per word piece, and a text has 200 pieces.
 START_SECONDS = 8.0
 LIGHT_TEXTS_PER_SECOND = 3_000
-_PIECES = 200
+_PIECES_PER_TEXT = 200
 #: Word pieces per word, and of the shortest text.
 _PIECES_PER_WORD, _MIN_PIECES = 1.3, 16
 _OPERATIONS_PER_SECOND = 1e11
@@ -60,35 +60,42 @@ class ModelLoad:
     def seconds(self, dataset: Dataset) -> float:
         """Return the seconds by the rule of thumb; the load must be known."""
         weights = 0 if self.light else self.weights or 0
-        work = self._texts(dataset) * weights * 2 * self._pieces(dataset) / _OPERATIONS_PER_SECOND
+        work = self._count_texts(dataset) * weights * 2 * self._mean_pieces(dataset) / _OPERATIONS_PER_SECOND
         return self.minimum_seconds(dataset) + work
 
     def minimum_seconds(self, dataset: Dataset) -> float:
         """Return the seconds by the rule of thumb without any weights."""
         return START_SECONDS + _count(dataset, "documents") / LIGHT_TEXTS_PER_SECOND
 
-    def _texts(self, dataset: Dataset) -> int:
-        """Count documents if they are encoded or indexed, pairs if candidates are scored, else queries."""
+    def _count_texts(self, dataset: Dataset) -> int:
+        """Return the number of texts that the model reads, including generated ones.
+
+        These are documents if they are encoded or indexed. Otherwise they are queries, or pairs if candidates are
+        re-ranked.
+        """
         if self.engine.encoding_parameters is not None or self.light:
             # Count generated tokens as texts of 200 pieces that the model reads.
-            tokens = self._value("queries_per_document", 0) * self._value("generated_tokens", 0)
-            return _count(dataset, "documents") * (1 + math.ceil(tokens / _PIECES))
-        return (_count(dataset, "queries") + FULL_EFFORT.searches) * self._value("reranking_depth", 1)
+            tokens = self._parameter("queries_per_document", 0) * self._parameter("generated_tokens", 0)
+            return _count(dataset, "documents") * (1 + math.ceil(tokens / _PIECES_PER_TEXT))
+        return (_count(dataset, "queries") + FULL_EFFORT.searches) * self._parameter("reranking_depth", 1)
 
-    def _pieces(self, dataset: Dataset) -> float:
-        """Return the mean number of word pieces read per document, over all passages if it is split."""
+    def _mean_pieces(self, dataset: Dataset) -> float:
+        """Return the mean number of word pieces that the model reads per document.
+
+        If documents are split into overlapping passages, repeated pieces count again.
+        """
         version = dataset.current_version
         words = (version.statistics if version else {}).get("words_per_document")
-        max_length = self._value("maximum_length", 0) or OWN_LENGTH_LIMIT
+        max_length = self._parameter("maximum_length", 0) or OWN_LENGTH_LIMIT
         if not words:
-            return min(_PIECES, max_length)
-        passage = self._value("passage_words", 0)
+            return min(_PIECES_PER_TEXT, max_length)
+        passage = self._parameter("passage_words", 0)
         if 0 < passage < words:
-            stride = self._value("passage_stride", 0) or max(passage // 2, 1)
+            stride = self._parameter("passage_stride", 0) or max(passage // 2, 1)
             return float(_PIECES_PER_WORD * words * passage / stride)
         return float(min(max(_PIECES_PER_WORD * words, _MIN_PIECES), max_length))
 
-    def _value(self, name: str, fallback: int) -> int:
+    def _parameter(self, name: str, fallback: int) -> int:
         """Return the value of a parameter, its default, or `fallback` if the engine has no such parameter."""
         defaults = {parameter.name: parameter.default for parameter in self.engine.parameters}
         value = self.parameters.get(name, defaults.get(name, fallback))
@@ -98,7 +105,7 @@ class ModelLoad:
 class FinishedJob(NamedTuple):
     """A finished job: seconds by the rule of thumb, and actual seconds."""
 
-    rule: float
+    estimate: float
     seconds: float
 
 
@@ -111,7 +118,7 @@ class TimeEstimate:
 
 
 def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
-    """Return finished jobs of the same engine and kind of model, newest first.
+    """Return finished jobs of the same engine and kind of model, newest first, with estimated and actual seconds.
 
     Only jobs of the newest one's queue are returned, since other queues run on other hardware.
     """
@@ -124,7 +131,7 @@ def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
     )
     if load.kind:
         jobs = jobs.filter(submission__checkpoint__kind=load.kind)
-    jobs_found, finished_jobs = list(jobs[:HISTORY]), []
+    jobs_found, finished_jobs = list(jobs[:MAX_FINISHED_JOBS]), []
     for job in jobs_found:
         if not (job.started_at and job.finished_at and job.submission) or _device(job) != _device(jobs_found[0]):
             continue
@@ -138,14 +145,18 @@ def similar_finished_jobs(load: ModelLoad) -> list[FinishedJob]:
 
 
 def estimate_time(load: ModelLoad, history: Sequence[FinishedJob], dataset: Dataset) -> TimeEstimate:
-    """Estimate the duration of a known load: the rule of thumb times the median ratio of the most similar jobs."""
-    rule_seconds = load.seconds(dataset)
-    similar_jobs = sorted(history, key=lambda job: abs(math.log(job.rule / rule_seconds)))
+    """Estimate how long a known load takes on the dataset, from the rule of thumb and similar jobs in `history`.
+
+    The rule of thumb is multiplied by the median ratio of the most similar jobs. With few or no similar jobs, the
+    result is a range around this value.
+    """
+    estimate = load.seconds(dataset)
+    similar_jobs = sorted(history, key=lambda job: abs(math.log(job.estimate / estimate)))
     similar_jobs = [
-        job for job in similar_jobs[:ALIKE] if max(job.rule, rule_seconds) <= SAME_KIND * min(job.rule, rule_seconds)
+        job for job in similar_jobs[:MAX_USED] if max(job.estimate, estimate) <= MAX_RATIO * min(job.estimate, estimate)
     ]
-    seconds = rule_seconds * (median(job.seconds / job.rule for job in similar_jobs) if similar_jobs else 1.0)
-    factor = RULE_FACTOR if not similar_jobs else 1.0 if len(similar_jobs) >= MIN_SIMILAR else FACTOR
+    seconds = estimate * (median(job.seconds / job.estimate for job in similar_jobs) if similar_jobs else 1.0)
+    factor = RULE_FACTOR if not similar_jobs else 1.0 if len(similar_jobs) >= MIN_SIMILAR else SIMILAR_FACTOR
     return TimeEstimate(timedelta(seconds=seconds / factor), timedelta(seconds=seconds * factor))
 
 

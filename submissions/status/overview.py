@@ -117,19 +117,19 @@ class Overview:
 
 
 def overview() -> Overview:
-    """Return the present workers, queues, jobs, and failures."""
+    """Return a snapshot of the present workers, queues, and claimed jobs, and of failures of the last day."""
     now = Worker.objects.database_now()
     claimed_jobs = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
     jobs = []
     for job in claimed_jobs.select_related("dataset", "submission").defer("log", "report", "payload"):
         assert job.lease_expires_at is not None
         jobs.append(JobRow(job, _age(job.started_at or now, now), job.lease_expires_at - now))
-    workers = _workers(now, jobs)
+    workers = _worker_rows(now, jobs)
     # Messages for the notifier, and requests that the dispatcher has not processed yet.
     messages, oldest_message, retried_later = _count_messages()
-    requests, oldest_request = _count(WorkRequest.objects.filter(taken_at=None))
+    requests, oldest_request = _count_rows(WorkRequest.objects.filter(taken_at=None))
     queues = [
-        *_job_queues(now, workers),
+        *_job_queue_rows(now, workers),
         _row("notices", now, workers, oldest_message, waiting=messages, later=retried_later, unit="message"),
         _row("dispatch", now, workers, oldest_request, waiting=requests, later=0, unit="request"),
     ]
@@ -145,12 +145,13 @@ def overview() -> Overview:
 
 
 def job_queues() -> list[QueueRow]:
-    """Return the present job queues."""
+    """Return the present job queues with the numbers of their waiting jobs and workers."""
     now = Worker.objects.database_now()
-    return _job_queues(now, _workers(now, []))
+    return _job_queue_rows(now, _worker_rows(now, []))
 
 
-def _workers(now: datetime, jobs: Sequence[JobRow]) -> list[WorkerRow]:
+def _worker_rows(now: datetime, jobs: Sequence[JobRow]) -> list[WorkerRow]:
+    """Return all workers with the jobs that they hold, live workers first."""
     names = dict(HardwareClass.objects.values_list("slug", "name"))
     rows = [
         WorkerRow(
@@ -166,18 +167,19 @@ def _workers(now: datetime, jobs: Sequence[JobRow]) -> list[WorkerRow]:
 
 
 def _row(name: str, now: datetime, workers: Sequence[WorkerRow], oldest: datetime | None, **values: Any) -> QueueRow:
-    """Return a queue with the numbers of its workers that accept and refuse work."""
+    """Return a queue's row, counting the live workers that accept and refuse work. `values` are its other fields."""
     serving = [worker.worker.refusal for worker in workers if worker.alive and name in worker.worker.queues]
     refusing = sum(map(bool, serving))
     values |= {"workers": len(serving) - refusing, "refusing": refusing}
     return QueueRow(name=name, oldest=_age(oldest, now) if oldest else None, **values)
 
 
-def _job_queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
+def _job_queue_rows(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
+    """Return a row for each job queue, with the numbers of waiting, delayed, and claimed jobs."""
     rows = []
     for name in Job.Queue.values:
         queue_jobs = Job.objects.filter(queue=name).order_by()
-        waiting_count, oldest = _count(Job.objects.waiting().filter(queue=name))
+        waiting_count, oldest = _count_rows(Job.objects.waiting().filter(queue=name))
         unclaimed_count = queue_jobs.filter(state__in=WAITING, lease_expires_at=None).count()
         under_way = queue_jobs.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False).count()
         counts = {"waiting": waiting_count, "later": unclaimed_count - waiting_count, "under_way": under_way}
@@ -185,14 +187,14 @@ def _job_queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
     return rows
 
 
-def _count(rows: QuerySet[Any]) -> tuple[int, datetime | None]:
+def _count_rows(rows: QuerySet[Any]) -> tuple[int, datetime | None]:
     """Return the number of rows and the creation time of the oldest one."""
     aggregates = rows.order_by().aggregate(n=Count("pk"), oldest=Min("created_at"))
     return aggregates["n"], aggregates["oldest"]
 
 
 def _count_messages() -> tuple[int, datetime | None, int]:
-    """Count due mails and webhook messages; also return the oldest creation time and the number retried later."""
+    """Return the number of due mails and webhook messages, the oldest creation time, and the number retried later."""
     outboxes = (
         AccountMail.objects.all(),
         Notice.objects.filter(mail_state="waiting"),

@@ -70,7 +70,7 @@ def is_held(entry: Entry | None) -> bool:
 
 
 def describe_held(entry: Entry) -> str:
-    """Return the sentences that the team of a withheld result reads."""
+    """Return the explanation shown to the team of a withheld result."""
     if entry.waits_for_its_turn:
         return (
             "Scored. The result waits for its release: for new teams only a limited number of results per day is "
@@ -83,7 +83,7 @@ def describe_held(entry: Entry) -> str:
 
 
 def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
-    """Return the scores of a job's run, for seeds even if the seed set is incomplete.
+    """Return the scores of a job's run, including a single seed of an incomplete seed set.
 
     Scores of single seeds on hidden datasets are never returned, since each would reveal more of the judgments.
     """
@@ -92,36 +92,40 @@ def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
     if job.evaluation is None:
         return scores_of_entry(entry, compare, job) if entry is not None else []
     group = comparison_group(job.evaluation)
-    baseline = _baseline(job.dataset_id, group, job.entry_id) if compare else NONE
-    return _scores(published_scores(job.evaluation, job.dataset), baseline, job)
+    baseline = _find_baseline(job.dataset_id, group, job.entry_id) if compare else NONE
+    return _build_scores(published_scores(job.evaluation, job.dataset), baseline, job)
 
 
 def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list[Score]:
-    """Return the scores of an entry as boards show them, for seed sets the means with deviations.
+    """Return the published scores of an entry; for seed sets, the means with their deviations.
 
-    For a withheld entry, these are its team's earlier scores.
+    For a withheld entry, these are its team's earlier scores. If `compare` is true, they are compared with the baseline
+    and, if `job` is given, with BM25 over word pieces from the same job.
     """
     if is_held(entry):
         shown_entry = best_shown_result(entry)
         return scores_of_entry(shown_entry, compare) if shown_entry is not None else []
     baseline, word_pieces = NONE, None
     if compare:
-        baseline = _baseline(entry.dataset_id, entry.comparison_group, entry.pk)
+        baseline = _find_baseline(entry.dataset_id, entry.comparison_group, entry.pk)
         # BM25 over word pieces, if the job includes it with the same visibility.
         further_entries = job.further_entries.all() if job is not None else ()
         word_piece_entries = (row for row in further_entries if is_word_pieces(row.configuration))
         word_pieces = next((row.scores for row in word_piece_entries if row.visibility == entry.visibility), None)
-    return _scores(entry.scores, baseline, job, word_pieces or {}, entry.deviations)
+    return _build_scores(entry.scores, baseline, job, word_pieces or {}, entry.deviations)
 
 
-def _scores(
+def _build_scores(
     values: Mapping[str, float],
     baseline: Baseline,
     job: Job | None,
     word_pieces: Mapping[str, float] = MappingProxyType({}),
     deviations: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Score]:
-    """Build scores from values by measure, and from the values of the baseline."""
+    """Build scores from values by measure, with the values of the baseline, BM25 over word pieces, and deviations.
+
+    If the run is shallower than a measure, the score states its depth.
+    """
     report = job.report if job is not None else {}
     codes = [problem["code"] for problem in report.get("problems", [])]
     # Depth of the run, if the report warns that a measure reads more documents.
@@ -140,8 +144,11 @@ def _scores(
     ]
 
 
-def _baseline(dataset_id: int, comparison_group: str, entry_id: int | None) -> Baseline:
-    """Return the baseline of the comparison group with its published scores; NONE if it is `entry_id` itself."""
+def _find_baseline(dataset_id: int, comparison_group: str, entry_id: int | None) -> Baseline:
+    """Return the comparison group's public baseline with its published scores.
+
+    Return NONE if there is no baseline, or if it is `entry_id` itself.
+    """
     row = (
         Entry.objects.public()
         .filter(dataset=dataset_id, comparison_group=comparison_group, is_baseline=True)

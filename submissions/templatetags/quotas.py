@@ -21,7 +21,10 @@ def of_dataset(quotas: Mapping[int, Sequence[Quota]], dataset: Dataset) -> Seque
 
 @register.inclusion_tag("submissions/_quota.html", takes_context=True)
 def own_quota(context: Context, slug: str) -> dict[str, Any]:
-    """Return the context for the signed-in user's remaining quota on the dataset, if it is limited."""
+    """Return the template context with the signed-in user's quotas on the dataset with this slug.
+
+    They are empty for anonymous visitors and datasets without a limit.
+    """
     person = context["request"].user
     if not isinstance(person, User):
         return {"quotas": ()}

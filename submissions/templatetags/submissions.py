@@ -50,7 +50,7 @@ def unlocalised(value: float) -> str:
 
 @register.filter
 def duration(value: timedelta) -> str:
-    """Format a time span in its two largest units: `4 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`."""
+    """Format a time span in its two largest units, such as `4 s`, `2 min 5 s`, `3 h 20 min`, or `2 d 4 h`."""
     seconds = int(value.total_seconds())
     units = [("d", 86400), ("h", 3600), ("min", 60), ("s", 1)]
     parts: list[str] = []

@@ -73,7 +73,11 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
     disk_error: DiskFull | None = None
 
     def new_file(self, field_name: str, *args: Any, **kwargs: Any) -> None:
-        """Begin a file. Raises StopUpload if the view expects none or the announced size exceeds the limit."""
+        """Begin a file.
+
+        Raises StopUpload if the view or user may not send files, or the announced size exceeds the limit. If the disk
+        is full, the file is not written and `upload_complete` raises the error.
+        """
         request = self.request
         view = request.resolver_match.view_name if request is not None and request.resolver_match else ""
         user = getattr(request, "user", None)
@@ -95,7 +99,10 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
                 )
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
-        """Count, hash, and write a chunk. Raises StopUpload if the files of the request exceed the limit."""
+        """Count, hash, and write a chunk. Raises StopUpload if the files of the request exceed the limit.
+
+        After the disk was full, chunks are counted but not written.
+        """
         self.received += len(raw_data)
         if self.received > self.limit:
             self._stop()
@@ -108,7 +115,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
                 super().receive_data_chunk(raw_data, start)
 
     def file_complete(self, file_size: int) -> UploadedFile | None:
-        """Return the complete file, or None if the disk was full."""
+        """Return the complete file with its hash, or None if the disk was full."""
         if self.disk_error is None:
             with self._stop_if_full():
                 self.hashed.sha256 = self.sha256.hexdigest()
@@ -127,7 +134,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
 
     @contextmanager
     def _stop_if_full(self) -> Iterator[None]:
-        """Stop writing if the disk is full."""
+        """Store the error and close the file if the block fails because the disk is full. Other errors are raised."""
         try:
             yield
         except OSError as error:
@@ -149,10 +156,10 @@ REQUEST_TOO_LARGE = ProblemCode("request_too_large", "The request exceeds the si
     "Compress the runs, or submit fewer at a time.")  # fmt: skip
 
 #: Views of chunked uploads, which may be checkpoints and enforce their own limits.
-_PIECES = frozenset({"api-uploads", "api-upload"})
+_CHUNK_VIEWS = frozenset({"api-uploads", "api-upload"})
 #: Seconds for which data of a refused client is read and discarded. Most clients would not read the response if the
 #: connection were closed at once.
-_LINGER = 1.0
+_LINGER_SECONDS = 1.0
 
 #: Advice for oversized requests, by kind of file.
 SMALLER_RUNS = "Compress the runs with gzip or zstd, keep at most 1,000 documents per query, or submit fewer at a time."
@@ -163,7 +170,7 @@ SMALLER_CHECKPOINT = (
 
 
 def refuse_oversize(request: HttpRequest | Request) -> None:
-    """Raise Refused if the body exceeds the limit, so that its files were not read completely."""
+    """Raise Refused if the announced body exceeds the limit, or if the upload handler stopped reading its files."""
     size = announced_bytes(request)
     with_checkpoint = CHECKPOINT_FIELD in request.FILES
     default_limit = settings.CHECKPOINT_LIMIT_BYTES if with_checkpoint else settings.UPLOAD_LIMIT_BYTES
@@ -179,12 +186,12 @@ class RequestSizeMiddleware(Middleware):
     """
 
     def process_view(self, request: HttpRequest, view: Any, arguments: Any, options: Any) -> HttpResponse | None:
-        """Return a 413 response, or None if the view may read the body.
+        """Return a 413 response, as JSON for the API, if the announced body exceeds the view's limit, otherwise None.
 
-        Runs before the CSRF check, which reads forms.
+        Runs before the CSRF check, which reads forms. After the response, the connection accepts no further input.
         """
         name = request.resolver_match.view_name if request.resolver_match else ""
-        checkpoints = name in TAKE_CHECKPOINTS or name in _PIECES
+        checkpoints = name in TAKE_CHECKPOINTS or name in _CHUNK_VIEWS
         limit = settings.CHECKPOINT_LIMIT_BYTES if checkpoints else settings.UPLOAD_LIMIT_BYTES
         size = announced_bytes(request)
         if size <= limit + FORM_BYTES:
@@ -201,6 +208,7 @@ class RequestSizeMiddleware(Middleware):
 
 
 def _refusal(size: int, limit: int) -> Refused:
+    """Build the refusal of a request of `size` bytes, with advice on how to stay below the limit."""
     return Refused.for_problem(
         REQUEST_TOO_LARGE,
         f"The request has {describe_bytes(size)}; the limit is {describe_bytes(limit)}.",
@@ -209,8 +217,8 @@ def _refusal(size: int, limit: int) -> Refused:
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """Discard input for a moment after the response, then close the receiving side to free the thread."""
-    deadline = time.monotonic() + _LINGER
+    """Discard input for up to a second after the response, then close the receiving side to free the thread."""
+    deadline = time.monotonic() + _LINGER_SECONDS
     with suppress(OSError):
         while (remaining_seconds := deadline - time.monotonic()) > 0:
             connection.settimeout(remaining_seconds)

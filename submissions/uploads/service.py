@@ -87,7 +87,7 @@ def get_size_limit(kind: str) -> int:
 
 
 def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", metadata: str = "") -> Upload:
-    """Create an upload.
+    """Create an upload and its empty file. `length` is the announced size in bytes; an upload of 0 bytes is complete.
 
     Raises:
         Refused: If the file is too large or the user has too many uploads.
@@ -125,6 +125,7 @@ def begin_upload(owner: User, *, length: int, kind: str, file_name: str = "", me
 
 
 def _refuse_too_many(owner: User, length: int) -> None:
+    """Raise Refused if another upload of `length` bytes would exceed the limits on the user's uploads."""
     uploads = get_uploads(owner)
     total = uploads.aggregate(total=Sum("length"))["total"] or 0
     if len(uploads) < UPLOADS_PER_PERSON and total + length <= UPLOAD_BYTES_PER_PERSON:
@@ -145,7 +146,7 @@ def get_uploads(owner: User) -> QuerySet[Upload]:
 
 
 def find_upload(owner: User, identifier: str) -> Upload | None:
-    """Return the user's upload or None. Raises Refused if it has expired."""
+    """Return the user's upload, or None if it does not exist. Raises Refused if it has expired."""
     if not storage.is_identifier(identifier):
         return None
     upload = Upload.objects.filter(owner=owner, pk=identifier).first()
@@ -164,7 +165,7 @@ def require_offset(upload: Upload, offset: int) -> None:
         raise Refused.for_problem(UPLOAD_OFFSET, message, hint)
 
 
-def too_long(upload: Upload) -> Refused:
+def build_too_long_refusal(upload: Upload) -> Refused:
     """Return the refusal of more bytes than were announced."""
     return Refused.for_problem(
         UPLOAD_TOO_LARGE,
@@ -174,7 +175,9 @@ def too_long(upload: Upload) -> Refused:
 
 
 def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum: Checksum | None = None) -> Upload:
-    """Write the blocks that arrive, starting at `offset`; with a checksum, write all or nothing.
+    """Write the blocks that arrive, starting at `offset`, and return the updated upload, which may now be complete.
+
+    Without a checksum, bytes that arrived before an error remain. With a checksum, all bytes are stored or none.
 
     Raises:
         Refused: If the offset, the length, or the checksum is wrong.
@@ -190,12 +193,12 @@ def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum
             file_hash = hashlib.sha256() if offset == 0 else None
             request_hash = hashlib.new(checksum.algorithm) if checksum else None
 
-            def note(synced_bytes: int) -> None:
+            def record_synced_bytes(synced_bytes: int) -> None:
                 if checksum is None and synced_bytes > upload.offset:
                     _record_offset(upload, synced_bytes)
 
-            hashed_blocks = _hashed(blocks, [digest for digest in (file_hash, request_hash) if digest])
-            end = storage.append_blocks(file, offset, upload.length, hashed_blocks, note)
+            hashed_blocks = _hash_blocks(blocks, [digest for digest in (file_hash, request_hash) if digest])
+            end = storage.append_blocks(file, offset, upload.length, hashed_blocks, record_synced_bytes)
             if checksum is not None and request_hash is not None:
                 if not hmac.compare_digest(request_hash.digest(), checksum.digest):
                     file.truncate(offset)
@@ -206,13 +209,14 @@ def receive_bytes(upload: Upload, offset: int, blocks: Iterable[bytes], checksum
             if end == upload.length and upload.completed_at is None:
                 _mark_complete(upload, file_hash.hexdigest() if file_hash else file_sha256(storage.path_of(upload.pk)))
     except storage.UploadTooLong as error:
-        raise too_long(upload) from error
+        raise build_too_long_refusal(upload) from error
     except FileNotFoundError as error:
         raise Upload.DoesNotExist from error
     return upload
 
 
-def _hashed(blocks: Iterable[bytes], hashes: list[Any]) -> Iterator[bytes]:
+def _hash_blocks(blocks: Iterable[bytes], hashes: list[Any]) -> Iterator[bytes]:
+    """Yield the blocks after adding each to the hashes."""
     for block in blocks:
         for digest in hashes:
             digest.update(block)
@@ -225,9 +229,10 @@ def _record_offset(upload: Upload, offset: int) -> None:
 
 
 def keep_file(owner: User, path: Path, sha256: str, file_name: str, kind: str) -> Upload:
-    """Store a file as an upload so that it need not be sent again; reuse an upload with the same content.
+    """Return an upload with the file's content: an existing complete one with the same hash and kind, or a new copy.
 
-    Raises the exceptions of `begin_upload`.
+    The user can then submit the file without sending it again. Raises the exceptions of `begin_upload` and
+    `receive_bytes`.
     """
     existing_upload = get_uploads(owner).filter(kind=kind, sha256=sha256).exclude(completed_at=None).first()
     if existing_upload is not None:
@@ -238,9 +243,9 @@ def keep_file(owner: User, path: Path, sha256: str, file_name: str, kind: str) -
 
 
 def finish_upload(upload: Upload) -> Upload:
-    """Complete an upload whose bytes have all arrived but whose writer was killed before hashing.
+    """Return the upload, marking it complete if all bytes have arrived but its writer was killed before hashing.
 
-    An upload that is in use is returned unchanged. Raises Upload.DoesNotExist if it was deleted.
+    An upload that is in use is only read again. Raises Upload.DoesNotExist if it was deleted.
     """
     if upload.completed_at is not None or upload.offset < upload.length:
         return upload
@@ -278,9 +283,9 @@ def discard_upload(upload: Upload) -> None:
 
 
 def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
-    """Return the upload that a submission names.
+    """Return the user's complete upload of this kind.
 
-    Raises Refused if it is missing, incomplete, or of another kind.
+    Raises Refused if it is missing, expired, incomplete, or of another kind.
     """
     try:
         upload = find_upload(owner, identifier)
@@ -308,9 +313,9 @@ def completed_upload(owner: User, identifier: str, kind: str) -> Upload:
 
 @contextmanager
 def lock_for_reading(identifiers: Iterable[str], *, shared: bool = False) -> Iterator[None]:
-    """Lock uploads for a submission, or with `shared` for a check, so that they are not used or deleted meanwhile.
+    """Lock uploads while a submission reads them, so that they are not used or deleted meanwhile.
 
-    Raises Refused if one is in use.
+    With `shared`, other checks may read them at the same time. Raises Refused if one is in use.
     """
     with ExitStack() as stack:
         for identifier in identifiers:
@@ -326,7 +331,7 @@ def lock_for_reading(identifiers: Iterable[str], *, shared: bool = False) -> Ite
 
 
 def consume_uploads(owner: User, identifiers: Iterable[str]) -> None:
-    """Delete the uploads in the transaction that stores their submission; a rollback keeps them.
+    """Delete the uploads' rows in the transaction that stores their submission, and their files after the commit.
 
     Raises Refused if one was deleted already.
     """
@@ -338,7 +343,7 @@ def consume_uploads(owner: User, identifiers: Iterable[str]) -> None:
 
 
 def discard_expired_uploads() -> int:
-    """Discard expired uploads and return their number."""
+    """Delete expired uploads that are not in use, and return their number."""
     limit = timezone.now() - timedelta(seconds=UPLOAD_LIFETIME_SECONDS)
     count = 0
     for upload in Upload.objects.filter(touched_at__lte=limit):
@@ -352,7 +357,10 @@ def discard_expired_uploads() -> int:
 
 @contextmanager
 def piece_slot(person: int) -> Iterator[None]:
-    """Reserve a slot of this process while a chunk arrives. Raises Refused if all slots are in use."""
+    """Reserve a slot of this process for the user while a chunk arrives.
+
+    Raises Refused if the user or the process has no free slot.
+    """
     with _slots_lock:
         if _used_slots[person] >= PIECES_EACH or _used_slots.total() >= settings.PIECES_AT_ONCE:
             message = f"You are sending {PIECES_EACH} chunks already, or this site receives its maximum of chunks."

@@ -22,11 +22,11 @@ SYNC_EVERY = 16 * 1024 * 1024
 
 
 class UploadInUse(Exception):
-    """Error because another process writes the file, or reads it for a submission or a backup."""
+    """Error raised when another process writes the file, or reads it for a submission or a backup."""
 
 
 class UploadTooLong(Exception):
-    """Error because more bytes arrived than were announced."""
+    """Error raised when an upload receives more bytes than it announced."""
 
 
 def folder() -> Path:
@@ -47,7 +47,7 @@ def path_of(identifier: str) -> Path:
 
 
 def create_file(identifier: str) -> None:
-    """Create an empty file that survives a crash."""
+    """Create an empty file that survives a crash. Raises FileExistsError if it exists."""
     path = path_of(identifier)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -56,10 +56,10 @@ def create_file(identifier: str) -> None:
 
 @contextmanager
 def lock_file(identifier: str, *, shared: bool = False) -> Iterator[BinaryIO]:
-    """Lock and open a file while the block lasts; with `shared`, others may read it too.
+    """Lock an upload's file and yield it, open for reading and writing, or only for reading if `shared`.
 
-    The operating system releases the lock if the process dies. Raises UploadInUse if the file is locked, and
-    FileNotFoundError if it was removed.
+    Several processes may hold a shared lock. The operating system releases the lock if the process dies. Raises
+    UploadInUse if the file is locked, and FileNotFoundError if it was removed.
     """
     with path_of(identifier).open("rb" if shared else "r+b", buffering=0) as file:
         try:
@@ -72,13 +72,13 @@ def lock_file(identifier: str, *, shared: bool = False) -> Iterator[BinaryIO]:
 
 
 def append_blocks(
-    file: BinaryIO, start: int, limit: int, blocks: Iterable[bytes], synced: Callable[[int], None]
+    file: BinaryIO, start: int, limit: int, blocks: Iterable[bytes], on_sync: Callable[[int], None]
 ) -> int:
-    """Write blocks from `start` on, up to `limit`; return the new end of the file.
+    """Write the blocks after the first `start` bytes, up to `limit` bytes in all; return the file's new length.
 
-    `synced` is called with the synced length every SYNC_EVERY bytes and at the end. Free disk space is checked at the
-    same intervals, since other uploads are written meanwhile. Raises UploadTooLong after writing what fits, and
-    DiskFull.
+    Bytes beyond `start` are removed first. `on_sync` is called with the synced length every SYNC_BYTES and at the end.
+    Free disk space is checked at the same intervals, since other uploads are written meanwhile. Raises UploadTooLong
+    after writing what fits, and DiskFull.
     """
     file.truncate(start)
     file.seek(start)
@@ -99,13 +99,13 @@ def append_blocks(
             if end - synced_end >= SYNC_EVERY:
                 os.fsync(file.fileno())
                 synced_end = end
-                synced(synced_end)
+                on_sync(synced_end)
     except OSError:  # a full disk: synced bytes remain, the rest is discarded
         with suppress(OSError):
             file.truncate(synced_end)
         raise
     os.fsync(file.fileno())
-    synced(end)
+    on_sync(end)
     if exceeds_limit:
         raise UploadTooLong
     return end
@@ -114,7 +114,7 @@ def append_blocks(
 def remove_file(identifier: str, *, named: bool = True) -> None:
     """Delete the file if it exists.
 
-    While a backup runs, files that a row may have `named` are kept for the sweep.
+    While a backup runs, files that may have a row in the backup are not deleted; the sweep removes them later.
     """
     if named and deletion_lock.deletions_are_paused():
         return

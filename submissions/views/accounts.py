@@ -39,7 +39,7 @@ def account(request: HttpRequest) -> HttpResponse:
 
 @personal_page("POST")
 def save_profile(request: HttpRequest) -> HttpResponse:
-    """Change the user's name and, for its owners, the name of their first team."""
+    """Save the user's name and, if the user owns it, the name of their first team; show the account page."""
     person = require_user(request)
     form = _profile_form(person, request.POST)
     _result, status = throttling.save_within_limit(
@@ -74,6 +74,7 @@ def create_token(request: HttpRequest) -> HttpResponse:
 
 @reauthentication_required
 def _show_new_token(request: HttpRequest) -> HttpResponse:
+    """Create the requested token and show it once, or show the form's errors."""
     form, person = TokenForm(request.session.pop(_REQUEST_KEY)), require_user(request)
     text, status = throttling.save_within_limit(
         form, throttling.TokenThrottle(), request, lambda values: access.make_token(person, **values)
@@ -94,6 +95,7 @@ def delete_token(request: HttpRequest) -> HttpResponse:
 
 
 def _profile_form(person: User, data: Any = None) -> ProfileForm:
+    """Return the form for the names of the user and their first team, whose name only its owners can change."""
     team = teams.personal_team(person)
     form = ProfileForm(data, initial={"name": person.name, "team": team.name})
     form.fields["team"].disabled = not is_owner(person, team)
@@ -102,7 +104,7 @@ def _profile_form(person: User, data: Any = None) -> ProfileForm:
 
 @personal_page("POST")
 def new_team(request: HttpRequest) -> HttpResponse:
-    """Create a team that the user owns."""
+    """Create a team that the user owns and show its page, or show the form's errors."""
     form, person = TeamForm(request.POST), require_user(request)
     team, status = throttling.save_within_limit(
         form, throttling.ChangeThrottle(), request, lambda values: teams.create_team(values["name"], person)
@@ -114,6 +116,7 @@ def new_team(request: HttpRequest) -> HttpResponse:
 
 
 def _account_page(request: HttpRequest, status: int = 200, **changes: Any) -> HttpResponse:
+    """Render the account page. `changes` replaces values of the template context, such as forms with errors."""
     person = require_user(request)
     context = {
         "profile_form": _profile_form(person),
@@ -138,7 +141,7 @@ def sessions(request: HttpRequest) -> HttpResponse:
 
 @personal_page("POST")
 def sign_out_elsewhere(request: HttpRequest) -> HttpResponse:
-    """Sign out one other session, or all others."""
+    """Sign out the session named in the request, or with “others” all sessions but the current one."""
     person = require_user(request)
     session_choice = request.POST.get("session", "")
     if session_choice == "others":
@@ -164,13 +167,23 @@ class _NotOwner(teams.TeamRefused):
     status = 403
 
 
-def _changes_team(*, owners: bool) -> Callable[[View], View]:
-    """Return a decorator for POST views of members, or of `owners`, that shows refusals on the team's page."""
+def _team_change(*, owners: bool) -> Callable[[View], View]:
+    """Return a decorator that turns a function of request and team into a rate-limited POST view for team members.
 
-    def decorate(view: View) -> View:
+    The view finds the user's team by the slug in the URL. If `owners` is true, only owners may use it. If the change is
+    refused, the team's page shows the reason, or the account page if the user is no longer a member.
+    """
+
+    def as_team_change(view: View) -> View:
+        """Return the POST view of a change to a team."""
+
         @personal_page("POST")
         @wraps(view)
         def answer(request: HttpRequest, slug: str, **options: Any) -> HttpResponse:
+            """Apply the change to the user's team, or show on a page why it is refused.
+
+            Raises Http404 for other teams.
+            """
             team = _get_team(request, slug)
             try:
                 throttling.enforce_limit(throttling.ChangeThrottle(), request)
@@ -185,12 +198,12 @@ def _changes_team(*, owners: bool) -> Callable[[View], View]:
 
         return answer
 
-    return decorate
+    return as_team_change
 
 
-@_changes_team(owners=True)
+@_team_change(owners=True)
 def rename(request: HttpRequest, team: Team) -> HttpResponse:
-    """Rename the team."""
+    """Rename the team, or show the form's errors."""
     form = TeamForm(request.POST)
     if not form.is_valid():
         return _team_page(request, team, status=400, name_form=form)
@@ -203,42 +216,45 @@ def rename(request: HttpRequest, team: Team) -> HttpResponse:
     return redirect("team-manage", slug=team.slug)
 
 
-@_changes_team(owners=True)
+@_team_change(owners=True)
 def invite(request: HttpRequest, team: Team) -> HttpResponse:
-    """Invite an address and show the link once."""
+    """Invite an address to the team, queue the email, and show the link once."""
     form = InvitationForm(request.POST)
     if not form.is_valid():
         return _team_page(request, team, status=400, invitation_form=form)
     throttling.enforce_limit(throttling.InviteThrottle(), request)
     invitation, secret = teams.invite(
-        team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=require_user(request)
+        team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], actor=require_user(request)
     )
     return _show_link(request, team, invitation, secret)
 
 
-@_changes_team(owners=True)
+@_team_change(owners=True)
 def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpResponse:
-    """Replace the link of an invitation, or revoke it."""
+    """Replace the invitation's link and send it (`action=renew`), or revoke the invitation."""
     if request.POST.get("action") == "renew":
         throttling.enforce_limit(throttling.InviteThrottle(), request)
-        return _show_link(request, team, *teams.renew_invitation(team, key, by=require_user(request)))
-    teams.revoke_invitation(team, key, by=require_user(request))
+        return _show_link(request, team, *teams.renew_invitation(team, key, actor=require_user(request)))
+    teams.revoke_invitation(team, key, actor=require_user(request))
     messages.success(request, _("The invitation was revoked. Its link no longer works."))
     return redirect("team-manage", slug=team.slug)
 
 
-@_changes_team(owners=True)
+@_team_change(owners=True)
 def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
-    """Change the role of a member, or remove the member."""
+    """Change the member's role, transfer the team to the member, or remove the member, as the field `action` says.
+
+    Raises TeamRefused for other actions.
+    """
     action, user = request.POST.get("action"), require_user(request)
     if action == "transfer":
-        person = teams.transfer_team(team, key, by=user).user
+        person = teams.transfer_team(team, key, actor=user).user
         message = _("{name} now owns the team. You are a member.")
     elif action == "remove":
-        person = teams.remove_member(team, key, by=user)
+        person = teams.remove_member(team, key, actor=user)
         message = _("{name} was removed and no longer has access to the team.")
     elif action in ("owner", "member"):
-        person = teams.set_role(team, key, owner=action == "owner", by=user).user
+        person = teams.set_role(team, key, owner=action == "owner", actor=user).user
         message = _("{name} is now an owner.") if action == "owner" else _("{name} is now a member.")
     else:
         raise teams.TeamRefused("Choose one of the actions owner, member, transfer, or remove.")
@@ -248,7 +264,7 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     return redirect("team-manage", slug=team.slug)
 
 
-@_changes_team(owners=False)
+@_team_change(owners=False)
 def leave(request: HttpRequest, team: Team) -> HttpResponse:
     teams.leave_team(team, require_user(request))
     messages.success(request, _("You left “{name}”. Your submissions remain with the team.").format(name=team.name))
@@ -257,7 +273,10 @@ def leave(request: HttpRequest, team: Team) -> HttpResponse:
 
 @personal_page("GET", "HEAD", "POST")
 def invitation(request: HttpRequest, secret: str) -> HttpResponse:
-    """Show an invitation and accept it."""
+    """Show an invitation to the invited user; a POST accepts it and redirects to the team.
+
+    The status is 404 for an unknown or expired invitation and 403 for other users.
+    """
     offer, refusal = teams.find_invitation(secret), ""
     person = require_user(request)
     if offer is not None and request.method == "POST":
@@ -281,6 +300,7 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
 
 
 def _show_link(request: HttpRequest, team: Team, invitation: Invitation, secret: str) -> HttpResponse:
+    """Queue the invitation's email and show the team's page with the link."""
     link = absolute(request, reverse("invitation", args=[secret]))
     teams.send_invitation(invitation, link)
     return _team_page(request, team, sent=invitation, link=link)
@@ -296,6 +316,7 @@ def _display_name(person: User) -> str:
 
 
 def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: Any) -> HttpResponse:
+    """Render the team's page. `changes` replaces values of the template context, such as forms with errors."""
     person = require_user(request)
     owner = is_owner(person, team)
     rows = team.memberships.select_related("user").order_by("-owner", "pk")
@@ -327,7 +348,10 @@ def download(request: HttpRequest) -> HttpResponse:
 @personal_page("GET", "HEAD", "POST")
 @reauthentication_required
 def close(request: HttpRequest) -> HttpResponse:
-    """Explain the deletion, and close the account after the user has entered its address."""
+    """Explain the deletion of the account; a POST with the account's email address closes it.
+
+    Staff and the only owners of teams with other members are refused.
+    """
     person = require_user(request)
     refusal = ""
     try:
@@ -347,7 +371,7 @@ def close(request: HttpRequest) -> HttpResponse:
 
 @personal_page("GET", "HEAD")
 def uploads(request: HttpRequest) -> HttpResponse:
-    """List the user's uploads and the remaining space."""
+    """List the user's uploads, the space that they use, and the limits."""
     uploads = list(service.get_uploads(require_user(request)))
     context = {
         "uploads": uploads,
@@ -361,7 +385,7 @@ def uploads(request: HttpRequest) -> HttpResponse:
 
 @personal_page("POST")
 def delete_upload(request: HttpRequest) -> HttpResponse:
-    """Delete an upload, whether complete or not."""
+    """Delete one of the user's uploads, unless it is in use, and redirect to the list."""
     message = _("The file does not exist. It may have expired.")
     try:
         upload = service.find_upload(require_user(request), request.POST.get("upload", ""))

@@ -23,18 +23,22 @@ def dataset_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     agreement = get_object_or_404(Agreement.objects.select_related("dataset"), dataset__slug=slug, in_force=True)
     if agreement.dataset is None or not may_see_dataset(request.user, agreement.dataset):
         raise Http404
-    return _page(request, agreement)
+    return _agreement_page(request, agreement)
 
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def round_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     row = get_object_or_404(listed_rounds(), slug=slug)
-    return _page(request, get_object_or_404(Agreement, round=row, in_force=True))
+    return _agreement_page(request, get_object_or_404(Agreement, round=row, in_force=True))
 
 
-def _page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
-    """Show the agreement and whether the visitor accepted it. A POST records an acceptance."""
+def _agreement_page(request: HttpRequest, agreement: Agreement) -> HttpResponse:
+    """Show the agreement and whether the visitor accepted it. A POST records the user's acceptance.
+
+    If the agreement has changed or the box is not ticked, the status is 409 and the page states the reason. Anonymous
+    visitors are asked to sign in before they can accept.
+    """
     refusal = ""
     if request.method == "POST":
         if not isinstance(request.user, User):

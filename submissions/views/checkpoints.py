@@ -45,18 +45,21 @@ PARAMETERS = "parameter"
 #: Prefix of fields for dataset-specific prompts: `prompt-<slug>-<name>`.
 PROMPTS = "prompt"
 #: Possible kinds of a plain encoder with a given pooling.
-TAKEN_PLAIN = frozenset({CheckpointKind.SENTENCE_ENCODER, CheckpointKind.SPARSE_ENCODER})
+PLAIN_ENCODER_KINDS = frozenset({CheckpointKind.SENTENCE_ENCODER, CheckpointKind.SPARSE_ENCODER})
 #: Kinds of dataset files that are sample checkpoints.
-SAMPLES = frozenset({"example_model", "refused_model"})
+SAMPLE_KINDS = frozenset({"example_model", "refused_model"})
 
 
 #: Groups of engines in display order.
 ENCODERS, RERANKERS, NO_MODEL = "Encoders", "Re-rankers", "No model needed"
-OVER_BM25 = "Expansion and weighting over BM25"
+BASED_ON_BM25 = "Expansion and weighting over BM25"
 
 
 def requested_engine(request: HttpRequest) -> EngineDescription:
-    """Return the engine of the form or the URL, or the default engine. Raises UnknownChoice."""
+    """Return the engine named in the form or the URL, or the default engine.
+
+    An unknown engine in the form means the default engine. Raises UnknownChoice for an unknown engine in the URL.
+    """
     engine_name = request.POST.get("engine") or choice(request.GET, "engine", ENGINES) or DEFAULT_ENGINE
     return ENGINES.get(engine_name) or ENGINES.get(DEFAULT_ENGINE) or next(iter(ENGINES.values()))
 
@@ -68,6 +71,7 @@ class ModelPage(SubmissionPage):
     kind = Upload.Kind.MODEL
 
     def __init__(self, request: HttpRequest, engine: EngineDescription | None = None) -> None:
+        """Create the forms with the checkpoints, datasets, and runs that the engine can use, filled from a POST."""
         self.engine = engine or requested_engine(request)
         super().__init__(request, self.engine.architecture)
         data = request.POST if request.method == "POST" else None
@@ -95,7 +99,7 @@ class ModelPage(SubmissionPage):
         return all([super().is_valid(), *(form.is_valid() for form in forms)])
 
     def submit(self) -> Submission:
-        """Submit the model. The forms must be valid. Raises Refused."""
+        """Submit the model and return the submission. The forms must be valid. Raises Refused."""
         values = self.model_form.cleaned_data
         slugs = self.prompts.slugs if values["benchmark"] else values["dataset"]
         hub = HubModel(values["hub_model"], values["hub_commit"]) if values["hub_model"] else None
@@ -113,16 +117,17 @@ class ModelPage(SubmissionPage):
         return intake.accept_model(self.person, request=request, **self.submission_arguments())
 
     def archive(self) -> checkpoints.CheckpointArchive | None:
-        """Return the uploaded archive, sent with this form or before. Raises Refused for several."""
+        """Return the archive, sent with this form or uploaded before, or None. Raises Refused if there are several."""
         post, sent_files = self.request.POST, self.request.FILES.getlist(CHECKPOINT_FIELD)
         upload_ids, pooling = post.getlist(f"{UPLOAD_PREFIX}{CHECKPOINT_FIELD}"), post.get("pooling", "")
         files = incoming_files(self.person, sent_files, upload_ids, Upload.Kind.MODEL)
         return intake.one_archive(files, pooling if pooling in intake.POOLINGS else "")
 
     def check(self) -> HttpResponse:
-        """Return a page with the report of the archive, for an engine that runs its kind.
+        """Return a page with the report of the sent archive, without submitting it.
 
-        Raises Refused and TooManyChecks.
+        If the page's engine cannot run the archive but another one can, the page is that of the first such engine.
+        Raises Refused if no archive was sent, and TooManyChecks.
         """
         archive = self.archive()
         if archive is None:
@@ -151,18 +156,18 @@ class ModelPage(SubmissionPage):
             **base_context,
             "engine": self.engine,
             "engines": self._engines(),
-            "needs": checkpoints.in_words(kinds) + (", for its tokenizer" if only_tokenizer else ""),
+            "needs": checkpoints.name_kinds(kinds) + (", for its tokenizer" if only_tokenizer else ""),
             "steps": self._steps(),
             "load": load,
-            "asks_pooling": bool(TAKEN_PLAIN & set(kinds)),
+            "asks_pooling": bool(PLAIN_ENCODER_KINDS & set(kinds)),
             "parameters_form": self.parameters,
             "model_form": self.model_form,
             "checkpoints": self.checkpoints,
-            "kept_prompts": self._kept_prompts(),
+            "kept_prompts": self._get_prompt_rows(),
             "sources": self.sources,
             "recognised": base_context["checked"] and self.engine != requested_engine(self.request),
             "hub": fetches(),
-            "offers": list(self._offers(load)),
+            "offers": list(self._dataset_offers(load)),
             "enough_jobs": MIN_SIMILAR,
             "quota": count_model_runs(get_teams(self.person).first()),
             "readiness": readiness(self.person, local=is_local_request(self.request)),
@@ -172,8 +177,8 @@ class ModelPage(SubmissionPage):
             "largest_in_pieces": describe_bytes(settings.CHECKPOINT_PIECES_LIMIT_BYTES),
         }
 
-    def _kept_prompts(self) -> list[tuple[Checkpoint, str, list[Problem]]]:
-        """Return the stored models that have or need prompts, with model family and remarks."""
+    def _get_prompt_rows(self) -> list[tuple[Checkpoint, str, list[Problem]]]:
+        """Return the stored models that have or need prompts, each with its model family and remarks on its prompts."""
         rows = [
             (
                 row,
@@ -184,14 +189,17 @@ class ModelPage(SubmissionPage):
         ]
         return [row for row in rows if row[0].description.get("prompts") or row[1]]
 
-    def kept_files(self, refused_names: Collection[str], *, takes: bool) -> list[tuple[Upload, bool]]:
-        """Return the user's uploaded archives, including one just sent, and whether each is selected."""
-        chosen_ids = self.request.POST.getlist(f"{UPLOAD_PREFIX}{CHECKPOINT_FIELD}")
-        sent_files = self.request.FILES.getlist(CHECKPOINT_FIELD) if takes and self.request.method == "POST" else []
-        chosen_ids += self.keep(map(incoming_file, sent_files), refused_names)
-        return [(upload, upload.pk in chosen_ids) for upload in self.whole_uploads()]
+    def kept_files(self, refused_names: Collection[str], *, store: bool) -> list[tuple[Upload, bool]]:
+        """Return the user's complete uploads of archives, each with whether it is selected.
 
-    def _steps(self) -> dict[str, int]:
+        If `store` is true, archives sent with the form are first stored as uploads, except refused ones.
+        """
+        chosen_ids = self.request.POST.getlist(f"{UPLOAD_PREFIX}{CHECKPOINT_FIELD}")
+        sent_files = self.request.FILES.getlist(CHECKPOINT_FIELD) if store and self.request.method == "POST" else []
+        chosen_ids += self.store_uploads(map(incoming_file, sent_files), refused_names)
+        return [(upload, upload.pk in chosen_ids) for upload in self.complete_uploads()]
+
+    def _section_numbers(self) -> dict[str, int]:
         """Return the numbers of the page's sections by name."""
         engine = self.engine
         is_shown = {"engine": True, "model": engine.needs_checkpoint, "runs": engine.runs[1] > 0}
@@ -203,19 +211,19 @@ class ModelPage(SubmissionPage):
         ]
         return {name: number for number, name in enumerate(names, 1)}
 
-    def _engines(self) -> dict[str, list[EngineDescription]]:
-        """Return the engines, grouped by the kind of model that they need."""
-        names = (ENCODERS, RERANKERS, OVER_BM25, NO_MODEL)
+    def _engine_groups(self) -> dict[str, list[EngineDescription]]:
+        """Return the engines in groups: encoders, re-rankers, those based on BM25, and those without a model."""
+        names = (ENCODERS, RERANKERS, BASED_ON_BM25, NO_MODEL)
         groups: dict[str, list[EngineDescription]] = {name: [] for name in names}
         for engine in ENGINES.values():
-            name = OVER_BM25 if engine.computes_bm25 else ENCODERS
+            name = BASED_ON_BM25 if engine.computes_bm25 else ENCODERS
             if engine.architecture == Architecture.RE_RANKING:
                 name = RERANKERS
             groups[name if engine.needs_checkpoint else NO_MODEL].append(engine)
         return groups
 
-    def _offers(self, load: ModelLoad) -> Iterator[dict[str, Any]]:
-        """Yield the datasets with estimated run times and the reason if a dataset is closed."""
+    def _dataset_offers(self, load: ModelLoad) -> Iterator[dict[str, Any]]:
+        """Yield each dataset with its estimated run time, the fields of its prompts, and the reason if it is closed."""
         chosen_slugs = self.model_form["dataset"].value() or []
         history = similar_finished_jobs(load) if load.known else []
         closed_reasons = closed_datasets((dataset.pk for dataset in self.datasets), timezone.now())
@@ -235,7 +243,7 @@ class ModelPage(SubmissionPage):
         if CheckpointKind.STATIC_EMBEDDINGS not in intake.checkpoint_kinds(self.engine):
             return []
         files = [file for dataset in self.datasets for file in offered_files(dataset, self.person)]
-        return [file for file in files if file.kind in SAMPLES]
+        return [file for file in files if file.kind in SAMPLE_KINDS]
 
 
 @personal_page("GET", "HEAD", "POST")

@@ -35,7 +35,7 @@ PER_PAGE = 25
 @personal_page("GET", "HEAD")
 @reads("page")
 def inbox(request: HttpRequest) -> HttpResponse:
-    """List the user's notices, newest first."""
+    """Show a page of the user's notices, newest first."""
     person = require_user(request)
     page = Paginator(get_inbox(person), PER_PAGE).get_page(whole_number(request.GET, "page", 1))
     context = {"section": "inbox", "page": page, "unread": unread_count(person)}
@@ -44,7 +44,10 @@ def inbox(request: HttpRequest) -> HttpResponse:
 
 @personal_page("POST")
 def read(request: HttpRequest) -> HttpResponse:
-    """Mark a notice, or without `notice` all of them, as read. With `open=1`, redirect to the notice's page."""
+    """Mark the notice with the id `notice` as read, or all notices if the field is empty, and redirect to the inbox.
+
+    If `open` is set, redirect to the notice's page. Raises Http404 for a notice of another user.
+    """
     person = require_user(request)
     identifier = request.POST.get("notice", "")
     if (key := parse_number(identifier)) is not None:
@@ -73,7 +76,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
 
 @personal_page("GET", "HEAD", "POST")
 def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show the team's webhooks and deliveries. A POST adds a webhook and shows its secret once."""
+    """Show the team's webhooks and deliveries to its owners. A POST adds a webhook and shows its secret once."""
     team, person = owned_team(request.user, slug), require_user(request)
     if request.method != "POST":
         return _webhooks_page(request, team)
@@ -91,7 +94,10 @@ def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
 
 @personal_page("POST")
 def change_webhook(request: HttpRequest, slug: str, identifier: int) -> HttpResponse:
-    """Apply the form's `action` to a webhook: test, rotate the secret, activate, deactivate, or remove."""
+    """Apply the form's `action` to a webhook: test, rotate the secret, activate, deactivate, or remove.
+
+    A new secret is shown once; other actions redirect to the webhooks' page. Only for owners of the team.
+    """
     team = owned_team(request.user, slug)
     webhook = get_object_or_404(Webhook, pk=identifier, team=team)
     if wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request):
@@ -117,6 +123,7 @@ _WEBHOOK_ACTIONS: dict[str, tuple[Callable[[Webhook], object], Any]] = {
 
 
 def _webhooks_page(request: HttpRequest, team: Team, status: int = 200, **changes: Any) -> HttpResponse:
+    """Render the team's webhooks and latest deliveries. `changes` replaces values of the template context."""
     context = {
         "section": "account",
         "team": team,

@@ -35,20 +35,20 @@ QUEUES = {
 def status(request: HttpRequest) -> HttpResponse:
     """Show which parts of the site work, the queues, and the latest public result."""
     queues = {queue.name: queue for queue in job_queues()}
-    room, scorers = disk_state() == "ok", queues[Job.Queue.SCORE].workers > 0
+    has_disk_space, has_scorers = disk_state() == "ok", queues[Job.Queue.SCORE].workers > 0
     parts = [
         (_("Pages and results"), True, ""),  # without the database, this page would not load
         (_("Message broker"), broker_answers(), _("Pages load and jobs start more slowly than usual.")),
-        (_("Uploads"), room, _("The disk is full. Uploads are refused until there is space.")),
-        (_("Scoring"), scorers, _("No worker is online. Submissions wait until one is.")),
+        (_("Uploads"), has_disk_space, _("The disk is full. Uploads are refused until there is space.")),
+        (_("Scoring"), has_scorers, _("No worker is online. Submissions wait until one is.")),
     ]
-    stuck = any(queue.problem for queue in queues.values())
+    is_stuck = any(queue.problem for queue in queues.values())
     public = EntryQuerySet(Entry).public().select_related("system", "dataset")
     context = {
         "section": "status",
         "parts": parts,
         "queues": [(label, queues[name]) for name, label in QUEUES.items()],
-        "works": all(available for _name, available, _note in parts) and not stuck,
+        "works": all(available for _name, available, _note in parts) and not is_stuck,
         "newest": public.order_by("-published_at").first(),
     }
     return render(request, "submissions/status.html", context)
@@ -64,24 +64,25 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if not has_token and not may_operate(request.user):
         return HttpResponse("Not found\n", status=404, content_type="text/plain; charset=utf-8")
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Rows())
+    registry.register(SiteCollector())
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
-class Rows(Collector):
+class SiteCollector(Collector):
     """Collector of metrics from the database and the cache."""
 
     def describe(self) -> Iterator[Metric]:
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
+        """Yield metrics of queues, claimed and ended jobs, workers, stages of jobs, and cached pages."""
         depth = GaugeMetricFamily("runboard_queue_jobs", "Number of jobs waiting for a worker.", labels=["queue"])
         age = GaugeMetricFamily("runboard_queue_oldest_seconds", "Waiting time of the oldest job.", labels=["queue"])
         for queue in job_queues():
             depth.add_metric([queue.name], queue.waiting)
             age.add_metric([queue.name], queue.oldest.total_seconds() if queue.oldest else 0.0)
         leased_jobs = Job.objects.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False)
-        claimed_jobs = _count(
+        claimed_jobs = _count_jobs(
             leased_jobs,
             "runboard_jobs_claimed",
             "Number of jobs claimed by workers.",
@@ -89,7 +90,7 @@ class Rows(Collector):
             state="state",
         )
         # This is a gauge, because withdrawn results are no longer "done".
-        ended_jobs = _count(
+        ended_jobs = _count_jobs(
             Job.objects.filter(state__in=TERMINAL),
             "runboard_jobs_ended",
             "Number of ended jobs, by current state and error code.",
@@ -119,8 +120,8 @@ class Rows(Collector):
         yield from (depth, age, claimed_jobs, ended_jobs, workers, stages, pages)
 
 
-def _count(jobs: QuerySet[Job], name: str, description: str, **labels: str) -> Metric:
-    """Return the number of jobs for each combination of labels, which map to columns."""
+def _count_jobs(jobs: QuerySet[Job], name: str, description: str, **labels: str) -> Metric:
+    """Return a gauge with the number of jobs for each combination of labels. `labels` maps labels to columns."""
     family = GaugeMetricFamily(name, description, labels=list(labels))
     for *values, number in jobs.order_by().values_list(*labels.values()).annotate(Count("pk")):
         family.add_metric(values, number)

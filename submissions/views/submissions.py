@@ -53,7 +53,7 @@ PER_PAGE = 50
 @permissions.personal_page("GET", "HEAD")
 @reads("page")
 def submissions(request: HttpRequest) -> HttpResponse:
-    """List the submissions of the user's teams, newest first."""
+    """Show a page of the submissions of the user's teams, newest first."""
     page = Paginator(with_jobs(permissions.get_submissions(request.user)), PER_PAGE).get_page(
         whole_number(request.GET, "page", 1)
     )
@@ -66,14 +66,17 @@ def submissions(request: HttpRequest) -> HttpResponse:
 @require_safe
 def submission(request: HttpRequest, identifier: str) -> HttpResponse:
     """Show a submission's status. Visitors outside its team see only public facts."""
-    return render(request, "submissions/submission.html", _context(request, _find(request, identifier)))
+    return render(request, "submissions/submission.html", _page_context(request, _find_submission(request, identifier)))
 
 
 @never_cache
 @require_safe
 def progress(request: HttpRequest, identifier: str) -> HttpResponse:
-    """Show the part of the status page that changes. Its status ends polling once all jobs have ended."""
-    context = _context(request, _find(request, identifier))
+    """Show the part of the status page that changes.
+
+    The response has status 286, which ends polling, once all jobs have ended.
+    """
+    context = _page_context(request, _find_submission(request, identifier))
     submission_status: SubmissionStatus = context["status"]
     # Ended submissions cannot be canceled, so replace the buttons.
     context["swap_actions"] = submission_status.ended and submission_status.complete
@@ -85,11 +88,11 @@ def progress(request: HttpRequest, identifier: str) -> HttpResponse:
 @takes_tokens
 @reads("seed")
 def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase:
-    """Send a scored run as gzip; 404 if it does not exist or the visitor has no access.
+    """Send a scored run as gzip; `?seed=` selects a run of a seed set.
 
-    `?seed=` selects a run of a seed set.
+    Raises Http404 if the run does not exist or the visitor has no access.
     """
-    submission = _find(request, identifier)
+    submission = _find_submission(request, identifier)
     job_key = (dataset, request.GET.get("seed", ""))
     jobs = permissions.downloadable_runs(request.user, submission)
     job = next((job for job in jobs if (job.dataset.slug, job.seed) == job_key), None)
@@ -112,7 +115,7 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
 @permissions.personal_page("POST")
 def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     """Cancel the unfinished jobs of a submission."""
-    submission = _find(request, identifier, manage=True)
+    submission = _find_submission(request, identifier, manage=True)
     if changes.cancel(submission, permissions.require_user(request)):
         messages.success(request, _("Canceled. Running jobs stop within seconds."))
     else:
@@ -123,25 +126,29 @@ def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
 @permissions.personal_page("POST")
 def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
     """Withdraw the submission. The reason remains visible."""
-    submission = _find(request, identifier, manage=True)
+    submission = _find_submission(request, identifier, manage=True)
     form = WithdrawalForm(request.POST)
     if not form.is_valid():
-        context = _context(request, submission, withdrawal_form=form)
+        context = _page_context(request, submission, withdrawal_form=form)
         return render(request, "submissions/submission.html", context, status=400)
     changes.withdraw(submission, form.cleaned_data["reason"], permissions.require_user(request))
     messages.success(request, _("Withdrawn. Boards show your reason in place of the results."))
     return redirect(submission)
 
 
-def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[..., HttpResponse]:
-    """Return the rate-limited POST view of a change to a submission."""
+def _change_view(change: Callable[[HttpRequest, Submission], None]) -> Callable[..., HttpResponse]:
+    """Return a rate-limited POST view that applies `change` to a submission and redirects to its page.
+
+    Only users who may manage the submission can use it. The page shows a message if the change is refused.
+    """
 
     @wraps(change)
     def view(request: HttpRequest, identifier: str) -> HttpResponse:
-        submission = _find(request, identifier, manage=True)
+        """Apply the change, unless the user makes too many, and redirect to the submission's page."""
+        submission = _find_submission(request, identifier, manage=True)
         if wait := throttling.seconds_to_wait(throttling.ChangeThrottle(), request):
             messages.warning(request, throttling.throttle_message(wait))
-            return render(request, "submissions/submission.html", _context(request, submission), status=429)
+            return render(request, "submissions/submission.html", _page_context(request, submission), status=429)
         try:
             change(request, submission)
         except Refused as refusal:
@@ -151,7 +158,7 @@ def _changes(change: Callable[[HttpRequest, Submission], None]) -> Callable[...,
     return permissions.personal_page("POST")(view)
 
 
-@_changes
+@_change_view
 def visibility(request: HttpRequest, submission: Submission) -> None:
     """Make the results public or private."""
     is_public = request.POST.get("public") == "yes"
@@ -159,7 +166,7 @@ def visibility(request: HttpRequest, submission: Submission) -> None:
     messages.success(request, _("The submission is now public.") if is_public else _("The submission is now private."))
 
 
-@_changes
+@_change_view
 def reusable(request: HttpRequest, submission: Submission) -> None:
     """Allow or forbid others to re-rank and fuse the runs."""
     is_reusable = request.POST.get("reusable") == "yes"
@@ -170,14 +177,14 @@ def reusable(request: HttpRequest, submission: Submission) -> None:
     )
 
 
-@_changes
+@_change_view
 def retry(request: HttpRequest, submission: Submission) -> None:
     """Queue the jobs again that failed on our side."""
     queued = changes.retry(submission, permissions.require_user(request))
     messages.info(request, _("Queued again.") if queued else _("No jobs can be retried."))
 
 
-@_changes
+@_change_view
 def priority(request: HttpRequest, submission: Submission) -> None:
     """Change the submission's priority among its team's runs in the round."""
     priority_text = request.POST.get("priority", "")
@@ -187,7 +194,7 @@ def priority(request: HttpRequest, submission: Submission) -> None:
 
 @permissions.personal_page("GET", "HEAD", "POST")
 def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
-    """Edit the description of a system."""
+    """Show or process the form that edits the description of a system. Users without the right to edit it get 404."""
     system = get_object_or_404(permissions.editable_systems(request.user), slug=slug)
     data = request.POST if request.method == "POST" else None
     form = SystemForm(data, system=system, initial=SystemForm.get_initial_values(system), label_suffix="")
@@ -210,7 +217,11 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _save_description(request: HttpRequest, system: System, form: SystemForm) -> bool:
-    """Save the description. Errors are added to the form."""
+    """Save the description and return True, or add an error to the form and return False.
+
+    It is not saved if the form is based on an outdated version, the name is taken, or a challenge settled changed
+    fields.
+    """
     seen_version = parse_number(request.POST.get("rendered_from", ""))
     if seen_version is None:
         form.add_error(None, "The form does not state its version of the description. Check the values and save again.")
@@ -234,7 +245,7 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
 
 @permissions.personal_page("GET", "HEAD", "POST")
 def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
-    """Make a system anonymous until a date, change the date, or end its anonymity."""
+    """Show or process the form that makes a system anonymous until a date, changes the date, or ends the anonymity."""
     system = get_object_or_404(permissions.editable_systems(request.user), slug=slug)
     is_post = request.method == "POST"
     is_lifting = is_post and request.POST.get("action") == "lift"
@@ -272,7 +283,7 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
 
 @permissions.personal_page("GET", "HEAD", "POST")
 def challenge(request: HttpRequest, slug: str) -> HttpResponse:
-    """Challenge a claim of a system."""
+    """Show or process the form that challenges a claim of a system."""
     system, person = get_object_or_404(seen_systems(), slug=slug), permissions.require_user(request)
     is_post = request.method == "POST"
     form = ChallengeForm(
@@ -305,7 +316,7 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
 
 @permissions.personal_page("POST")
 def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
-    """Retract one of the user's own challenges."""
+    """Retract one of the user's own challenges, or show why this is refused."""
     challenge = get_object_or_404(
         Challenge,
         system=get_object_or_404(seen_systems(), slug=slug),
@@ -320,12 +331,18 @@ def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
     return redirect("system-challenge", slug=slug)
 
 
-def _find(request: HttpRequest, identifier: str, *, manage: bool = False) -> Submission:
+def _find_submission(request: HttpRequest, identifier: str, *, manage: bool = False) -> Submission:
+    """Return the submission if the visitor may see it. Raises Http404, and PermissionDenied as `visible_submission`."""
     submissions = with_jobs(Submission.objects.all())
     return permissions.visible_submission(request.user, submissions, identifier, manage=manage)
 
 
-def _context(request: HttpRequest, submission: Submission, **values: Any) -> dict[str, Any]:
+def _page_context(request: HttpRequest, submission: Submission, **values: Any) -> dict[str, Any]:
+    """Return the template context of a submission's page.
+
+    `values` overrides context values, such as a form with errors. It contains private facts only for users who may
+    manage the submission.
+    """
     status = describe_with_standing(submission, complete=permissions.may_manage(request.user, submission))
     model, remarks = submission.checkpoint, []
     has_default_prompts = (

@@ -46,7 +46,7 @@ MULTIPLE_FILES = "several"
 #: Prefix of fields that contain ids of resumable uploads, followed by the name of the file input.
 UPLOAD_PREFIX = "upload:"
 #: Size in bytes above which the page's script uses resumable uploads.
-LARGE = 8 * 1024 * 1024
+LARGE_FILE_BYTES = 8 * 1024 * 1024
 #: Optional fields of a new system, by group. Groups are collapsed unless they contain errors.
 OPTIONAL_FIELDS = {
     "Links and license": (
@@ -88,17 +88,18 @@ class SubmissionPage:
     kind: Upload.Kind
 
     def __init__(self, request: HttpRequest, architecture: str = "") -> None:
+        """Create the forms with the user's systems and teams. Entered data is validated only for a submission."""
         self.request, self.person, self.architecture = request, require_user(request), architecture
         self.systems = [
             system for system in get_systems(self.person) if not architecture or system.architecture == architecture
         ]
         self.checking = request.method == "POST" and request.POST.get("action") == "check"
-        data = self._entered() if request.method == "POST" and not self.checking else None
+        data = self._form_data() if request.method == "POST" and not self.checking else None
         self.form = SubmissionForm(
             data, systems=self.systems, teams=get_teams(self.person), initial=self._initial_values(), label_suffix=""
         )
         self.system_form = SystemForm(
-            data if self._new_system() else None,
+            data if self._creates_system() else None,
             prefix=PREFIX,
             initial=self._initial_values(f"{PREFIX}-"),
             label_suffix="",
@@ -106,7 +107,11 @@ class SubmissionPage:
         self.team_form = self._team_form(data)
 
     def answer(self) -> HttpResponse:
-        """Show the form, check files (`action=check`), or submit and redirect to the submission's page."""
+        """Return the form, the reports of checked files (`action=check`), or a redirect to the new submission.
+
+        If the submission is refused or a form has errors, the form shows the reasons with status 400; with 429 for too
+        many requests.
+        """
         if self.request.method != "POST":
             return self.show()
         if wait := seconds_to_wait(CheckThrottle() if self.checking else SubmitThrottle(), self.request):
@@ -139,12 +144,15 @@ class SubmissionPage:
     def submit(self) -> Submission:
         raise NotImplementedError
 
-    def kept_files(self, refused_names: Collection[str], *, takes: bool) -> Any:
-        """Return the user's uploads, after storing the files that were just sent, except refused ones."""
+    def kept_files(self, refused_names: Collection[str], *, store: bool) -> Any:
+        """Return the user's uploads for the page.
+
+        If `store` is true, files that were just sent are first stored as uploads, except refused ones.
+        """
         raise NotImplementedError
 
-    def _entered(self) -> QueryDict:
-        """Return the form data, with the architecture of the page's engine, if any."""
+    def _form_data(self) -> QueryDict:
+        """Return the form data, with the architecture of the page's engine, if any, as that of a new system."""
         if not self.architecture:
             return self.request.POST
         entered = self.request.POST.copy()
@@ -174,11 +182,11 @@ class SubmissionPage:
         if name:
             rename_team(personal_team(self.person), name)
 
-    def _new_system(self) -> bool:
+    def _creates_system(self) -> bool:
         return self.request.method == "POST" and not self.request.POST.get("system")
 
     def _initial_values(self, prefix: str = "") -> dict[str, Any]:
-        """Return the entered values as initial data if files are only checked, or `?system=` on the first visit."""
+        """Return initial form values: `?system=` on the first visit, otherwise the entered values with this prefix."""
         if self.request.method != "POST":
             return {} if prefix else {"system": self.request.GET.get("system", ""), "public": "yes"}
         entered = self.request.POST.items()
@@ -186,7 +194,7 @@ class SubmissionPage:
 
     def is_valid(self) -> bool:
         """Return whether the forms are valid. The system's form is only checked for new systems."""
-        required_forms = [self.form, self.team_form, self.system_form if self._new_system() else None]
+        required_forms = [self.form, self.team_form, self.system_form if self._creates_system() else None]
         return not any(form.errors for form in required_forms if form is not None)
 
     def submission_arguments(self) -> dict[str, Any]:
@@ -201,7 +209,11 @@ class SubmissionPage:
     def context(
         self, refusal: Refused | None = None, reports: Sequence[FileReport] = (), slow_down: int = 0
     ) -> dict[str, Any]:
-        """Return the context shared by both templates."""
+        """Return the context shared by both templates: forms, systems, rounds, quotas, uploads, and reports.
+
+        The reports are those of the refusal, if there is one. `slow_down` is the number of seconds to wait after too
+        many requests.
+        """
         reports = refusal.files if refusal else reports
         refused_names = {report.name.split("/")[0] for report in reports if not report.report.valid}
         rounds = round_standings(self.person, get_teams(self.person).first())
@@ -221,19 +233,19 @@ class SubmissionPage:
                 self.person, list(get_teams(self.person)), open_datasets.filter(hidden=True)
             ),
             "unfinished": get_uploads(self.person).filter(kind=self.kind, completed_at=None, offset__gt=0),
-            "kept": self.kept_files(refused_names, takes=not slow_down),
+            "kept": self.kept_files(refused_names, store=not slow_down),
             "refusal": refusal,
             "reports": reports,
             "checked": bool(reports) and refusal is None,
             "slow_down": slow_down,
-            "large": LARGE,
+            "large": LARGE_FILE_BYTES,
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "api_address": absolute(self.request, "/api/v1/"),
             "site_address": absolute(self.request, "/").rstrip("/"),
         }
 
-    def keep(self, files: Iterable[IncomingFile], refused_names: Collection[str]) -> list[str]:
-        """Store files sent with the form as uploads, except refused ones. Return the uploads' ids.
+    def store_uploads(self, files: Iterable[IncomingFile], refused_names: Collection[str]) -> list[str]:
+        """Store files sent with the form as uploads, except refused ones, and return the ids of the uploads.
 
         Files beyond the user's limit are not stored.
         """
@@ -245,7 +257,7 @@ class SubmissionPage:
                     upload_ids.append(upload.pk)
         return upload_ids
 
-    def whole_uploads(self) -> QuerySet[Upload]:
+    def complete_uploads(self) -> QuerySet[Upload]:
         """Return the user's complete uploads that no submission has used."""
         return get_uploads(self.person).filter(kind=self.kind).exclude(completed_at=None)
 
@@ -270,9 +282,9 @@ class SubmitPage(SubmissionPage):
         return self.show(reports=check_only(self.files(), self._seeds()))
 
     def show_errors(self) -> HttpResponse:
-        """Return the page with the errors of the forms and the files. Raises Refused.
+        """Return the page with the errors of the forms and the reports of the files.
 
-        Both are reported together, so that users can correct all of them together.
+        Users can then correct both at once. Raises Refused.
         """
         return self.show(400, reports=check_only(self.files(), self._seeds()))
 
@@ -283,7 +295,10 @@ class SubmitPage(SubmissionPage):
         return split_labels(self.request.POST.getlist("seeds"))
 
     def files(self) -> list[IncomingFile]:
-        """Return the sent files, with their datasets if the input or the adjacent field names one."""
+        """Return the sent files and the selected uploads, each with its dataset if one was chosen.
+
+        The dataset is that of the file's own input, of the field next to an upload, or of the field `dataset`.
+        """
         post, files = self.request.POST, []
         default_dataset = post.get("dataset", "")
         for field, uploads in self.request.FILES.lists():
@@ -301,48 +316,53 @@ class SubmitPage(SubmissionPage):
         return files
 
     def context(self, *arguments: Any, **changes: Any) -> dict[str, Any]:
+        """Return the template's context."""
         return {
             **super().context(*arguments, **changes),
-            "datasets": self._datasets(),
+            "datasets": self._dataset_choices(),
             "several": MULTIPLE_FILES,
             "at_once": describe_bytes(settings.VALIDATE_AT_ONCE_BYTES),
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
         }
 
-    def kept_files(self, refused_names: Collection[str], *, takes: bool) -> list[dict[str, Any]]:
-        """Return the user's uploads with their likely datasets, after storing the files that were just sent.
+    def kept_files(self, refused_names: Collection[str], *, store: bool) -> list[dict[str, Any]]:
+        """Return the user's uploads, each with whether it is selected and its chosen or recognized dataset.
 
-        Files with refused content are deleted or not stored.
+        If `store` is true, files that were just sent are first stored as uploads. Files with refused content are
+        deleted or not stored.
         """
         chosen_datasets: dict[str, str] = {}
         with suppress(Refused, UploadInUse):
-            sent_files = self.files() if takes and self.request.method == "POST" else []
+            sent_files = self.files() if store and self.request.method == "POST" else []
             for file in sent_files:
                 if file.upload and file.name in refused_names:
                     discard_upload(Upload.objects.get(pk=file.upload))
                     continue
-                for upload in [file.upload] if file.upload else self.keep([file], refused_names):
-                    chosen_datasets[upload] = file.dataset or self._recognised(file)
+                for upload in [file.upload] if file.upload else self.store_uploads([file], refused_names):
+                    chosen_datasets[upload] = file.dataset or self._recognize_dataset(file)
         return [
             {
                 "upload": upload,
                 "chosen": upload.pk in chosen_datasets,
                 "dataset": chosen_datasets.get(upload.pk, ""),
             }
-            for upload in self.whole_uploads()
+            for upload in self.complete_uploads()
         ]
 
     @staticmethod
-    def _recognised(file: IncomingFile) -> str:
-        """Return the slug of the dataset that matches the file's name or ids; empty for zips, no match, or several."""
+    def _recognize_dataset(file: IncomingFile) -> str:
+        """Return the slug of the dataset that matches the file's name or ids; empty for zips and unclear matches."""
         with suppress(Refused, InvalidContent, FileNotFoundError):
             if not file.is_zip:
                 with run_files([file]) as runs:
                     return runs[0].dataset.slug
         return ""
 
-    def _datasets(self) -> list[dict[str, Any]]:
-        """Return the datasets that accept runs, with the accessible files that a run needs."""
+    def _dataset_choices(self) -> list[dict[str, Any]]:
+        """Return the datasets that accept runs, with the files that a run needs and the visitor may download.
+
+        Each has the reason if it is closed, and whether it was chosen.
+        """
         chosen_slug = self.request.POST.get("dataset") or self.request.GET.get("dataset", "")
         kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS)
         datasets = datasets_with_content()

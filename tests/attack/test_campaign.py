@@ -55,7 +55,7 @@ def test_the_model_tells_as_many_measures_as_a_hidden_dataset_does() -> None:
             )
         )
         rules = Rules(competition)
-        assert [policy.steps.get(name, 10.0**-DECIMALS) for name in policy.told_measures] == [
+        assert [policy.steps.get(name, 10.0**-DECIMALS) for name in policy.published_measures] == [
             rules.step,
             *rules.further,
         ]

@@ -134,7 +134,7 @@ def device(delay: float, seconds: float, rounds: int, report: Path) -> None:
         child.append(Pause(ExecutionJob("encode_shards", "dense", folder / "out"), seconds, rounds))
         return child[-1]
 
-    vars(shards).update(_encoder=encoder)
+    vars(shards).update(create_encoder=encoder)
     time.sleep(delay)
     hung = HungProcessMonitor(process.worker_name())
     Heartbeat(process.worker_name(), ["cpu"], VERSION, callback=lambda: hung.end([])).start()

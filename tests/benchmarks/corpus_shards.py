@@ -109,7 +109,7 @@ def compare(folder: Path, documents: int, size: int, rounds: int, figures: Figur
     write_parquet(plain, folder / "blocks.parquet", rows)
     shards = -(-documents // size)
     readers: dict[str, Callable[[int], list[Document]]] = {
-        "blocks.gz": lambda first: list(islice(read_corpus(blocks, first=first), size)),
+        "blocks.gz": lambda first: list(islice(read_corpus(blocks, first_document=first), size)),
         "blocks.zst": lambda first: read_zstd(folder / "blocks.zst", places, first, size),
         "blocks.parquet": lambda first: read_parquet(folder / "blocks.parquet", rows, first, size),
         "whole.gz": lambda first: list(islice(read_corpus(whole), first, first + size)),

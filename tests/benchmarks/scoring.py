@@ -166,7 +166,7 @@ def job(folder: Path, name: str, target: object, watch: Callable[[float], None] 
     )
 
     scored = score(folder, name, target, watch)
-    claimed = scored.claimed()
+    claimed = scored.as_claimed_scores()
     judgements = Judgements((folder / "qrels.txt").read_bytes())
     with (
         (folder / "run.txt.zst").open("rb") as file,

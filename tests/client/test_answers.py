@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from packages.client_answers import ROOT, TARGET, answers
+from packages.client_answers import ROOT, TARGET, generate_answers
 
 
 def schema() -> dict[str, Any]:
@@ -26,14 +26,14 @@ def schema() -> dict[str, Any]:
 
 def test_the_types_are_those_of_the_schema() -> None:
     told = "The API's answers have changed: run `python packages/client_answers.py`."
-    assert answers(schema()) == TARGET.read_text(), told
+    assert generate_answers(schema()) == TARGET.read_text(), told
 
 
 def test_a_type_that_is_not_known_is_no_type() -> None:
     changed = schema()
     changed["components"]["schemas"]["Submission"]["properties"]["state"]["type"] = "decimal"
     with pytest.raises(KeyError, match="decimal"):
-        answers(changed)
+        generate_answers(changed)
 
 
 @pytest.mark.long
@@ -44,7 +44,7 @@ def test_a_field_of_another_name_is_noticed(tmp_path: Path) -> None:
     for name, field in renamed:
         properties = changed["components"]["schemas"][name]["properties"]
         properties["renamed"] = properties.pop(field)
-    (tmp_path / "runboard/answers.py").write_text(answers(changed))
+    (tmp_path / "runboard/answers.py").write_text(generate_answers(changed))
     checked = [sys.executable, "-m", "mypy", "--strict", "--config-file", ROOT / "pyproject.toml"]
     done = subprocess.run(
         [*checked, "--cache-dir", tmp_path / "cache", tmp_path / "runboard"],

@@ -391,7 +391,7 @@ def test_two_uploads_of_one_file_at_once_are_both_whole(client: Client, large: P
 def test_a_large_run_goes_in_pieces_by_itself(
     client: Client, small: Dataset, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runboard.client.IN_PIECES", 10)
+    monkeypatch.setattr("runboard.client.MAX_BYTES_AT_ONCE", 10)
     sent = client.submit(["small"], [run], system="Mine", architecture="dense")
     work()
     assert client.status(sent["id"])["state"] == State.DONE

@@ -62,7 +62,7 @@ class Uploads:
 @pytest.fixture
 def uploads(monkeypatch: pytest.MonkeyPatch) -> Uploads:
     monkeypatch.setattr(uploading, "WAITS", (0, 0))
-    monkeypatch.setattr(uploading, "READ_AGAIN", 0)
+    monkeypatch.setattr(uploading, "VERIFICATION_PAUSE", 0)
     return Uploads()
 
 

@@ -74,7 +74,7 @@ def test_no_wait_is_longer_than_a_week(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_large_run_is_not_sent_to_be_checked(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("runboard.client.IN_PIECES", 10)
+    monkeypatch.setattr("runboard.client.MAX_BYTES_AT_ONCE", 10)
     with playing(busy(0)) as site:
         assert main(["--url", site.address, "check", "small", str(run)]) == 1
     assert not site.asked

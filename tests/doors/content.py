@@ -230,7 +230,7 @@ def _of_team(team: Team, owner: User, other: User) -> Places:
     asking = Agreement.objects.get(dataset__slug="asking")
     Acceptance.objects.create(agreement=asking, person=owner, version=1)
     now = timezone.now()
-    invitation, secret = membership.invite(team, other.email, owner=False, by=owner)
+    invitation, secret = membership.invite(team, other.email, owner=False, actor=owner)
     webhook = Webhook.objects.create(team=team, url="https://example.org/", secret="s" * 20, created_by=owner)
     send_test(webhook)
     Notice.objects.create(person=owner, kind=NoticeKind.values[0], subject="Done", text="It is done.", key="1")

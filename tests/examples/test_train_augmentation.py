@@ -86,7 +86,7 @@ def test_what_keeps_it_from_training_is_said(tmp_path: Path, capsys: pytest.Capt
     (collection / "qrels" / "train.tsv").write_text("q0\tnowhere\t1\n", encoding="utf-8")
     assert train(collection, encoder, tmp_path / "out") == 1
     said = capsys.readouterr().err
-    assert "exists already" in said
+    assert "already exists" in said
     assert "no_training_data" in said
     assert not (tmp_path / "out").exists()
 

@@ -29,7 +29,7 @@ class DeviceSearch:
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def candidates(self, queries: Floats, count: int) -> tuple[Floats, Numbers]:
-        """Return scores (descending) and numbers of the `count` best documents of each query."""
+        """Return scores (descending) and numbers of the `count` best documents of each query by inner product."""
         query_tensor = torch.from_numpy(queries).to(self._device)
         width = max(_SCORES_HELD // len(queries), count)
         scores = torch.empty((len(queries), 0), device=self._device)

@@ -58,7 +58,7 @@ def max_norm(vectors: Vectors) -> float:
 
 
 def gather_rows(arrays: Sequence[Vectors], indices: Numbers, dtype: Any, starts: Numbers | None = None) -> NDArray[Any]:
-    """Return the rows at ascending indices into the concatenation of several arrays.
+    """Return the rows at ascending indices into the concatenation of several arrays, as a new array of `dtype`.
 
     `starts` are the indices of each array's first row, and the total length.
     """
@@ -117,7 +117,7 @@ class ExactSearch:
                 yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(batch)
 
     def _search(self, queries: Floats, count: int) -> Iterator[Ranking]:
-        """Yield the best documents of each query, from its candidates or, if they are inconclusive, from all."""
+        """Yield the best `count` documents of each query, among its candidates or, if they do not suffice, all."""
         margins = self._get_margins(queries)
         candidate_count = min(count + SPARE_CANDIDATES, self.documents)
         scores, documents = self._find_candidates(queries, candidate_count)
@@ -135,7 +135,10 @@ class ExactSearch:
             yield best or self._rank_exactly(vector, documents[query, scores[query] >= thresholds[query]], count)
 
     def _get_margins(self, queries: Floats) -> Floats:
-        """Return the maximum distance of a top-k document below the k-th best float32 score, for each query."""
+        """Return the maximum distance of a top-k document below the k-th best float32 score, for each query.
+
+        Raises ModelFailure if a score could exceed the range of float32.
+        """
         norms = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64)) * self._greatest_norm
         if not norms.max() < float(np.finfo(np.float32).max) / 2:
             raise ModelFailure("not_finite_output", "inner products of the vectors exceed the range of float32")
@@ -146,7 +149,10 @@ class ExactSearch:
         return margins
 
     def _find_candidates(self, queries: Floats, count: int) -> tuple[Floats, Numbers]:
-        """Return scores (descending) and numbers of the `count` best documents of each query, in float32."""
+        """Return float32 scores (descending) and numbers of the `count` best documents of each query.
+
+        They are computed on the device, by faiss for many queries, or by matrix products.
+        """
         if self._device_search is not None:
             candidates: tuple[Floats, Numbers] = self._device_search.candidates(queries, count)
             return candidates
@@ -169,7 +175,7 @@ class ExactSearch:
         return best.D, best.I
 
     def _multiply_candidates(self, queries: Floats, count: int) -> tuple[Floats, Numbers]:
-        """Return the candidates of a small batch, from a matrix product."""
+        """Return the result of `_find_candidates` for a small batch, from matrix products with blocks of documents."""
         scores = [np.zeros(0, np.float32)] * len(queries)
         documents = [np.zeros(0, np.int64)] * len(queries)
         thresholds = np.full(len(queries), -np.inf, np.float32)
@@ -189,7 +195,7 @@ class ExactSearch:
         )
 
     def _search_all(self, queries: Floats, thresholds: Floats, count: int) -> list[Ranking]:
-        """Return the best documents of each query among all that score at least `thresholds` in float32."""
+        """Return the best `count` documents of each query among all that score at least its threshold in float32."""
         best: list[Ranking] = [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries)
         for first, vectors in self._blocks(self._get_block_size(len(queries))) if len(queries) else ():
             for query, row in enumerate(_products(queries, vectors)):
@@ -211,7 +217,7 @@ class ExactSearch:
                 yield first + start, vectors[start : start + width]
 
     def _rank_exactly(self, query: Floats, documents: Numbers, count: int) -> Ranking:
-        """Return the best of the given documents by exact scores, in trec_eval's order."""
+        """Return the best `count` of the given documents by exact scores, in trec_eval's order."""
         documents = np.sort(documents)
         scores = np.empty(len(documents), np.float32)
         operations.add(lambda: len(documents) * len(query))

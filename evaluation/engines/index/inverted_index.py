@@ -117,7 +117,7 @@ class _PostingsWriter:
         self._values = new_map(folder / f"{values}.npy", dtype, size)
 
     def append(self, numbers: NDArray[np.int32], offsets: Numbers, documents: Ranks, values: NDArray[Any]) -> None:
-        """Append a shard's postings. `numbers` maps its terms to their numbers in the whole index."""
+        """Append a shard's postings. `numbers` maps the shard's terms to their numbers in the whole index."""
         kernels.append_postings(
             numbers,
             offsets,
@@ -183,13 +183,13 @@ class IndexBuilder:
         self._flush_if_full()
 
     def _flush_if_full(self) -> None:
-        """Write the shard if it is full."""
+        """Write the current shard and start a new one if it is full."""
         if len(self._tokens) >= self._tokens_in_shard:
             self._write_shard(self._invert())
             self._start_shard()
 
     def finish(self) -> None:
-        """Write the index."""
+        """Write the index of all added documents, merging the shards on disk if there are any."""
         last = self._invert()
         if self._shards == 0:
             with StringsWriter(self._folder, "terms") as writer:
@@ -203,7 +203,7 @@ class IndexBuilder:
         self._write_documents()
 
     def _invert(self) -> _Postings:
-        """Return the postings of the current shard."""
+        """Return the postings of the current shard, and record the lengths and the number of its documents."""
         terms = sorted(self._numbers)
         sorted_numbers = np.empty(len(terms) + 1, dtype=np.int32)
         sorted_numbers[-1] = -1  # maps stop words to -1
@@ -222,6 +222,7 @@ class IndexBuilder:
         return _Postings(terms, offsets, documents, frequencies)
 
     def _write_shard(self, postings: _Postings) -> None:
+        """Write the terms and postings of a shard to a new numbered folder."""
         folder = self._shard_folder(self._shards)
         folder.mkdir()
         (folder / "terms.txt").write_text("".join(f"{term}\n" for term in postings.terms), "utf-8")
@@ -243,7 +244,7 @@ class IndexBuilder:
         writer.close()
 
     def _merge_vocabularies(self) -> tuple[list[array[int]], Numbers]:
-        """Write the sorted terms of all shards. Returns each shard's term numbers, and the offsets of the postings."""
+        """Write the sorted terms of all shards. Return each shard's term numbers and the offsets of all postings."""
         frequencies = [np.diff(np.load(self._shard_folder(n) / "offsets.npy")) for n in range(self._shards)]
         numbers = [array("i") for _ in range(self._shards)]
         counts = array("q", [0])
@@ -284,7 +285,7 @@ def _as_array(values: array[int], kind: type[Number]) -> NDArray[Number]:
 _EXACT_LENGTHS = 24
 
 
-def _decode(code: int) -> int:
+def _decode_length(code: int) -> int:
     """Decode a length as Lucene's SmallFloat.byte4ToInt."""
     if code < _EXACT_LENGTHS:
         return code
@@ -293,7 +294,7 @@ def _decode(code: int) -> int:
 
 
 #: Lengths of the 256 codes, ascending.
-DECODED_LENGTHS: Numbers = np.array([_decode(code) for code in range(256)], dtype=np.int64)
+DECODED_LENGTHS: Numbers = np.array([_decode_length(code) for code in range(256)], dtype=np.int64)
 
 
 def encode_lengths(lengths: NDArray[np.integer]) -> NDArray[np.uint8]:
@@ -421,7 +422,7 @@ def write_sparse_shard(folder: Path, ids: Sequence[str], rows: SparseRows) -> No
 
 
 def write_weighted_index(shards: Sequence[Path], folder: Path, dimension: int, progress: Progress = ignore) -> None:
-    """Build an index of `dimension` terms from shards in corpus order.
+    """Write a weighted index of `dimension` terms to `folder`, from encoded shards in corpus order.
 
     One shard and all ids are in memory at a time.
     """

@@ -198,7 +198,7 @@ def _find_next_document(documents: Ranks, cursors: NDArray[np.uint64], ends: NDA
 
 
 @compiled
-def _gather(
+def _add_keys(
     strips: NDArray[np.float64],
     first: np.uint64,
     ranks: Ranks,
@@ -301,7 +301,7 @@ def search(
                     sums[document - first] += weight - weight / (one + weighted)
                     cursor += _ONE
             cursors[row] = cursor
-        key_count, threshold = _gather(strips, first, ranks, result_size, indices, keys, key_count, threshold, mask)
+        key_count, threshold = _add_keys(strips, first, ranks, result_size, indices, keys, key_count, threshold, mask)
         sums[:] = 0.0
     if key_count > result_size:
         _select_largest(keys, key_count, result_size)
@@ -320,10 +320,11 @@ def collect_most_frequent(
     top_terms: Ranks,
     top_frequencies: NDArray[np.uint16],
 ) -> None:
-    """Fill, for documents `first` to `stop` − 1, the terms with the highest frequencies, in descending order.
+    """Write the terms with the highest frequencies in documents `first` to `stop` − 1 to the rows of `top_terms`.
 
-    Row r is the term `numbers[r]`, with the remaining postings [cursors[r]:ends[r]]; cursors are advanced. Equally
-    frequent terms are in the order of the vocabulary.
+    Row r of the input is the term `numbers[r]`, with the remaining postings [cursors[r]:ends[r]]; cursors are
+    advanced. Each row of the output is in descending order of `top_frequencies`, and equally frequent terms are in
+    the order of the vocabulary.
     """
     term_count = top_terms.shape[1]
     for row in range(len(numbers)):

@@ -41,7 +41,10 @@ class OrderedIdsWriter:
         self._writer.write(identifier)
 
     def close(self) -> None:
-        """Write the files. Raises InvalidContent for duplicate ids."""
+        """Sort the ids, write them with their ranks, and remove the temporary files.
+
+        Raises InvalidContent for duplicate ids.
+        """
         self._writer.__exit__()
         rows = self._map_fixed_width()
         order = np.argsort(rows, kind="stable")[::-1]

@@ -64,7 +64,7 @@ class TermSearch:
         )
 
     def rank(self, query_id: str, terms: Mapping[str, float], depth: int) -> SearchResult:
-        """Return the best `depth` documents for weighted terms, which are searched in every field."""
+        """Return a query's best `depth` documents for weighted terms, which are searched in every field."""
         rows = [
             (number, field, weight)
             for field in range(self.index.fields)
@@ -80,7 +80,10 @@ class TermSearch:
     def result(
         self, query_id: str, terms: Numbers, weights: Floats, depth: int, fields: Numbers | None = None
     ) -> SearchResult:
-        """Return the ids and scores of a search. Scores are made distinct if ties are broken as in Anserini."""
+        """Return a query's best `depth` documents for weighted term numbers, as `search` finds them.
+
+        Scores are made distinct if ties are broken as in Anserini.
+        """
         ranks, scores = self.search(terms, weights, depth, fields)
         if self.anserini_ties:
             kernels.write_order_into_scores(scores)

@@ -146,10 +146,10 @@ class TokenStore:
     def __init__(self, shards: Sequence[Path]) -> None:
         self._folders = shards
         self._shards: list[_Shard] = []
-        self._firsts: list[int] = []
+        self._first_documents: list[int] = []
         documents = 0
         for folder in shards:
-            self._firsts.append(documents)
+            self._first_documents.append(documents)
             self._shards.append(_Shard(folder, documents))
             documents += len(self._shards[-1].documents)
         self.documents = documents
@@ -168,10 +168,10 @@ class TokenStore:
             yield from shard.blocks(block_size)
 
     def read(self, documents: Numbers, block_size: int) -> Iterator[Block]:
-        """Yield the given documents in blocks of about `block_size` vectors."""
+        """Yield the given documents, in their order, in blocks of about `block_size` vectors."""
         pending_vectors: list[Vectors] = []
         start = gathered_count = 0
-        shards = np.searchsorted(self._firsts, documents, "right") - 1
+        shards = np.searchsorted(self._first_documents, documents, "right") - 1
         for end, (document, shard) in enumerate(zip(documents.tolist(), shards.tolist(), strict=True), 1):
             pending_vectors.append(self._shards[shard].get_vectors(document))
             gathered_count += len(pending_vectors[-1])
@@ -193,7 +193,7 @@ class TokenStore:
 
 _INDEX_FILE, _OWNERS = "nearest.faiss", "owners.npy"
 #: Number of vectors that are indexed at a time.
-_AT_ONCE = 65_536
+_VECTORS_AT_ONCE = 65_536
 #: Maximum number of lists.
 _MAX_LISTS = 16_384
 
@@ -205,7 +205,7 @@ class NearestTokens:
         self._nearest, self._probes, self._threads = nearest, probes, threads
 
     def build(self, store: TokenStore, folder: Path) -> None:
-        """Index the vectors and write the index to the folder."""
+        """Write an index of all vectors, and the document number of each vector, to the folder."""
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
@@ -214,7 +214,7 @@ class NearestTokens:
         index.cp.min_points_per_centroid = 1  # `count_lists` determines a sufficient number
         if store.vectors:
             index.train(store.sample(lists * VECTORS_PER_LIST))
-            for block in store.blocks(_AT_ONCE):
+            for block in store.blocks(_VECTORS_AT_ONCE):
                 index.add(np.ascontiguousarray(block.vectors, np.float32))
         faiss.write_index(index, str(folder / _INDEX_FILE))
         store.write_owners(folder / _OWNERS)
@@ -287,7 +287,7 @@ class CompressedTokens:
         starts, counts = np.zeros(store.documents, np.int64), np.zeros(store.documents, np.uint32)
         end, lengths = 0, np.zeros(index.nlist, np.int64)
         with (folder / _CODES_FILE).open("wb") as file:
-            for block in store.blocks(_AT_ONCE):
+            for block in store.blocks(_VECTORS_AT_ONCE):
                 codes = index.sa_encode(np.ascontiguousarray(block.vectors, np.float32))
                 file.write(codes.data)
                 starts[block.documents] = end + np.cumsum(block.counts) - block.counts
@@ -306,12 +306,12 @@ class CompressedTokens:
         """Write the documents of each list in a second pass over the codes, after the lengths are known."""
         documents = new_map(folder / "lists.npy", np.uint32, (int(offsets[-1]),))
         codes, end, cursors = self._map_codes(index, folder), 0, offsets[:-1].copy()
-        for block in store.blocks(_AT_ONCE):
+        for block in store.blocks(_VECTORS_AT_ONCE):
             block_codes = codes[end : end + len(block.vectors)]
             lists, owners = _list_document_pairs(index, block_codes, block.documents, block.counts)
-            met_lists, first, lengths = np.unique(lists, return_index=True, return_counts=True)
-            documents[np.repeat(cursors[met_lists] - first, lengths) + np.arange(len(lists))] = owners
-            cursors[met_lists] += lengths
+            distinct_lists, first, lengths = np.unique(lists, return_index=True, return_counts=True)
+            documents[np.repeat(cursors[distinct_lists] - first, lengths) + np.arange(len(lists))] = owners
+            cursors[distinct_lists] += lengths
             end += len(block_codes)
         documents.flush()
 
@@ -339,7 +339,12 @@ class CompressedTokens:
         return total_size(self._folder)
 
     def search(self, query: Floats, depth: int) -> Ranking:
-        """Return the scored documents in ascending order, and their scores, for a query (vectors × dimension)."""
+        """Return candidate documents in ascending order, with their approximate MaxSim scores for a query.
+
+        The query has the shape (vectors, dimension). Candidates have a vector at a probed centroid. If there
+        are many, only the best by their centroids are returned: four for each of `depth` documents, and at
+        least 4,096.
+        """
         products = np.ascontiguousarray(self._centroids @ query.T)
         operations.add(lambda: (len(self._centroids) + _VALUES) * query.size)
         documents = self._find_candidates(products)
@@ -354,13 +359,14 @@ class CompressedTokens:
     def _find_candidates(self, products: Floats) -> Numbers:
         """Return the sorted documents in the lists of the centroids nearest to each query vector."""
         probes = min(self._probes, len(products))
-        nearest = np.unique(np.argpartition(products, -probes, axis=0)[-probes:])
+        nearest_centroids = np.unique(np.argpartition(products, -probes, axis=0)[-probes:])
         is_candidate = np.zeros(len(self._starts), bool)
-        for number in nearest.tolist():
+        for number in nearest_centroids.tolist():
             is_candidate[self._lists[self._offsets[number] : self._offsets[number + 1]]] = True
         return np.flatnonzero(is_candidate)
 
     def _score(self, documents: Numbers, products: Floats, tables: Floats) -> Floats:
+        """Return the scores of `_score_codes` for the documents, and report the operations."""
         scores = np.empty(len(documents), np.float32)
         looked_up = products.shape[1] * (1 + len(tables))  # additions per vector
         operations.add(lambda: int(self._counts[documents].sum()) * looked_up)

@@ -80,7 +80,7 @@ INDEX_PARAMETERS = (
 
 
 def count_lists(count: int, dimension: int, requested_lists: int = 0, maximum: int = 2**31) -> int:
-    """Return the number of lists for `count` vectors: `requested`, or 4 √count.
+    """Return the number of inverted lists for `count` vectors: `requested_lists`, or 4 √count if that is 0.
 
     The number is limited by the available training vectors and by `maximum`.
     """
@@ -122,7 +122,7 @@ def counted_search(index: Any, queries: Floats, depth: int) -> tuple[Floats, Num
 def learn(
     shards: Sequence[Vectors], folder: Path, parameters: Mapping[str, Any], threads: int, truncate: Truncation
 ) -> None:
-    """Learn from the truncated vectors of the shards, and write an index without vectors to the folder."""
+    """Train an index on a sample of the shards' truncated vectors, and write it to the folder without vectors."""
     import faiss
 
     faiss.omp_set_num_threads(threads)
@@ -136,7 +136,10 @@ def learn(
 
 
 def fill(shards: Sequence[Vectors], learned: Path, folder: Path, threads: int) -> None:
-    """Index the shards' vectors with the data that `learn` wrote to the folder `learned`."""
+    """Add the shards' vectors to the index that `learn` wrote to `learned`, and write the result to `folder`.
+
+    Large inverted lists are filled in groups, which are merged on disk.
+    """
     import faiss
     from faiss.contrib.ondisk import merge_ondisk
 
@@ -216,7 +219,7 @@ class Approximate:
         self._ranks = ranks
 
     def search(self, queries: Floats, depth: int) -> Iterator[Ranking]:
-        """Yield the approximate best `depth` documents of each query, possibly fewer."""
+        """Yield the best `depth` documents of each query and their scores, according to faiss. They may be fewer."""
         count = min(depth, len(self._ranks))
         all_scores, all_documents = self._search(np.ascontiguousarray(queries), count)
         for scores, documents in zip(all_scores, all_documents, strict=True):
@@ -271,7 +274,7 @@ class Binary:
         self._ranks = ranks
 
     def search(self, queries: Floats, depth: int) -> Iterator[Ranking]:
-        """Yield the best `depth` of four times as many candidates for each query."""
+        """Yield the `depth` documents of each query with the best scores, among 4 × `depth` candidates."""
         candidate_count = min(_RESCORED * depth, len(self._ranks))
         _, candidates = self._index.search(_signs(queries), candidate_count)
         for query, documents in zip(queries, candidates, strict=True):
@@ -364,7 +367,7 @@ class VectorIndex:
         return self._create_exact_search(self._files)
 
     def search(self, queries: Floats, depth: int) -> Iterator[Ranking]:
-        """Yield the best documents and their scores for each query (queries × dimension)."""
+        """Yield the best `depth` documents and their scores for each query (queries × dimension)."""
         if not self.documents or not depth or not len(queries):
             return iter([(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(queries))
         results: Iterator[Ranking] = self._searcher.search(queries, depth)
@@ -376,7 +379,7 @@ class VectorIndex:
     def size(self) -> int:
         """Return the size in bytes of the searched vectors or their index, and of the ids."""
         files = [path for path in self._folder.iterdir() if path.is_file() and path.suffix != ".json"]
-        return total_size(*files, *(self._files if self._searcher is self.__dict__.get("exact") else ()))
+        return total_size(*files, *(self._files if self._searcher is self.__dict__.get("exact_search") else ()))
 
     def overlap_with_exact(self, queries: Floats) -> float:
         """Return the mean share of the exact float32 top 100 that this index finds for the queries."""
@@ -398,13 +401,13 @@ def load_vectors(path: Path) -> Vectors:
     return np.asarray(np.load(path, mmap_mode="r"))
 
 
-def bytes_of_vector(dimension: int, stored_dtype: str) -> int:
+def bytes_per_vector(dimension: int, stored_dtype: str) -> int:
     bits = {"float32": 32, "float16": 16, "int8": 8, "binary": 1}[stored_dtype]
     return -(-dimension * bits // 8)
 
 
 def truncate_vectors(vectors: Vectors, dimension: int, unit_length: bool) -> Vectors:
-    """Return the first dimensions of vectors (Matryoshka), normalized again if they had unit length."""
+    """Return the first dimensions of vectors (Matryoshka), normalized again if they have unit length."""
     truncated_vectors = vectors[:, :dimension]
     if not unit_length or truncated_vectors.shape == vectors.shape:
         return truncated_vectors

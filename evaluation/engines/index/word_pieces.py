@@ -92,9 +92,9 @@ class WordPieces:
             tokenizer.no_padding()
         self.size: int = self._tokenizer.get_vocab_size(with_added_tokens=True)
         #: Largest token id plus one.
-        self.behind_last: int = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        self.id_bound: int = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         #: Ids of special tokens, such as [CLS], padding, and the token for unknown pieces.
-        self.special = frozenset(
+        self.special_ids = frozenset(
             number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
         )
 
@@ -102,10 +102,10 @@ class WordPieces:
         """Return the token ids of each text without special tokens or truncation."""
         parts = [list(slices(text)) for text in texts]
         encodings = iter(
-            self._tokenizer.encode_batch([part for slots in parts for part in slots], add_special_tokens=False)
+            self._tokenizer.encode_batch([part for cuts in parts for part in cuts], add_special_tokens=False)
         )
-        special = self.special
-        return [[number for _ in slots for number in next(encodings).ids if number not in special] for slots in parts]
+        special_ids = self.special_ids
+        return [[number for _ in cuts for number in next(encodings).ids if number not in special_ids] for cuts in parts]
 
     def inputs(self, texts: Sequence[str], maximum_length: int) -> list[list[int]]:
         """Return the token ids of each text as model input: with special tokens, truncated to `maximum_length`."""

@@ -79,6 +79,10 @@ def check_checkpoint(folder: Path) -> Report:
 
 
 def _check_part(folder: Path, kind: CheckpointKind, prefix: str, findings: Findings) -> None:
+    """Check a transformer of transformers, or all modules of a model of sentence-transformers.
+
+    Problems are added to `findings`, under the names of files after `prefix`.
+    """
     if kind in _AUTO_CLASSES:
         _check_transformer(folder, _AUTO_CLASSES[kind], prefix, findings)
         return
@@ -94,7 +98,7 @@ def _check_part(folder: Path, kind: CheckpointKind, prefix: str, findings: Findi
 
 
 def _iterate_chains(folder: Path) -> Iterator[list[tuple[str, Path]]]:
-    """Yield each chain of modules as pairs of role and folder."""
+    """Yield each chain of modules as pairs of role and folder: one for each route of a router, otherwise one."""
     if not (folder / m.MODULES).is_file():
         yield [(m.TRANSFORMER, folder)]
         return
@@ -129,7 +133,7 @@ def _check_transformer(folder: Path, auto_class: Any, path_prefix: str, findings
 
 
 def _load_configuration(folder: Path, file: FileFindings) -> Any:
-    """Return the configuration object, or None if its class rejects the values.
+    """Return the configuration object, or None after refusing its type or values.
 
     Undeclared keys may be older names that the class handles. They are allowed unless they would overwrite a method
     or property.
@@ -176,7 +180,7 @@ def _library_message(error: BaseException) -> str:
 
 
 def _create_meta_model(config: Any, auto_class: Any, file: FileFindings) -> Any:
-    """Return the model on the meta device, or None if the library has no such text model."""
+    """Return the model on the meta device, or None after refusing its type or configuration."""
     kind = next(
         (
             getattr(__import__(module, fromlist=[name]), name)
@@ -203,7 +207,10 @@ def _create_meta_model(config: Any, auto_class: Any, file: FileFindings) -> Any:
 
 
 def _compare_weights(model: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> None:
-    """Refuse weights that are missing or have the wrong shape according to the library's loading function."""
+    """Refuse weights that are missing, misshapen, or unknown according to the library's loading function.
+
+    Unknown weights outside of the model's layers only cause a warning.
+    """
     state = {name: torch.empty(tensor.shape, device="meta") for name, tensor in tensors.items()}
     load = LoadStateDictConfig(
         ignore_mismatched_sizes=True,
@@ -234,9 +241,10 @@ def _compare_weights(model: Any, tensors: Mapping[str, Tensor], file: FileFindin
 
 
 def _check_tokenizer(folder: Path, rows: int | None, file: FileFindings) -> int | None:
-    """Return the number of tokens in tokenizer.json, or None if it is unreadable or ids have no embedding.
+    """Refuse a tokenizer that is unreadable or has ids without an embedding, and return its number of tokens.
 
-    The library's class may derive a different tokenizer from the file, which must not use other ids either.
+    Returns None for an unreadable file. The library's class may derive a different tokenizer from tokenizer.json,
+    which must not use other ids either. `rows` is the number of embeddings, or None if it does not matter.
     """
     try:
         stored_tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
@@ -256,7 +264,11 @@ def _check_tokenizer(folder: Path, rows: int | None, file: FileFindings) -> int 
 
 
 def _check_module(role: str, folder: Path, rows: int | None, path_prefix: str, findings: Findings) -> None:
-    """Create a module of sentence-transformers on the meta device and compare its tensors with its file's header."""
+    """Check the settings, tokenizer, and tensors of a module of sentence-transformers other than the transformer.
+
+    The module is created on the meta device, unless it consists of static embeddings. `rows` is the number of
+    embeddings of the transformer before the module, or None.
+    """
     module_class = import_from_string(m.CLASSES[role])
     name = module_class.config_file_name
     values = _read_json(folder / name) if role != m.STATIC else {}

@@ -80,6 +80,10 @@ class Encoder:
         return loading.tokenise_plainly(self._static.tokenizer, texts, self.maximum_length)
 
     def _features(self, tokens: Tokenised, indices: Indices, prompt_length: int) -> dict[str, Any]:
+        """Return the model's inputs for the texts with the given indices, on its device.
+
+        Static embeddings read concatenated token ids and their offsets, and other models padded token ids.
+        """
         if self._static is None:
             features: dict[str, Any] = tokens.padded(indices, self._device)
             if prompt_length:
@@ -99,16 +103,19 @@ class Encoder:
         return int(self._model.preprocess([""], prompt=prompt).get("prompt_length", 0))
 
     def _set_maximum_length(self) -> int | None:
-        """Return the maximum number of tokens per text; None for static embeddings, which have no limit."""
+        """Set the maximum number of tokens per text and return it; None if static embeddings have no limit."""
         requested_length = self._parameters["maximum_length"]
         if self._static is not None:
             return requested_length or None
-        length = loading.longest_text(self._model, self._model.max_seq_length, requested_length)
+        length = loading.resolve_maximum_length(self._model, self._model.max_seq_length, requested_length)
         self._model.max_seq_length = length
         return length
 
     def _choose_pooling(self) -> str:
-        """Apply the requested pooling and return its name."""
+        """Apply the requested pooling and return the pooling's name, "" if it is unknown.
+
+        Raises ModelFailure if the model has no pooling to configure.
+        """
         requested_pooling = self._parameters["pooling"]
         pooling = next((module for module in self._model if isinstance(module, Pooling)), None)
         if pooling is None:

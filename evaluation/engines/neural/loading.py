@@ -77,7 +77,7 @@ def prepare(threads: int) -> None:
 def load_encoder(encoder_class: type[Model], folder: Path, device: str, **options: Any) -> Model:
     """Return a model of a sentence-transformers class in evaluation mode. Raises ModelFailure."""
     with model_failures():
-        settings = {**_SAFE, "model_kwargs": safe_model(folder), **options}
+        settings = {**_SAFE, "model_kwargs": safe_model_options(folder), **options}
         model: Model = encoder_class(str(folder), device=device, **settings).eval()
         return model
 
@@ -94,7 +94,7 @@ def load_transformer(resources: Resources, auto_class: Any, dtype: str) -> tuple
     folder = resources.first_part
     with model_failures():
         model, loading_info = auto_class.from_pretrained(
-            folder, output_loading_info=True, **safe_model(folder), **_SAFE
+            folder, output_loading_info=True, **safe_model_options(folder), **_SAFE
         )
         if loading_info["missing_keys"]:
             names = ", ".join(sorted(loading_info["missing_keys"])[:5])
@@ -107,7 +107,7 @@ def load_transformer(resources: Resources, auto_class: Any, dtype: str) -> tuple
     return model, tokenizer
 
 
-def safe_model(folder: Path) -> dict[str, Any]:
+def safe_model_options(folder: Path) -> dict[str, Any]:
     """Return the options for reading the weights below a folder.
 
     They include an attention implementation that the model supports.
@@ -123,7 +123,7 @@ def safe_model(folder: Path) -> dict[str, Any]:
 def library_options(folder: Path) -> dict[str, Any]:
     """Return the options of sentence-transformers' Transformer module for a folder."""
     return {
-        "model_kwargs": {**safe_model(folder), **_SAFE},
+        "model_kwargs": {**safe_model_options(folder), **_SAFE},
         "processor_kwargs": _SAFE,
         "config_kwargs": _SAFE,
     }
@@ -162,10 +162,11 @@ def part_folder(checkpoint: Path, role: Role) -> Path:
     return checkpoint / (role if role in parts else parts[0])
 
 
-def longest_text(model: Any, checkpoint_length: int | None, requested_tokens: int) -> int:
-    """Return the maximum number of tokens per text: `requested`, or the checkpoint's `checkpoint_length` if that is 0.
+def resolve_maximum_length(model: Any, checkpoint_length: int | None, requested_tokens: int) -> int:
+    """Return the maximum number of tokens per text: `requested_tokens`, or the checkpoint's own length if that is 0.
 
-    The result does not exceed the number of positions of the model.
+    The checkpoint's own length is at most OWN_LENGTH_LIMIT, and by default USUAL_LENGTH. The result does not exceed
+    the number of positions of the model.
     """
     length = requested_tokens or min(checkpoint_length or USUAL_LENGTH, OWN_LENGTH_LIMIT)
     transformer = model.transformers_model
@@ -173,10 +174,10 @@ def longest_text(model: Any, checkpoint_length: int | None, requested_tokens: in
 
 
 def use_dtype(model: Module, name: str, device: str) -> None:
-    """Convert a model to the data type of the parameter `compute_dtype`, like transformers does.
+    """Convert a model's weights in place to the data type of the parameter `compute_dtype`, like transformers.
 
-    Some weights remain float32, such as the weights of T5 that need its range. Buffers remain float32 too: in bfloat16,
-    the angles of rotary positions are wrong by radians after some thousand tokens.
+    Some weights remain float32, such as the weights of T5 that need its range. Buffers remain float32 too: in
+    bfloat16, the angles of rotary positions are wrong by radians after some thousand tokens.
     """
     dtype = getattr(torch, get_compute_dtype({"compute_dtype": name}, device))
     plans = (m._get_dtype_plan(dtype) for m in model.modules() if isinstance(m, transformers.PreTrainedModel))
@@ -187,7 +188,10 @@ def use_dtype(model: Module, name: str, device: str) -> None:
 
 
 def readable_part(text: str, tokens: int | None) -> str:
-    """Return the text without the part beyond the maximum length, assuming at least one token per word."""
+    """Return the beginning of a text that contains its first `tokens` tokens, so that less text is tokenized.
+
+    Long texts are cut after twice as many words, and short ones are returned whole. None stands for USUAL_LENGTH.
+    """
     tokens = tokens or USUAL_LENGTH
     if len(text) <= 8 * tokens:  # too short to be worth truncating
         return text
@@ -207,7 +211,7 @@ def positions(model: Any, requested_tokens: int) -> int:
 
 
 def maximum_length(model: Any, tokenizer: Any, requested_tokens: int) -> int:
-    """Return `requested` tokens, reduced to the limits of the model and its tokenizer."""
+    """Return `requested_tokens`, reduced to the limits of the model and its tokenizer."""
     return int(min(positions(model, requested_tokens), tokenizer.model_max_length or requested_tokens))
 
 
@@ -367,7 +371,10 @@ def collect_batches(lengths: Numbers, run: Callable[[Indices], Iterable[Item]], 
 
 
 def split_into_batches(lengths: Numbers, tokens: int, most_texts: int = 0) -> Iterator[Indices]:
-    """Yield the indices of the texts of each batch, longest first, counting padding to the longest text."""
+    """Yield the indices of each batch's texts, longest first, with at most `tokens` tokens including padding.
+
+    A batch has at least one text, and at most `most_texts` if that is not 0.
+    """
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
@@ -378,8 +385,11 @@ def split_into_batches(lengths: Numbers, tokens: int, most_texts: int = 0) -> It
 
 
 def _run_in_halves(run: Callable[[Indices], Output], batch: Indices) -> Iterator[tuple[Indices, Output]]:
-    """Yield a batch and its result, or its halves and their results if memory is insufficient."""
-    result = _try(run, batch)
+    """Yield a batch and its result, or its halves and their results if memory is insufficient.
+
+    Raises ModelFailure if memory is insufficient for a single text, or the model fails.
+    """
+    result = _try_batch(run, batch)
     if result is not None:
         yield batch, result[0]
     elif len(batch) == 1:
@@ -389,8 +399,11 @@ def _run_in_halves(run: Callable[[Indices], Output], batch: Indices) -> Iterator
             yield from _run_in_halves(run, half)
 
 
-def _try(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | None:
-    """Return the result of a batch in a tuple, or None after freeing memory if that was insufficient."""
+def _try_batch(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | None:
+    """Return the result of a batch in a tuple, or None if memory is insufficient, after freeing some.
+
+    Raises ModelFailure for other errors.
+    """
     try:
         with torch.inference_mode():
             return (run(batch),)
@@ -424,8 +437,11 @@ class OutputCheck:
     def __init__(self) -> None:
         self._outputs: dict[bytes, NDArray[np.float64]] = {}
 
-    def see(self, inputs: list[bytes], outputs: torch.Tensor) -> None:
-        """Check the outputs (inputs × any) of a batch. Raises ModelFailure "not_finite_output"."""
+    def check_batch(self, inputs: list[bytes], outputs: torch.Tensor) -> None:
+        """Check that the outputs (inputs × any) of a batch are finite, and store some of them for `finish`.
+
+        Raises ModelFailure "not_finite_output".
+        """
         if not bool(torch.isfinite(outputs).all()):
             raise ModelFailure("not_finite_output", "the model returns infinite or undefined values")
         for index, key in enumerate(inputs):
@@ -435,7 +451,7 @@ class OutputCheck:
                 self._outputs[key] = outputs[index].double().cpu().numpy().reshape(-1)
 
     def finish(self) -> None:
-        """Raise ModelFailure "constant_output" if at least eight different inputs had the same output."""
+        """Raise ModelFailure "constant_output" if the first eight different inputs had the same output."""
         if len(self._outputs) < _MIN_INPUTS:
             return
         outputs = np.stack(list(self._outputs.values()))

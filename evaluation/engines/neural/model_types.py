@@ -48,10 +48,13 @@ def list_model_types() -> dict[str, Any]:
     }
 
 
-def _is_causal(model_type: str, writes: bool) -> bool:
-    """Return whether a type attends only to preceding tokens by default."""
+def _is_causal(model_type: str, is_causal_lm: bool) -> bool:
+    """Return whether a type attends only to preceding tokens by default.
+
+    `is_causal_lm` is whether the library has a causal language model of this type.
+    """
     source = _get_sources(model_type)[1]
-    return (writes or _CAUSAL_MASK.search(source) is not None) and not _READS_IS_DECODER.search(source)
+    return (is_causal_lm or _CAUSAL_MASK.search(source) is not None) and not _READS_IS_DECODER.search(source)
 
 
 def _find_keys(model_type: str) -> frozenset[str]:
@@ -62,7 +65,7 @@ def _find_keys(model_type: str) -> frozenset[str]:
     config_class = transformers.CONFIG_MAPPING[model_type]
     configuration, model = _get_sources(model_type)
     keys = {field.name for field in fields(config_class)} | set(config_class.attribute_map)
-    keys |= _words(_IN_CONFIGURATION, configuration) | _words(_IN_MODEL, model)
+    keys |= _find_words(_IN_CONFIGURATION, configuration) | _find_words(_IN_MODEL, model)
     if "rope_parameters" in keys:
         keys |= {"rope_theta", "rope_scaling"}
     if '"partial_rotary_factor"' in configuration + model:
@@ -76,7 +79,7 @@ def _find_keys(model_type: str) -> frozenset[str]:
 
 @cache
 def _get_sources(model_type: str) -> tuple[str, str]:
-    """Return the source code of a type's configuration and of its model."""
+    """Return the source code of the modules of a type's configuration and of its model."""
     config_class = transformers.CONFIG_MAPPING[model_type]
     name = config_class.__module__
     configuration = importlib.import_module(name)
@@ -88,19 +91,20 @@ def _get_sources(model_type: str) -> tuple[str, str]:
     return inspect.getsource(configuration), inspect.getsource(model)
 
 
-def _words(pattern: re.Pattern[str], source: str) -> set[str]:
+def _find_words(pattern: re.Pattern[str], source: str) -> set[str]:
     return {word for match in pattern.finditer(source) for word in match.groups() if word}
 
 
 def _list_types(auto_class: Any) -> list[str]:
+    """Return the sorted model types for which the class has a text-only model."""
     return sorted(
         model_type
         for model_type in auto_class._model_mapping._model_mapping
-        if model_type in CONFIG_MAPPING_NAMES and _has_reader(auto_class, model_type)
+        if model_type in CONFIG_MAPPING_NAMES and _has_text_model(auto_class, model_type)
     )
 
 
-def _has_reader(auto_class: Any, model_type: str) -> bool:
+def _has_text_model(auto_class: Any, model_type: str) -> bool:
     """Return whether the type's model reads only texts; False if its dependencies are not installed."""
     try:
         config_class = transformers.CONFIG_MAPPING[model_type]

@@ -21,11 +21,11 @@ from evaluation.engines.neural.loading import (
     input_keys,
     load_encoder,
     load_transformer,
-    longest_text,
     model_failures,
     positions,
     prepare,
     readable_part,
+    resolve_maximum_length,
     run_in_batches,
     tokenise,
     use_dtype,
@@ -57,7 +57,7 @@ class PairScorer:
                 message = f"the model returns {self._model.num_labels} values for a pair instead of one or two"
                 raise ModelFailure("not_loadable", message)
             self._tokenizer, own_length = self._model.tokenizer, self._model.max_seq_length
-            self.maximum_length = longest_text(self._model, own_length, parameters["maximum_length"])
+            self.maximum_length = resolve_maximum_length(self._model, own_length, parameters["maximum_length"])
         template = parameters["template"]
         name = (description.template or "monot5" * writes) if template == AUTO else template
         self._template = TEMPLATES[name] if name else None
@@ -70,8 +70,8 @@ class PairScorer:
         self._answers = self._find_answers(self._template) if self._template and (writes or template != AUTO) else []
         if self._continues and self._answers:  # the requested template overrides the files
             self._model[-1].true_token_id, self._model[-1].false_token_id = (*self._answers, None)[:2]
-        own_length = "" if writes else self._model.prompts.get(self._model.default_prompt_name or "", "")
-        prompts = {**description.prompts, "query": own_length, "document": ""}  # as in the library
+        default_prompt = "" if writes else self._model.prompts.get(self._model.default_prompt_name or "", "")
+        prompts = {**description.prompts, "query": default_prompt, "document": ""}  # as in the library
         self._prompts = {side: select_prompt(prompts, side, parameters[f"{side}_prompt"]) for side in SIDES}
         self._set_padding()
         self._check = OutputCheck()
@@ -83,10 +83,11 @@ class PairScorer:
         )
 
         def run(indices: Indices) -> torch.Tensor:
+            """Return the scores of the pairs with these indices, after checking that they are finite."""
             features: dict[str, Any] = tokens.padded(indices, self._device)
             keys = input_keys(features)
             outputs = self._score_next_token(features) if self._writes else self._classify(features)
-            self._check.see(keys, outputs)
+            self._check.check_batch(keys, outputs)
             return outputs
 
         scores = np.empty(len(queries), np.float32)
@@ -99,6 +100,7 @@ class PairScorer:
         return scores
 
     def _tokenise(self, queries: list[str], documents: list[str]) -> Tokenised:
+        """Return the tokens of each pair, as two texts for a classifier, or as one text in the model's template."""
         instruction, document_prompt = self._prompts["query"], self._prompts["document"]
         template, words, length = self._template, self._tokenizer, self.maximum_length
         with model_failures():
@@ -125,7 +127,7 @@ class PairScorer:
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores[:, 0]
 
     def _score_next_token(self, features: dict[str, Any]) -> torch.Tensor:
-        """Return the logit of the positive answer as first generated token, minus that of the negative one."""
+        """Return the logit of the positive answer as first generated token, minus that of the negative one, if any."""
         start = self._model.config.decoder_start_token_id
         decoder_ids = torch.full((len(features["input_ids"]), 1), start, device=self._device)
         logits = self._model(**features, decoder_input_ids=decoder_ids).logits[:, 0].float()
@@ -133,7 +135,7 @@ class PairScorer:
         return positive - sum(negative)
 
     def _find_answers(self, template: Template) -> list[int]:
-        """Return the token ids of the template's answers."""
+        """Return the token ids of the template's answers. Raises ModelFailure if the tokenizer lacks one."""
         answers = [answer for answer in (template.positive, template.negative) if answer]
         numbers: list[int] = self._tokenizer.convert_tokens_to_ids(answers)
         if missing_answers := [
@@ -144,7 +146,7 @@ class PairScorer:
         return numbers
 
     def _set_padding(self) -> None:
-        """Set the same padding token for model and tokenizer.
+        """Set the same padding token for model and tokenizer, choosing one if the tokenizer has none.
 
         Classifiers on decoders read the last token before padding.
         """

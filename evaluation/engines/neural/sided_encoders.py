@@ -39,10 +39,10 @@ from evaluation.engines.neural.loading import (
     library_options,
     load_encoder,
     load_roles,
-    longest_text,
     model_failures,
     prepare,
     readable_part,
+    resolve_maximum_length,
     run_in_batches,
     use_dtype,
 )
@@ -150,6 +150,7 @@ class LexicalWeights(torch.nn.Module):  # type: ignore[misc]
         self.unused = torch.tensor([number for number in unused_ids if number is not None])
 
     def forward(self, features: Features) -> Features:
+        """Return the features with the weights of each text's terms as its embedding (texts × terms)."""
         ids = features["input_ids"]
         weights = self.linear(features["token_embeddings"])[..., 0].relu()
         weights = weights.masked_fill(torch.isin(ids, self.unused.to(ids.device)), 0.0)
@@ -204,6 +205,7 @@ def load_token_model(folder: Path, device: str) -> MultiVectorEncoder:
 
 
 def _load_sparse(folder: Path, device: str) -> SparseEncoder:
+    """Return the sparse model in a folder, with bge-m3's head of lexical weights if the folder has one."""
     head = folder / HEADS[CheckpointKind.SPARSE_ENCODER]
     if not head.is_file():
         return load_encoder(SparseEncoder, folder, device)
@@ -213,6 +215,7 @@ def _load_sparse(folder: Path, device: str) -> SparseEncoder:
 
 
 def _load_linear(head: Path) -> torch.nn.Linear:
+    """Return a linear layer with the weight and bias in a file."""
     weights = load_file(head)
     rows, columns = weights["weight"].shape
     linear = torch.nn.Linear(columns, rows)
@@ -235,7 +238,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
         super().__init__(load_sparse_models(resources), parameters, resources.device)
         for model in set(self._models.values()):
             own_length = model.max_seq_length
-            model.max_seq_length = longest_text(model, own_length, parameters["maximum_length"])
+            model.max_seq_length = resolve_maximum_length(model, own_length, parameters["maximum_length"])
         self._most_terms = parameters["most_terms"]
         self.maximum_length: int = self._models["document"].max_seq_length
         #: "cosine" for models that require it, with normalized vectors; otherwise "dot".
@@ -272,7 +275,10 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
 
     @torch.inference_mode()  # type: ignore[untyped-decorator]
     def _compute(self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck) -> torch.Tensor:
-        """Return the vectors of some of the texts (texts × terms)."""
+        """Return the vectors of some of the texts (texts × terms), with only their largest weights.
+
+        If there is no limit of terms, all weights are returned. For cosine similarity, vectors are normalized.
+        """
         features = self._features(texts, indices, role)
         if not features["input_ids"].shape[1]:  # neither words nor special tokens
             return torch.zeros(len(indices), self.dimension)
@@ -287,7 +293,7 @@ class SparseTextEncoder(SidedEncoder[torch.Tensor]):
             outputs = select_max_active_dims(outputs, most_terms)
         if self.similarity == "cosine":
             outputs = torch.nn.functional.normalize(outputs, dim=1)
-        check.see(keys, outputs)
+        check.check_batch(keys, outputs)
         return outputs
 
 
@@ -307,7 +313,7 @@ class TokenEncoder(SidedEncoder[_Batch]):
         for role, model in self._models.items():
             first_module = model[0]
             own_length = getattr(first_module, f"{role}_length", None) or model.max_seq_length
-            lengths[role] = longest_text(model, own_length, requested_lengths[role])
+            lengths[role] = resolve_maximum_length(model, own_length, requested_lengths[role])
             if getattr(first_module, "query_expansion", None) is None or role == "document":
                 setattr(first_module, f"{role}_length", lengths[role])
         self.maximum_length = lengths["document"]
@@ -344,7 +350,7 @@ class TokenEncoder(SidedEncoder[_Batch]):
         keys = input_keys(features)
         features = self._models[role](features, task=role)
         vectors, mask = features["token_embeddings"].float(), features["attention_mask"].bool()
-        check.see(keys, vectors.masked_fill(~mask.unsqueeze(-1), -1e9).amax(1))
+        check.check_batch(keys, vectors.masked_fill(~mask.unsqueeze(-1), -1e9).amax(1))
         return vectors[mask], mask.sum(1)
 
 
@@ -388,6 +394,7 @@ def late_interaction_of_each(query: torch.Tensor, block: Block, mean: bool) -> F
 
 
 def _add_maxima(products: torch.Tensor, queries: Sequence[torch.Tensor], block: Block, mean: bool) -> Floats:
+    """Return MaxSim (queries × documents), given the inner products of the block's vectors with all query vectors."""
     device = products.device
     counts = torch.from_numpy(block.counts).to(device)
     maxima = torch.segment_reduce(products, "max", lengths=counts, axis=0, initial=-torch.inf)

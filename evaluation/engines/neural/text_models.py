@@ -67,6 +67,7 @@ class TermWeigher(_TextModel):
         return weights
 
     def _weigh(self, texts: list[str]) -> list[dict[str, float]]:
+        """Return the result of `weigh` for a group of texts that are tokenized together."""
         with model_failures():
             encodings = self._tokenizer(
                 texts,
@@ -79,10 +80,11 @@ class TermWeigher(_TextModel):
         tokens = Tokenised.from_rows(encodings["input_ids"], self._tokenizer.pad_token_id or 0)
 
         def run(indices: Indices) -> Iterator[dict[str, float]]:
+            """Return the word weights of the texts with these indices."""
             features = tokens.padded(indices, self._device)
             mask = features["attention_mask"]
             weights: torch.Tensor = self._model(**features).logits[:, :, 0].float() * mask
-            self._check.see(input_keys(features), weights.sum(1, keepdim=True) / mask.sum(1, keepdim=True))
+            self._check.check_batch(input_keys(features), weights.sum(1, keepdim=True) / mask.sum(1, keepdim=True))
             return (
                 _word_weights(texts[index], encodings, index, row)
                 for index, row in zip(indices.tolist(), weights.cpu().numpy(), strict=True)
@@ -92,7 +94,10 @@ class TermWeigher(_TextModel):
 
 
 def _word_weights(text: str, encodings: Any, index: int, weights: Floats) -> dict[str, float]:
-    """Return the weights of a text's words, from the weights of its pieces."""
+    """Return the weights of a text's lower-case words, given the weights of its pieces.
+
+    A word has the weight of its first piece, and the maximum weight of its occurrences.
+    """
     spans: dict[int, list[int]] = {}  # first piece, start, and end of each word
     for piece, (word, (start, end)) in enumerate(
         zip(encodings.word_ids(index), encodings["offset_mapping"][index], strict=True)
@@ -144,6 +149,7 @@ class TextWriter(_TextModel):
         shape = (count, self._new_tokens, top_k)
 
         def write(batch: _Batch, indices: Indices) -> list[list[str]]:
+            """Return the sampled texts for each text of an encoded batch."""
             noise = np.stack([self._generate_noise(texts[index], shape) for index in indices])
             draws = torch.from_numpy(noise.reshape(-1, *shape[1:])).to(self._device)
             rows = torch.arange(len(indices), device=self._device).repeat_interleave(count)
@@ -163,7 +169,7 @@ class TextWriter(_TextModel):
         return random.gumbel(size=shape).astype(np.float32)
 
     def expand(self, texts: Sequence[str]) -> list[str]:
-        """Return the most likely continuation of each text by beam search, or greedily with one beam."""
+        """Return the most likely output of the model for each text, by beam search, or greedily with one beam."""
         beams: int = self._parameters["beams"]
 
         def write(batch: _Batch, indices: Indices) -> list[str]:
@@ -178,16 +184,17 @@ class TextWriter(_TextModel):
         write: Callable[[_Batch, Indices], list[TextOutput]],
         progress: Progress = ignore,
     ) -> list[TextOutput]:
-        """Return the outputs of `write` for each text, which is called with encoded batches."""
+        """Encode the texts in batches, pass each batch to `write`, and return its outputs in the order of the texts."""
         with model_failures():
             tokens = tokenise(self._tokenizer, texts, positions(self._model, self._parameters["maximum_length"]))
 
         def run(indices: Indices) -> list[TextOutput]:
+            """Encode the texts with these indices, check their mean states, and return the outputs of `write`."""
             features = tokens.padded(indices, self._device)
             memory = self._model.get_encoder()(**features).last_hidden_state
             mask = features["attention_mask"].unsqueeze(-1)
             means = (memory.float() * mask).sum(1) / mask.sum(1).clamp(min=1)
-            self._check.see(input_keys(features), means)
+            self._check.check_batch(input_keys(features), means)
             return write((features["attention_mask"], memory), indices)
 
         outputs = collect_batches(tokens.lengths, run, most_texts=batch_size, device=self._device, progress=progress)
@@ -227,12 +234,12 @@ class _Sampler(_FiniteCheck):
     """
 
     def __init__(self, noise: torch.Tensor) -> None:
-        self._generate_noise = noise
+        self._noise = noise
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         scores = super().__call__(input_ids, scores)
         step = input_ids.shape[1] - 1  # the decoder starts with one token
-        noise = self._generate_noise[:, step, : scores.shape[1]]
+        noise = self._noise[:, step, : scores.shape[1]]
         likeliest = scores.float().topk(noise.shape[1], dim=1)
         choices = (likeliest.values + noise).argmax(dim=1, keepdim=True)
         selection = torch.full_like(scores, -torch.inf)
@@ -298,9 +305,10 @@ class AugmentationModel(_TextModel):
         lengths = texts.lengths
 
         def run(indices: Indices) -> Iterator[QueryWeights]:
+            """Return the weights of the queries with these indices. Raises ModelFailure if a weight is not finite."""
             features = texts.padded(indices, self._device)
             vectors = self.encoder(**features).last_hidden_state.float()
-            self._check.see(input_keys(features), vectors[:, 0])
+            self._check.check_batch(input_keys(features), vectors[:, 0])
             augmentation = torch.relu(vectors[:, 0] @ self.projection.T).cpu().numpy()
             weights = torch.relu(vectors @ self.weighting).cpu().numpy()
             if not (np.isfinite(augmentation).all() and np.isfinite(weights).all()):

@@ -42,7 +42,7 @@ class Tables:
         return not np.isnan(self.on_counted_datasets[0]).any()
 
 
-def table(rows: Sequence[Sequence[float | None]], width: int) -> Table:
+def to_table(rows: Sequence[Sequence[float | None]], width: int) -> Table:
     return np.array(rows, dtype=np.float64).reshape(len(rows), width)
 
 
@@ -140,9 +140,9 @@ def rank_figures(scores: Table, kinds: Sequence[str], *, lower_is_better: bool =
     """
     points, mean_ranks = np.full((2, len(scores)), np.nan)
     width = scores.shape[1]
-    complete = np.isnan(scores).sum(axis=1) == (0 if width else -1)
-    for members in _by_kind(kinds):
-        rows = members[complete[members]]
+    is_complete = np.isnan(scores).sum(axis=1) == (0 if width else -1)
+    for members in _rows_by_kind(kinds):
+        rows = members[is_complete[members]]
         smaller, not_greater = _count_below(-scores[rows] if lower_is_better else scores[rows], "left", "right")
         points[rows] = (smaller + not_greater - 1).sum(axis=1) / 2
         mean_ranks[rows] = np.round(len(rows) - points[rows] / width, DIGITS)
@@ -152,7 +152,7 @@ def rank_figures(scores: Table, kinds: Sequence[str], *, lower_is_better: bool =
 def ranks(scores: Table, kinds: Sequence[str], *, lower_is_better: bool = False) -> Table:
     """Return the rank of each row among those of its kind on each dataset: 1, 1, 3. Missing values get NaN."""
     result = np.full(scores.shape, np.nan)
-    for members in _by_kind(kinds):
+    for members in _rows_by_kind(kinds):
         result[members] = 1 + _count_below(scores[members] if lower_is_better else -scores[members], "left")[0]
     return np.where(np.isnan(scores), np.nan, result)
 
@@ -167,6 +167,6 @@ def _count_below(scores: Table, *sides: Literal["left", "right"]) -> npt.NDArray
     return np.array(counts, np.intp).reshape(len(sides), *scores.T.shape).swapaxes(1, 2)
 
 
-def _by_kind(kinds: Sequence[str]) -> list[npt.NDArray[np.intp]]:
+def _rows_by_kind(kinds: Sequence[str]) -> list[npt.NDArray[np.intp]]:
     kind_array = np.array(kinds)
     return [np.flatnonzero(kind_array == kind) for kind in dict.fromkeys(kinds)]

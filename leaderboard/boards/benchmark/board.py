@@ -12,7 +12,7 @@ from leaderboard.boards.benchmark.columns import (
     BORDA,
     COMMON,
     MEAN,
-    NOTE,
+    PRIVATE_NOTE,
     RANKING_KEYS,
     VIEW_DEPENDENT,
     ViewOptions,
@@ -20,7 +20,7 @@ from leaderboard.boards.benchmark.columns import (
     build_rows,
     compute_aggregates,
     default_sort,
-    fill_common,
+    fill_common_means,
     over_datasets,
     private_rows,
 )
@@ -72,41 +72,46 @@ class RankedBenchmark:
     notes_on_weights: Sequence[str]
 
     def view(self, state: BoardState, certainty: Mapping[int, BoardCertainty]) -> Board:
-        """Return the view of the board, with the tests of each dataset. Raises UnknownChoice."""
+        """Return the rows and columns that a view shows, with each dataset's tests and the notes.
+
+        If the view sorts by a column that can determine ranks, ranks are assigned by it. Raises UnknownChoice for a
+        column, range, or facet value that the board does not have.
+        """
         facts, board, state = self.facts, self.board, _without_omitted_datasets(self.facts, state)
         columns = {column.key: column for column in board.columns}
-        default = default_sort(facts, columns)
-        sort = resolve_sorts(board, state, default)[0].key
+        default_key = default_sort(facts, columns)
+        sort = resolve_sorts(board, state, default_key)[0].key
         datasets = {member.slug for member in facts.members}
-        ranked_by = columns[sort if sort in RANKING_KEYS or sort in datasets else default]
+        rank_column = columns[sort if sort in RANKING_KEYS or sort in datasets else default_key]
         rows = [row.copy() for row in board.rows]
         if state.sorts:
-            assign_ranks(rows, ranked_by.key, lower_is_better=ranked_by.better == "lower")
+            assign_ranks(rows, rank_column.key, lower_is_better=rank_column.better == "lower")
         board = replace(board, rows=rows)
         omitted_keys: Sequence[str] = ()
         if COMMON in columns:
-            board, says_enough = fill_common(facts, board, self.tables, state)
+            board, says_enough = fill_common_means(facts, board, self.tables, state)
             omitted_keys = () if says_enough else (COMMON,)
         completeness_key = sort if sort == COMMON or sort in datasets else MEAN
         if facts.all_counted > 1 and any(row.value(completeness_key) is not None for row in rows):
             board = replace(board, completeness_key=completeness_key)
         # Values that are not zero-shot have already been removed, cell by cell.
-        board = apply_view(board, replace(state, zero_shot=False), default, omitted_keys)
+        board = apply_view(board, replace(state, zero_shot=False), default_key, omitted_keys)
         names = {position: name for position, (name, _) in self.baselines.items()}
         test_settings, test_notes = add_significance(board, facts, certainty, names)
         notes = [
-            *_rank_notes(facts, board, ranked_by),
+            *_rank_notes(facts, board, rank_column),
             *notes_on_baselines(facts, self.baselines),
             *_dataset_notes(facts, board),
-            *self._on_kinds(board, state),
+            *self._notes_on_rows(board, state),
             *test_notes,
             *self.notes_on_weights,
-            *([NOTE] if any(row.ranked_in == PRIVATE for row in rows) else []),
+            *([PRIVATE_NOTE] if any(row.ranked_in == PRIVATE for row in rows) else []),
             *self.costs.notes(),
         ]
         return replace(board, found_with=test_settings, notes=notes)
 
-    def _on_kinds(self, board: Board, state: BoardState) -> list[str]:
+    def _notes_on_rows(self, board: Board, state: BoardState) -> list[str]:
+        """Return the notes on kinds of rows and on marks, for public rows, including those that the view hides."""
         notes = []
         rows = [row for row in self.board.rows if row.ranked_in != PRIVATE]
         datasets = {member.slug for member in self.facts.members}
@@ -136,9 +141,9 @@ _ZERO_SHOT_NOTE = _(
 
 
 def benchmark_view_key(state: BoardState) -> str:
-    """Return text that changes with all properties of a view on which the ranked board depends."""
+    """Return a text key of all properties of a view on which the ranked board depends."""
     costs = state.hardware, state.cpu_only, state.corpus, state.weights
-    datasets = [state.chosen(facet) for facet in DATASET_FACETS]
+    datasets = [state.selected_values(facet) for facet in DATASET_FACETS]
     return f"{state.measure} {state.view} {state.zero_shot} {costs} {state.filtered} {datasets}"
 
 
@@ -146,11 +151,11 @@ def rank_benchmark(
     facts: BenchmarkFacts,
     entries: Mapping[int, BoardRows],
     state: BoardState,
-    private: Mapping[int, Sequence[EntryRow]],
+    own_entries: Mapping[int, Sequence[EntryRow]],
 ) -> RankedBenchmark:
     """Return the ranked board for the measure, datasets, hardware, and weights of a view.
 
-    `entries` are by dataset. `private` are those of the reader's own teams, which get rows of their own and do not
+    `entries` are by dataset. `own_entries` are those of the reader's own teams, which get rows of their own and do not
     affect others. Raises UnknownChoice for a measure, hardware, or facet of datasets that the board does not have.
     """
     measure, measures = state.measure or facts.measure, available_measures(facts, entries)
@@ -163,21 +168,21 @@ def rank_benchmark(
     if any(line.baseline_on and line.ranked_in == REPORTED for line in lines):
         names.add(BM25.name)  # Reported figures are compared with their publication's BM25.
     costs, costs_of_lines = line_costs(facts, entries, lines, state)
-    look = ViewOptions(measure, state.view, difference_head(names), bool(state.weights), costs.columns)
-    columns = {column.key: column for column in build_columns(facts, look, compute_aggregates(tables))}
+    options = ViewOptions(measure, state.view, difference_head(names), bool(state.weights), costs.columns)
+    columns = {column.key: column for column in build_columns(facts, options, compute_aggregates(tables))}
     view_dependent_keys = VIEW_DEPENDENT.union(column.key for column in costs.columns)
     line_columns = [column for key, column in columns.items() if key not in view_dependent_keys]
-    rows = build_rows(facts, look, line_columns, lines, tables)
+    rows = build_rows(facts, options, line_columns, lines, tables)
     fill_costs(rows, costs.columns, costs_of_lines)
     default = default_sort(facts, columns)
     assign_ranks(rows, default, lower_is_better=columns[default].better == "lower")
-    effectiveness, lower = to_values(means(tables.on_counted_datasets[0])), tables.lower_is_better
+    effectiveness, lower_is_better = to_values(means(tables.on_counted_datasets[0])), tables.lower_is_better
     weights = dict(state.weights)
-    weight_notes = fill_weighted(rows, effectiveness, weights, costs.machine, lower_is_better=lower)
-    in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
-    best = best_values(columns.values(), rows)
-    if private:
-        rows += private_rows(facts, private, lines, look, zero_shot=state.zero_shot)
+    weight_notes = fill_weighted(rows, effectiveness, weights, costs.machine, lower_is_better=lower_is_better)
+    any_in_domain = any(matches_facet(row.facets, "training", (IN_DOMAIN,)) for row in rows)
+    marked_values = best_values(columns.values(), rows)
+    if own_entries:
+        rows += private_rows(facts, own_entries, lines, options, zero_shot=state.zero_shot)
     board = Board(
         facts.name,
         list(columns.values()),
@@ -185,7 +190,7 @@ def rank_benchmark(
         measure,
         measures,
         baselines_label(names),
-        *best,
+        *marked_values,
         costs.machine,
         costs.machines,
         costs.head,
@@ -197,7 +202,7 @@ def rank_benchmark(
     label = f"mean {measure}" if facts.all_counted > 1 else measure
     summary = summarize(board, measure=label, key=default, relative=AVERAGE, is_filtered=state.filtered)
     board = replace(board, summary=summary)
-    return RankedBenchmark(board, facts, tables, baselines, costs, in_domain, weight_notes)
+    return RankedBenchmark(board, facts, tables, baselines, costs, any_in_domain, weight_notes)
 
 
 def _select_datasets(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:
@@ -205,7 +210,7 @@ def _select_datasets(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts
 
     Raises UnknownChoice for a language, domain, or task that none of its datasets has.
     """
-    selection = {facet: state.chosen(facet) for facet in DATASET_FACETS if state.chosen(facet)}
+    selection = {facet: state.selected_values(facet) for facet in DATASET_FACETS if state.selected_values(facet)}
     for facet, values in selection.items():
         known_values = sorted({member.facets[facet] for member in facts.members} - {""})
         for value in values:
@@ -236,10 +241,11 @@ def _without_omitted_datasets(facts: BenchmarkFacts, state: BoardState) -> Board
     )
 
 
-def _rank_notes(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[str]:
+def _rank_notes(facts: BenchmarkFacts, board: Board, rank_column: Column) -> list[str]:
+    """Return the notes on ranking, means, differences, and Borda counts; `rank_column` determines the ranks."""
     keys = {column.key: column for column in board.columns}
     is_multiple = facts.all_counted > 1
-    notes = [f"Ranked by {ranked_by.label}; equal values share a rank, missing values always sort last."]
+    notes = [f"Ranked by {rank_column.label}; equal values share a rank, missing values always sort last."]
     if is_multiple:
         notes.append(f"Means are {over_datasets(facts)}, for complete rows only; missing values are excluded.")
     if COMMON in keys:
@@ -261,6 +267,7 @@ def _rank_notes(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[
 
 
 def _dataset_notes(facts: BenchmarkFacts, board: Board) -> list[str]:
+    """Return the notes on omitted and uncounted datasets, replaced measures, and composite datasets."""
     notes = []
     if facts.left_out:
         notes.append(
@@ -286,7 +293,7 @@ def _dataset_notes(facts: BenchmarkFacts, board: Board) -> list[str]:
 BASELINE = "the baseline"
 
 
-class _Dataset(NamedTuple):
+class _TestedDataset(NamedTuple):
     """A dataset's column with its test results and their settings; its values are at `position` in a line."""
 
     key: str
@@ -304,7 +311,7 @@ def add_significance(
     There are no tests over several datasets. `certainty` is by dataset, `baselines` are names by position of the
     dataset. Reported figures, private rows, hidden judgments, and boards without computed tests get no results.
     """
-    datasets = _datasets(board, facts, certainty, baselines)
+    datasets = _tested_datasets(board, facts, certainty, baselines)
     cached_results = [
         (dataset, dataset.certainty.cell_statements.setdefault(dataset.baseline, {})) for dataset in datasets
     ]
@@ -334,8 +341,11 @@ def add_significance(
     return settings, _test_notes(facts, datasets, has_marks=has_marks) if has_results else []
 
 
-def _cell_certainty(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str, bool] | None:
-    """Return an entry's test results, their description, and whether it differs significantly, or None if untested."""
+def _cell_certainty(dataset: _TestedDataset, entry: int) -> tuple[EntryCertainty, str, bool] | None:
+    """Return an entry's test results, their description, and whether it differs significantly.
+
+    Results are cached with the dataset's certainty. Returns None if the entry was not tested.
+    """
     certainty, settings = dataset.certainty.entries.get(entry), dataset.settings
     if certainty is None:
         return None
@@ -346,12 +356,12 @@ def _cell_certainty(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str,
     return result
 
 
-def _datasets(
+def _tested_datasets(
     board: Board,
     facts: BenchmarkFacts,
     certainties: Mapping[int, BoardCertainty],
     baselines: Mapping[int, str],
-) -> Sequence[_Dataset]:
+) -> Sequence[_TestedDataset]:
     """Return the visible datasets with test results. Composite datasets have none of their own."""
     visible_keys = {column.key for column in board.columns}
     datasets = []
@@ -360,7 +370,7 @@ def _datasets(
         measure = board_certainty.for_measure(member.measure(board.measure)) if board_certainty is not None else None
         if board_certainty is not None and measure is not None and member.slug in visible_keys and not member.parts:
             name = baselines.get(position, BASELINE)
-            datasets.append(_Dataset(member.slug, position, measure, board_certainty.settings, name))
+            datasets.append(_TestedDataset(member.slug, position, measure, board_certainty.settings, name))
     return datasets
 
 
@@ -376,7 +386,11 @@ def describe_result(certainty: EntryCertainty, settings: TestSettings, baseline:
     return text
 
 
-def _test_notes(facts: BenchmarkFacts, datasets: Sequence[_Dataset], *, has_marks: bool) -> list[str]:
+def _test_notes(facts: BenchmarkFacts, datasets: Sequence[_TestedDataset], *, has_marks: bool) -> list[str]:
+    """Return the notes on intervals and tests, and on datasets whose hidden judgments allow none.
+
+    `has_marks` tells whether a cell has the mark of a significant difference, which is then explained.
+    """
     settings, names = datasets[0].settings, {dataset.baseline for dataset in datasets}
     baseline = names.pop() if len(names) == 1 else "that dataset’s baseline"
     notes = [

@@ -64,11 +64,14 @@ VIEW_KINDS: Mapping[str, tuple[Kind, str]] = {
 
 
 def compute_aggregates(tables: Tables) -> Mapping[str, Sequence[Cell | Value]]:
-    """Return the aggregates over the counted datasets for each line, by column key."""
+    """Return means, comparisons with the baseline, ranks, and coverage over the counted datasets.
+
+    They are by column key, each with one value or cell per line.
+    """
     scores, baselines = tables.on_counted_datasets
-    kinds, lower, width = tables.kinds, tables.lower_is_better, scores.shape[1]
-    win_counts = aggregates.wins(scores, baselines, lower_is_better=lower)
-    borda, mean_rank = aggregates.rank_figures(scores, kinds, lower_is_better=lower)
+    kinds, lower_is_better, width = tables.kinds, tables.lower_is_better, scores.shape[1]
+    win_counts = aggregates.wins(scores, baselines, lower_is_better=lower_is_better)
+    borda, mean_rank = aggregates.rank_figures(scores, kinds, lower_is_better=lower_is_better)
     figures = {
         MEAN: aggregates.means(scores),
         AVERAGE: aggregates.ratio_of_means(scores, baselines),
@@ -102,30 +105,32 @@ class ViewOptions:
 
 
 def build_columns(
-    facts: BenchmarkFacts, look: ViewOptions, aggregated: Mapping[str, Sequence[Cell | Value]]
+    facts: BenchmarkFacts, options: ViewOptions, aggregate_cells: Mapping[str, Sequence[Cell | Value]]
 ) -> list[Column]:
-    """Return all columns. A single counted dataset needs no aggregates except the difference.
+    """Return all columns of the board. A single counted dataset needs no aggregates except the difference.
 
-    `aggregated` has the cells of aggregates except those of the common mean, which depend on the view.
+    `aggregate_cells` has the cells of aggregates except those of the common mean, which depend on the view.
     """
 
     def with_cells(column: Column) -> Column:
+        """Return the column with its aggregates as cells; a baseline has no wins against itself."""
+
         def cell(line: BenchmarkLine) -> Cell | Value:
             with_itself = column.key == WINS and line.entry.is_baseline
-            return None if with_itself else aggregated[column.key][line.number]
+            return None if with_itself else aggregate_cells[column.key][line.number]
 
-        return replace(column, cell=cell) if column.key in aggregated else column
+        return replace(column, cell=cell) if column.key in aggregate_cells else column
 
-    direction = better(look.measure)
+    direction = better(options.measure)
     is_multiple = facts.all_counted > 1
-    means = _means(facts, direction) if is_multiple else []
+    means = _mean_columns(facts, direction) if is_multiple else []
     return [
         Column(SYSTEM, _("System"), "", "text", cell=lambda line: line.entry.system),
-        *([weighted_column(OVER_ALL)] if look.weighted else []),
-        *map(with_cells, (*means, *_differences(facts, direction, look.difference, is_multiple=is_multiple))),
-        *(_dataset(position, member, look) for position, member in enumerate(facts.members)),
-        *map(with_cells, _RANKS if is_multiple else ()),
-        *look.costs,
+        *([weighted_column(OVER_ALL)] if options.weighted else []),
+        *map(with_cells, (*means, *_difference_columns(facts, direction, options.difference, is_multiple=is_multiple))),
+        *(_dataset_column(position, member, options) for position, member in enumerate(facts.members)),
+        *map(with_cells, _RANK_COLUMNS if is_multiple else ()),
+        *options.costs,
         *ABOUT_SYSTEM,
         *DECLARED_COLUMNS,
         SIZE,
@@ -138,7 +143,8 @@ def over_datasets(facts: BenchmarkFacts) -> str:
     return f"over {number} of {total} datasets" if number < total else f"over {total} datasets"
 
 
-def _means(facts: BenchmarkFacts, direction: Direction) -> list[Column]:
+def _mean_columns(facts: BenchmarkFacts, direction: Direction) -> list[Column]:
+    """Return the columns of the mean, the common mean, and the number of datasets with a result."""
     number, total = len(facts.counted), facts.all_counted
     selection = f"{number} of {total}" if number < total else ""
     note = f"mean {over_datasets(facts)}, of complete rows only"
@@ -150,7 +156,10 @@ def _means(facts: BenchmarkFacts, direction: Direction) -> list[Column]:
 
 
 def common_column(column: Column, counted_members: Sequence[Member], positions: Sequence[int]) -> Column:
-    """Return the column of the common mean with the datasets that it covers."""
+    """Return the common mean's column with the number and the names of the datasets that it covers.
+
+    `positions` are those of the datasets in `counted_members`.
+    """
     names = ", ".join(counted_members[position].facts.name for position in positions)
     total = len(counted_members)
     note = f"mean over the counted datasets that all rows in view have, {len(positions)} of {total}: {names}"
@@ -161,7 +170,11 @@ def common_column(column: Column, counted_members: Sequence[Member], positions: 
     )
 
 
-def _differences(facts: BenchmarkFacts, direction: Direction, head: str, *, is_multiple: bool) -> list[Column]:
+def _difference_columns(facts: BenchmarkFacts, direction: Direction, head: str, *, is_multiple: bool) -> list[Column]:
+    """Return the columns that compare with the baseline: ratio of means, mean of ratios, and wins.
+
+    A board of a single counted dataset (`is_multiple` is False) only has the first. `head` is the head of their group.
+    """
     if not is_multiple:
         return [Column(AVERAGE, "Δ %", head, "relative", direction, note=_("relative to the baseline"))]
     means_note = f"ratio of means: the mean relative to the baseline's mean, {over_datasets(facts)}"
@@ -174,7 +187,7 @@ def _differences(facts: BenchmarkFacts, direction: Direction, head: str, *, is_m
     ]
 
 
-_RANKS = (
+_RANK_COLUMNS = (
     Column(
         BORDA,
         _("Borda"),
@@ -195,7 +208,7 @@ _RANKS = (
 )
 
 
-def _dataset(position: int, member: Member, look: ViewOptions) -> Column:
+def _dataset_column(position: int, member: Member, options: ViewOptions) -> Column:
     """Return the column of the dataset at this position of the benchmark."""
 
     def cell(line: BenchmarkLine) -> Cell | Value:
@@ -203,18 +216,18 @@ def _dataset(position: int, member: Member, look: ViewOptions) -> Column:
             return Cell(line.values[position], "", *line.annotations[position])
         return line.values[position]
 
-    measure, shown_measure = look.measure, member.measure(look.measure)
+    measure, shown_measure = options.measure, member.measure(options.measure)
     unit = [
         shown_measure if shown_measure != measure else "",
         "" if member.counted else "not in the mean",
         f"mean of {len(member.parts)}" if member.parts else "",
     ]
-    kind, head = VIEW_KINDS[look.view]
+    kind, head = VIEW_KINDS[options.view]
     direction: Direction = "lower" if kind == "rank" else better(measure)
     return Column(
         key=member.slug,
         label=member.facts.name,
-        group=f"{EFFECTIVENESS}, {head.format(difference=look.difference)}{measure} "
+        group=f"{EFFECTIVENESS}, {head.format(difference=options.difference)}{measure} "
         f"{'↑' if direction == 'higher' else '↓'}",
         kind=kind,
         better=direction,
@@ -225,7 +238,7 @@ def _dataset(position: int, member: Member, look: ViewOptions) -> Column:
 
 
 def default_sort(facts: BenchmarkFacts, keys: Iterable[str]) -> str:
-    """Return the default sort column of a board."""
+    """Return the default sort column: the mean if it is one of `keys`, else the first dataset if there is one."""
     if MEAN in keys:
         return MEAN
     members = facts.counted or facts.members
@@ -234,7 +247,7 @@ def default_sort(facts: BenchmarkFacts, keys: Iterable[str]) -> str:
 
 def build_rows(
     facts: BenchmarkFacts,
-    look: ViewOptions,
+    options: ViewOptions,
     columns: Sequence[Column],
     lines: Sequence[SystemLine],
     tables: Tables,
@@ -244,17 +257,17 @@ def build_rows(
     Costs and values that depend on them or on the rows in view are still missing.
     """
     hidden = any(member.facts.hidden for member in facts.members)
-    needs_annotations = any(member.parts or look.measure in member.stand_ins for member in facts.members)
-    line_inputs, rows, view_values = [], [], _view_values(lines, tables, look.view)
+    needs_annotations = any(member.parts or options.measure in member.stand_ins for member in facts.members)
+    line_inputs, rows, view_values = [], [], _view_values(lines, tables, options.view)
     for number, (line, kind) in enumerate(zip(lines, tables.kinds, strict=True)):
         provenances = set(map(attrgetter("provenance"), line.results)) - {""}
         trainings = set(map(attrgetter("training"), line.results)) - {""}
         decimals = 3 if kind == REPORTED or hidden else 4
         entry = _common_entry(line, ", ".join(sorted(provenances)))
-        mixed, seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
+        is_mixed, has_seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
         annotations = {}
-        if needs_annotations or mixed or seeds or IN_DOMAIN in trainings or line.left_out:
-            annotations = _cell_annotations(facts, look, line, decimals, mixed=mixed)
+        if needs_annotations or is_mixed or has_seeds or IN_DOMAIN in trainings or line.omitted_positions:
+            annotations = _cell_annotations(facts, options, line, decimals, is_mixed=is_mixed)
         line_inputs.append(
             BenchmarkLine(
                 line.entry,
@@ -274,21 +287,21 @@ def build_rows(
         rows.append(row)
     fill_cells(rows, columns, line_inputs)
     for row, line in zip(rows, lines, strict=True):
-        if line.left_out:
-            names = ", ".join(facts.members[position].facts.name for position in sorted(line.left_out))
+        if line.omitted_positions:
+            names = ", ".join(facts.members[position].facts.name for position in sorted(line.omitted_positions))
             row[COVERAGE] = replace(row[COVERAGE], title=f"omitted: {names}")
     return rows
 
 
 def _view_values(lines: Sequence[SystemLine], tables: Tables, view: str) -> Sequence[Sequence[float | None]]:
-    """Return the values of the dataset columns in the view, by line."""
+    """Return the values of the dataset columns by line: scores, differences, ratios, or ranks."""
     if not view:
         return [line.scores for line in lines]
     if view == "rank":
         table = aggregates.ranks(tables.scores, tables.kinds, lower_is_better=tables.lower_is_better)
     else:
-        compare = aggregates.differences if view == "delta" else aggregates.ratios
-        table = compare(tables.scores, tables.baselines)
+        compute = aggregates.differences if view == "delta" else aggregates.ratios
+        table = compute(tables.scores, tables.baselines)
     return [to_values(row) for row in table]
 
 
@@ -316,27 +329,27 @@ def _common_entry(line: SystemLine, provenance: str) -> EntryRow:
 
 
 def _cell_annotations(
-    facts: BenchmarkFacts, look: ViewOptions, line: SystemLine, decimals: int, *, mixed: bool
+    facts: BenchmarkFacts, options: ViewOptions, line: SystemLine, decimals: int, *, is_mixed: bool
 ) -> dict[int, tuple[str, str, str]]:
     """Return mark, title, and spread of the line's cells that have any of them, by position of the dataset.
 
-    `mixed` tells that the line's results have several provenances, which are then named in the titles.
+    `is_mixed` tells that the line's results have several provenances, which are then named in the titles.
     """
     annotations = {}
     for position, (member, result, score) in enumerate(zip(facts.members, line.results, line.scores, strict=True)):
-        mark, title, spread = "", result.provenance if mixed else "", ""
+        mark, title, spread = "", result.provenance if is_mixed else "", ""
         if score is not None:
-            mark = member.stand_ins.get(look.measure, "")
+            mark = member.stand_ins.get(options.measure, "")
             if member.parts and is_mean_of_parts(result.comparison_group):
                 title = f"mean of {len(member.parts)} parts"
             if result.seed_count:
-                deviation = result.deviations.get(member.measure(look.measure))
+                deviation = result.deviations.get(member.measure(options.measure))
                 title = "; ".join(filter(None, [seeds_title(result.seed_count, deviation, decimals), title]))
-                if not look.view and deviation is not None:
+                if not options.view and deviation is not None:
                     spread = f"± {deviation:.{decimals}f} ({result.seed_count})"
         if result.training == IN_DOMAIN:
             mark = f"‡ {mark}".rstrip()
-        if position in line.left_out:
+        if position in line.omitted_positions:
             title = f"omitted: {result.training}"
         if mark or title or spread:
             annotations[position] = mark, title, spread
@@ -347,33 +360,33 @@ def _cell_annotations(
 MIN_COMMON = 2
 
 
-def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState) -> tuple[Board, bool]:
+def fill_common_means(facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState) -> tuple[Board, bool]:
     """Set the means over the datasets that all public rows of the view have in common.
 
     Return the board, whose column names the datasets, and whether a page shows the column. By default it is hidden if
     it repeats the mean because all rows are complete, or if it covers only one dataset of many.
     """
-    public = [row for row in board.rows if row.ranked_in != PRIVATE]
+    public_rows = [row for row in board.rows if row.ranked_in != PRIVATE]
     ranges = tuple(bounds for bounds in state.ranges if bounds.key != COMMON)
-    visible_rows = filter_rows(replace(board, rows=public), replace(state, ranges=ranges, zero_shot=False))
+    visible_rows = filter_rows(replace(board, rows=public_rows), replace(state, ranges=ranges, zero_shot=False))
     ids = set(map(id, visible_rows))
-    common = aggregates.common_means(
-        tables.on_counted_datasets[0], [number for number, row in enumerate(public) if id(row) in ids]
+    common_means = aggregates.common_means(
+        tables.on_counted_datasets[0], [number for number, row in enumerate(public_rows) if id(row) in ids]
     )
-    for row, value in zip(public, to_values(common.means), strict=True):
+    for row, value in zip(public_rows, to_values(common_means.means), strict=True):
         row.values[COMMON] = value
     columns = [
-        common_column(column, facts.counted, common.positions) if column.key == COMMON else column
+        common_column(column, facts.counted, common_means.positions) if column.key == COMMON else column
         for column in board.columns
     ]
-    best, second = best_values([column for column in columns if column.key == COMMON], public)
+    best, second = best_values([column for column in columns if column.key == COMMON], public_rows)
     board = replace(board, columns=columns, best={**board.best, **best}, second={**board.second, **second})
-    says_enough = len(common.positions) >= MIN_COMMON or len(facts.counted) <= MIN_COMMON
+    says_enough = len(common_means.positions) >= MIN_COMMON or len(facts.counted) <= MIN_COMMON
     is_requested = COMMON in {sort.key for sort in state.sorts} | {bounds.key for bounds in state.ranges}
     return board, is_requested or (says_enough and not tables.is_complete)
 
 
-NOTE = (
+PRIVATE_NOTE = (
     "Private: only your team sees these rows. They have no rank, do not affect other rows, and are not part of any "
     "export, figure, or feed."
 )
@@ -382,26 +395,26 @@ NOTE = (
 def private_rows(
     facts: BenchmarkFacts,
     own_entries: Mapping[int, Sequence[EntryRow]],
-    public: Sequence[SystemLine],
-    look: ViewOptions,
+    public_lines: Sequence[SystemLine],
+    options: ViewOptions,
     *,
     zero_shot: bool,
 ) -> list[Row]:
-    """Return the rows of the reader's teams' `own_entries` entries by dataset, without costs.
+    """Return the rows of the private entries of the reader's teams, without costs and ranks.
 
-    They are compared with the baselines of the `public` lines.
+    `own_entries` are by dataset. They are compared with the baselines of the `public_lines`.
     """
     datasets = [member.dataset_id for member in facts.members]
     entries = {dataset: BoardRows(dataset, list(own_entries.get(dataset, ()))) for dataset in datasets}
-    lines = collect_lines(facts, entries, look.measure, zero_shot=zero_shot, reference_lines=public)
-    tables = build_tables(facts, lines, [PRIVATE] * len(lines), look.measure)
-    rows = build_rows(facts, look, build_columns(facts, look, compute_aggregates(tables)), lines, tables)
-    ranks = [BORDA, MEAN_RANK]
-    if look.view == "rank":
-        ranks += [member.slug for member in facts.members]
+    lines = collect_lines(facts, entries, options.measure, zero_shot=zero_shot, reference_lines=public_lines)
+    tables = build_tables(facts, lines, [PRIVATE] * len(lines), options.measure)
+    rows = build_rows(facts, options, build_columns(facts, options, compute_aggregates(tables)), lines, tables)
+    rank_keys = [BORDA, MEAN_RANK]
+    if options.view == "rank":
+        rank_keys += [member.slug for member in facts.members]
     for row in rows:
         row.entry = row.entry._replace(visibility="private")
-        for key in ranks:
+        for key in rank_keys:
             if row.value(key) is not None:
                 row[key] = replace(row[key], value=None)
     return rows

@@ -17,7 +17,7 @@ from leaderboard.results.protection import HIDDEN_DECIMALS
 
 #: Prefix of the comparison groups of composed entries. Their dataset has neither a version nor judgments of
 #: its own, so boards accept this group as its current one.
-GROUP = "scored:None:None:"
+GROUP_PREFIX = "scored:None:None:"
 
 #: Training exposures, the most severe first: a composite has the most severe one of its parts.
 _SEVEREST_FIRST = (
@@ -26,7 +26,7 @@ _SEVEREST_FIRST = (
     Entry.Training.ADAPTED.value,
     Entry.Training.ZERO_SHOT.value,
 )
-_date = attrgetter("published", "pk")
+_publication_order = attrgetter("published", "pk")
 
 
 class CompositeRows(NamedTuple):
@@ -38,7 +38,7 @@ class CompositeRows(NamedTuple):
 
 def is_mean_of_parts(group: str) -> bool:
     """Return whether a comparison group has composed entries."""
-    return group.startswith(GROUP)
+    return group.startswith(GROUP_PREFIX)
 
 
 def has_hidden_part(parts: Sequence[Member]) -> bool:
@@ -46,7 +46,7 @@ def has_hidden_part(parts: Sequence[Member]) -> bool:
     return any(part.facts.hidden for part in parts)
 
 
-def compose(member: Member, rows: Mapping[int, BoardRows]) -> CompositeRows:
+def compose_rows(member: Member, rows: Mapping[int, BoardRows]) -> CompositeRows:
     """Return a dataset's rows, including entries composed from its parts once all parts are public.
 
     Composed entries are public and have negative ids. They have neither measured costs nor tests.
@@ -67,17 +67,17 @@ def compose(member: Member, rows: Mapping[int, BoardRows]) -> CompositeRows:
     complete_lines = [
         [part_lines[key] for part_lines in lines] for key in lines[0] if all(key in part_lines for part_lines in lines)
     ]
-    complete_lines.sort(key=lambda values: max(map(_date, values)))
+    complete_lines.sort(key=lambda values: max(map(_publication_order, values)))
     digest = sha256("\n".join(groups).encode()).hexdigest()[:12]
     decimals = HIDDEN_DECIMALS if has_hidden_part(parts) else None
-    composed = [_compose_entry(values, f"{GROUP}parts-{digest}", decimals) for values in complete_lines]
+    composed = [_compose_entry(values, f"{GROUP_PREFIX}parts-{digest}", decimals) for values in complete_lines]
     entries = sorted([*composed, *dataset_rows.entries], key=attrgetter("published"))
     components = {row.pk: [value.pk for value in values] for row, values in zip(composed, complete_lines, strict=True)}
     return CompositeRows(BoardRows(dataset_rows.dataset_id, entries), components)
 
 
 def _latest_results(rows: BoardRows, group: str) -> dict[LineKey, EntryRow]:
-    """Return each line's latest result in a comparison group; a baseline is never replaced."""
+    """Return each line's latest result in a comparison group; a baseline is only replaced by a baseline."""
     result_by_line: dict[LineKey, EntryRow] = {}
     for key, row in rows.results if group else ():
         if row.comparison_group == group and (
@@ -92,7 +92,7 @@ def _compose_entry(values: Sequence[EntryRow], group: str, decimals: int | None)
     provenances, trainings = {value.provenance for value in values}, {value.training for value in values}
     return values[0]._replace(
         provenance=provenances.pop() if len(provenances) == 1 else SCORED,  # Measured only if all parts are.
-        scores=_means([value.scores for value in values], decimals),
+        scores=_mean_scores([value.scores for value in values], decimals),
         figures=(),
         comparison_group=group,
         is_baseline=int(all(value.is_baseline for value in values)),
@@ -108,7 +108,7 @@ def _compose_entry(values: Sequence[EntryRow], group: str, decimals: int | None)
     )
 
 
-def _means(part_scores: Sequence[Mapping[str, float]], decimals: int | None) -> dict[str, float]:
+def _mean_scores(part_scores: Sequence[Mapping[str, float]], decimals: int | None) -> dict[str, float]:
     """Return the mean of each measure that all parts have, rounded if it includes hidden judgments."""
     names = [name for name in part_scores[0] if all(name in scores for scores in part_scores)]
     means = {name: sum(scores[name] for scores in part_scores) / len(part_scores) for name in names}

@@ -6,7 +6,7 @@ from itertools import chain, compress, count
 from operator import attrgetter
 from typing import NamedTuple
 
-from leaderboard.boards.benchmark.aggregates import Tables, table
+from leaderboard.boards.benchmark.aggregates import Tables, to_table
 from leaderboard.boards.columns.costs import BoardCosts, CostLine, cost_columns, figure_columns
 from leaderboard.boards.filtering import ZERO_SHOT
 from leaderboard.boards.model import BenchmarkFacts, Member
@@ -17,9 +17,9 @@ from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import CLOSED, REPORTED, SCORED, EntryRow
 from leaderboard.results.board_rows.measurements import (
     MeasuredEntry,
+    add_baseline_measurement,
     chosen_machine,
     list_machines,
-    with_baseline,
 )
 from leaderboard.results.board_rows.rows import BoardRows, Figures, LineKey, matches_source
 from leaderboard.systems.baselines import BM25
@@ -50,7 +50,7 @@ class SystemLine:
     baseline_on: set[int]
     baselines: Sequence[float | None] = ()
     #: Positions of values that a zero-shot view omits.
-    left_out: Sequence[int] = ()
+    omitted_positions: Sequence[int] = ()
 
     @property
     def configuration(self) -> str:
@@ -103,30 +103,30 @@ def collect_lines(
 ) -> list[SystemLine]:
     """Return one line per system, configuration, and kind, in order of first publication.
 
-    A later entry replaces an earlier one. `zero_shot` omits values of systems that were trained on the dataset or do
-    not declare their training. If there are `reference_lines`, they provide the baselines and the current
-    comparison groups.
+    A later entry replaces an earlier one, and lines without any score are omitted. `zero_shot` omits values of systems
+    that were trained on the dataset or do not declare their training. If there are `reference_lines`, they provide the
+    baselines and the current comparison groups.
     """
     names = [member.measure(measure) for member in facts.members]
     results_by_dataset = [
-        _results(facts, member, rows[member.dataset_id], name)
+        _line_results(facts, member, rows[member.dataset_id], name)
         for member, name in zip(facts.members, names, strict=True)
     ]
     keys = dict.fromkeys(chain.from_iterable(current_results for _, current_results in results_by_dataset))
-    lines = sorted((_line(key, results_by_dataset, names) for key in keys), key=attrgetter("published"))
-    anchors = reference_lines or lines
+    lines = sorted((_build_line(key, results_by_dataset, names) for key in keys), key=attrgetter("published"))
+    baseline_lines = reference_lines or lines
     # A value is compared with the baseline of its own comparison group.
     baselines: list[dict[str, float | None]] = [{} for _ in names]
-    for line in anchors:
+    for line in baseline_lines:
         for position in line.baseline_on:
             baselines[position][line.groups[position]] = line.scores[position]
-    current = _current_groups(anchors, len(names))
+    current_groups = _current_groups(baseline_lines, len(names))
     baselines_by_groups: dict[tuple[str, ...], list[float | None]] = {}  # Most lines have the same groups.
     for line in lines:
-        if line.ranked_in == SCORED and line.groups != current:
+        if line.ranked_in == SCORED and line.groups != current_groups:
             line.scores = [
                 score if group == current_group else None
-                for score, group, current_group in zip(line.scores, line.groups, current, strict=True)
+                for score, group, current_group in zip(line.scores, line.groups, current_groups, strict=True)
             ]
         groups = tuple(line.groups)
         if groups not in baselines_by_groups:
@@ -135,33 +135,33 @@ def collect_lines(
             ]
         line.baselines = baselines_by_groups[groups]
     lines = [line for line in lines if line.scores.count(None) < len(line.scores)]
-    return _zero_shot(lines) if zero_shot else lines
+    return _keep_zero_shot(lines) if zero_shot else lines
 
 
-def _zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
-    """Return the lines without values that are not zero-shot, omitting lines without any other value."""
-    remaining = []
+def _keep_zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
+    """Remove the values that are not zero-shot from the lines, and return the lines that still have a value."""
+    remaining_lines = []
     for line in lines:
-        line.left_out = [
+        line.omitted_positions = [
             position
             for position, (score, result) in enumerate(zip(line.scores, line.results, strict=True))
             if score is not None and result.training not in ZERO_SHOT
         ]
-        for position in line.left_out:
+        for position in line.omitted_positions:
             line.scores[position] = None
         if line.scores.count(None) < len(line.scores):
-            remaining.append(line)
-    return remaining
+            remaining_lines.append(line)
+    return remaining_lines
 
 
-def _line(key: LineKey, results_by_dataset: Sequence[_Results], names: Sequence[str]) -> SystemLine:
+def _build_line(key: LineKey, results_by_dataset: Sequence[_Results], names: Sequence[str]) -> SystemLine:
     """Return the line of a key, with each dataset's score by the measure of this name."""
-    earliest = [first_results[key] for first_results, _ in results_by_dataset if key in first_results]
+    first_entries = [first_results[key] for first_results, _ in results_by_dataset if key in first_results]
     results = [current_results.get(key, NO_RESULT) for _, current_results in results_by_dataset]
     return SystemLine(
         key,
-        earliest[0],
-        min(map(_publication_order, earliest)),
+        first_entries[0],
+        min(map(_publication_order, first_entries)),
         results,
         [result.scores.get(name) for result, name in zip(results, names, strict=True)],
         list(map(attrgetter("comparison_group"), results)),
@@ -169,13 +169,16 @@ def _line(key: LineKey, results_by_dataset: Sequence[_Results], names: Sequence[
     )
 
 
-def _results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measure: str) -> _Results:
-    """Return the results of each line on a dataset, ignoring other publications and earlier judgments."""
-    current = f"scored:{member.facts.version_id}:{member.facts.qrels_id}:"
+def _line_results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measure: str) -> _Results:
+    """Return the first and the current result with the measure, each by line, on a dataset.
+
+    Results of other publications, and on earlier versions or judgments, are ignored.
+    """
+    current_prefix = f"scored:{member.facts.version_id}:{member.facts.qrels_id}:"
     valid_kinds = {
         (source, group)
         for source, group in rows.kinds
-        if (group.startswith(current) if source is None else matches_source(source, facts.source_id))
+        if (group.startswith(current_prefix) if source is None else matches_source(source, facts.source_id))
     }
     results = [(key, row) for key, row in rows.results if measure in row.scores]
     if valid_kinds != rows.kinds:
@@ -187,7 +190,11 @@ def _results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measure: st
 
 
 def _current_results(results: Iterable[tuple[LineKey, EntryRow]]) -> dict[LineKey, EntryRow]:
-    """Return the current result of each line: a later entry replaces an earlier one, unless that is a baseline."""
+    """Return the current result of each line, which is usually the last one.
+
+    A baseline is only replaced by a baseline, or by a result of another comparison group, which then counts as the
+    baseline.
+    """
     current_results: dict[LineKey, EntryRow] = {}
     for key, row in results:
         previous = current_results.get(key)
@@ -198,24 +205,30 @@ def _current_results(results: Iterable[tuple[LineKey, EntryRow]]) -> dict[LineKe
     return current_results
 
 
-def _current_groups(lines: Sequence[SystemLine], number: int) -> list[str]:
-    """Return the comparison group of scored values by dataset: the baseline's, else the newest."""
-    current = [""] * number
+def _current_groups(lines: Sequence[SystemLine], dataset_count: int) -> list[str]:
+    """Return the comparison group of current scored values for each dataset.
+
+    It is the baseline's group, or the newest one if there is no baseline, and empty if there are no scored results.
+    """
+    current_groups = [""] * dataset_count
     baseline_positions: set[int] = set()
     for line in lines:
         if line.ranked_in == REPORTED:
             continue
-        if line.groups == current and not line.baseline_on:
+        if line.groups == current_groups and not line.baseline_on:
             continue  # This is the case for most lines.
         baseline_positions |= line.baseline_on
         for position, group in enumerate(line.groups):
             if group and (position not in baseline_positions or position in line.baseline_on):
-                current[position] = group
-    return current
+                current_groups[position] = group
+    return current_groups
 
 
 def available_measures(facts: BenchmarkFacts, rows: Mapping[int, BoardRows]) -> list[str]:
-    """Return the measures of the board: the benchmark's own, then those on at least half of the counted datasets."""
+    """Return the benchmark's own measure, then those that at least half of the counted datasets have.
+
+    A measure that stands in for another one on a dataset counts as the other one.
+    """
     measures_by_dataset = {
         dataset: dataset_rows.get_measures(facts.source_id) for dataset, dataset_rows in rows.items()
     }
@@ -236,7 +249,10 @@ def line_kinds(lines: Sequence[SystemLine]) -> list[str]:
 
 
 def find_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[int, tuple[str, bool]]:
-    """Return the baseline of scored values by position of a dataset, and whether it is the site's own BM25."""
+    """Return the baselines of scored values, by position of the dataset.
+
+    Each is the name and whether it is the site's own BM25.
+    """
     return {
         position: (
             baseline_label(line.entry.system, facts.members[position].facts.name),
@@ -252,8 +268,8 @@ def find_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[i
 def build_tables(facts: BenchmarkFacts, lines: Sequence[SystemLine], kinds: Sequence[str], measure: str) -> Tables:
     """Return the lines' scores and their baselines; `kinds` are those that the lines are ranked in."""
     return Tables(
-        scores=table([line.scores for line in lines], len(facts.members)),
-        baselines=table([line.baselines for line in lines], len(facts.members)),
+        scores=to_table([line.scores for line in lines], len(facts.members)),
+        baselines=to_table([line.baselines for line in lines], len(facts.members)),
         counted_columns=[position for position, member in enumerate(facts.members) if member.counted],
         kinds=kinds,
         lower_is_better=better(measure) == "lower",
@@ -267,29 +283,32 @@ SystemKey = tuple[int, str]
 def line_costs(
     facts: BenchmarkFacts, rows: Mapping[int, BoardRows], lines: Sequence[SystemLine], state: BoardState
 ) -> tuple[BoardCosts, list[CostLine]]:
-    """Return the costs of a view with their columns, and those of each line. Raises UnknownChoice for the hardware."""
+    """Return the costs of a view with their columns, and those of each line.
+
+    Costs are of a single dataset. Raises UnknownChoice for the hardware.
+    """
     costs = _select_costs(facts, rows, lines, state)
     bm25 = (
         line.key[:2] for line in lines if line.baseline_on and line.ranked_in == SCORED and line.entry.slug == BM25.slug
     )
-    with_baseline(costs.measured, next(bm25, None))
+    add_baseline_measurement(costs.measured, next(bm25, None))
     columns = cost_columns(costs.measured.values(), costs.machine, costs.dataset, state.corpus)
     # Reported costs are of one named dataset: averages over corpora of different sizes would be meaningless.
-    dataset, reported = "", dict[SystemKey, Figures]()
+    dataset, reported_figures = "", dict[SystemKey, Figures]()
     for member in (*facts.members, *facts.left_out):
         if reported_costs := rows[member.dataset_id].get_costs(facts.source_id):
-            dataset, reported = member.facts.name, reported_costs
+            dataset, reported_figures = member.facts.name, reported_costs
             break
     columns += [
         replace(column, group=f"{column.group}, {dataset}", note=f"Reported for {dataset}. {column.note}")
         for column in figure_columns(
-            [(figures, {}) for figures in reported.values()], [figures.key for figures in columns]
+            [(figures, {}) for figures in reported_figures.values()], [figures.key for figures in columns]
         )
     ]
     cost_lines = [
         CostLine(
             costs.measured.get(line.key[:2]) if line.ranked_in == SCORED else None,
-            reported.get(line.key[:2], ()),
+            reported_figures.get(line.key[:2], ()),
         )
         for line in lines
     ]
@@ -306,25 +325,25 @@ def _select_costs(
     """
     scored_systems = {line.key[:2] for line in lines if line.ranked_in == SCORED}
     measurements_by_member = [
-        (member, [item for item in rows[member.dataset_id].measured if _key(item) in scored_systems])
+        (member, [item for item in rows[member.dataset_id].measured if _system_key(item) in scored_systems])
         for member in (*facts.members, *facts.left_out)
         if facts.efficiency_from in (None, member.dataset_id)
     ]
     machines = list_machines([item for _, measurements in measurements_by_member for item in measurements])
     selected_machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
     hardware = selected_machine.slug if selected_machine and (state.hardware or state.cpu_only) else ""
-    best: tuple[int, int] = (0, 0)
+    best_size: tuple[int, int] = (0, 0)
     costs = BoardCosts(None, machines, {}, 0)
     for member, measurements in measurements_by_member:
         machine = next((item for item in list_machines(measurements) if hardware in ("", item.slug)), None)
-        on_machine = {_key(item): item for item in measurements if item.machine == machine}
-        size = (len(on_machine), max((item.figures["documents"] for item in measurements), default=0))
-        if on_machine and size > best:
-            on_other_machines = {_key(item) for item in measurements}.difference(on_machine)
-            best = size
-            costs = BoardCosts(machine, machines, on_machine, len(on_other_machines), dataset=member.facts.name)
+        machine_costs = {_system_key(item): item for item in measurements if item.machine == machine}
+        size = (len(machine_costs), max((item.figures["documents"] for item in measurements), default=0))
+        if machine_costs and size > best_size:
+            other_systems = {_system_key(item) for item in measurements}.difference(machine_costs)
+            best_size = size
+            costs = BoardCosts(machine, machines, machine_costs, len(other_systems), dataset=member.facts.name)
     return costs
 
 
-def _key(measurement: MeasuredEntry) -> SystemKey:
+def _system_key(measurement: MeasuredEntry) -> SystemKey:
     return measurement.system_id, measurement.configuration

@@ -43,30 +43,34 @@ class _ComputedMeans(NamedTuple):
 
 
 def compare_published_means(
-    facts: BenchmarkFacts, board: Board, printed: Mapping[str, PublishedAverage]
+    facts: BenchmarkFacts, board: Board, averages: Mapping[str, PublishedAverage]
 ) -> PublishedMeans | None:
-    """Return the comparison with the aggregates that a publication prints, or None if nothing can be compared."""
+    """Return the comparison with aggregates that a publication prints, or None if no system has both.
+
+    `averages` has the printed aggregates by name of the system.
+    """
     computed_means = []
     for row in board.rows:
         wins, ratio, ratios = (row.value(key) for key in (WINS, AVERAGE, MEAN_RELATIVE))
         name = row.entry.system
-        if row.ranked_in == REPORTED and name in printed and isinstance(ratio, float) and isinstance(ratios, float):
+        if row.ranked_in == REPORTED and name in averages and isinstance(ratio, float) and isinstance(ratios, float):
             # A baseline has no wins against itself.
             wins = int(wins) if isinstance(wins, float) else 0
-            computed_means.append(_ComputedMeans(name, row.entry.slug, wins, ratio, ratios, printed[name]))
+            computed_means.append(_ComputedMeans(name, row.entry.slug, wins, ratio, ratios, averages[name]))
     if not computed_means:
         return None
     dataset_count = len(facts.counted)
     return PublishedMeans(
-        [_row(system) for system in computed_means],
+        [_format_row(system) for system in computed_means],
         dataset_count,
         facts.measure,
         sorted({locator for system in computed_means for locator in system.printed.locators}),
-        _sentence(computed_means, dataset_count),
+        _describe_agreement(computed_means, dataset_count),
     )
 
 
-def _row(system: _ComputedMeans) -> PublishedMeansRow:
+def _format_row(system: _ComputedMeans) -> PublishedMeansRow:
+    """Return a system's computed and printed aggregates as text."""
     printed = system.printed
     return PublishedMeansRow(
         system.system,
@@ -80,8 +84,11 @@ def _row(system: _ComputedMeans) -> PublishedMeansRow:
     )
 
 
-def _sentence(computed_means: list[_ComputedMeans], dataset_count: int) -> str:
-    """Return which formula reproduces the printed averages, and which printed wins are inconsistent."""
+def _describe_agreement(computed_means: list[_ComputedMeans], dataset_count: int) -> str:
+    """Return sentences on the formula that reproduces the printed averages, and on inconsistent printed wins.
+
+    If no formula reproduces all of them, the first sentence has the deviation of each.
+    """
     averages = [(system, system.printed.average) for system in computed_means if system.printed.average is not None]
     exact_readings = [
         name

@@ -29,21 +29,27 @@ class BaselineColumns(NamedTuple):
     has_any: bool
 
     @classmethod
-    def from_entries(cls, entries: Iterable[EntryRow], current: str, dataset: str) -> BaselineColumns:
-        """Return the baseline of the current comparison group on the dataset of this name."""
+    def from_entries(cls, entries: Iterable[EntryRow], current_group: str, dataset: str) -> BaselineColumns:
+        """Return the newest public baseline of the current comparison group; its name is empty if there is none.
+
+        `dataset` is the name of the dataset.
+        """
         public_entries = [entry for entry in entries if entry.is_baseline and entry.visibility == "public"]
-        current_entries = [entry for entry in public_entries if entry.comparison_group == current]
+        current_entries = [entry for entry in public_entries if entry.comparison_group == current_group]
         if not current_entries:
             return cls("", is_site_bm25=False, has_any=bool(public_entries))
-        newest = current_entries[-1]
-        return cls(baseline_label(newest.system, dataset), is_site_bm25=newest.slug == BM25.slug, has_any=True)
+        entry = current_entries[-1]
+        return cls(baseline_label(entry.system, dataset), is_site_bm25=entry.slug == BM25.slug, has_any=True)
 
     @property
     def display_name(self) -> str:
         return self.name or BM25.name
 
     def notes(self, language: str) -> list[str]:
-        """Return the notes on the baseline below a board."""
+        """Return the notes on the baseline below a board, empty if no result has one.
+
+        `language` is the dataset's, on which BM25's analysis depends.
+        """
         if not self.has_any:
             return []
         note = f"Δ compares with {BM25.name} on the same dataset version and judgments, from the same source."

@@ -20,9 +20,9 @@ from leaderboard.results.board_rows.entry_rows import UNRANKED
 from leaderboard.results.board_rows.measurements import (
     Machine,
     MeasuredEntry,
+    add_baseline_measurement,
     chosen_machine,
     list_machines,
-    with_baseline,
 )
 from leaderboard.results.efficiency import cost_per_million
 
@@ -51,7 +51,7 @@ def ratio_noise(measurement: MeasuredEntry) -> float:
 def relative_spread(figures: Mapping[str, Any]) -> float:
     """Return the relative spread of the mean latency, at least the difference between two jobs on one machine.
 
-    It is unknown under earlier protocols, and for a system too slow for many searches.
+    It is UNKNOWN_NOISE under earlier protocols, and for a system too slow for many searches.
     """
     spread = figures.get("spread_ms")
     if spread is None or figures["protocol"] != PROTOCOL or is_brief(figures):
@@ -62,9 +62,9 @@ def relative_spread(figures: Mapping[str, Any]) -> float:
 class CostColumn(NamedTuple):
     """A column of costs.
 
-    `compute` returns its value for a measurement, or None. `relative_noise` returns its relative uncertainty,
-    which is unknown for quantities that are timed once. With `whole_searches`, the column is empty if the first search
-    was not timed, so that boards never rank a part of a search.
+    `compute` returns its value for a measurement, or None. `relative_noise` returns its relative uncertainty, which is
+    unknown for quantities that are timed once. If `whole_searches`, the column is empty for measurements whose first
+    search was not timed, so that boards never rank a part of a search.
     """
 
     key: str
@@ -86,6 +86,8 @@ class CostColumn(NamedTuple):
 
 
 def _figure(name: str, divisor: float = 1.0) -> Callable[[MeasuredEntry], float | None]:
+    """Return a function that reads a measurement's figure in units of `divisor`, None if there is none."""
+
     def value(measurement: MeasuredEntry) -> float | None:
         figure = measurement.figures.get(name)
         return None if figure is None else figure / divisor
@@ -99,13 +101,13 @@ def _bytes_per_document(measurement: MeasuredEntry) -> float | None:
 
 
 def times_baseline(measurement: MeasuredEntry) -> float | None:
-    """Return the mean latency relative to BM25's on the same machine in the same job."""
+    """Return the mean latency relative to BM25's on the same machine in the same job, None if unknown."""
     baseline = measurement.baseline_latency
     return measurement.latency["mean"] / baseline if baseline else None
 
 
-def cost(measurement: MeasuredEntry) -> float | None:
-    """Return the cost of a million queries at the machine's current price."""
+def million_query_cost(measurement: MeasuredEntry) -> float | None:
+    """Return the cost of a million queries at the machine's current price, None if it has no price."""
     if measurement.per_hour is None:
         return None
     return cost_per_million(measurement.latency["mean"], measurement.per_hour)
@@ -232,7 +234,7 @@ COSTS: tuple[CostColumn, ...] = (
         _("Cost"),
         PER_MILLION,
         _("mean latency × 10⁶ × price of an hour / 3600"),
-        cost,
+        million_query_cost,
         latency_noise,
         whole_searches=True,
     ),
@@ -267,11 +269,17 @@ def cost_columns(
         position = next(number for number, column in enumerate(shown_columns) if column.key == "index-bytes")
         shown_columns.insert(position + 1, estimated_index(corpus))
     group, currency = cost_group(machine, dataset), common_currency(measurements)
-    return [_column(cost_column, group, currency) for cost_column in shown_columns]
+    return [_cost_column(cost_column, group, currency) for cost_column in shown_columns]
 
 
-def _column(cost_column: CostColumn, group: str, currency: str) -> Column:
+def _cost_column(cost_column: CostColumn, group: str, currency: str) -> Column:
+    """Return a cost as a column of boards: group, unit with the currency, and cells.
+
+    A doubtful time is shown as text, without a value to rank or sort by.
+    """
+
     def cell(line: Any) -> Cell | Value:
+        """Return the line's cost with its absolute uncertainty, or None if it was not measured."""
         value = None if line.measured is None else cost_column.value(line.measured)
         if value is not None and cost_column.is_timed and line.measured.doubt:
             return Cell(text=format_quantity(value), mark=DOUBTFUL_MARK, title=line.measured.doubt)
@@ -300,7 +308,10 @@ class CostLine(NamedTuple):
 
 
 def fill_costs(rows: Iterable[Row], columns: Sequence[Column], lines: Iterable[CostLine]) -> None:
-    """Set the costs of all rows that have any."""
+    """Set the measurement and the cost cells of the rows that have any costs.
+
+    `lines` has the costs of each row, in the same order.
+    """
     rows_with_costs = [(row, line) for row, line in zip(rows, lines, strict=True) if line.measured or line.figures]
     for row, line in rows_with_costs:
         row.measured = line.measured
@@ -308,7 +319,10 @@ def fill_costs(rows: Iterable[Row], columns: Sequence[Column], lines: Iterable[C
 
 
 def describe_costs(columns: Iterable[Column], rows: Iterable[Row]) -> None:
-    """Add variation and uncertainty of latencies to the cells of the rows on a page."""
+    """Set the text on hover and the uncertainty of latencies in the rows of a page.
+
+    Doubtful values keep their own text.
+    """
     keys = [column.key for column in columns if column.key in WITH_SPREAD]
     for row in rows if keys else ():
         if row.measured is None:
@@ -317,10 +331,10 @@ def describe_costs(columns: Iterable[Column], rows: Iterable[Row]) -> None:
             value, noise = row.value(key), row[key].noise
             if row[key].mark:  # A doubtful value already has an explanation.
                 continue
-            row[key] = Cell(value, title=_title(key, row.measured), spread=_spread(value, noise), noise=noise)
+            row[key] = Cell(value, title=_title(key, row.measured), spread=_spread_text(value, noise), noise=noise)
 
 
-def _spread(value: Value, noise: float | None) -> str:
+def _spread_text(value: Value, noise: float | None) -> str:
     """Return the uncertainty of a cost with as many decimals as the cost itself, empty if unknown."""
     if not isinstance(value, float) or not noise or not math.isfinite(noise):
         return ""
@@ -329,7 +343,7 @@ def _spread(value: Value, noise: float | None) -> str:
 
 
 def _title(key: str, measurement: MeasuredEntry) -> str:
-    """Return the cell's text on hover."""
+    """Return the text that a cell of latencies shows on hover; empty if there is none."""
     if key in ("mean-latency", "times-bm25") and measurement.over_stored_runs:
         return OVER_STORED_RUNS
     if key == "mean-latency":
@@ -352,7 +366,7 @@ def latency_variation(measurement: MeasuredEntry) -> str:
 
 
 def common_currency(measurements: Iterable[MeasuredEntry]) -> str:
-    """Return the common currency of the prices, empty if there is none or several."""
+    """Return the currency that all prices share; empty if there are no prices or several currencies."""
     currencies = {measurement.currency for measurement in measurements if measurement.currency}
     return currencies.pop() if len(currencies) == 1 else ""
 
@@ -378,28 +392,28 @@ class BoardCosts(NamedTuple):
 
     @classmethod
     def for_dataset(cls, measurements: Sequence[MeasuredEntry], bm25: int | None, state: BoardState) -> BoardCosts:
-        """Return the costs of a dataset's view. Raises UnknownChoice for the hardware.
+        """Return the costs of a dataset's view on the selected machine. Raises UnknownChoice for the hardware.
 
-        `bm25` is the entry of the site's own BM25.
+        `bm25` is the entry of the site's own BM25. If the view has weights, the last column is the weighted score.
         """
         machines = list_machines(measurements)
         machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
-        on_machine = with_baseline(
+        machine_costs = add_baseline_measurement(
             {measurement.entry_id: measurement for measurement in measurements if measurement.machine == machine},
             bm25,
         )
-        columns = cost_columns(on_machine.values(), machine, corpus=state.corpus)
+        columns = cost_columns(machine_costs.values(), machine, corpus=state.corpus)
         if state.weights:
             columns.append(weighted_column(cost_group(machine)))
-        elsewhere_ids = {measurement.entry_id for measurement in measurements}.difference(on_machine)
-        return cls(machine, machines, on_machine, len(elsewhere_ids), columns)
+        other_machine_ids = {measurement.entry_id for measurement in measurements}.difference(machine_costs)
+        return cls(machine, machines, machine_costs, len(other_machine_ids), columns)
 
     @property
     def head(self) -> str:
         return cost_group(self.machine, self.dataset) if self.machine else ""
 
     def notes(self) -> list[str]:
-        """Return the notes on the columns that a board shows below its table."""
+        """Return the notes on protocol, hardware, and exceptions of the costs, empty if none were measured."""
         if self.machine is None:
             return []
         on_dataset, measurements = f" on {self.dataset}" if self.dataset else "", list(self.measured.values())
@@ -469,10 +483,10 @@ def fill_weighted(
     *,
     lower_is_better: bool = False,
 ) -> list[str]:
-    """Set the weighted score of all rows of a board, in the order of `effectiveness`, and return the notes on it.
+    """Set the weighted scores of a board's rows, and return a note on them or on why there are none.
 
-    Exchange rates are computed over the rows that were measured on the board's machine and have effectiveness and all
-    weighted costs. Without weights, no scores are set.
+    `effectiveness` has a value per row. Exchange rates are computed over the rows that were measured on the board's
+    machine and have effectiveness and all weighted costs. Without weights, there are neither scores nor notes.
     """
     if not weights:
         return []
@@ -480,9 +494,9 @@ def fill_weighted(
     nonempty_columns = {
         key for row in rows for key in columns_by_criterion.values() if row[key].text or row[key].value is not None
     }
-    unmeasured = [name for name, key in columns_by_criterion.items() if key not in nonempty_columns]
-    if unmeasured:
-        return [f"No weighted score: no system here has a measured {' or '.join(unmeasured)}."]
+    unmeasured_criteria = [name for name, key in columns_by_criterion.items() if key not in nonempty_columns]
+    if unmeasured_criteria:
+        return [f"No weighted score: no system here has a measured {' or '.join(unmeasured_criteria)}."]
     sign = -1.0 if lower_is_better else 1.0
     complete_rows: list[tuple[Row, float]] = [
         (row, sign * value)
@@ -586,7 +600,7 @@ def figure_columns(
     return [
         column
         for _, column in sorted(
-            columns_by_key.items(), key=lambda item: (item[1].group != EFFICIENCY, _position(item[0]))
+            columns_by_key.items(), key=lambda item: (item[1].group != EFFICIENCY, _figure_order(item[0]))
         )
     ]
 
@@ -601,7 +615,7 @@ def _reported_cell(figure: Mapping[str, Any]) -> Cell:
     return Cell(value, printed_text if factor == 1.0 else f"{value:g}")
 
 
-def _position(key: FigureKey) -> tuple[int, str, str]:
+def _figure_order(key: FigureKey) -> tuple[int, str, str]:
     names = list(reported_facts.COSTS)
     return (names.index(key.name) if key.name in reported_facts.COSTS else len(names), key.name, key.hardware)
 
@@ -614,6 +628,11 @@ def figure_key(figure: Mapping[str, Any], split_names: set[str]) -> FigureKey:
 
 
 def _reported_column(key: FigureKey, split_names: set[str], other_keys: set[str]) -> Column:
+    """Return the column of a reported figure; of several figures with its key, a row shows the last.
+
+    If one of `other_keys` is the column's usual slug, the unit is added to it.
+    """
+
     def cell(line: Any) -> Cell | None:
         matching_figures = [figure for figure in line.figures if figure_key(figure, split_names) == key]
         return _reported_cell(matching_figures[-1]) if matching_figures else None

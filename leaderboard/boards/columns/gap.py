@@ -19,7 +19,7 @@ CLAIM = _("scores better on public queries than on hidden ones")
 SHOWN, NOT_SHOWN, SIGNIFICANT = "shown", "not-shown", "significant"
 
 
-def answer(gap: Gap) -> str:
+def significance_label(gap: Gap) -> str:
     return SIGNIFICANT if gap.shown else "not significant"
 
 
@@ -36,8 +36,8 @@ def interval_text(gap: Gap) -> str:
     return " to ".join(numbers.signed(end, INTERVAL_DECIMALS) for end in (gap.low, gap.high))
 
 
-def _gap_cell(build: Any) -> Any:
-    return lambda line: None if line.gap is None else build(line.gap)
+def _gap_cell(build_cell: Any) -> Any:
+    return lambda line: None if line.gap is None else build_cell(line.gap)
 
 
 def gap_columns(baseline: str) -> Sequence[Column]:
@@ -58,7 +58,7 @@ def gap_columns(baseline: str) -> Sequence[Column]:
             note=_("95% interval of the gap; sorted by its lower end"),
             cell=_gap_cell(lambda gap: Cell(gap.low, interval_text(gap))),
         ),
-        Column(GAP_SHOWN, _("Better on public queries"), GROUP, "text", note=CLAIM, cell=_gap_cell(answer)),
+        Column(GAP_SHOWN, _("Better on public queries"), GROUP, "text", note=CLAIM, cell=_gap_cell(significance_label)),
     )  # fmt: skip
 
 

@@ -30,7 +30,11 @@ LEFT_OUT_COLUMN = Column(
 
 
 def judging_notes(rows: Sequence[Row], measure: str, certainty: MeasureCertainty | None) -> Iterator[str]:
-    """Yield notes on how the bounds of all rows affect the order."""
+    """Yield notes on the upper bound and on the score without the own team's documents.
+
+    Each tells how similar its order of the scored rows is to that of `measure`. If the second score is unknown, a note
+    tells why.
+    """
     scored_rows = [row for row in rows if row.ranked_in == SCORED and row.value(measure) is not None]
     orders = [
         (

@@ -48,7 +48,7 @@ MISSING_QUERIES = _(
 
 
 def missing_from_all(rows: Iterable[Row]) -> int:
-    """Return the number of judged queries that are missing from every ranked result, 0 for a single result."""
+    """Return the least number of missing queries among scored results, 0 if there are fewer than two."""
     missing_counts = [row.entry.missing_queries for row in rows if row.ranked_in in (SCORED, CLOSED)]
     known_counts = [number for number in missing_counts if number is not None]
     return min(known_counts) if len(known_counts) > 1 else 0

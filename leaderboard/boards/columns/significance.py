@@ -57,7 +57,7 @@ class SignificanceColumns:
 
     @classmethod
     def for_measure(cls, board: BoardCertainty | None, measure: str, baseline: str) -> SignificanceColumns:
-        """Return the columns for which the board has results."""
+        """Return the columns of a measure: none without results, and no differences without a baseline."""
         certainty = board.for_measure(measure) if board is not None else None
         if board is None or certainty is None:
             return cls(board, baseline, None, (), ())
@@ -77,7 +77,11 @@ class SignificanceColumns:
         return frozenset(COLUMN_NAMES) - {column.key for column in (*self.beside_score, *self.beside_difference)}
 
     def notes(self, verdict: Verdict | None, *, has_scored_rows: bool, hidden: bool) -> list[str]:
-        """Return the notes on the tests, empty if there are no results for the measure."""
+        """Return the notes on the tests of the measure: their verdict, and how they were computed.
+
+        Other notes tell that results are withheld, pending, or outdated. There are none if no row was scored on the
+        dataset's judgments, or if the tests do not cover the measure.
+        """
         if not has_scored_rows:
             return []
         if hidden:
@@ -90,11 +94,12 @@ class SignificanceColumns:
 
 
 def _test_cell(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any], Cell | None]:
+    """Return a function that makes a cell from a line's test results, and None for an untested line."""
     return lambda line: None if line.certainty is None else cell(line.certainty)
 
 
 def _score_columns(settings: TestSettings, measure: str, *, current: bool) -> list[Column]:
-    """Return the interval, and the results of the tests of all pairs if they are up to date."""
+    """Return the columns of interval, rank range, and p-value against the best; only the first unless `current`."""
     lower, correction = better(measure) == "lower", f"{settings.pairs_correction} over all pairs of the board"
     interval = Column(
         INTERVAL,
@@ -128,6 +133,10 @@ def _score_columns(settings: TestSettings, measure: str, *, current: bool) -> li
 
 
 def _difference_columns(settings: TestSettings, measure: str, baseline: str) -> Sequence[Column]:
+    """Return the columns of the difference's interval, the p-value against the baseline, and wins.
+
+    Rows that were not compared with the baseline have no cells there.
+    """
     head, lower = difference_head([baseline]), better(measure) == "lower"
 
     def compared_cell(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any], Cell | None]:
@@ -200,7 +209,7 @@ def format_p_value(p: float, decimals: int = 3) -> str:
 
 
 def verdict_sentence(verdict: Verdict, baseline: str, settings: TestSettings) -> str:
-    """Return how many systems are better and worse than the baseline by corrected tests, and the date of the tests."""
+    """Return sentences on how many systems are better and worse than the baseline, and on the tests' date."""
     day = f"{verdict.at.day} {verdict.at:%B %Y}"
     as_of = f"As of {day}, revision {verdict.revision:,} of the board."
     if not verdict.compared:
@@ -213,6 +222,7 @@ def verdict_sentence(verdict: Verdict, baseline: str, settings: TestSettings) ->
 
 
 def _describe_own_facts(settings: TestSettings, certainty: MeasureCertainty, baseline: str) -> str:
+    """Return a note on how intervals, and the comparison with the baseline if there is one, are computed."""
     intervals = (
         f"{settings.level * 100:.0f}% interval: {settings.interval} over the {certainty.queries:,} judged queries, "
         f"{settings.resamples:,} resamples, seed {settings.seed}"
@@ -228,6 +238,7 @@ def _describe_own_facts(settings: TestSettings, certainty: MeasureCertainty, bas
 
 
 def _describe_board_tests(settings: TestSettings) -> str:
+    """Return a note on how rank ranges and p-values against the best are computed."""
     return (
         "Rank range and p vs best come from tests of all pairs on this board, corrected together "
         f"({settings.pairs_correction}, {settings.pairs_permutations:,} permutations, level {settings.alpha:g}). A "

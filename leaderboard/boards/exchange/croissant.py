@@ -39,7 +39,7 @@ _PAIR = (
     ("query-id", "the query’s id", "sc:Text"),
     ("corpus-id", "the document’s id", "sc:Text"),
 )
-_PAIRED = (Kind.QRELS, Kind.EXCLUDED)
+_PAIR_KINDS = (Kind.QRELS, Kind.EXCLUDED)
 _RECORDS = {
     Kind.QUERIES: ("queries", (_TEXTS[0], _TEXTS[2])),
     Kind.ALL_QUERIES: ("all-queries", (_TEXTS[0], _TEXTS[2])),
@@ -49,11 +49,14 @@ _RECORDS = {
 }
 
 
-def describe(
+def describe_dataset(
     dataset: Dataset, files: Sequence[DatasetFile], url: str, get_address: Callable[[DatasetFile], str]
 ) -> dict[str, Any]:
-    """Return the dataset as JSON-LD, with its public `files`; `get_address` returns the URL of a file."""
-    content = [file for file in files if file.kind in _RECORDS or file.kind == Kind.DOCUMENT_IDS]
+    """Return a dataset and its public files as JSON-LD.
+
+    `url` is the dataset's page, and `get_address` returns the URL of a file.
+    """
+    content_files = [file for file in files if file.kind in _RECORDS or file.kind == Kind.DOCUMENT_IDS]
     version = dataset.current_version
     description: dict[str, Any] = {
         "@context": CONTEXT,
@@ -73,13 +76,14 @@ def describe(
         description["license"] = dataset.licence
     if dataset.citation:
         description["citeAs"] = dataset.citation
-    description["distribution"] = [_file(file, get_address(file)) for file in content]
+    description["distribution"] = [_file_object(file, get_address(file)) for file in content_files]
     has_titles = bool(version and version.statistics.get("has_titles", 1))
-    description["recordSet"] = [_records(file, has_titles) for file in content if file.kind in _RECORDS]
+    description["recordSet"] = [_record_set(file, has_titles) for file in content_files if file.kind in _RECORDS]
     return description
 
 
-def _file(file: DatasetFile, address: str) -> dict[str, Any]:
+def _file_object(file: DatasetFile, address: str) -> dict[str, Any]:
+    """Return the `FileObject` of a public file, whose URL is `address`."""
     name = file.name.removesuffix(".gz")
     formats = {".jsonl": "application/jsonlines", ".tsv": "text/tab-separated-values"}
     kind = next((media_type for ending, media_type in formats.items() if name.endswith(ending)), "text/plain")
@@ -95,13 +99,13 @@ def _file(file: DatasetFile, address: str) -> dict[str, Any]:
     }
 
 
-def _records(file: DatasetFile, has_titles: bool) -> dict[str, Any]:
-    """Return the record set of a file; if documents have no titles, the file may lack a title column."""
+def _record_set(file: DatasetFile, has_titles: bool) -> dict[str, Any]:
+    """Return the record set of a file with a field per column, omitting `title` if there are no titles."""
     name, fields = _RECORDS[Kind(file.kind)]
     fields = tuple(field for field in fields if has_titles or field[0] != "title")
     if file.kind == Kind.QRELS:
         name = re.sub(r"[^\w-]", "-", file.name.removesuffix(".gz").removesuffix(".tsv"))
-    keys = [{"@id": f"{name}/{field}"} for field, _, _ in fields[: 2 if file.kind in _PAIRED else 1]]
+    keys = [{"@id": f"{name}/{field}"} for field, _, _ in fields[: 2 if file.kind in _PAIR_KINDS else 1]]
     return {
         "@type": "cr:RecordSet",
         "@id": name,

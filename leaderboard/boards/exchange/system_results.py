@@ -78,13 +78,17 @@ def exchanged_results(system_id: int) -> list[ExchangedResult]:
 
 
 def to_yaml(results: Sequence[ExchangedResult], site: str, url: str, user: str) -> str:
-    """Return the results of primary measures as YAML; `url` is the system's page on the `site`, `user` its team."""
-    entries = [_entry(result, site, url, user) for result in results if result.value is not None]
+    """Return the results of primary measures as YAML for Hugging Face; missing ones are omitted.
+
+    `url` is the system's page on the `site`, and `user` its team, empty if unknown.
+    """
+    entries = [_yaml_item(result, site, url, user) for result in results if result.value is not None]
     text: str = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=math.inf)
     return text
 
 
-def _entry(result: ExchangedResult, site: str, url: str, user: str) -> dict[str, Any]:
+def _yaml_item(result: ExchangedResult, site: str, url: str, user: str) -> dict[str, Any]:
+    """Return a result as an item of `.eval_results`; `user` is the team, omitted if empty."""
     dataset = {"id": f"BeIR/{result.beir_name}" if result.beir_name else result.dataset_slug}
     dataset["task_id"] = result.split
     source = {"url": url, "name": site}
@@ -111,7 +115,7 @@ LICENCES = frozenset({
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def licence(text: str) -> str | None:
+def mteb_licence(text: str) -> str | None:
     """Return a license in MTEB's spelling, or its URL; None for licenses that MTEB does not know.
 
     `Apache-2.0`, `Apache License 2.0`, and `apache 2.0` are the same; SPDX's `-only` and `-or-later` are dropped.
@@ -132,7 +136,7 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def languages(results: Sequence[ExchangedResult]) -> list[str]:
+def mteb_languages(results: Sequence[ExchangedResult]) -> list[str]:
     """Return the languages of the results' datasets in MTEB's notation, omitting those that MTEB does not know."""
     return sorted({LANGUAGES[result.language] for result in results if result.language in LANGUAGES})
 
@@ -142,7 +146,7 @@ def task_result(result: ExchangedResult) -> dict[str, Any]:
     scores = {measure_name(measure): value for measure, value in result.scores.items()}
     subset = {
         "hf_subset": "default",
-        "languages": languages([result]),
+        "languages": mteb_languages([result]),
         "main_score": result.value,
         **scores,
     }
@@ -164,12 +168,12 @@ def model_meta(system: System, results: Sequence[ExchangedResult], url: str) -> 
         "name": "/".join(model_name(system)),
         "revision": NO_REVISION,
         "release_date": None,
-        "languages": languages(results) or None,
+        "languages": mteb_languages(results) or None,
         "n_parameters": system.parameter_count,
         "memory_usage_mb": None,
         "max_tokens": system.maximum_length,
         "embed_dim": system.dimension,
-        "license": licence(system.licence),
+        "license": mteb_licence(system.licence),
         "open_weights": system.open_weights,
         "public_training_code": system.code_url or None,
         "public_training_data": None,
@@ -187,7 +191,10 @@ def model_meta(system: System, results: Sequence[ExchangedResult], url: str) -> 
 
 
 def model_name(system: System) -> tuple[str, str]:
-    """Return the organization and the model."""
+    """Return organization and model: the team's slug, else the publication's key, and the system's slug.
+
+    The organization of an anonymous system is `anonymous`, and that of the site's own systems `runboard`.
+    """
     if system.anonymous_until is not None:
         return anonymity.ANONYMOUS, system.slug
     organisation = system.team.slug if system.team else system.source.key if system.source else "runboard"
@@ -195,7 +202,7 @@ def model_name(system: System) -> tuple[str, str]:
 
 
 def mteb_archive(system: System, results: Sequence[ExchangedResult], url: str) -> bytes:
-    """Return the results and the description as a zip file.
+    """Return the results and the model's descriptions as a zip file for MTEB's results repository.
 
     MTEB has no configurations, so they are written as revisions of the model. Configurations that become identical
     there (`k1=1.2` and `k1=12`) are numbered.
@@ -238,7 +245,7 @@ def every_eval_ever_record(
     url: str,
     get_address: Callable[[ExchangedResult], str],
 ) -> dict[str, Any]:
-    """Return the record of a system; `url` is its page on the `site`.
+    """Return a system's results as one record of Every Eval Ever; `url` is its page on the `site`.
 
     `get_address` returns the URL of a result's dataset. The record's time is that of the newest result, so that it only
     changes with the results.
@@ -246,9 +253,9 @@ def every_eval_ever_record(
     model = "/".join(model_name(system))
     newest_time = str(int(max(result.published_at for result in results).timestamp()))
     is_reported = all(result.provenance == Entry.Provenance.REPORTED for result in results)
-    deployment = "externally_managed" if system.closed_api else "unknown"
+    deployment_type = "externally_managed" if system.closed_api else "unknown"
     if not system.closed_api and any(result.provenance == Entry.Provenance.MEASURED for result in results):
-        deployment = "self_deployed"
+        deployment_type = "self_deployed"
     return {
         "schema_version": SCHEMA,
         "evaluation_id": f"runboard/{model.replace('/', '_')}/{newest_time}",
@@ -266,20 +273,21 @@ def every_eval_ever_record(
             "id": model,
             "developer": model.partition("/")[0],
             "additional_details": {
-                "deployment_type": deployment,
+                "deployment_type": deployment_type,
                 "model_availability": _AVAILABILITY[system.open_weights],
                 "architecture": system.architecture,
             },
         },
         "evaluation_results": [
-            _record_result(result, measure, value, get_address(result))
+            _evaluation_result(result, measure, value, get_address(result))
             for result in results
             for measure, value in result.scores.items()
         ],
     }
 
 
-def _record_result(result: ExchangedResult, measure: str, value: float, address: str) -> dict[str, Any]:
+def _evaluation_result(result: ExchangedResult, measure: str, value: float, address: str) -> dict[str, Any]:
+    """Return one score of a result as an item of `evaluation_results`; `address` is the dataset's URL."""
     details = {
         "provenance": result.provenance,
         "configuration": result.configuration,

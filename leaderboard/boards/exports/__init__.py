@@ -18,11 +18,11 @@ class Format(NamedTuple):
     content_type: str
     write: Callable[[Board, Citation], str]
     #: Whether browsers download the file instead of displaying it.
-    saved: bool = False
+    is_download: bool = False
 
 
 FORMATS: Mapping[str, Format] = {
-    "csv": Format("CSV", "text/csv; charset=utf-8", to_csv, saved=True),
+    "csv": Format("CSV", "text/csv; charset=utf-8", to_csv, is_download=True),
     "json": Format("JSON", "application/json", to_json_text),
     "md": Format("Markdown", "text/markdown; charset=utf-8", to_markdown),
     "tex": Format("LaTeX", "text/x-tex; charset=utf-8", to_latex),

@@ -15,12 +15,15 @@ from leaderboard.core.text.plain import safe_cell
 from leaderboard.results.board_rows.entry_rows import QUARANTINED
 
 
-def to_json_text(board: Board, cited: Citation) -> str:
-    return orjson.dumps(to_json(board, cited), option=orjson.OPT_NON_STR_KEYS).decode()
+def to_json_text(board: Board, citation: Citation) -> str:
+    return orjson.dumps(to_json(board, citation), option=orjson.OPT_NON_STR_KEYS).decode()
 
 
-def to_json(board: Board, cited: Citation) -> dict[str, Any]:
-    """Return the board as plain values; the columns do not depend on the rows in view."""
+def to_json(board: Board, citation: Citation) -> dict[str, Any]:
+    """Return the board as plain values: its view, columns, rows, test results, summary, and notes.
+
+    The columns do not depend on the rows in view.
+    """
     board = replace(board, columns=board.data_columns)
     certainty = None
     if board.certainty is not None:
@@ -36,8 +39,8 @@ def to_json(board: Board, cited: Citation) -> dict[str, Any]:
         "sorts": [{"key": sort.key, "order": sort.order} for sort in board.sorts],
         "total": board.total,
         "found": board.found,
-        "as_of": cited.moment or None,
-        "permalink": cited.url,
+        "as_of": citation.moment or None,
+        "permalink": citation.url,
         "hardware": board.machine._asdict() if board.machine else None,
         "hardware_choices": [machine._asdict() for machine in board.machines],
         "columns": [
@@ -53,15 +56,16 @@ def to_json(board: Board, cited: Citation) -> dict[str, Any]:
             for column in board.columns
         ],
         "certainty": certainty,
-        "summary": _summary(board),
-        "verdict": _verdict(board),
+        "summary": _summary_data(board),
+        "verdict": _verdict_data(board),
         "least_difference": board.statements.least_difference(board.measure),
-        "rows": [_row(board, row) for row in board.rows],
+        "rows": [_row_data(board, row) for row in board.rows],
         "notes": board.notes,
     }
 
 
-def _row(board: Board, row: Row) -> dict[str, Any]:
+def _row_data(board: Board, row: Row) -> dict[str, Any]:
+    """Return a row's rank, system, values, and marks, and the test results and costs behind them."""
     cells = {column.key: row[column.key] for column in board.columns}
     statement = board.statements.for_entry(row.entry.pk, board.measure)
     settings = board.certainty.settings if board.certainty else board.found_with
@@ -101,8 +105,8 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
     }
 
 
-def _summary(board: Board) -> dict[str, Any] | None:
-    """Return the summary as text and as data."""
+def _summary_data(board: Board) -> dict[str, Any] | None:
+    """Return the board's summary as text and as data, or None if it has none."""
     summary = board.summary
     if summary is None:
         return None
@@ -122,8 +126,11 @@ def _summary(board: Board) -> dict[str, Any] | None:
     }
 
 
-def _verdict(board: Board) -> dict[str, Any] | None:
-    """Return the results of the corrected tests on the whole board, which do not depend on the rows in view."""
+def _verdict_data(board: Board) -> dict[str, Any] | None:
+    """Return the results of the corrected tests on the whole board, or None if it has none.
+
+    They do not depend on the rows in view.
+    """
     verdict = board.verdict
     if verdict is None:
         return None
@@ -141,6 +148,7 @@ def _verdict(board: Board) -> dict[str, Any] | None:
 
 
 def _system_reference(board: Board, entry: int) -> dict[str, str]:
+    """Return the system and the configuration of an entry that the verdict names, given by id."""
     named_entry = board.verdict_entries[entry]
     return {
         "system": named_entry.system,
@@ -150,10 +158,10 @@ def _system_reference(board: Board, entry: int) -> dict[str, str]:
 
 
 #: Names of columns, and a function that returns their cells.
-Part = tuple[Sequence[str], Callable[[Row], Sequence[Value]]]
+ColumnPart = tuple[Sequence[str], Callable[[Row], Sequence[Value]]]
 
 
-def to_csv(board: Board, cited: Citation) -> str:
+def to_csv(board: Board, citation: Citation) -> str:
     """Return the board as CSV text, with empty cells for missing values and separate columns for differences.
 
     The columns do not depend on the rows in view. CSV has no room for metadata outside the table, so every row names
@@ -162,7 +170,7 @@ def to_csv(board: Board, cited: Citation) -> str:
     from pandas import DataFrame  # Imported on first use, because it is slow to load.
 
     board = replace(board, columns=board.data_columns)
-    parts = [*_leading_parts(board), *_certainty_parts(board), *_trailing_parts(board, cited)]
+    parts = [*_leading_parts(board), *_certainty_parts(board), *_trailing_parts(board, citation)]
     names = [name for part, _ in parts for name in part]
     rows = [[value for _, cells in parts for value in cells(row)] for row in board.rows]
     # Prevent spreadsheets from executing cells.
@@ -170,7 +178,8 @@ def to_csv(board: Board, cited: Citation) -> str:
     return DataFrame(rows, columns=names, dtype=object).to_csv(index=False, lineterminator="\r\n")
 
 
-def _leading_parts(board: Board) -> Iterator[Part]:
+def _leading_parts(board: Board) -> Iterator[ColumnPart]:
+    """Yield the rank, the board's columns with their units, and properties of the entry."""
     yield ("rank", "ranked_among"), lambda row: (row.rank, row.ranked_in)
     headings = [
         f"{column_key(board, column)} [{column.unit}]"
@@ -193,8 +202,11 @@ def _leading_parts(board: Board) -> Iterator[Part]:
     )
 
 
-def _certainty_parts(board: Board) -> Iterator[Part]:
-    """Yield intervals, costs, and tests; if all pairs were tested, rank ranges follow as numbers."""
+def _certainty_parts(board: Board) -> Iterator[ColumnPart]:
+    """Yield the columns of intervals, measured costs, tests against the baseline, and rank ranges.
+
+    Boards without test results only have the costs, and benchmarks have intervals but no tests of their own.
+    """
     if board.certainty is not None or board.found_with is not None:
         keys = [
             column.key
@@ -210,21 +222,21 @@ def _certainty_parts(board: Board) -> Iterator[Part]:
             ],
         )
     names = ["hardware", "protocol", *(f"latency_{name} [ms]" for name in ("p50", "p95", "p99", "bm25"))]
-    yield [*names, "stored_runs"], _measured_cells
+    yield [*names, "stored_runs"], _measurement_cells
     if board.certainty is not None:
         # Columns named like PyTerrier's: queries won and lost against the baseline, p-value and its
         # correction.
         endings = ("+", "-", "p-value", "p-value corrected", "reject")
         alpha = board.certainty.settings.alpha
-        yield [f"{board.measure} {ending}" for ending in endings], partial(_tested_cells, alpha)
+        yield [f"{board.measure} {ending}" for ending in endings], partial(_test_cells, alpha)
         yield (
             ("rank low", "rank high"),
             lambda row: (row.certainty.rank_low, row.certainty.rank_high) if row.certainty else (None, None),
         )
 
 
-def _trailing_parts(board: Board, cited: Citation) -> Iterator[Part]:
-    """Yield seed sets, reasons for removals, and the board of the row.
+def _trailing_parts(board: Board, citation: Citation) -> Iterator[ColumnPart]:
+    """Yield the columns of seed sets, reasons for removals, and the board of the row.
 
     The board is repeated in every row, so that rows of several boards can be concatenated.
     """
@@ -235,41 +247,44 @@ def _trailing_parts(board: Board, cited: Citation) -> Iterator[Part]:
         ),
     )
     yield ("quarantined", "taken_off_since"), _removal_cells
-    board_values = (board.measure, board.view or VIEWS[0], cited.moment, cited.url)
+    board_values = (board.measure, board.view or VIEWS[0], citation.moment, citation.url)
     yield ("measure", "view", "as_of", "permalink"), lambda row: board_values
 
 
 def intervals(board: Board, row: Row) -> dict[str, tuple[float, float]]:
     """Return the intervals of the row's scores and of its difference by column key."""
-    result = {}
+    intervals_by_key = {}
     for key, cell in ((column.key, row[column.key]) for column in board.columns):
         if cell.certainty is not None:
-            result[key] = (cell.certainty.low, cell.certainty.high)
+            intervals_by_key[key] = (cell.certainty.low, cell.certainty.high)
         elif cell.interval is not None:
-            result[key] = cell.interval
+            intervals_by_key[key] = cell.interval
     certainty = row.certainty
     if certainty is not None and certainty.delta_interval is not None:
-        result[DELTA] = certainty.delta_interval
-    return result
+        intervals_by_key[DELTA] = certainty.delta_interval
+    return intervals_by_key
 
 
-def _tested_cells(alpha: float, row: Row) -> Sequence[Value]:
+def _test_cells(alpha: float, row: Row) -> Sequence[Value]:
+    """Return wins, losses, p-value, corrected p-value, and whether it is below `alpha`; all None if untested."""
     certainty = row.certainty
     if certainty is None or certainty.p_baseline is None:
         return [None] * 5
-    corrected = certainty.p_baseline_corrected
-    is_rejected = None if corrected is None else str(corrected < alpha)
-    return [certainty.wins, certainty.losses, certainty.p_baseline, corrected, is_rejected]
+    corrected_p = certainty.p_baseline_corrected
+    is_rejected = None if corrected_p is None else str(corrected_p < alpha)
+    return [certainty.wins, certainty.losses, certainty.p_baseline, corrected_p, is_rejected]
 
 
 def _removal_cells(row: Row) -> Sequence[Value]:
+    """Return the curator's reason for a quarantined row, and for other rows the reason for a later removal."""
     if row.ranked_in == QUARANTINED:
         return row.entry.moderation_reason, None
     is_removed = row.entry.visibility in ("withdrawn", QUARANTINED)
     return None, reason_gone(row.entry) if is_removed else None
 
 
-def _measured_cells(row: Row) -> Sequence[Value]:
+def _measurement_cells(row: Row) -> Sequence[Value]:
+    """Return machine, protocol, latencies in milliseconds, and stored runs; empty texts if not measured."""
     if row.measured is None:
         return [""] * 7
     latency = row.measured.latency

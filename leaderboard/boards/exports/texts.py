@@ -55,7 +55,7 @@ def row_name(row: Row) -> str:
 
 
 def footnotes(board: Board) -> list[str]:
-    """Return the notes needed to read the table on its own."""
+    """Return the notes that explain marks, ranks, and spreads in the table, and name its quarantined rows."""
     cells = [row[column.key] for row in board.rows for column in board.columns]
     signs = {cell.mark for cell in cells}
     texts = []
@@ -123,7 +123,7 @@ def column_key(board: Board, column: Column) -> str:
 
 
 def dataset_selection(board: Board) -> str:
-    """Return a text such as `1 of 19 datasets, chosen by domain: Finance`, empty if all datasets are shown."""
+    """Return a text such as `1 of 19 datasets, chosen by domain: Finance`, empty without a selection."""
     visible_count = sum(column.group.startswith(EFFECTIVENESS) for column in board.columns)
     total = len(board.member_facets)
     selections = [
@@ -207,9 +207,13 @@ class _Dialect:
         if status := row_status(row):
             name += self.status.format(status)
         rank = self.escape(row.rank_label or MISSING_TEXT)
-        return [rank, name, *(self._cell(board, row, column) for column in columns[1:])]
+        return [rank, name, *(self._cell_markup(board, row, column) for column in columns[1:])]
 
-    def _cell(self, board: Board, row: Row, column: Column) -> str:
+    def _cell_markup(self, board: Board, row: Row, column: Column) -> str:
+        """Return a value with emphasis if it is the best or second best, its marks, and its spread.
+
+        Marks become superscripts if the format has one for each of them.
+        """
         text, cell, superscripts = self.escape(cell_text(row, column)), row[column.key], ""
         text = self.emphasis.get(board.emphasis(row, column.key), "{}").format(text)
         parts = [cell.spread, cell.mark]
@@ -219,19 +223,22 @@ class _Dialect:
         return f"{text}{superscripts}{f' {annotations}' if annotations else ''}"
 
 
-def to_latex(board: Board, cited: Citation) -> str:
-    """Return the board as a `table` with caption and label."""
+def to_latex(board: Board, citation: Citation) -> str:
+    """Return the board as a `table` with caption and label, with as many columns as fit the text width.
+
+    Sort columns are preferred, then numeric ones. A comment at the start lists the keys of omitted columns.
+    """
     sort_keys = {sort.key for sort in board.sorts}
     rarely_printed = _RARELY_PRINTED - {column.key for column in board.shown}
     candidates = [column for column in board.columns if column.key not in {SYSTEM, *rarely_printed}]
     selected_keys, available_width = {SYSTEM}, float(_TEXT_WIDTH)
     for column in sorted(candidates, key=lambda column: (column.key not in sort_keys, not column.numeric)):
-        head = _lines(heading(board, column), 1)
+        head = _wrap_head(heading(board, column), 1)
         texts = [
             f"{cell_text(row, column)} {row[column.key].spread} {row[column.key].mark}".strip() for row in board.rows
         ]
         arrow = _ARROW if column.arrow and column.better else 0.0
-        width = _GAP + max(max(map(_points, head), default=0.0) + arrow, *map(_points, texts), 0.0)
+        width = _GAP + max(max(map(_width_in_points, head), default=0.0) + arrow, *map(_width_in_points, texts), 0.0)
         if len(selected_keys) < MAX_COLUMNS - 1 and width <= available_width:
             selected_keys.add(column.key)
             available_width -= width
@@ -240,10 +247,10 @@ def to_latex(board: Board, cited: Citation) -> str:
     alignment = "".join("r" if column.numeric else "l" for column in columns[1:])
     arrows = {"higher": r"~$\uparrow$", "lower": r"~$\downarrow$", "": ""}
     heads = [
-        _stacked(heading(board, column), 1) + (arrows[column.better] if column.arrow else "") for column in columns
+        _stack_head(heading(board, column), 1) + (arrows[column.better] if column.arrow else "") for column in columns
     ]
     lines = [
-        f"% {escape(board.title)}: {cited.moment or 'present board'}. Needs \\usepackage{{array,booktabs,url}}",
+        f"% {escape(board.title)}: {citation.moment or 'present board'}. Needs \\usepackage{{array,booktabs,url}}",
         *([f"% {escape(board.summary.text)}"] if board.summary else []),
         *([f"% Not shown (hide other groups of columns for these): {', '.join(omitted_keys)}"] if omitted_keys else []),
         r"\begin{table}[t]",
@@ -251,14 +258,14 @@ def to_latex(board: Board, cited: Citation) -> str:
         *(
             [r"\footnotesize\setlength{\tabcolsep}{2.5pt}"] if len(columns) + 1 > _MAX_AT_FULL_SIZE else []
         ),  # Lists of tables get the short caption, because a URL is fragile in them.
-        rf"\caption[{{{escape(board.title)}}}]{{{caption(board, cited)}}}",
-        rf"\label{{tab:{cited.kind}-{cited.slug}}}",
+        rf"\caption[{{{escape(board.title)}}}]{{{caption(board, citation)}}}",
+        rf"\label{{tab:{citation.kind}-{citation.slug}}}",
         rf"\begin{{tabular}}{{r>{{\raggedright\arraybackslash}}p{{0.18\linewidth}}{alignment}}}",
         r"\toprule",
-        *_groups(columns),
-        _line([r"\#", *heads]),
+        *_group_head_lines(columns),
+        _latex_row([r"\#", *heads]),
         r"\midrule",
-        *(_line(_LATEX.cells(board, row, columns)) for row in board.rows),
+        *(_latex_row(_LATEX.cells(board, row, columns)) for row in board.rows),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
@@ -266,22 +273,22 @@ def to_latex(board: Board, cited: Citation) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _points(text: str) -> float:
+def _width_in_points(text: str) -> float:
     return sum(_OTHER_LETTERS.get(sign, _LETTER) for sign in text)
 
 
-def caption(board: Board, cited: Citation) -> str:
+def caption(board: Board, citation: Citation) -> str:
     """Return the LaTeX caption: content of the table, notes on reading it, and its source."""
-    kind = "test collection" if cited.kind == "dataset" else "benchmark"
+    kind = "test collection" if citation.kind == "dataset" else "benchmark"
     scope = f"{len(board.rows)} of {board.total} rows" if len(board.rows) != board.total else "all rows"
     scope = "; ".join(part for part in (scope, dataset_selection(board)) if part)
-    parts = [f"{measure_text(board)} on {cited.name} ({kind}), {scope}. Best in bold, second underlined."]
-    parts += [*footnotes(board), *_tests(board)]
-    source = ", ".join(part for part in (cited.site, cited.date) if part)
-    return rf"{escape(' '.join(parts))} {escape(source)}, \url{{{escape_url(cited.url)}}}."
+    parts = [f"{measure_text(board)} on {citation.name} ({kind}), {scope}. Best in bold, second underlined."]
+    parts += [*footnotes(board), *_test_notes(board)]
+    source = ", ".join(part for part in (citation.site, citation.date) if part)
+    return rf"{escape(' '.join(parts))} {escape(source)}, \url{{{escape_url(citation.url)}}}."
 
 
-def _tests(board: Board) -> list[str]:
+def _test_notes(board: Board) -> list[str]:
     """Return notes on how the visible intervals, ranks, and p-values were computed."""
     certainty = board.certainty
     if certainty is None:
@@ -304,29 +311,29 @@ def _tests(board: Board) -> list[str]:
     return texts
 
 
-def _groups(columns: Sequence[Column]) -> list[str]:
-    """Return the heads of the groups of columns, and a line below each."""
+def _group_head_lines(columns: Sequence[Column]) -> list[str]:
+    """Return a line with the heads of column groups and a line with the rules below them, empty without heads."""
     cells, rules, column_number = ["", ""], [], 3
     for label, span in spans(columns[1:]):
-        cells.append(rf"\multicolumn{{{span}}}{{c}}{{{_stacked(label, span)}}}" if label else "&" * (span - 1))
+        cells.append(rf"\multicolumn{{{span}}}{{c}}{{{_stack_head(label, span)}}}" if label else "&" * (span - 1))
         if label:
             rules.append(rf"\cmidrule(lr){{{column_number}-{column_number + span - 1}}}")
         column_number += span
-    return [_line(cells), "".join(rules)] if rules else []
+    return [_latex_row(cells), "".join(rules)] if rules else []
 
 
-def _lines(label: str, span: int) -> list[str]:
+def _wrap_head(label: str, span: int) -> list[str]:
     return textwrap.wrap(label, _HEAD_LETTERS * span, break_long_words=False)
 
 
-def _stacked(label: str, span: int) -> str:
+def _stack_head(label: str, span: int) -> str:
     """Return a head over `span` columns as LaTeX, broken into lines that fit if its words allow it."""
-    lines = _lines(label, span)
+    lines = _wrap_head(label, span)
     text = r"\\".join(map(escape, lines))
     return rf"\shortstack{{{text}}}" if len(lines) > 1 else text
 
 
-def _line(cells: list[str]) -> str:
+def _latex_row(cells: list[str]) -> str:
     return f"{' & '.join(cells)} \\\\"
 
 
@@ -349,20 +356,20 @@ _AUTOLINKED = re.compile(r"(?<!\w)@(?=\w)|@(?=[\w\\-]+\.\w)|#(?=\d)|\w(?=://)|\b
 _ZERO_WIDTH_SPACE = "&#8203;"
 
 
-def to_markdown(board: Board, cited: Citation) -> str:
+def to_markdown(board: Board, citation: Citation) -> str:
     """Return the board as Markdown: a heading line, the table with the best values in bold, and its source."""
-    numeric = [False, *(column.numeric for column in board.columns[1:])]
+    numeric_columns = [False, *(column.numeric for column in board.columns[1:])]
     scope = "; ".join(part for part in (f"{len(board.rows)} of {board.total} rows", dataset_selection(board)) if part)
     lines = [
         f"**{escape_markdown(board.title)}**, {escape_markdown(measure_text(board))}: {escape_markdown(scope)}.",
         *(["", escape_markdown(board.summary.text)] if board.summary else []),
         "",
-        _row(["#", *(escape_markdown(heading(board, column)) for column in board.columns)]),
-        _row(["--:", *("--:" if is_numeric else ":--" for is_numeric in numeric)]),
-        *(_row(_MARKDOWN.cells(board, row, board.columns)) for row in board.rows),
+        _markdown_row(["#", *(escape_markdown(heading(board, column)) for column in board.columns)]),
+        _markdown_row(["--:", *("--:" if is_numeric else ":--" for is_numeric in numeric_columns)]),
+        *(_markdown_row(_MARKDOWN.cells(board, row, board.columns)) for row in board.rows),
         "",
         *(f"{escape_markdown(note)}  " for note in ("Best in bold.", *footnotes(board))),
-        f"{escape_markdown(cited.site)}{f', as of {cited.moment}' if cited.at else ''}: <{cited.url}>",
+        f"{escape_markdown(citation.site)}{f', as of {citation.moment}' if citation.at else ''}: <{citation.url}>",
     ]
     return "\n".join(lines) + "\n"
 
@@ -376,12 +383,15 @@ def escape_markdown(text: str) -> str:
 _MARKDOWN = _Dialect(escape_markdown, dagger=" ‡", status=" {}", emphasis={"best": "**{}**"})
 
 
-def _row(cells: list[str]) -> str:
+def _markdown_row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
 def bibliography(references: Iterable[bibtex.BibtexEntry], used_keys: Iterable[str] = ()) -> list[str]:
-    """Return the distinct references as text, with unique keys: `thakur2021`, `thakur2021-2`."""
+    """Return the distinct references as text, with unique keys: `thakur2021`, `thakur2021-2`.
+
+    `used_keys` are keys that must not be used again.
+    """
     keys = {key.casefold() for key in used_keys}
     written_contents: set[str] = set()
     entries = []
@@ -399,32 +409,32 @@ def bibliography(references: Iterable[bibtex.BibtexEntry], used_keys: Iterable[s
     return entries
 
 
-def to_bibtex(board: Board, cited: Citation) -> str:
+def to_bibtex(board: Board, citation: Citation) -> str:
     """Return the board as a dated `@misc` entry, followed by the entries that its rows cite.
 
     A comment at the start has its summary, and one at the end lists the systems without a reference.
     """
-    key = f"{cited.kind}-{cited.slug}" + (f"-{cited.at:%Y-%m-%d}" if cited.at else "")
+    key = f"{citation.kind}-{citation.slug}" + (f"-{citation.at:%Y-%m-%d}" if citation.at else "")
     board_entry = bibtex.misc_entry(
         key,
         {
             "title": f"{{{escape(board.title)}: {escape(measure_text(board))}}}",
-            "author": f"{{{escape(cited.site)}}}",
-            "year": f"{cited.at:%Y}" if cited.at else "",
-            "month": f"{cited.at:%b}".lower() if cited.at else "",
-            "howpublished": rf"\url{{{bibtex.escape_url(cited.url)}}}",
-            "note": escape(f"Leaderboard as of {cited.moment}") if cited.at else "Leaderboard",
+            "author": f"{{{escape(citation.site)}}}",
+            "year": f"{citation.at:%Y}" if citation.at else "",
+            "month": f"{citation.at:%b}".lower() if citation.at else "",
+            "howpublished": rf"\url{{{bibtex.escape_url(citation.url)}}}",
+            "note": escape(f"Leaderboard as of {citation.moment}") if citation.at else "Leaderboard",
         },
     )
     names = {row.entry.slug: row.entry.system for row in board.rows}
-    references = {slug: bibtex.parse_entries(cited.bibtex.get(slug, "")) for slug in names}
+    references = {slug: bibtex.parse_entries(citation.bibtex.get(slug, "")) for slug in names}
     names_without_references = [name for slug, name in names.items() if not references[slug]]
-    parts = [_comment(board.summary.text)] if board.summary else []
+    parts = [_bibtex_comment(board.summary.text)] if board.summary else []
     parts += [board_entry, *bibliography(chain.from_iterable(references.values()), [key])]
     if names_without_references:
-        parts.append(_comment(f"No reference is known for: {', '.join(names_without_references)}"))
+        parts.append(_bibtex_comment(f"No reference is known for: {', '.join(names_without_references)}"))
     return "\n\n".join(parts) + "\n"
 
 
-def _comment(text: str) -> str:
+def _bibtex_comment(text: str) -> str:
     return f"% {' '.join(text.replace('@', '(at)').split())}"

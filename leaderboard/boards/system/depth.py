@@ -97,10 +97,10 @@ def depth_series(measure: str, points: Iterable[DepthPoint], axis: Axis = DEPTH)
         for point in sorted_points
         if point.latency_ms is not None
     ]
-    values = [(point.depth, point.value, format_value(point.value, DECIMALS)) for point in sorted_points]
-    charts = _chart(measure, values, axis, from_zero=False)
+    labeled_values = [(point.depth, point.value, format_value(point.value, DECIMALS)) for point in sorted_points]
+    charts = _line_chart(measure, labeled_values, axis, from_zero=False)
     if len(latencies) > 1:
-        charts += _chart("Latency, ms", latencies, axis, from_zero=True)
+        charts += _line_chart("Latency, ms", latencies, axis, from_zero=True)
     rows = [
         DepthRow(
             f"{point.depth:,g}",
@@ -112,8 +112,11 @@ def depth_series(measure: str, points: Iterable[DepthPoint], axis: Axis = DEPTH)
     return DepthSeries(measure, rows, mark_safe(charts), bool(latencies), axis)  # noqa: S308
 
 
-def _chart(title: str, points: Sequence[tuple[float, float, str]], axis: Axis, *, from_zero: bool) -> str:
-    """Return a line chart over depth. Each point is (depth, value, text), with the text above the point."""
+def _line_chart(title: str, points: Sequence[tuple[float, float, str]], axis: Axis, *, from_zero: bool) -> str:
+    """Return an SVG line chart over depth. Each point is (depth, value, text), with the text next to the point.
+
+    If `from_zero`, the vertical axis starts at 0.
+    """
     positions = [(_x(points, depth, axis), _y(points, value, from_zero), text) for depth, value, text in points]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in positions)
     values = ", ".join(f"{text} at {depth:g}" for depth, _, text in points)
@@ -149,7 +152,7 @@ class LabelBox(NamedTuple):
         return cls(x - half_width, y - _LINE_HEIGHT, x + half_width, y + 2)
 
     def overlaps(self, other: LabelBox) -> bool:
-        """Return whether the two overlap."""
+        """Return whether the areas overlap."""
         return (
             self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
         )
@@ -165,7 +168,7 @@ class LabelBox(NamedTuple):
 
 
 def _labels(points: Sequence[_LabelPosition]) -> Iterator[_LabelPosition]:
-    """Yield positions of labels next to their points that no line, point, or other label crosses.
+    """Yield the positions of labels, next to their points and not crossed by lines, points, or other labels.
 
     Points without such a position get no label; the table has all values.
     """
@@ -188,13 +191,14 @@ def _labels(points: Sequence[_LabelPosition]) -> Iterator[_LabelPosition]:
 
 def _x(points: Sequence[tuple[float, float, str]], depth: float, axis: Axis) -> float:
     """Return the horizontal position of a depth; the first and the last depth are slightly indented."""
-    first_value, current, last_value = (
+    first_value, scaled_depth, last_value = (
         log(number) if axis.logarithmic else number for number in (points[0][0], depth, points[-1][0])
     )
-    return LEFT + INDENT + (RIGHT - LEFT - 2 * INDENT) * (current - first_value) / (last_value - first_value)
+    return LEFT + INDENT + (RIGHT - LEFT - 2 * INDENT) * (scaled_depth - first_value) / (last_value - first_value)
 
 
 def _y(points: Sequence[tuple[float, float, str]], value: float, from_zero: bool) -> float:
+    """Return the vertical position of a value; the axis starts at 0 if `from_zero`, else below the minimum."""
     values = [point_value for _, point_value, _ in points]
     low, high = (0.0 if from_zero else min(values)), max(values)
     span = (high - low) or abs(high) or 1.0

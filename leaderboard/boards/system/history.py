@@ -32,7 +32,7 @@ _CITATIONS = (
 
 
 #: Changes of boards shown in the history.
-_KINDS = {
+_EVENT_NAMES = {
     BoardChange.Kind.WITHDRAWN: "withdrawn",
     BoardChange.Kind.MEASURED: "measured",
     BoardChange.Kind.BASELINE: "selected as the baseline",
@@ -51,11 +51,12 @@ class Event(NamedTuple):
 
 
 def system_details(system: dict[str, Any], results: Sequence[Result], site: str) -> dict[str, Any]:
-    """Return the context of `leaderboard/_system_more.html`; `site` is the site's own address.
+    """Return links to comparisons, history, authors, variants, exports, and badges of a system.
 
-    Takes four database queries, and more for a system whose results were all withdrawn.
+    They are the context of `leaderboard/_system_more.html`; `site` is the site's own address. Takes four database
+    queries, and more for a system whose results were all withdrawn.
     """
-    authors, reporters, kin = _authors_and_variants(system["pk"])
+    authors, reporters, variants = _authors_and_variants(system["pk"])
     if not results:  # If there are results, every author has a page with this system.
         authors, reporters = _with_pages(authors), _with_pages(reporters)
     slug = system["slug"]
@@ -73,9 +74,9 @@ def system_details(system: dict[str, Any], results: Sequence[Result], site: str)
             best = result.best_slug if result.best_slug not in (slug, baseline) else ""
             row = {
                 "dataset": result.dataset,
-                "with_baseline": _address(baseline, slug, dataset=dataset) if baseline else "",
+                "with_baseline": _compare_url(baseline, slug, dataset=dataset) if baseline else "",
                 "baseline_name": result.baseline_name,
-                "with_best": _address(best, slug, dataset=dataset) if best else "",
+                "with_best": _compare_url(best, slug, dataset=dataset) if best else "",
                 "best_system": result.best_system,
                 "queries": reverse("queries", args=[dataset]),
             }
@@ -87,18 +88,21 @@ def system_details(system: dict[str, Any], results: Sequence[Result], site: str)
         "history": history(system["pk"]),
         "authors": authors,
         "reporters": [] if authors else reporters,
-        "kin": kin,
+        "kin": variants,
         "citations": [(label, reverse(name, args=[slug])) for name, label in _CITATIONS if results],
         "badges": _badges(slug, results, site),
     }
 
 
-def _address(*slugs: str, **parameters: str) -> str:
+def _compare_url(*slugs: str, **parameters: str) -> str:
     return f"{reverse('compare')}?{urlencode([*(('system', slug) for slug in slugs), *parameters.items()])}"
 
 
 def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
-    """Return labels and URLs of comparisons with its most frequent baseline and its most frequent board leader."""
+    """Return labels and URLs of up to two comparisons over all datasets.
+
+    They are with the most frequent baseline of the results and with the most frequent best system of their boards.
+    """
     baselines = Counter(
         (result.baseline_slug, result.baseline_name) for result in results if result.baseline_slug not in ("", slug)
     )
@@ -107,11 +111,14 @@ def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
     for counts in (baselines, leaders):
         for (other_slug, name), _ in counts.most_common(1):
             names_by_slug.setdefault(other_slug, name)
-    return [(f"Compare with {name}", _address(other_slug, slug)) for other_slug, name in names_by_slug.items()]
+    return [(f"Compare with {name}", _compare_url(other_slug, slug)) for other_slug, name in names_by_slug.items()]
 
 
 def history(system_id: int) -> list[Event]:
-    """Return the events of its results, newest first: published, measured, withdrawn. Two database queries."""
+    """Return the newest events of the system's results, newest first, combined by day. Two database queries.
+
+    Results are published or reported, measured, selected as the baseline, withdrawn, quarantined, and restored.
+    """
     visible_entries = EntryQuerySet(Entry).seen().filter(system_id=system_id)
     entries = visible_entries.values_list(
         Cast("published_at", TextField()), "provenance", "configuration", "dataset__slug", "dataset__name"
@@ -120,7 +127,7 @@ def history(system_id: int) -> list[Event]:
         (time, "reported" if provenance == "reported" else "published", configuration, tuple(dataset))
         for time, provenance, configuration, *dataset in entries
     ]
-    changes = BoardChange.objects.filter(entry__in=visible_entries, kind__in=_KINDS).values_list(
+    changes = BoardChange.objects.filter(entry__in=visible_entries, kind__in=_EVENT_NAMES).values_list(
         Cast("at", TextField()),
         "kind",
         "entry__withdrawal_reason",
@@ -132,12 +139,15 @@ def history(system_id: int) -> list[Event]:
     for time, kind, by_team, by_curator, configuration, *dataset in changes:
         reasons = {BoardChange.Kind.WITHDRAWN: by_team, BoardChange.Kind.QUARANTINED: by_curator}
         note = reasons.get(BoardChange.Kind(kind), configuration)
-        events.append((time, _KINDS[BoardChange.Kind(kind)], note, tuple(dataset)))
-    return _by_day(events)[:MAX_EVENTS]
+        events.append((time, _EVENT_NAMES[BoardChange.Kind(kind)], note, tuple(dataset)))
+    return _merge_events(events)[:MAX_EVENTS]
 
 
-def _by_day(events: list[tuple[str, str, str, tuple[str, str]]]) -> list[Event]:
-    """Combine equal events of several results on one day, newest first."""
+def _merge_events(events: list[tuple[str, str, str, tuple[str, str]]]) -> list[Event]:
+    """Return the events, given as time, name, note, and dataset, newest first.
+
+    Equal events of several results on one day are combined.
+    """
     events_by_key: dict[tuple[str, str, str], Event] = {}
     for time, what, note, dataset in sorted(events, key=lambda event: event[0], reverse=True):
         event = events_by_key.setdefault((time[:10], what, note), Event(time[:10], what, note, []))
@@ -149,9 +159,10 @@ def _by_day(events: list[tuple[str, str, str, tuple[str, str]]]) -> list[Event]:
 
 
 def _authors_and_variants(system_id: int) -> tuple[list[Author], list[Author], list[tuple[str, str, str]]]:
-    """Return its authors, the authors of the publication that reports it, and its variants. One database query.
+    """Return the system's authors, those of the publication that reports it, and its variants.
 
-    Variants are tuples (relation, slug, name), including the system that it is a variant of itself.
+    Variants are tuples (relation, slug, name), including the system that it is a variant of itself. Anonymous systems
+    have no variants. Takes one database query.
     """
     public_systems = EntryQuerySet(Entry).public().values("system_id")
     # Variants are mostly of the same team, so that they would identify anonymous systems.
@@ -197,7 +208,10 @@ MAX_RESULTS = 200
 
 
 def team_facts(slug: str) -> dict[str, Any] | None:
-    """Return a team with its public systems and results, or None if it does not exist. Four database queries."""
+    """Return a team with its public systems and newest results, or None if it does not exist.
+
+    Anonymous systems are omitted. Takes four database queries.
+    """
     team = Team.objects.filter(slug=slug).values("pk", "slug", "name", "created_at").first()
     if team is None:
         return None
@@ -251,7 +265,10 @@ def author_slug(name: str) -> str:
 
 
 def author_facts(slug: str) -> dict[str, Any] | None:
-    """Return a person's systems and publications with public results, or None. Two database queries."""
+    """Return a person's systems and publications with public results, or None if there are none.
+
+    Anonymous systems are omitted. Takes two database queries.
+    """
     public_entries = EntryQuerySet(Entry).public()
     systems = [
         {**row, "architecture": ARCHITECTURES.get(row["architecture"], row["architecture"])}
@@ -271,7 +288,7 @@ def author_facts(slug: str) -> dict[str, Any] | None:
         .values("title", "authors", "year", "venue", "url", "number")
         if _has_author(row["authors"], slug)
     ]
-    name = _name(slug, (str(row["authors"]) for row in (*systems, *sources)))
+    name = _author_name(slug, (str(row["authors"]) for row in (*systems, *sources)))
     return {"name": name, "slug": slug, "systems": systems, "sources": sources} if name else None
 
 
@@ -279,5 +296,5 @@ def _has_author(authors: str, slug: str) -> bool:
     return any(author.slug == slug for author in authors_in(authors))
 
 
-def _name(slug: str, texts: Iterable[str]) -> str:
+def _author_name(slug: str, texts: Iterable[str]) -> str:
     return next((author.name for text in texts for author in authors_in(text) if author.slug == slug and slug), "")

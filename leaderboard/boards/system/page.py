@@ -26,7 +26,7 @@ from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import DECLARED_NUMBERS, Entry, EntryQuerySet, Seed, System
 from leaderboard.results.board_rows.entry_rows import EntryRow, short_citation
 from leaderboard.results.board_rows.measurements import MeasuredEntry, system_measurements
-from leaderboard.results.reported_facts import fact_texts, is_address
+from leaderboard.results.reported_facts import fact_texts, is_url
 from leaderboard.results.significance.statements import (
     NO_STATEMENTS,
     BoardStatements,
@@ -85,7 +85,10 @@ def system_facts(slug: str) -> dict[str, Any] | None:
 
 
 def system_results(system_id: int) -> list[Result]:
-    """Return the system's public results by dataset. At most seven database queries, and those of their certainty."""
+    """Return the system's public results, by dataset and date of publication.
+
+    Results without scores are omitted. Takes at most seven database queries, and those of their certainty.
+    """
     rows = list(
         EntryQuerySet(Entry)
         .public()
@@ -107,7 +110,7 @@ def system_results(system_id: int) -> list[Result]:
             published=Cast("published_at", TextField()),
         )
     )
-    seeds = _seeds([row["pk"] for row in rows if row["seed_count"]])
+    seeds = _seeds_by_entry([row["pk"] for row in rows if row["seed_count"]])
     if rows and rows[0]["system__anonymous_until"] is not None:
         seeds = {entry: anonymity.unnamed_seeds(entry_seeds) for entry, entry_seeds in seeds.items()}
     boards = ranked_boards({row["dataset_id"] for row in rows})
@@ -122,13 +125,13 @@ def system_results(system_id: int) -> list[Result]:
         entry = next((candidate for candidate in boards[row["dataset_id"]].entries if candidate.pk == row["pk"]), None)
         if entry is None or not row["scores"]:  # It left the board between two queries, or has no score.
             continue
-        extra = {
+        page_data = {
             "seeds": seeds.get(entry.pk, []),
             "measured": measurements_by_entry.get(entry.pk, []),
             "word_pieces": word_pieces.get(job_key(row), {}),
         }
         board = board_statements.get(row["dataset_id"], NO_STATEMENTS)
-        results.append(_result({**row, **extra}, entry, boards[row["dataset_id"]], board))
+        results.append(_build_result({**row, **page_data}, entry, boards[row["dataset_id"]], board))
     return results
 
 
@@ -144,7 +147,7 @@ def quarantined_results(system_id: int) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, float]]]]:
+def _seeds_by_entry(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, float]]]]:
     """Return label and scores of the entries' seeds, by entry. One database query, none without entries.
 
     Seeds over hidden judgments are ignored, because earlier releases may have stored their values.
@@ -157,10 +160,14 @@ def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, floa
     return seeds_by_entry
 
 
-def _result(
+def _build_result(
     row: Mapping[str, Any], entry: EntryRow, board: RankedBoard, statements_by_entry: BoardStatements
 ) -> Result:
-    """Return the entry as the page shows it."""
+    """Return an entry of the system, compared with the baseline and the best result on its board.
+
+    `row` has the entry's columns with its seeds, measurements, and scores over word pieces. The first of the dataset's
+    measures that the entry has becomes the result's measure.
+    """
     scores: dict[str, float] = row["scores"]
     dataset_measures = [name for name in row["dataset__measures"] if name in scores]
     about_judging = [name for name in scores if is_about_judging(name) and name not in dataset_measures]
@@ -192,7 +199,7 @@ def _result(
         published="" if is_reported else row["published"][:10],
         scores=[(name, scores[name]) for name in sorted_measures[1:]],
         figures=[figure for figure in row["figures"] if figure["name"] not in scores],
-        address=next(filter(is_address, (figure["locator"] for figure in row["figures"])), ""),
+        address=next(filter(is_url, (figure["locator"] for figure in row["figures"])), ""),
         measured=row["measured"],
         word_pieces=word_pieces,
         word_pieces_delta=numbers.difference(value, word_pieces),
@@ -210,7 +217,7 @@ def _result(
 
 
 def _seed_results(seeds: Iterable[tuple[str, Mapping[str, float]]], measures: Sequence[str]) -> list[SeedResult]:
-    """Return each seed with its first measure separated from the others."""
+    """Return each seed with its score for the first of the measures, and its scores for the others."""
     first_measure, *further_measures = measures
     return [
         SeedResult(
@@ -304,12 +311,17 @@ class Result(NamedTuple):
         }
 
     def _direction(self) -> str:
+        """Return `up` or `down` if it differs significantly from the baseline, else `ns`.
+
+        A worse score is `untested` if only better scores are tested, as on hidden judgments.
+        """
         direction = numbers.direction(self.delta, self.measure)
         is_untested = self.better_than_baseline is False and self.certainty is None and direction == "down"
         is_significant = self.better_than_baseline or differs(self.certainty)
         return direction if is_significant else "untested" if is_untested else "ns"
 
     def _certainty_texts(self) -> dict[str, str]:
+        """Return interval, rank range, p-values, and W/T/L as texts, with dashes for unknown ones."""
         certainty = self.certainty
         if certainty is None:
             return dict.fromkeys(("interval", "ranks", "delta_interval", "p_baseline", "p_best", "tally"), "—")

@@ -30,7 +30,7 @@ from leaderboard.results.board_rows.entry_rows import (
     EntryRow,
     present_group,
     rank_values,
-    ranked_in,
+    ranking_group,
 )
 from leaderboard.results.board_rows.rows import present_rows
 from leaderboard.results.significance.statements import BoardStatements, Statement, statements
@@ -58,7 +58,7 @@ class Standing:
     said: Statement
     rank: int | None = None
     of: int = 0
-    closed: bool = False
+    is_closed_api: bool = False
     others_tied: int = 0
     slug: str = ""
     against: tuple[str, str] = ("", "")
@@ -77,7 +77,7 @@ class Standing:
         """Rank such as `2nd of 11`; empty without a rank."""
         if self.rank is None:
             return ""
-        return f"{ordinal(self.rank)} of {self.of}{' closed APIs' if self.closed else ''}"
+        return f"{ordinal(self.rank)} of {self.of}{' closed APIs' if self.is_closed_api else ''}"
 
     @property
     def difference(self) -> str:
@@ -114,7 +114,11 @@ class Standing:
 
 
 def standings(entries: Iterable[Entry]) -> dict[int, Standing]:
-    """Return the standings of entries by id. Their datasets must be loaded. About ten database queries in total."""
+    """Return the standings of entries by id. Their datasets must be loaded.
+
+    Withheld, withdrawn, and quarantined entries, and entries without the primary measure, are omitted. Takes about ten
+    database queries in total.
+    """
     visible_entries = [
         entry for entry in entries if entry.visibility in _STATES and entry.dataset.primary_measure in entry.scores
     ]
@@ -127,6 +131,10 @@ def standings(entries: Iterable[Entry]) -> dict[int, Standing]:
 
 
 def _standing(entry: Entry, board: RankedBoard, board_statements: BoardStatements) -> Standing:
+    """Return an entry's standing, without rank and opponent if it is not among the board's public entries.
+
+    The opponent is the best result, or the baseline if the best result is of the same system.
+    """
     measure, name = entry.dataset.primary_measure, entry.dataset.name
     row = next((candidate for candidate in board.entries if candidate.pk == entry.pk), None)
     baseline = board.baseline(entry, measure)
@@ -152,7 +160,7 @@ def _standing(entry: Entry, board: RankedBoard, board_statements: BoardStatement
         slug=row.slug,
         rank=board_rank.rank,
         of=board_rank.peer_count,
-        closed=board_rank.ranked_in == CLOSED,
+        is_closed_api=board_rank.ranked_in == CLOSED,
         others_tied=len(board_statements.tied_with_best(measure) - {entry.pk}),
         against=(opponents[0].slug, opponents[0].system) if opponents else ("", ""),
     )
@@ -179,12 +187,12 @@ class RankedBoard:
 
     def kind(self, entry: EntryRow) -> str:
         """Return the kind of results among which an entry is ranked."""
-        return ranked_in(
+        return ranking_group(
             entry.provenance, entry.comparison_group, self.current_group, closed_api=bool(entry.closed_api)
         )
 
     def baseline(self, entry: EntryRow | Entry, measure: str) -> EntryRow | None:
-        """Return the entry's baseline, from its own source, version, and judgments."""
+        """Return the baseline of the entry's comparison group with a score for the measure, or None."""
         baselines = (
             candidate
             for candidate in self.entries
@@ -236,8 +244,8 @@ _OTHER, _CJK, _SIZE, _PADDING, _HEIGHT = 630, 1000, 11, 6, 20
 
 #: Background colors on which white has a contrast of at least 4.5: of the label, and of the value by
 #: shields.io name.
-_NAME_GROUND = "#4a4d52"
-_GROUNDS = {"blue": "#1c4f9c", "grey": "#62656b"}
+_LABEL_COLOR = "#4a4d52"
+_MESSAGE_COLORS = {"blue": "#1c4f9c", "grey": "#62656b"}
 
 
 class Badge(NamedTuple):
@@ -249,9 +257,10 @@ class Badge(NamedTuple):
 
 
 def system_badge(system_slug: str, dataset_slug: str, measure: str) -> Badge | None:
-    """Return the badge of a system on a dataset's board, by default the first by name. At most five database queries.
+    """Return the badge of a system's best result on a dataset's board, with its score and rank.
 
-    Returns None for an unknown system, dataset, or measure.
+    The default dataset is the first by name with a result of the system, and the default measure the primary one.
+    Returns None for an unknown system, dataset, or measure. Takes at most five database queries.
     """
     entries = Entry.objects.filter(visibility__in=Entry.SEEN).exclude(dataset__state="preparing")
     system = System.objects.filter(slug=system_slug, pk__in=entries.values("system_id")).first()
@@ -270,8 +279,8 @@ def system_badge(system_slug: str, dataset_slug: str, measure: str) -> Badge | N
     sign = -1 if better(measure) == "lower" else 1
     system_entries = [entry for entry in board.entries if entry.system_id == system.pk and measure in entry.scores]
     if not system_entries:
-        quarantined = system.entries.filter(dataset=dataset, visibility=Entry.Visibility.QUARANTINED)
-        return Badge(label, "quarantined" if quarantined.exists() else "no result", "grey")
+        quarantined_entries = system.entries.filter(dataset=dataset, visibility=Entry.Visibility.QUARANTINED)
+        return Badge(label, "quarantined" if quarantined_entries.exists() else "no result", "grey")
     # Current judgments come first, then reported results, then stale ones.
     kinds = (STALE, REPORTED, CLOSED, SCORED)
     best_entry = max(system_entries, key=lambda entry: (kinds.index(board.kind(entry)), sign * entry.scores[measure]))
@@ -297,9 +306,9 @@ def as_svg(badge: Badge) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{label_width + message_width}" height="{_HEIGHT}" role="img" '
         f'aria-labelledby="name"><title id="name">{name}</title>'
-        f'<rect width="{label_width + message_width}" height="{_HEIGHT}" rx="3" fill="{_NAME_GROUND}"/>'
+        f'<rect width="{label_width + message_width}" height="{_HEIGHT}" rx="3" fill="{_LABEL_COLOR}"/>'
         f'<path d="M{label_width} 0h{message_width - 3}a3 3 0 0 1 3 3v14a3 3 0 0 1-3 3h-{message_width - 3}z" '
-        f'fill="{_GROUNDS[badge.color]}"/>'
+        f'fill="{_MESSAGE_COLORS[badge.color]}"/>'
         f'<text x="{_PADDING}" {attributes} textLength="{label_text_width}">{escape(badge.label)}</text>'
         f'<text x="{label_width + _PADDING}" {attributes} textLength="{message_text_width}">{escape(badge.message)}'
         "</text></svg>"

@@ -29,7 +29,11 @@ MAX_HIGHLIGHTED = 3
 
 
 def headline(results: Sequence[Result]) -> dict[str, Any]:
-    """Return the context of the page's headline: a few ranked results, and counts of leads and significant gains."""
+    """Return the context of the page's headline: ranked results, and the numbers of leads and of gains.
+
+    `few` has the ranked results, or none if there are more than three. Gains are over the baseline, and `better` counts
+    the significant ones.
+    """
     ranked_results = [result for result in results if result.rank]
     compared_results = [result for result in ranked_results if result.delta is not None and not result.is_baseline]
     test_outcomes = [result.better_than_baseline for result in compared_results]
@@ -45,13 +49,16 @@ def headline(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:
-    """Return all measures of all results, or None if every result only has its primary measure, shown above."""
-    measures = list(dict.fromkeys(name for result in results for name in _scores(result)))
+    """Return the table of all measures, or None if every result has its primary measure only.
+
+    Results of seed sets are followed by their deviations and seeds.
+    """
+    measures = list(dict.fromkeys(name for result in results for name in _all_scores(result)))
     if not any(result.scores or result.seed_count for result in results):
         return None
     rows: list[tuple[str, Result, str, Mapping[str, float | None]]] = []
     for result in results:
-        rows.append((RESULT, result, result.dataset, _scores(result)))
+        rows.append((RESULT, result, result.dataset, _all_scores(result)))
         if result.seed_count:
             rows.append((DEVIATION, result, "± over seeds", result.deviations))
         for seed in result.seeds:
@@ -68,7 +75,7 @@ def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:
     return {"heads": [{"label": name, "better": better(name)} for name in measures], "rows": table_rows}
 
 
-def _scores(result: Result) -> dict[str, float]:
+def _all_scores(result: Result) -> dict[str, float]:
     return {result.measure: result.value, **dict(result.scores)}
 
 
@@ -94,7 +101,10 @@ def facts_table(results: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
-    """Return the table of all measurements of the results, or None if there are none."""
+    """Return the table of all measurements of the results, or None if there are none.
+
+    Columns without any value are omitted.
+    """
     measurements = [(result, measurement) for result in results for measurement in reversed(result.measured)]
     if not measurements:
         return None
@@ -125,7 +135,10 @@ def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:
 
 
 def depth_charts(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return a chart per dataset with the entries that differ in depth or dimensions, timed on one machine."""
+    """Return a chart per dataset of the results that differ in depth or vector size.
+
+    Latencies are those on the machine with most measurements. Datasets with fewer than two depths have no chart.
+    """
     entries_by_dataset: dict[tuple[str, Axis], list[tuple[float, Result]]] = {}
     for result in results:
         if axis_and_depth := variant_depth(result.configuration, result.facts):
@@ -156,31 +169,31 @@ def _text(value: float | None, *, is_doubtful: bool) -> str:
     return "—" if value is None else format_quantity(value) + (f" {DOUBTFUL_MARK}" if is_doubtful else "")
 
 
-def _extra(
+def _page_column(
     label: str, unit: str, note: str, value: Callable[[MeasuredEntry], float | None], *, timed: bool = False
 ) -> CostColumn:
     return CostColumn("", label, unit, note, value, latency_noise if timed else no_noise)
 
 
-def _percentile(name: str) -> CostColumn:
-    return _extra(name, "ms", "latency of single searches", lambda item: item.latency[name], timed=True)
+def _latency_percentile(name: str) -> CostColumn:
+    return _page_column(name, "ms", "latency of single searches", lambda item: item.latency[name], timed=True)
 
 
-def _part(name: str, label: str) -> CostColumn:
+def _latency_part(name: str, label: str) -> CostColumn:
     note = "part of the mean latency"
-    return _extra(label, "ms", note, lambda item: item.figures["parts_ms"].get(name), timed=True)
+    return _page_column(label, "ms", note, lambda item: item.figures["parts_ms"].get(name), timed=True)
 
 
 _LATENCY, *_OTHER_COSTS = COSTS
 _COLUMNS = [
     _LATENCY._replace(note="mean of single warm searches", whole_searches=False),
-    _extra("±", "ms", "uncertainty of the mean", lambda item: item.figures.get("spread_ms")),
-    *(_percentile(name) for name in ("p50", "p95", "p99")),
-    _extra("Searches", "", "number of timed searches", lambda item: item.figures["searches"]),
-    _extra("Queries", "", "number of distinct queries that were timed", lambda item: item.figures["queries"]),
-    _part("query_encoding", "Query encoding"),
-    _part("first_stage", "First stage"),
-    _part("search", "Search"),
-    _extra("BM25", "ms", "mean latency of BM25 in the same job", lambda item: item.baseline_latency, timed=True),
+    _page_column("±", "ms", "uncertainty of the mean", lambda item: item.figures.get("spread_ms")),
+    *(_latency_percentile(name) for name in ("p50", "p95", "p99")),
+    _page_column("Searches", "", "number of timed searches", lambda item: item.figures["searches"]),
+    _page_column("Queries", "", "number of distinct queries that were timed", lambda item: item.figures["queries"]),
+    _latency_part("query_encoding", "Query encoding"),
+    _latency_part("first_stage", "First stage"),
+    _latency_part("search", "Search"),
+    _page_column("BM25", "ms", "mean latency of BM25 in the same job", lambda item: item.baseline_latency, timed=True),
     *_OTHER_COSTS,
 ]

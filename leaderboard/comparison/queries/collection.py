@@ -46,16 +46,16 @@ class OpenCollection:
     def measures(self) -> list[str]:
         return self.dataset.measures or [self.dataset.primary_measure]
 
-    def measure(self, requested_measure: str) -> str:
+    def choose_measure(self, requested_measure: str) -> str:
         """Return the requested measure, by default the primary one. Raises UnknownChoice."""
         if requested_measure and requested_measure not in self.measures:
             raise UnknownChoice("measure", requested_measure, self.measures)
         return requested_measure or self.dataset.primary_measure
 
     def best_entries(self, measure: str) -> dict[str, Entry]:
-        """Return each system's best entry by slug: the baseline first, then from best to worst."""
+        """Return each system's best entry by slug: the baseline's first, then from best to worst."""
         entries_by_slug: dict[str, Entry] = {}
-        for entry in by_score(compared_entries(self.dataset).select_related("system"), measure):
+        for entry in sort_by_score(compared_entries(self.dataset).select_related("system"), measure):
             entries_by_slug.setdefault(entry.system.slug, entry)
         return entries_by_slug
 
@@ -72,13 +72,13 @@ class OpenCollection:
         return version.excluded_sha256 if version else ""
 
     def has_exclusions(self, query_id: str) -> bool:
-        """Return whether documents are excluded from the rankings of a query."""
+        """Return whether documents are excluded from the rankings of this query."""
         version = self.dataset.current_version
-        excluded = excluded_documents(version) if version else None
-        return excluded is not None and excluded.find_row(query_id) is not None
+        exclusions = excluded_documents(version) if version else None
+        return exclusions is not None and exclusions.find_row(query_id) is not None
 
     def neighbours(self, row: int) -> tuple[str | None, str | None]:
-        """Return the ids of the previous and the next query."""
+        """Return the ids of the previous and the next query in natural order, or None at either end."""
         position, ids = self.order.index(row), self.judgements.query_ids
         previous_id = ids[self.order[position - 1]] if position else None
         next_id = ids[self.order[position + 1]] if position + 1 < len(self.order) else None
@@ -90,11 +90,14 @@ class OpenCollection:
         return text in name.casefold() or text in (self.text(name) or "").casefold()
 
     def columns(self, difficulty_values: Difficulty | None) -> dict[str, NDArray[Any]]:
-        """Return the list's columns by key, each with a value per query."""
+        """Return the values of the list's columns by key, each with one value per judged query.
+
+        Numbers of relevant and judged documents, and if `difficulty_values` is given, statistics of scores.
+        """
         judgements = self.judgements
-        relevant = judgements.grades >= self.dataset.relevance_level
+        is_relevant = judgements.grades >= self.dataset.relevance_level
         values: dict[str, NDArray[Any]] = {
-            "relevant": np.bincount(judgements.rows, relevant, len(judgements.query_ids)).astype(int),
+            "relevant": np.bincount(judgements.rows, is_relevant, len(judgements.query_ids)).astype(int),
             "judged": np.diff(judgements.offsets),
         }
         if difficulty_values:
@@ -109,14 +112,20 @@ class OpenCollection:
         return values
 
     def sort_rows(self, values: NDArray[Any] | None, *, descending: bool) -> list[int]:
-        """Return rows sorted by value, ties in natural order; without values, in natural order or its reverse."""
+        """Return the rows of all judged queries, sorted by value, with ties in natural order.
+
+        Without values, they are in natural order, or in its reverse if `descending`.
+        """
         if values is None:
             return list(reversed(self.order)) if descending else list(self.order)
         keys = -values if descending else values
         return sorted(self.order, key=keys.tolist().__getitem__)
 
     def line(self, row: int, values: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-        """Return one line of the list, with numbers formatted for the page."""
+        """Return one query's line of the list, with numbers formatted for the page.
+
+        `values` are the columns; those of scores may be missing.
+        """
         name = self.judgements.query_ids[row]
         figures = ("mean", "spread", "lowest", "highest", "baseline")
         return {
@@ -130,7 +139,10 @@ class OpenCollection:
 
 
 def open_collection(slug: str) -> OpenCollection | None:
-    """Return the dataset with its judgments, or None if it is unknown or its judgments are not open. One query."""
+    """Return the dataset with its judgments, in one query; None if it is not listed or its judgments are not open.
+
+    Queries are in natural order: by number if all ids are numbers, otherwise as in the judgments.
+    """
     dataset = (
         DatasetQuerySet(Dataset).listed().filter(slug=slug).select_related("current_version", "current_qrels").first()
     )
@@ -155,7 +167,7 @@ def query_url(slug: str, query_id: str) -> str:
 
 
 def compared_entries(dataset: Dataset) -> EntryQuerySet:
-    """Return public entries on the current version and judgments: the baseline first, then by date."""
+    """Return public scored entries on the current version and judgments: the baseline first, then by date."""
     group = f"scored:{dataset.current_version_id}:{dataset.current_qrels_id}:"
     return (
         EntryQuerySet(Entry)
@@ -172,8 +184,8 @@ def present_baseline_label(dataset: Dataset) -> str:
     return next((baseline_label(name, dataset.name) for name in systems[:1]), "")
 
 
-def by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:
-    """Return the baseline, then the others from best to worst, those without the measure last."""
+def sort_by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:
+    """Return the entries sorted: the baseline, the others from best to worst, and those without the measure."""
     sign = 1 if better(measure) == "lower" else -1
 
     def sort_key(entry: Entry) -> tuple[bool, bool, float]:
@@ -219,7 +231,7 @@ class ListState:
 
     @classmethod
     def from_parameters(cls, parameters: Parameters) -> ListState:
-        """Return the state that a query string describes. Raises UnknownChoice."""
+        """Return the state that a query string describes. Raises UnknownChoice for an unknown sort key or order."""
         sort, _, order = last_value(parameters, "sort").partition(":")
         if sort and sort not in COLUMNS:
             raise UnknownChoice("sort", sort, COLUMNS)
@@ -254,9 +266,12 @@ class QueryList(NamedTuple):
 
 
 def query_list(collection: OpenCollection, state: ListState) -> QueryList:
-    """Return the page that `state` selects. Raises UnknownChoice for an unknown measure or page."""
+    """Return the page of the list that `state` selects. Raises UnknownChoice for an unknown measure or page.
+
+    By default, queries on which systems disagree most come first, or without scores, queries in natural order.
+    """
     dataset = collection.dataset
-    measure = collection.measure(state.measure)
+    measure = collection.choose_measure(state.measure)
     statistics = difficulty(dataset, measure, len(collection.judgements.query_ids))
     values = collection.columns(statistics)
     # Sort by disagreement first: on the hardest queries all systems have 0.
@@ -314,17 +329,18 @@ class Difficulty:
 
 
 def difficulty(dataset: Dataset, measure: str, queries: int) -> Difficulty | None:
-    """Return the difficulty of the judged queries, or None if no system has the measure. Four database queries.
+    """Return the difficulty of the judged queries, or None if no system was scored by the measure.
 
-    All processes share the cached result until the board changes.
+    `queries` is their number. Runs four database queries. The result is cached for all processes until the board
+    changes.
     """
     key = f"{dataset.pk} {dataset_revision(dataset.slug)} {dataset.current_qrels_id} {measure}"
-    cached: Any = _difficulty_cache.get(key)
-    if cached is None:
+    cached_value: Any = _difficulty_cache.get(key)
+    if cached_value is None:
         statistics = _compute_difficulty(dataset, measure, queries)
-        cached = (0, b"") if statistics is None else (statistics[0], statistics[1].tobytes())
-        _difficulty_cache.set(key, cached)
-    systems, content = cached
+        cached_value = (0, b"") if statistics is None else (statistics[0], statistics[1].tobytes())
+        _difficulty_cache.set(key, cached_value)
+    systems, content = cached_value
     if not systems:
         return None
     rows = np.frombuffer(content).reshape(-1, queries)
@@ -334,12 +350,13 @@ def difficulty(dataset: Dataset, measure: str, queries: int) -> Difficulty | Non
 
 
 def _compute_difficulty(dataset: Dataset, measure: str, queries: int) -> tuple[int, Values] | None:
-    """Return the number of systems and an array of shape (statistics, queries).
+    """Return the number of systems and an array of shape (statistics, queries), or None if no system has the measure.
 
-    Rows are mean, deviation, lowest, highest, the quantiles, and the baseline's values if there is one.
+    Rows are mean, deviation, lowest, highest, the quantiles, and the baseline's values if there is one. Only the
+    MAX_SYSTEMS best systems are read.
     """
     columns, baseline = [], None
-    ranked_entries = by_score(compared_entries(dataset).only("pk", "is_baseline", "scores"), measure)
+    ranked_entries = sort_by_score(compared_entries(dataset).only("pk", "is_baseline", "scores"), measure)
     for entry in entries_with_values(entry.pk for entry in ranked_entries[:MAX_SYSTEMS]).values():
         column = measure_values(entry, measure)
         if column is None or len(column) != queries:

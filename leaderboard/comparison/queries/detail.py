@@ -80,12 +80,16 @@ class QueryRanking(NamedTuple):
 
 
 def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> dict[str, Any] | None:
-    """Return the template context of a judged query, or None for any other id. Four queries. Raises UnknownChoice."""
+    """Return the template context of a judged query's page, or None if the query is not judged, in four queries.
+
+    It contains the rankings of the selected systems (by default the first ones) and the query's judged documents.
+    Raises UnknownChoice for an unknown measure or system.
+    """
     row = collection.judgements.find_row(query_id)
     if row is None:
         return None
     dataset = collection.dataset
-    measure = collection.measure(state.measure)
+    measure = collection.choose_measure(state.measure)
     best_entries = collection.best_entries(measure)
     for slug in state.systems:
         if slug not in best_entries:
@@ -93,11 +97,11 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     entry_ids = [best_entries[slug].pk for slug in state.systems or list(best_entries)[:FIRST_SYSTEMS]]
     entries = entries_with_values(entry_ids)
     selected_entries = [entries[pk] for pk in entry_ids if pk in entries]
-    graded = collection.judgements.get_grades(row)
+    grades = collection.judgements.get_grades(row)
     documents_by_entry = _top_documents(collection, selected_entries, query_id)
     texts = excerpts(dataset)
     found_by = Counter(name for documents in documents_by_entry.values() for name in documents or ())
-    sorted_judged = sorted(graded, key=lambda name: (-graded[name], -found_by[name], name))
+    sorted_judged = sorted(grades, key=lambda name: (-grades[name], -found_by[name], name))
     shown_judged = sorted_judged if state.all_judged or texts is None else sorted_judged[:FIRST_JUDGED]
     names = {*found_by, *shown_judged}
     excerpts_by_id = texts.find(names) if texts else {}
@@ -106,8 +110,8 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         name: RankedDocument(
             id=name,
             excerpt=excerpts_by_id.get(name),
-            grade=graded.get(name),
-            relevant=graded.get(name, -1) >= dataset.relevance_level,
+            grade=grades.get(name),
+            relevant=grades.get(name, -1) >= dataset.relevance_level,
             found_by=found_by.get(name, 0),
             anchor=anchors.get(name, ""),
         )
@@ -125,8 +129,8 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
         "rankings": rankings,  # One row per rank, padded if a ranking is shorter.
         "rows": list(zip_longest(*(ranking.documents or () for ranking in rankings))),
         "judged": [documents[name] for name in shown_judged],
-        "judged_total": len(graded),
-        "relevant_total": sum(grade >= dataset.relevance_level for grade in graded.values()),
+        "judged_total": len(grades),
+        "relevant_total": sum(grade >= dataset.relevance_level for grade in grades.values()),
         "systems": [(slug, entry.system.name, entry.pk in entries) for slug, entry in best_entries.items()],
         "before": query_url(dataset.slug, previous_id) if previous_id is not None else "",
         "after": query_url(dataset.slug, next_id) if next_id is not None else "",
@@ -143,7 +147,7 @@ def first_run(entry: Entry) -> Run:
 def _top_documents(
     collection: OpenCollection, selected_entries: Sequence[Entry], query_id: str
 ) -> dict[int, list[str] | None]:
-    """Return the top documents of each entry by its id."""
+    """Return the query's top documents in each entry's run, by entry id; None if the run is not prepared for pages."""
     documents_by_entry: dict[int, list[str] | None] = {}
     drop = collection.dataset.drop_self_matches
     for entry in selected_entries:
@@ -156,7 +160,7 @@ def _top_documents(
 
 
 def _rankings(selected_entries: Sequence[Entry], measure: str, row: int) -> list[QueryRanking]:
-    """Return the entries' values for a query and differences from the first entry, without documents."""
+    """Return the entries' values for the query in `row` and differences from the first entry, without documents."""
     columns = [measure_values(entry, measure) for entry in selected_entries]
     values = [None if column is None else float(column[row]) for column in columns]
     rankings = []

@@ -51,10 +51,10 @@ def catalogued_datasets(benchmark: str) -> tuple[CataloguedDataset, ...]:
 
 
 def completeness(benchmark: str) -> dict[str, Any] | None:
-    """Count a benchmark's datasets (`of`) and the available ones (`here`), and list the `missing` ones, in one query.
+    """Return how many of a benchmark's datasets are available, or None for an unknown benchmark. One query.
 
-    A missing dataset `is_reported` if its board has only published results. The result is None for an unknown
-    benchmark.
+    The result has the numbers `here` and `of`, and the `missing` datasets with reasons. A dataset is also available if
+    all its parts are. A missing dataset `is_reported` if its board has only published results.
     """
     rows = catalogued_datasets(benchmark)
     if not rows:

@@ -40,26 +40,30 @@ class UnknownBenchmark(Exception):
     """Unknown benchmark or dataset; the message lists the known ones."""
 
 
-def import_benchmark(benchmark: str, only: Collection[str], progress: Progress) -> Iterator[MemberOutcome]:
-    """Fetch and import missing datasets, optionally `only` these slugs, and make them members of the benchmark.
+def import_benchmark(benchmark: str, only_slugs: Collection[str], progress: Progress) -> Iterator[MemberOutcome]:
+    """Fetch and import missing datasets of a benchmark, make them its members, and yield the outcome of each.
 
-    A dataset that cannot be fetched does not affect the others. Call this within `audit.acting`. Raises
-    UnknownBenchmark.
+    `only_slugs` restricts this to these slugs if it is not empty. A dataset that cannot be fetched does not affect the
+    others. Call this within `audit.acting`. Raises UnknownBenchmark for an unknown benchmark or slug.
     """
     rows = catalogued_datasets(benchmark)
     if not rows:
         raise UnknownBenchmark(f"{benchmark} is not in the catalog. Choose one of: {', '.join(benchmarks())}.")
-    if unknown_slugs := sorted(set(only).difference(row.slug for row in rows)):
+    if unknown_slugs := sorted(set(only_slugs).difference(row.slug for row in rows)):
         known_slugs = ", ".join(row.slug for row in rows)
         raise UnknownBenchmark(f"{benchmark} has no dataset {', '.join(unknown_slugs)}. Choose from: {known_slugs}.")
     for row in rows:
-        if not only or row.slug in only:
-            outcome = _import(row, progress)
-            _join(row)
+        if not only_slugs or row.slug in only_slugs:
+            outcome = _import_member(row, progress)
+            _add_to_benchmark(row)
             yield outcome
 
 
-def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
+def _import_member(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
+    """Fetch and import a dataset unless it has documents already, and return the outcome.
+
+    An existing dataset without documents keeps its name, licence, and measures. Failures are outcomes, not exceptions.
+    """
     dataset = Dataset.objects.filter(slug=row.slug).select_related("current_version").first()
     if dataset is not None and dataset.current_version is not None:
         return MemberOutcome(row, Outcome.HERE, str(dataset.current_version))
@@ -77,22 +81,25 @@ def _import(row: CataloguedDataset, progress: Progress) -> MemberOutcome:
         licence = benchmarks()[row.benchmark].get("licence")
         options = replace(options, name=row.name, primary=row.primary, licence=licence)
     try:
-        with fetch_collection(row.source, options, progress) as (folder, described):
-            imported = import_dataset(folder, described, progress)
+        with fetch_collection(row.source, options, progress) as (folder, completed_options):
+            result = import_dataset(folder, completed_options, progress)
     except InvalidContent as error:
         problems = error.report.problems
         suffix = f" (and {format_count(len(problems) - 1, 'more problem')})" if len(problems) > 1 else ""
         return MemberOutcome(row, Outcome.FAILED, f"{problems[0].message}{suffix}. {problems[0].hint}")
     except DiskSpaceError as error:
         return MemberOutcome(row, Outcome.FAILED, str(error))
-    statistics = imported.version.statistics
+    statistics = result.version.statistics
     detail = f"{statistics['documents']:,} documents, {statistics['queries']:,} queries"
-    return MemberOutcome(row, Outcome.IMPORTED, ". ".join([detail, *imported.remarks]))
+    return MemberOutcome(row, Outcome.IMPORTED, ". ".join([detail, *result.remarks]))
 
 
 @transaction.atomic
-def _join(row: CataloguedDataset) -> None:
-    """Make the dataset a member of its benchmark, or a part of another dataset, unless it already is."""
+def _add_to_benchmark(row: CataloguedDataset) -> None:
+    """Make the dataset a member of its benchmark, or a part of another dataset, unless it already is.
+
+    A missing parent dataset or benchmark is created. A dataset that was not imported is skipped.
+    """
     dataset = Dataset.objects.filter(slug=row.slug).first()
     if row.part_of and dataset is not None and dataset.part_of is None:
         parent = next(candidate for candidate in catalogued_datasets(row.benchmark) if candidate.slug == row.part_of)
@@ -102,18 +109,18 @@ def _join(row: CataloguedDataset) -> None:
         lock_boards(changed_ids)
         dataset.save(update_fields=["part_of"])
         boards_changed(changed_ids, Kind.DESCRIPTION)
-        _join(parent)
+        _add_to_benchmark(parent)
     if row.part_of or dataset is None:
         return
     entry = benchmarks()[row.benchmark]
     publication = entry.get("publication")
-    latest = Benchmark.objects.aggregate(latest=Max("position"))["latest"] or 0
+    last_position = Benchmark.objects.aggregate(latest=Max("position"))["latest"] or 0
     defaults = {
         "name": entry["name"],
         "description": entry.get("description", "").strip(),
         "citation": make_bibtex(publication["key"], publication) if publication else "",
         "measure": row.primary,
-        "position": latest + 1,
+        "position": last_position + 1,
     }
     # An existing benchmark is not changed.
     benchmark, _ = Benchmark.objects.get_or_create(slug=row.benchmark, defaults=defaults)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.archives.compression import describe_bytes
-from evaluation.archives.hub import COMMIT, NAME, HubFile, NotFetched, Repository, reaching_the_hub
+from evaluation.archives.hub import COMMIT, NAME, HubFile, NotFetched, Repository, hub_connection_errors
 from evaluation.collections.other_formats import (
     Record,
     Topic,
@@ -45,10 +45,10 @@ _COPIES = 4
 
 @contextmanager
 def fetch_collection(source: str, options: ImportOptions, progress: Progress) -> Iterator[tuple[Path, ImportOptions]]:
-    """Yield a folder with the downloaded collection, and the options completed by the source's metadata.
+    """Download a collection, and yield its folder and the options completed by the source's metadata.
 
-    `source` is `hf:OWNER/NAME[@REVISION]` or `ir_datasets:ID`. Raises InvalidContent with one problem, or
-    DiskSpaceError.
+    `source` is `hf:OWNER/NAME[@REVISION]` or `ir_datasets:ID`. The folder is deleted afterwards. Raises InvalidContent
+    with one problem, or DiskSpaceError.
     """
     kind, _, name = source.partition(":")
     fetch = {"hf": _from_hub, "ir_datasets": _from_ir_datasets}.get(kind)
@@ -74,10 +74,15 @@ def _refusal(message: str, hint: str) -> InvalidContent:
 
 
 def _from_hub(reference: str, options: ImportOptions, target: Path, progress: Progress) -> ImportOptions:
+    """Download a dataset repository from the Hugging Face hub, and convert it to BEIR's layout in `target`.
+
+    Returns the options with the source and a label of the commit. Raises InvalidContent for an invalid name or layout,
+    NotFetched if the hub fails, and DiskSpaceError.
+    """
     name, _, revision = reference.partition("@")
     if not NAME.fullmatch(name):
         raise _refusal(f"{name} is not a repository name", "Enter hf:OWNER/NAME, such as hf:mteb/scifact.")
-    with reaching_the_hub():
+    with hub_connection_errors():
         repository = Repository("datasets", name, revision or "main")
         commit = repository.commit
         if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(revision) and revision != commit):
@@ -112,6 +117,10 @@ def _from_hub(reference: str, options: ImportOptions, target: Path, progress: Pr
 
 
 def _get_part(name: str) -> str:
+    """Return the part of BEIR's layout that a repository file belongs to, or `examples`.
+
+    Raises ValueError for any other file.
+    """
     match = _HUB_FILE.fullmatch(name)
     if match is None:
         raise ValueError(f"{name} does not belong to a known layout")
@@ -121,7 +130,10 @@ def _get_part(name: str) -> str:
 
 
 def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> None:
-    """Raise an error if the repository lacks required parts or is too large, before anything is downloaded."""
+    """Check the repository's files before anything is downloaded.
+
+    Raises InvalidContent if required parts or pyarrow are missing, and DiskSpaceError if the disk has too little space.
+    """
     available_parts = {_get_part(file.name) for file in files}
     available_parts |= {"queries.jsonl", f"qrels/{options.split}.tsv"} if _EXAMPLES in available_parts else set()
     required_parts = {"queries.jsonl"} | (set() if options.runs_only else {"corpus.jsonl"})
@@ -133,14 +145,18 @@ def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> 
     if any(file.name.endswith(".parquet") for file in files) and not importlib.util.find_spec("pyarrow"):
         raise _refusal("the repository has Parquet files", "Install pyarrow: pip install pyarrow.")
     size = sum(file.size for file in files)
-    free = shutil.disk_usage(target).free - ZIP_POLICY.free_bytes
-    if size * _COPIES > free:
+    free_bytes = shutil.disk_usage(target).free - ZIP_POLICY.free_bytes
+    if size * _COPIES > free_bytes:
         needs = f"the download has {describe_bytes(size)} and needs {_COPIES} times as much disk space"
-        raise DiskSpaceError(f"The import failed: {needs}, but {describe_bytes(max(0, free))} are free.")
+        raise DiskSpaceError(f"The import failed: {needs}, but {describe_bytes(max(0, free_bytes))} are free.")
 
 
 def _from_ir_datasets(name: str, options: ImportOptions, target: Path, progress: Progress) -> ImportOptions:
-    """Download with ir_datasets, which has its own cache folder and checks size, checksum, and disk space."""
+    """Download a dataset with ir_datasets, and write it to `target` in BEIR's layout.
+
+    Returns the options with source and id. ir_datasets has its own cache folder and checks size, checksum, and disk
+    space. Raises InvalidContent if it is not installed, fails, or lacks parts.
+    """
     try:
         import ir_datasets
     except ImportError as error:
@@ -178,10 +194,14 @@ def _from_ir_datasets(name: str, options: ImportOptions, target: Path, progress:
 def _write_ir_datasets(
     dataset: Any, kinds: Mapping[str, bool], options: ImportOptions, target: Path, progress: Progress
 ) -> str:
-    """Write the collection, and return the topic field that is the query (`text` for plain queries)."""
+    """Write documents, queries, and judgments of a dataset in BEIR's layout to `target`.
+
+    `kinds` selects which of them. Judgments marked as excluded are written to `excluded.tsv`. Returns the topic field
+    that is the query (`text` for plain queries).
+    """
     if kinds["docs"]:
         progress("fetching documents", 0.0)
-        documents = (_document(document, number) for number, document in enumerate(dataset.docs_iter(), 1))
+        documents = (_build_record(document, number) for number, document in enumerate(dataset.docs_iter(), 1))
         write_records(target / "corpus.jsonl", documents)
     progress("fetching queries", 0.0)
     topics = []
@@ -197,12 +217,13 @@ def _write_ir_datasets(
         grades = dataset.qrels_defs().items() if hasattr(dataset, "qrels_defs") else ()
         excluded = next((grade for grade, text in grades if grade < 0 and text.startswith("Excluded")), None)
         write_excluded(target / "excluded.tsv", (judgement[:2] for judgement in judgements if judgement[2] == excluded))
-        included = (judgement for judgement in judgements if judgement[2] != excluded)
-        write_judgements(target / "qrels" / f"{options.split}.tsv", included)
+        other_judgements = (judgement for judgement in judgements if judgement[2] != excluded)
+        write_judgements(target / "qrels" / f"{options.split}.tsv", other_judgements)
     return query_field
 
 
-def _document(document: Any, number: int) -> Record:
+def _build_record(document: Any, number: int) -> Record:
+    """Return a document as a record; if it has no text field, the default text without a title."""
     text = getattr(document, "text", None)
     title = getattr(document, "title", "") if text is not None else ""
     return Record(document.doc_id, title or "", document.default_text() if text is None else text, number)

@@ -26,7 +26,7 @@ from leaderboard.importing.collections.importer import ImportResult, import_data
 from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress, open_source
 from leaderboard.importing.collections.twins import MIN_TOPICS, check_opened_topics, too_few
 from leaderboard.models import Dataset
-from leaderboard.results.measures import check_measures, check_reads_texts
+from leaderboard.results.measures import check_measures, check_text_measures
 
 #: Suffixes of the slug and the name of the hidden half.
 SUFFIX, NAME_SUFFIX = "-hidden", " (hidden half)"
@@ -46,23 +46,23 @@ def import_twin(
     """Import a share of the judged topics at `path` as an open dataset, and the others as a hidden one.
 
     The hidden dataset has the same slug with SUFFIX. Topics that only other splits judge are omitted from both. Raises
-    as `import_dataset`; nothing is changed in that case.
+    the same exceptions as `import_dataset`; nothing is changed in that case.
     """
-    if problems := list(_check(options, share)):
+    if problems := list(_check_options(options, share)):
         raise InvalidContent.build(*problems)
     name, slug = options.name or options.slug, options.slug + SUFFIX
     with work_folder("twin") as work, open_source(path, options, work, progress) as source:
         problems = list(source.problems)
         if source.answers is None:
-            problems += check_reads_texts([options.primary or _PRIMARY, *options.measures])
+            problems += check_text_measures([options.primary or _PRIMARY, *options.measures])
         if problems:
             raise InvalidContent.build(*problems)
         if source.topic_field:  # the halves contain queries instead of topics
             origin = f"{options.source or 'TREC topics'}, the {source.topic_field} of each topic"
             options = replace(options, topic_field=None, source=origin)
         open_options = replace(options, hidden=False, protection=None, public_share=None)
-        hidden = replace(options, hidden=True, slug=slug, name=name + NAME_SUFFIX, twin_of=options.slug)
-        halves = _draw(source, options, share, seed, work, progress)
+        hidden_half = replace(options, hidden=True, slug=slug, name=name + NAME_SUFFIX, twin_of=options.slug)
+        halves = _draw_halves(source, options, share, seed, work, progress)
         # Check this before the transaction, because an error would roll back the record of the comparison.
         corpus = check_corpus(_require_path(source.corpus), lambda identifier: None).sha256
         open_topics = [query for query, half in halves.items() if half == 0]
@@ -70,10 +70,11 @@ def import_twin(
             raise InvalidContent.build(*problems)
         folders = [_write_half(source, options.split, half, work / f"half-{half}", halves) for half in (0, 1)]
         with transaction.atomic():
-            return import_dataset(folders[0], open_options, progress), import_dataset(folders[1], hidden, progress)
+            return import_dataset(folders[0], open_options, progress), import_dataset(folders[1], hidden_half, progress)
 
 
-def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
+def _check_options(options: ImportOptions, share: float) -> Iterator[Problem]:
+    """Yield problems of the share, the measures, and the options, and for each half that already exists."""
     if not 0 < share < 1:
         yield problem("twin_share", f"{share:g} is not between 0 and 1", "Enter --twin 0.5 for equal halves.")
     yield from check_measures(options.primary or _PRIMARY, options.measures, hidden=True)
@@ -83,8 +84,8 @@ def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
             "a twin has one open and one hidden half, with documents and judgments",
             "Leave out --open, --hidden, --twin-of, --runs-only and --collecting.",
         )
-    existing = Dataset.objects.filter(slug__in=(options.slug, options.slug + SUFFIX)).exclude(current_version=None)
-    for slug in existing.values_list("slug", flat=True):
+    known_halves = Dataset.objects.filter(slug__in=(options.slug, options.slug + SUFFIX)).exclude(current_version=None)
+    for slug in known_halves.values_list("slug", flat=True):
         yield problem(
             "twin_drawn",
             f"{slug} already exists, and another draw could open hidden topics",
@@ -92,10 +93,14 @@ def _check(options: ImportOptions, share: float) -> Iterator[Problem]:
         )
 
 
-def _draw(
+def _draw_halves(
     source: CollectionFiles, options: ImportOptions, share: float, seed: int, work: Path, progress: Progress
 ) -> Halves:
-    """Return the half of each judged topic."""
+    """Return the half of each judged topic: 0 for the open half, 1 for the hidden one.
+
+    The draw is random, but balanced by BM25 scores and numbers of relevant documents. BM25 is retrieved and scored for
+    this. Raises InvalidContent if a half would have too few topics.
+    """
     judgements = source.qrels[options.split]
     qrels = read_qrels(judgements)
     smaller_half = int(min(share, 1 - share) * len(qrels.query_ids))
@@ -128,7 +133,10 @@ def _draw(
 
 
 def _write_half(source: CollectionFiles, split: str, half: int, folder: Path, halves: Halves) -> Path:
-    """Write the collection of one half with its judgments, its topics, and unjudged topics, and return its folder."""
+    """Write one half of a collection to `folder`, and return the folder.
+
+    It has the whole corpus, the half's topics with their judgments and answers, and topics that no split judges.
+    """
     other_queries = [read_qrels(path).query_ids for name, path in source.qrels.items() if name != split]
     foreign_queries = {query for queries in other_queries for query in queries}
     (folder / "qrels").mkdir(parents=True)
@@ -160,6 +168,7 @@ def _require_path(path: Path | None) -> Path:
 
 
 def _write_queries(source: Path, target: Path, is_included: Callable[[str], bool]) -> None:
+    """Write the queries that `is_included` accepts, by id, as JSON lines."""
     with target.open("w", encoding="utf-8") as file:
         for query in read_queries(source):
             if is_included(query.id):

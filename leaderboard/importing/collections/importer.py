@@ -37,10 +37,10 @@ from leaderboard.importing.collections.twins import (
     withheld_splits,
 )
 from leaderboard.judgements.disclosure import may_see_counts, record_compared
-from leaderboard.judgements.rescoring.campaigns import is_needed, start_rescore, under_way
+from leaderboard.judgements.rescoring.campaigns import get_pending_rescore, must_rescore, start_rescore
 from leaderboard.models import Architecture, Dataset, DatasetVersion, Entry, Protection, Qrels, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
-from leaderboard.results.measures import check_measures, check_reads_texts, shown_measures
+from leaderboard.results.measures import check_measures, check_text_measures, shown_measures
 from leaderboard.results.publishing.publication import refresh_scores
 from leaderboard.results.publishing.visibility import name_baseline
 from leaderboard.systems.baselines import request_baseline
@@ -93,33 +93,34 @@ class DiskSpaceError(Exception):
 
 
 def import_dataset(path: Path, options: ImportOptions, progress: Progress = lambda stage, share: None) -> ImportResult:
-    """Import the collection at `path` as a new dataset or as an update. Call this within `audit.acting`.
+    """Import the collection at `path` as a new dataset or as an update, and request its baseline.
 
-    With hidden judgments, the content of error messages depends on the acting user's permissions.
+    Call this within `audit.acting`. With hidden judgments, the content of error messages depends on the acting user's
+    permissions.
 
     Raises:
         evaluation.core.problems.InvalidContent: With all problems; nothing is changed.
         DiskSpaceError: If the disk is full; nothing is changed.
     """
-    existing = Dataset.objects.filter(slug=options.slug).first()
-    options = _complete_options(options, existing)
+    dataset = Dataset.objects.filter(slug=options.slug).first()
+    options = _complete_options(options, dataset)
     if wrong_split := list(check_split(options.split)):
         raise InvalidContent.build(*wrong_split)
-    refusals = list(_check_options(options, existing))
+    refusals = list(_check_options(options, dataset))
     with work_folder("import") as work:
         try:
             with open_source(path, options, work, progress) as source:
-                permit_comparison(source.qrels, options, existing)
-                inspected = Inspection(source, options, work, progress).read()
-                refusals += check_overlap(inspected, options, existing)
-                refusals += _check_answers(inspected, options, existing)
+                permit_comparison(source.qrels, options, dataset)
+                collection = Inspection(source, options, work, progress).read()
+                refusals += check_overlap(collection, options, dataset)
+                refusals += _check_answers(collection, options, dataset)
                 if source.queries is not None:
-                    refusals += check_twin(inspected, source.queries, options, existing)
+                    refusals += check_twin(collection, source.queries, options, dataset)
                 if refusals:
                     raise InvalidContent.build(*refusals)
-                run = read_baseline_run(options.baseline, inspected) if options.baseline else None
-                stored = storing.store_content(source, inspected, options, work, progress)
-                return _record(options, inspected, stored, run)
+                run = read_baseline_run(options.baseline, collection) if options.baseline else None
+                content = storing.store_content(source, collection, options, work, progress)
+                return _store_rows(options, collection, content, run)
         except InvalidContent as error:
             raise InvalidContent.build(*dict.fromkeys([*refusals, *error.report.problems])) from error
         except OSError as error:
@@ -130,7 +131,11 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = lamb
 
 
 def _complete_options(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
-    """Return the options, with missing ones that affect reading taken from the existing dataset."""
+    """Return the options with a canonical language and without missing `runs_only`, `hidden`, and `candidates_only`.
+
+    Missing ones are taken from the existing dataset, or have defaults. The default measure for re-ranking candidates is
+    AP.
+    """
     is_known = dataset is not None and (dataset.current_version_id or dataset.state != Dataset.State.REPORTED)
     defaults: dict[str, Any] = {
         name: getattr(dataset, name) if is_known else default
@@ -145,6 +150,7 @@ def _complete_options(options: ImportOptions, dataset: Dataset | None) -> Import
 
 
 def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:
+    """Yield problems of the options themselves and of their changes to the existing dataset."""
     primary = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
     yield from check_measures(primary, options.measures, hidden=bool(options.hidden))
     if options.baseline is not None and not options.baseline.is_file():
@@ -167,19 +173,23 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[
 
 
 def _check_answers(
-    inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None
+    collection: InspectedCollection, options: ImportOptions, dataset: Dataset | None
 ) -> Iterator[Problem]:
-    """Yield a problem for each measure that searches for answers in texts if either is missing."""
+    """Yield a problem if a measure searches for answers in texts, but the collection has no answers or no texts."""
     measures = [options.primary or (dataset.primary_measure if dataset else ""), *options.measures]
     if dataset is not None and dataset.current_version_id and not (options.primary or options.measures):
         measures = dataset.measures
     stored_answers = dataset.current_qrels.answers_sha256 if dataset and dataset.current_qrels else ""
-    if not (inspected.corpus and (inspected.answers or stored_answers)):
-        yield from check_reads_texts(measures)
+    if not (collection.corpus and (collection.answers or stored_answers)):
+        yield from check_text_measures(measures)
 
 
 def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem]:
-    """Yield problems for changes that would invalidate the board."""
+    """Yield problems for options that cannot change for an existing dataset.
+
+    These are its protection, opened judgments, the split of hidden judgments, visibilities that conflict with an
+    agreement, and once it has scores, settings that affect scores.
+    """
 
     def changes(name: str) -> bool:
         return getattr(options, name) not in (None, getattr(dataset, name))
@@ -211,18 +221,22 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem
 
 
 @transaction.atomic
-def _record(
-    options: ImportOptions, inspected: InspectedCollection, stored: StoredContent, run: BaselineRun | None
+def _store_rows(
+    options: ImportOptions, collection: InspectedCollection, files: StoredContent, run: BaselineRun | None
 ) -> ImportResult:
-    dataset, changes = _settings(options)
-    version = dataset.versions.filter(content_sha256=inspected.content_sha256).first()
+    """Store the rows of an import, request its baseline, and return the result, with the names of all changes.
+
+    The board moves to the new version and judgments, unless results have to be rescored first.
+    """
+    dataset, changes = _update_settings(options)
+    version = dataset.versions.filter(content_sha256=collection.content_sha256).first()
     if version is None:
-        version = storing.create_version(dataset, inspected, stored, options)
+        version = storing.create_version(dataset, collection, files, options)
         changes.append(f"version {version.number}")
-    judgements = inspected.judgements.get(options.split)
-    qrels, keeps_qrels = _choose_qrels(dataset, version, inspected, options, changes)
-    storing.set_corpus(version, stored)
-    if (judgements is not None or qrels is None) and not keeps_qrels and storing.set_topics(version, inspected, stored):
+    judgements = collection.judgements.get(options.split)
+    qrels, keeps_qrels = _choose_qrels(dataset, version, collection, options, changes)
+    storing.set_corpus(version, files)
+    if (judgements is not None or qrels is None) and not keeps_qrels and storing.set_topics(version, collection, files):
         changes.append("topics")
     current_content = dataset.current_version_id, dataset.current_qrels_id
     is_moved = current_content != (version.pk, qrels.pk if qrels else None)
@@ -235,12 +249,12 @@ def _record(
     elif dataset.runs_only:
         dataset.state = Dataset.State.PUBLISHED
     dataset.save()
-    if storing.offer_content(version, stored, options.split, with_scored=not keeps_qrels):
+    if storing.offer_content(version, files, options.split, with_scored=not keeps_qrels):
         changes.append("files")
     is_bm25_requested = _request_bm25(dataset, qrels, changes, is_moved=is_moved)
     if is_bm25_requested and not (is_moved or "language" in changes):
         changes.append("BM25 requested again")
-    is_named, run_requested = _take_run(dataset, run, qrels, is_judged=judgements is not None)
+    is_named, run_requested = _use_run(dataset, run, qrels, is_judged=judgements is not None)
     if run_requested:
         changes.append("baseline run")
     if changes:
@@ -257,7 +271,7 @@ def _record(
         tuple(changes),
         is_bm25_requested or run_requested,
         offered=tuple(file.name for file in offered_files(dataset, AnonymousUser())),
-        left_out=withheld_splits(inspected, options),
+        left_out=withheld_splits(collection, options),
         remarks=tuple(remarks),
     )
 
@@ -265,24 +279,24 @@ def _record(
 def _choose_qrels(
     dataset: Dataset,
     version: DatasetVersion,
-    inspected: InspectedCollection,
+    collection: InspectedCollection,
     options: ImportOptions,
     changes: list[str],
 ) -> tuple[Qrels | None, bool]:
     """Return the qrels of the board, and whether it keeps the current ones until a rescore is decided.
 
-    An import without judgments keeps the current ones. Raises InvalidContent while a rescore on other judgments is
-    pending.
+    If the judgments have changed, a rescore is started and added to `changes`. An import without judgments keeps the
+    current ones. Raises InvalidContent while a rescore on other judgments is pending.
     """
     current_qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
-    judgements = inspected.judgements.get(options.split)
+    judgements = collection.judgements.get(options.split)
     if judgements is None:
         return current_qrels, False
-    answers = inspected.answers.sha256 if inspected.answers else ""
+    answers = collection.answers.sha256 if collection.answers else ""
     new_qrels = current_or_next_qrels(version, options.split, judgements, answers_sha256=answers)
-    if dataset.current_version_id != version.pk or not is_needed(dataset, new_qrels):
+    if dataset.current_version_id != version.pk or not must_rescore(dataset, new_qrels):
         return new_qrels, False
-    pending_rescore = under_way(dataset)
+    pending_rescore = get_pending_rescore(dataset)
     if pending_rescore is None:
         start_rescore(dataset, new_qrels, "The collection was imported with other judgments.")
         changes.append(f"rescore on {new_qrels.split} qrels v{new_qrels.number}")
@@ -295,10 +309,11 @@ def _choose_qrels(
     return current_qrels, True
 
 
-def _take_run(dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *, is_judged: bool) -> tuple[bool, bool]:
-    """Return whether the board's result of the run became the baseline, and whether the run is to be scored as such.
+def _use_run(dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *, is_judged: bool) -> tuple[bool, bool]:
+    """Make a run the baseline; return whether its result on the board became it, and whether its scoring was requested.
 
-    Raises InvalidContent without judgments, or if the acting user may not learn the run's score.
+    Both are False without a run, or if the run already is the baseline. Raises InvalidContent without judgments, or if
+    the acting user may not learn the run's score.
     """
     if run is None:
         return False, False
@@ -342,10 +357,11 @@ def _agreement_problems(dataset: Dataset, options: ImportOptions) -> Iterator[Pr
         yield problem(f"option_{name}", f"{name}: {message}", hint)
 
 
-def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
-    """Lock and return the dataset's row with updated settings, and the names of the changes.
+def _update_settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
+    """Create or lock the dataset's row, set and save its settings, and return it with the names of the changes.
 
-    Raises InvalidContent if an agreement came into force in the meantime that conflicts with the options.
+    Published scores are refreshed if the measures or the protection changed. Raises InvalidContent if an agreement that
+    conflicts with the options came into force in the meantime.
     """
     lock_boards(Dataset.objects.filter(slug=options.slug).values_list("pk", flat=True))
     dataset = Dataset.objects.filter(slug=options.slug).first()
@@ -375,11 +391,11 @@ def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
     return dataset, ["dataset"] if is_new else changed_names
 
 
-def read_baseline_run(path: Path, inspected: InspectedCollection) -> BaselineRun:
-    """Check the run against the collection and store it. Raises InvalidContent with its problems."""
-    documents = DocumentIds.open(inspected.id_table) if inspected.id_table else None
+def read_baseline_run(path: Path, collection: InspectedCollection) -> BaselineRun:
+    """Check the run against the collection and store it. Raises InvalidContent with the run's problems."""
+    documents = DocumentIds.open(collection.id_table) if collection.id_table else None
     try:
-        report = check_run(path, ScoringTarget(query_ids=inspected.topics.ids, document_ids=documents))
+        report = check_run(path, ScoringTarget(query_ids=collection.topics.ids, document_ids=documents))
     except InvalidContent as error:
         raise InvalidContent.build(*in_file(path.name, error.report.problems)) from error
     if not report.valid:

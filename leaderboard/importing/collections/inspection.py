@@ -70,7 +70,7 @@ class InspectedCollection:
 
     @property
     def content_sha256(self) -> str:
-        """Return the SHA-256 that identifies documents, queries, and exclusions, independent of compression."""
+        """SHA-256 that identifies documents, queries, and exclusions, independent of compression."""
         documents = self.corpus.sha256 if self.corpus else file_sha256(self.id_list) if self.id_list else "none"
         text = f"documents {documents}\nqueries {self.queries.sha256}\n"
         if self.excluded is not None:
@@ -111,6 +111,7 @@ class Inspection:
     """A collection during inspection; `problems` contains the problems of all files."""
 
     def __init__(self, source: CollectionFiles, options: ImportOptions, work: Path, progress: Progress) -> None:
+        """Prepare the inspection of a collection in the empty folder `work`; `read` starts it."""
         self.source, self.options, self.work, self.progress = source, options, work, progress
         self.problems: list[Problem] = list(source.problems)
         self.query_ids: set[str] = set()
@@ -120,20 +121,23 @@ class Inspection:
         self.part = ""
 
     def read(self) -> InspectedCollection:
-        """Read all files once. Raises InvalidContent with all problems of all files."""
+        """Read and check all files once, and return the valid collection.
+
+        Raises InvalidContent with all problems of all files.
+        """
         source, options, work = self.source, self.options, self.work
         queries = corpus = answers = excluded = None
         if source.queries is not None:
-            with self._reading():
+            with self._collect_problems():
                 queries = check_queries(source.queries, self.query_ids.add, partial(self.progress, "queries"))
         id_list = work / "document-ids.txt"
-        with self._reading():
+        with self._collect_problems():
             corpus = self._read_documents(id_list)
         self._build_table(id_list)
         self.part = "" if len(self.problems) == len(source.problems) else "the readable lines of "
         for split in sorted(source.qrels):
             self.progress(f"{split} qrels", 0.0)
-            with self._reading(source.qrels[split].name):
+            with self._collect_problems(source.qrels[split].name):
                 self._read_judgements(source.qrels[split], split)
             self.progress(f"{split} qrels", 1.0)
         if options.collecting and options.split in self.judgements:
@@ -146,10 +150,10 @@ class Inspection:
                 )
             )
         if source.answers is not None:
-            with self._reading(source.answers.name):
+            with self._collect_problems(source.answers.name):
                 answers = self._read_answers(source.answers)
         if source.excluded is not None:
-            with self._reading(source.excluded.name):
+            with self._collect_problems(source.excluded.name):
                 excluded = self._read_excluded(source.excluded)
         if self.problems or queries is None or source.queries is None:
             raise InvalidContent.build(*self.problems)
@@ -167,8 +171,8 @@ class Inspection:
         )
 
     @contextmanager
-    def _reading(self, file_name: str = "") -> Iterator[None]:
-        """Collect the problems of one file, adding its name to messages that lack it."""
+    def _collect_problems(self, file_name: str = "") -> Iterator[None]:
+        """Add an InvalidContent error's problems to `problems` instead of raising it, with the file's name if given."""
         try:
             yield
         except InvalidContent as error:
@@ -176,7 +180,7 @@ class Inspection:
             self.problems += in_file(file_name, problems) if file_name else problems
 
     def _read_documents(self, id_list: Path) -> FileStatistics | None:
-        """Write the document ids to `id_list`, and return the statistics of the corpus, or None without one."""
+        """Write the document ids to `id_list`, and return the statistics of the corpus, or None without a corpus."""
         with id_list.open("w", encoding="utf-8") as file:
             if self.source.corpus is not None:
                 return check_corpus(
@@ -189,7 +193,7 @@ class Inspection:
         return None
 
     def _build_table(self, id_list: Path) -> None:
-        """Build the memory-mapped set of the listed ids, if there are any."""
+        """Build the memory-mapped set of the listed ids and set `id_table`, unless the list is empty."""
         if id_list.stat().st_size == 0:
             return
         self.progress("document ids", 0.0)
@@ -199,14 +203,18 @@ class Inspection:
         self.progress("document ids", 1.0)
 
     def _read_judgements(self, path: Path, split: str) -> None:
-        """Add the split's judgments with a plain copy of their file; an empty file is allowed while collecting runs."""
+        """Add the split's judgments, with an uncompressed copy of their file and the documents missing in the corpus.
+
+        The copy is rewritten if the verifying reader would read it differently. An empty file is ignored while
+        collecting runs. Raises InvalidContent for invalid judgments.
+        """
         try:
             qrels = read_qrels(path)
         except InvalidContent as error:
             if self.options.collecting and {problem.code for problem in error.report.problems} == {"empty"}:
                 return
             raise
-        file = _expand(path, self.work / f"plain-{split}.tsv")
+        file = _write_expanded(path, self.work / f"plain-{split}.tsv")
         try:  # compare with the simpler reader that verifies scores
             is_read_alike = Judgements(file.path.read_bytes()).graded == qrels.as_dict()
         except ValueError:
@@ -218,21 +226,28 @@ class Inspection:
         self.judgements[split] = JudgementFile(qrels, *file, missing_documents)
 
     def _read_answers(self, path: Path) -> PlainFile:
-        """Return a plain copy of the answers. Raises InvalidContent, also for a judged query without an answer."""
+        """Return an uncompressed copy of the answers.
+
+        Raises InvalidContent for an invalid file, or if a judged query has no answer.
+        """
         answers = read_answers(path)
         judgements = self.judgements.get(self.options.split)
-        if unanswered := [
+        if unanswered_queries := [
             query for query in (judgements.qrels.query_ids if judgements else ()) if query not in answers
         ]:
-            queries = "query has" if len(unanswered) == 1 else "queries have"
-            message = f"{len(unanswered):,} judged {queries} no answer: {name_some(unanswered)}"
+            queries = "query has" if len(unanswered_queries) == 1 else "queries have"
+            message = f"{len(unanswered_queries):,} judged {queries} no answer: {name_some(unanswered_queries)}"
             hint = "Every judged query needs an answer. Remove queries without one from the judgments."
-            raise InvalidContent.build(problem("unanswered_query", message, hint, count=len(unanswered)))
-        return _expand(path, self.work / "plain-answers.jsonl")
+            raise InvalidContent.build(problem("unanswered_query", message, hint, count=len(unanswered_queries)))
+        return _write_expanded(path, self.work / "plain-answers.jsonl")
 
     def _read_excluded(self, path: Path) -> JudgementFile:
-        """Return the excluded documents. None may be relevant to its query, because no run could retrieve it."""
-        excluded = JudgementFile(read_excluded(path), *_expand(path, self.work / "plain-excluded.tsv"))
+        """Return the excluded documents, with an uncompressed copy of their file.
+
+        Adds problems for unknown ids, and for excluded documents that are relevant to their query, because no run could
+        retrieve them.
+        """
+        excluded = JudgementFile(read_excluded(path), *_write_expanded(path, self.work / "plain-excluded.tsv"))
         self._check_ids(excluded.qrels, "excluded.tsv")
         pairs = {(query, document) for query, document, _ in excluded.qrels.judgements()}
         judgements = self.judgements.get(self.options.split)
@@ -249,9 +264,9 @@ class Inspection:
         return excluded
 
     def _check_ids(self, qrels: Qrels, name: str, *, strict: bool = False) -> frozenset[str]:
-        """Return the documents of `qrels` that are not in the corpus, and add problems with its ids.
+        """Return the documents of `qrels` that are not in the corpus, and add problems with unknown ids.
 
-        Unknown queries are problems. Unknown documents are problems with `strict`, and if all are unknown, because the
+        Unknown queries are problems. Unknown documents are problems if `strict`, and if all are unknown, because the
         files then belong to different collections. No document is unknown if the collection does not list its
         documents.
         """
@@ -268,10 +283,10 @@ class Inspection:
         return frozenset(missing_documents)
 
     def _find_topics(self, path: Path, queries: FileStatistics) -> Topics:
-        """Return all queries except those that only judgments of other splits name.
+        """Return all queries except those that only judgments of other splits name, and write them to a file.
 
-        The result is all queries if the scored judgments do not exist yet, because they may judge topics of other
-        splits again, and if there are no documents, because such runs were produced for all topics of their track.
+        All queries are topics if the scored judgments do not exist yet, because they may judge topics of other splits
+        again, and if there are no documents, because such runs were produced for all topics of their track.
         """
         scored_file = self.judgements.get(self.options.split)
         if scored_file is None or self.options.runs_only:
@@ -284,8 +299,8 @@ class Inspection:
         return Topics(topic_ids, copy_queries(path, topic_ids, target), target)
 
 
-def _expand(path: Path, target: Path) -> PlainFile:
-    """Write an uncompressed copy to `target`."""
+def _write_expanded(path: Path, target: Path) -> PlainFile:
+    """Write an uncompressed copy to `target`, and return it with its checksum."""
     with target.open("wb") as file:
         for block in open_blocks(path):
             file.write(block)
@@ -293,7 +308,7 @@ def _expand(path: Path, target: Path) -> PlainFile:
 
 
 def check_split(split: str) -> Iterator[Problem]:
-    """Yield a problem if the split's name is not a valid file name."""
+    """Yield a problem if the split's name is not a short, safe file name."""
     if not split.replace("-", "").replace("_", "").isalnum() or len(split) > 20 or not split.isascii():
         yield problem(
             "split",

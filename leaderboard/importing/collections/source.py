@@ -108,7 +108,7 @@ class ImportOptions:
     strict: bool = False
 
     def columns(self) -> dict[str, Any]:
-        """Return the given columns of `Dataset`."""
+        """Return the options that are columns of `Dataset` and are not None."""
         return {name: value for name, value in asdict(self).items() if value is not None and name not in _NOT_COLUMNS}
 
 
@@ -131,15 +131,17 @@ class CollectionFiles:
 
 @contextmanager
 def open_source(path: Path, options: ImportOptions, work: Path, progress: Progress) -> Iterator[CollectionFiles]:
-    """Yield the collection at `path`, a folder or a zip, which is expanded in `work`.
+    """Find and convert the files of a collection in a folder or zip, and yield them, with problems of missing files.
+
+    A zip is expanded in `work`.
 
     Raises:
-        InvalidContent: For any other path.
+        InvalidContent: If `path` is neither a folder nor a zip.
     """
     if path.is_dir():
         files = {name.relative_to(path).as_posix(): name for name in _list_files(path, _DEPTH)}
         parts, problems = _find_parts(files, options.split)
-        yield _source({part: files[name] for part, name in parts.items()}, problems, options, work)
+        yield _convert({part: files[name] for part, name in parts.items()}, problems, options, work)
     elif path.is_file() and is_zip(path):
         with open_archive(path, ZIP_POLICY) as archive:
             parts, problems = _find_parts(archive.names, options.split)
@@ -153,7 +155,7 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
                 for part, name in parts.items()
             }
             archive.extract(targets, lambda name, share: progress(f"expanding {part_by_name[name]}", share))
-        yield _source({part: targets[name] for part, name in parts.items()}, problems, options, work)
+        yield _convert({part: targets[name] for part, name in parts.items()}, problems, options, work)
     else:
         raise InvalidContent.build(
             problem(
@@ -167,7 +169,7 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
 
 
 def _other_archive(path: Path) -> str:
-    """Return the end of a message that names the format of another archive, or an empty string."""
+    """Return the end of a message that names the format of another archive, or an empty string for other files."""
     try:
         next(open_blocks(path), None)
     except InvalidContent as error:
@@ -176,6 +178,7 @@ def _other_archive(path: Path) -> str:
 
 
 def _list_files(folder: Path, depth: int) -> Iterator[Path]:
+    """Yield the files in a folder and its subfolders, down to `depth` levels, in order."""
     for path in sorted(folder.iterdir()):
         if path.is_file():
             yield path
@@ -184,10 +187,11 @@ def _list_files(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[Problem]]:
-    """Return the collection's files by their part, and problems with ambiguous names.
+    """Return the names of the collection's files by part, and problems with ambiguous names.
 
     Names use `/` between folders. Judgments are `qrels-<split>.tsv`; `qrels.txt` contains the judgments of `split`. A
-    zip usually has all files in one folder, so the shallowest folder with a known file is used.
+    zip usually has all files in one folder, so the shallowest folder with a known file is used. Files in other formats
+    only replace missing parts.
     """
     matches = [match for name in sorted(names) if (match := _MEMBER.fullmatch(name))]
     standard_files = {match.string: (match["root"], _get_part(match, split)) for match in matches}
@@ -213,6 +217,7 @@ def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[
 
 
 def _get_part(match: re.Match[str], split: str) -> str:
+    """Return the part that a file of BEIR's layout contains, such as `corpus.jsonl` or `qrels-test.tsv`."""
     if match["excluded"]:
         return "excluded.tsv"
     if match["plain"] or match["ids"]:
@@ -220,7 +225,8 @@ def _get_part(match: re.Match[str], split: str) -> str:
     return f"qrels-{match['split'] or split}.tsv"
 
 
-def _source(files: dict[str, Path], problems: list[Problem], options: ImportOptions, work: Path) -> CollectionFiles:
+def _convert(files: dict[str, Path], problems: list[Problem], options: ImportOptions, work: Path) -> CollectionFiles:
+    """Convert files in other formats, and return the collection's files by kind, with problems of missing ones."""
     conversion = Conversion(files, options, work)
     files, problems = conversion.files, problems + conversion.problems
     qrels = {
@@ -273,9 +279,13 @@ def other_format(name: str, split: str = "") -> tuple[str, str] | None:
 
 
 class Conversion:
-    """Files of a collection by part, converted from other formats; `problems` has an item for each invalid file."""
+    """Files of a collection by part, with those in other formats converted; each file that fails adds its problems."""
 
     def __init__(self, files: dict[str, Path], options: ImportOptions, work: Path) -> None:
+        """Convert the files that have other formats to `work`, collecting the problems of those that fail.
+
+        Also adds a problem if a topic field is requested, but the queries are not TREC topics.
+        """
         self.files: dict[str, Path] = {}
         self.problems: list[Problem] = []
         self.topic_field = ""
@@ -298,6 +308,7 @@ class Conversion:
             self.problems.append(problem("topic_field", message, "Omit this option."))
 
     def _converter(self, part: str, path: Path) -> Callable[[Path], None] | None:
+        """Return the function that converts a file of a part to a target path, or None if it has BEIR's layout."""
         if path.name.endswith((".csv", ".csv.gz")):
             return partial(convert_judgements if part.startswith("qrels-") else convert_texts, [path])
         match = _OTHER_FORMAT.fullmatch(path.name)

@@ -47,11 +47,12 @@ def too_few(half: str, topics: int) -> Problem:
 
 
 def check_twin(
-    inspected: InspectedCollection, queries: Path, options: ImportOptions, dataset: Dataset | None
+    collection: InspectedCollection, queries: Path, options: ImportOptions, dataset: Dataset | None
 ) -> Iterator[Problem]:
     """Yield problems that prevent this collection from being the hidden half of its declared or existing twin.
 
-    `queries` is the collection's query file. Only the topics of hidden judgments are read.
+    Without a twin there are none. `queries` is the collection's query file. Only the topics of hidden judgments are
+    read.
     """
     linked_twin = dataset.twin_of if dataset is not None else None
     slug = options.twin_of or (linked_twin.slug if linked_twin else None)
@@ -71,28 +72,32 @@ def check_twin(
     if measure != twin.primary_measure:
         hint = f"Use --primary {twin.primary_measure}: a gap requires the same measure in both halves."
         yield problem("twin_measure", f"{slug} has the primary measure {twin.primary_measure}", hint)
-    yield from _check_content(inspected, queries, options, twin)
+    yield from _check_content(collection, queries, options, twin)
 
 
 def _check_content(
-    inspected: InspectedCollection, queries: Path, options: ImportOptions, twin: Dataset
+    collection: InspectedCollection, queries: Path, options: ImportOptions, twin: Dataset
 ) -> Iterator[Problem]:
+    """Yield problems if the halves have different corpora, too few topics, or topics in common by id or text.
+
+    Also yields those of `check_opened_topics`.
+    """
     if twin.current_version is None or twin.current_qrels is None:
         raise ValueError("a judged dataset has a version")
     corpus_sha256 = twin.current_version.statistics.get("corpus_expanded_sha256")
-    if corpus_sha256 != (inspected.corpus.sha256 if inspected.corpus else None):
+    if corpus_sha256 != (collection.corpus.sha256 if collection.corpus else None):
         hint = "Import both halves from the same corpus.jsonl; only topics and judgments may differ."
         yield problem("twin_corpus", f"{twin.slug} has another corpus", hint)
-    judgements = inspected.judgements.get(options.split)
+    judgements = collection.judgements.get(options.split)
     if judgements is None:
         return  # no topics to compare yet
     open_topics = load_open_qrels(twin.current_qrels).query_ids
     for half, topics in (("open", open_topics), ("hidden", judgements.qrels.query_ids)):
         if len(topics) < MIN_TOPICS:
             yield too_few(half, len(topics))
-    texts = _texts(path_of(Area.FILES, twin.current_version.queries_sha256), open_topics)
+    texts = _normalized_texts(path_of(Area.FILES, twin.current_version.queries_sha256), open_topics)
     words = set(texts.values()) - {""}
-    hidden_texts = _texts(queries, judgements.qrels.query_ids)
+    hidden_texts = _normalized_texts(queries, judgements.qrels.query_ids)
     shared_topics = [topic for topic, text in hidden_texts.items() if topic in texts or text in words]
     if shared_topics:
         count_text = "1 topic is" if len(shared_topics) == 1 else f"{len(shared_topics):,} topics are"
@@ -108,14 +113,14 @@ def _check_content(
 def check_opened_topics(
     corpus: str | None, open_topics: Collection[str], open_half: str, hidden_half: str
 ) -> Iterator[Problem]:
-    """Yield problems for hidden datasets over the same corpus whose judged topics the open half would reveal.
+    """Yield problems for other hidden datasets over the same corpus whose judged topics the open half would reveal.
 
     `corpus` is the checksum of the uncompressed file, `open_topics` are the topics of the open half, and the halves are
     slugs. Each comparison is recorded. Raises InvalidContent with TOPICS_NOT_COMPARED without the permission to read
     hidden judgments.
     """
-    hidden = Dataset.objects.filter(hidden=True, current_version__statistics__corpus_expanded_sha256=corpus)
-    rows = Qrels.objects.filter(pk__in=hidden.exclude(slug=hidden_half).values("current_qrels"))
+    hidden_datasets = Dataset.objects.filter(hidden=True, current_version__statistics__corpus_expanded_sha256=corpus)
+    rows = Qrels.objects.filter(pk__in=hidden_datasets.exclude(slug=hidden_half).values("current_qrels"))
     for row in rows.select_related("version__dataset").order_by("version__dataset__slug"):
         judged_topics = load_compared(f"a twin of {open_half}", row, TOPICS_NOT_COMPARED).query_ids
         if shared_count := len(set(judged_topics) & set(open_topics)):
@@ -127,7 +132,7 @@ def check_opened_topics(
             )
 
 
-def _texts(queries: Path, query_ids: Collection[str]) -> dict[str, str]:
+def _normalized_texts(queries: Path, query_ids: Collection[str]) -> dict[str, str]:
     """Return the normalized texts of the wanted queries by id."""
     ids = set(query_ids)
     return {query.id: " ".join(query.text.casefold().split()) for query in read_queries(queries) if query.id in ids}
@@ -143,10 +148,11 @@ NOT_COMPARED = problem(
 
 
 def permit_comparison(splits: Collection[str], options: ImportOptions, dataset: Dataset | None) -> None:
-    """Raise an error for splits that the acting user may not have compared with hidden judgments.
+    """Check that the acting user may have these splits compared with the dataset's hidden judgments.
 
-    Call this before any file is read, within `audit.acting`. An import of the scored split is recorded as a
-    comparison, because its outcome reveals whether the file is the same. Raises InvalidContent with NOT_COMPARED.
+    Call this before any file is read, within `audit.acting`. An import of the scored split is recorded as a comparison,
+    because its outcome reveals whether the file is the same. Raises InvalidContent with NOT_COMPARED for other splits
+    alone without the permission.
     """
     if dataset is None or not splits or not (dataset.hidden and options.hidden):
         return
@@ -159,20 +165,20 @@ def permit_comparison(splits: Collection[str], options: ImportOptions, dataset: 
         raise InvalidContent.build(NOT_COMPARED)
 
 
-def check_overlap(inspected: InspectedCollection, options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:
-    """Yield problems for other splits that contain hidden judgments, of this import or else the stored ones.
+def check_overlap(content: InspectedCollection, options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:
+    """Yield problems for other splits that contain hidden judgments, those of this import or otherwise the stored ones.
 
     Raises InvalidContent with NOT_COMPARED if the acting user may not read the stored ones.
     """
-    if not options.hidden or not inspected.judgements.keys() - {options.split}:
+    if not options.hidden or not content.judgements.keys() - {options.split}:
         return
-    if options.split in inspected.judgements:
-        scored_qrels = inspected.judgements[options.split].qrels
+    if options.split in content.judgements:
+        scored_qrels = content.judgements[options.split].qrels
     elif dataset is not None and dataset.current_qrels is not None:
         scored_qrels = load_compared(f"an import onto {dataset}", dataset.current_qrels, NOT_COMPARED)
     else:
         return
-    for split, judgements in inspected.judgements.items():
+    for split, judgements in content.judgements.items():
         shared_count = shared_pairs(scored_qrels, judgements.qrels) if split != options.split else 0
         if shared_count:
             yield problem(
@@ -189,18 +195,18 @@ def shared_pairs(first: judged_qrels.Qrels, second: judged_qrels.Qrels) -> int:
     if set(first.query_ids).isdisjoint(second.query_ids):
         return 0
     # Both are sorted by their bytes without duplicates, so a merge places shared pairs next to each other.
-    return sum(pair == next_pair for pair, next_pair in pairwise(merge(_pairs(first), _pairs(second))))
+    return sum(pair == next_pair for pair, next_pair in pairwise(merge(_judged_pairs(first), _judged_pairs(second))))
 
 
-def _pairs(qrels: judged_qrels.Qrels) -> Iterator[tuple[str, str]]:
+def _judged_pairs(qrels: judged_qrels.Qrels) -> Iterator[tuple[str, str]]:
     return ((query, document) for query, document, _ in qrels.judgements())
 
 
-def withheld_splits(inspected: InspectedCollection, options: ImportOptions) -> tuple[str, ...]:
+def withheld_splits(collection: InspectedCollection, options: ImportOptions) -> tuple[str, ...]:
     """Return the other splits whose judgments are withheld because the scored ones are hidden."""
     return tuple(
         split
-        for split in inspected.judgements
+        for split in collection.judgements
         if split != options.split
         and not may_offer_judgements(split, scored_split=options.split, hidden=bool(options.hidden))
     )

@@ -40,7 +40,7 @@ _EARLIEST_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def make_sample_checkpoint(folder: Path, corpus: Path, dimension: int = DIMENSION) -> Path:
-    """Write the model of a corpus into the empty `folder`, and return `folder`."""
+    """Train the model on a corpus, write its files into the empty `folder`, and return `folder`."""
     texts = (f"{document.title} {document.text}" for document in read_corpus(corpus))
     vocabulary, vectors = embed_words(texts, dimension)
     _write_json(folder / "tokenizer.json", _tokenizer(vocabulary))
@@ -51,7 +51,10 @@ def make_sample_checkpoint(folder: Path, corpus: Path, dimension: int = DIMENSIO
 
 
 def embed_words(texts: Iterable[str], dimension: int = DIMENSION) -> tuple[list[str], NDArray[np.float32]]:
-    """Return the vocabulary, starting with the unknown word, and its float32 vectors of shape (words, dimension)."""
+    """Return the vocabulary and its float32 vectors of shape (words, dimension); the unknown word is first and zero.
+
+    Words in fewer than two texts and very long ones are omitted. Small collections give fewer dimensions.
+    """
     counts = [Counter(_WORD.findall(text.lower())) for text in texts]
     frequencies = Counter(word for document_counts in counts for word in document_counts)
     words = sorted(
@@ -66,8 +69,8 @@ def embed_words(texts: Iterable[str], dimension: int = DIMENSION) -> tuple[list[
         if word in columns
     )
     vectors = _right_singular_vectors(np.fromiter(cells, "i8, i8, f4"), dimension)
-    weighted = vectors * rarity[:, None] ** _EXPONENT
-    return [_UNKNOWN, *words], np.vstack([np.zeros((1, weighted.shape[1]), np.float32), weighted])
+    weighted_vectors = vectors * rarity[:, None] ** _EXPONENT
+    return [_UNKNOWN, *words], np.vstack([np.zeros((1, weighted_vectors.shape[1]), np.float32), weighted_vectors])
 
 
 def _right_singular_vectors(cells: NDArray[np.void], number: int) -> NDArray[np.float32]:
@@ -92,11 +95,11 @@ def _right_singular_vectors(cells: NDArray[np.void], number: int) -> NDArray[np.
 
 def write_safetensors(path: Path, name: str, values: NDArray[np.float32]) -> None:
     """Write one float32 tensor as a safetensors file: header length, header, values."""
-    raw = np.ascontiguousarray(values, "<f4").tobytes()
-    entry = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [0, len(raw)]}
+    raw_values = np.ascontiguousarray(values, "<f4").tobytes()
+    entry = {"dtype": "F32", "shape": list(values.shape), "data_offsets": [0, len(raw_values)]}
     header = json.dumps({"__metadata__": {"format": "pt"}, name: entry}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
-    path.write_bytes(struct.pack("<Q", len(header)) + header + raw)
+    path.write_bytes(struct.pack("<Q", len(header)) + header + raw_values)
 
 
 def archive_checkpoint(folder: Path, target: Path) -> Path:
@@ -106,7 +109,10 @@ def archive_checkpoint(folder: Path, target: Path) -> Path:
 
 
 def archive_with_pickle(folder: Path, target: Path) -> Path:
-    """Write a zip like `archive_checkpoint`, with a harmless pickle instead of the weights, which the site rejects."""
+    """Write a zip that the site rejects, and return `target`.
+
+    It is like that of `archive_checkpoint`, but with a harmless pickle instead of the weights.
+    """
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".safetensors"}
     files["pytorch_model.bin"] = pickle.dumps({"embedding.weight": [[0.0]]}, protocol=2)
     _write_zip(target, files)
@@ -114,6 +120,7 @@ def archive_with_pickle(folder: Path, target: Path) -> Path:
 
 
 def _write_zip(target: Path, files: dict[str, bytes]) -> None:
+    """Write files by name as a zip with fixed times and permissions, so that equal files give equal bytes."""
     with zipfile.ZipFile(target, "w") as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, _EARLIEST_TIME)
@@ -131,7 +138,10 @@ _SETTINGS: dict[str, object] = {"prompts": {}, "default_prompt_name": None, "sim
 
 
 def _tokenizer(vocabulary: list[str]) -> dict[str, object]:
-    """Return a tokenizer that lowercases text and splits it at white space and punctuation."""
+    """Return the content of `tokenizer.json`, a tokenizer for the words of the vocabulary.
+
+    It lowercases text, and splits it at white space and punctuation.
+    """
     return {
         "version": "1.0",
         "truncation": None,

@@ -68,7 +68,10 @@ def build_stdlib_search(folder: Path, library: Path | None = None, queries: int 
 
 
 def read_functions(library: Path) -> Iterator[Function]:
-    """Yield the top-level functions and the methods of top-level classes of all modules, ordered by path."""
+    """Yield the top-level functions and the methods of top-level classes of all modules, ordered by path.
+
+    Excluded folders and files that cannot be parsed are skipped.
+    """
     for path in sorted(library.rglob("*.py")):
         folders = path.relative_to(library).parts[:-1]
         if any(name in EXCLUDED_FOLDERS or name.startswith(EXCLUDED_PREFIX) for name in folders):
@@ -96,7 +99,7 @@ def _as_function(node: ast.stmt, parent: str, lines: list[bytes]) -> Iterator[Fu
 
 
 def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[bytes]) -> str:
-    """Return the dedented lines of a function from `def` to its end, without its docstring."""
+    """Return a function's source from `def` to its end, dedented and without its docstring."""
     first_line, last_line = node.lineno - 1, node.end_lineno or node.lineno
     kept_lines = lines[first_line:last_line]
     if ast.get_docstring(node, clean=False) is not None:
@@ -110,8 +113,8 @@ def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, line
             *lines[end:last_line],
         ]
     indent = node.col_offset
-    dedented = [line[indent:] if not line[:indent].strip() else line for line in kept_lines]
-    return b"".join(dedented).decode("utf-8", "replace").strip()
+    dedented_lines = [line[indent:] if not line[:indent].strip() else line for line in kept_lines]
+    return b"".join(dedented_lines).decode("utf-8", "replace").strip()
 
 
 def choose_queries(functions: list[Function], queries: int) -> list[tuple[str, str, str]]:

@@ -34,7 +34,10 @@ ADDED_FIELDS = ("ir_datasets_id", "beir_name", "licence", "description", "citati
 
 @transaction.atomic
 def load_reported() -> dict[str, int]:
-    """Update all reported boards from the versioned tables, and return counts of rows and changes."""
+    """Update sources, datasets, systems, entries, and benchmarks from the versioned tables.
+
+    Values that curators entered for other measures remain. Returns the numbers of rows by kind, and of changed entries.
+    """
     publications = tables.sources()
     sources = {}
     for key, fields in publications.items():
@@ -42,39 +45,39 @@ def load_reported() -> dict[str, int]:
         values["bibtex"] = make_bibtex(key, fields)
         sources[key], _ = Source.objects.update_or_create(key=key, defaults=values)
     texts = tables.dataset_texts()
-    datasets = {row.slug: _dataset(row, texts.get(row.slug, {})) for row in tables.datasets()}
+    datasets = {row.slug: _update_dataset(row, texts.get(row.slug, {})) for row in tables.datasets()}
     rows = {(row.source, row.name): row for row in tables.systems()}
-    numbers = _numbers()
-    systems = {key: _system(row, sources[row.source], numbers) for key, row in rows.items()}
+    numbers = _read_numbers()
+    systems = {key: _set_system(row, sources[row.source], numbers) for key, row in rows.items()}
     existing_entries = {
         (entry.dataset_id, entry.system_id, entry.configuration): entry
         for entry in Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
     }
     entries = []
-    for place, printed in numbers.items():
+    for place, entry_numbers in numbers.items():
         dataset, system = datasets[place.dataset], systems[place.source, place.system]
-        existing = existing_entries.get((dataset.pk, system.pk, place.configuration), Entry(scores={}, figures=[]))
-        printed_names = {figure["name"] for figure in printed.figures} | set(printed.scores)
+        old_entry = existing_entries.get((dataset.pk, system.pk, place.configuration), Entry(scores={}, figures=[]))
+        printed_names = {figure["name"] for figure in entry_numbers.figures} | set(entry_numbers.scores)
         entries.append(
             Entry(
                 dataset=dataset,
                 system=system,
                 configuration=place.configuration,
                 # Keep values of other measures that curators entered.
-                scores={**existing.scores, **printed.scores},
+                scores={**old_entry.scores, **entry_numbers.scores},
                 figures=[
-                    *printed.figures,
-                    *(figure for figure in existing.figures if figure["name"] not in printed_names),
+                    *entry_numbers.figures,
+                    *(figure for figure in old_entry.figures if figure["name"] not in printed_names),
                 ],
                 comparison_group=place.comparison_group,
                 is_baseline=place.system == publications[place.source].get("baseline", BASELINE),
                 training=training_exposure(system, dataset),
-                locator=", ".join(printed.locators),
+                locator=", ".join(entry_numbers.locators),
             )
         )
     change_count = publish_reported(entries)
     for position, (slug, fields) in enumerate(tables.benchmarks().items()):
-        _benchmark(slug, fields, position, sources, datasets)
+        _update_benchmark(slug, fields, position, sources, datasets)
     return {
         "sources": len(sources),
         "datasets": len(datasets),
@@ -94,7 +97,11 @@ class _Numbers:
     locators: dict[str, None] = field(default_factory=dict)
 
 
-def _numbers() -> dict[tables.ReportedPlace, _Numbers]:
+def _read_numbers() -> dict[tables.ReportedPlace, _Numbers]:
+    """Return the scores, figures, and locations of each entry in the tables.
+
+    Scores printed on another scale than shares are also figures.
+    """
     numbers: defaultdict[tables.ReportedPlace, _Numbers] = defaultdict(_Numbers)
     scores = tables.scores()
     for score in scores:
@@ -107,13 +114,16 @@ def _numbers() -> dict[tables.ReportedPlace, _Numbers]:
 
 
 def figure_fields(row: tables.ReportedFigure) -> dict[str, Any]:
-    """Return the figure in the format of `Entry.figures`. Doubtful figures are not plotted."""
+    """Return the figure in the format of `Entry.figures`; it is doubtful if a doubt is stated."""
     names = ("name", "value", "unit", "scale", "hardware", "as_printed", "doubt", "locator")
     return {**{name: getattr(row, name) for name in names}, "doubtful": bool(row.doubt)}
 
 
 def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
-    """Return the BibTeX of a publication from the fields of `Source`, and optionally its `type` and `doi`."""
+    """Return the BibTeX of a publication from the fields of `Source`, and optionally its `type` and `doi`.
+
+    The default type is `inproceedings` with a venue, otherwise `misc`.
+    """
     kind = fields.get("type", "inproceedings" if fields["venue"] else "misc")
     venue_field = {"inproceedings": "booktitle", "article": "journal"}.get(kind, "howpublished")
     url = f"https://doi.org/{fields['doi']}" if "doi" in fields else fields.get("url", "")
@@ -129,8 +139,11 @@ def make_bibtex(key: str, fields: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
-    """Return the dataset's row; an imported dataset keeps its settings, and only empty fields are filled."""
+def _update_dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
+    """Create or update the dataset's row, and return it.
+
+    An imported dataset keeps its settings: only empty ADDED_FIELDS are filled, and the reported statistics are updated.
+    """
     defaults = {
         "name": row.name,
         "task": row.task,
@@ -160,13 +173,13 @@ def _dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dataset:
     return dataset
 
 
-def _system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]) -> System:
-    """Return the system's row; metadata that no source states stays empty."""
+def _set_system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]) -> System:
+    """Create or update the system's row, and return it; metadata that no source states stays empty."""
     places = [place for place in numbers if (place.source, place.system) == (row.source, row.name)]
     figures = [figure for place in places for figure in numbers[place].figures]
     dimensions = [int(figure["value"]) for figure in figures if figure["name"] == "dimension"]
     datasets = dict.fromkeys(place.dataset for place in places)
-    printed = {
+    printed_values = {
         "slug": row.slug,
         "architecture": row.architecture,
         "training_declared": row.training_declared,
@@ -175,11 +188,14 @@ def _system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.
         "adapted_to": [name for name in datasets if row.adapted and name not in row.training_datasets],
         "dimension": dimensions[0] if dimensions else None,
     }
-    return _keep_system(source, row.name, {}, printed)
+    return _store_system(source, row.name, {}, printed_values)
 
 
-def _keep_system(source: Source, name: str, initial: Mapping[str, Any], values: Mapping[str, Any]) -> System:
-    """Return the publication's system with this name and updated metadata, except claims that a challenge settled."""
+def _store_system(source: Source, name: str, initial: Mapping[str, Any], values: Mapping[str, Any]) -> System:
+    """Create or update the publication's system with this name, and return it.
+
+    A new system also gets the fields `initial`. Claims that a challenge settled are not changed.
+    """
     system, is_new = System.objects.get_or_create(source=source, name=name, defaults={**initial, **values})
     if is_new or not values:
         return system
@@ -197,13 +213,14 @@ def _keep_system(source: Source, name: str, initial: Mapping[str, Any], values: 
     return system
 
 
-def _benchmark(
+def _update_benchmark(
     slug: str,
     fields: dict[str, Any],
     position: int,
     sources: dict[str, Source],
     datasets: dict[str, Dataset],
 ) -> None:
+    """Create or update a benchmark and its members, and record its version if it changed."""
     source = sources.get(fields.get("source", ""))
     benchmark, _ = Benchmark.objects.update_or_create(
         slug=slug,
@@ -262,14 +279,15 @@ class CuratedFigure:
 
 @transaction.atomic
 def enter_figures(
-    source: Source, figures: Sequence[CuratedFigure], described: Mapping[str, Mapping[str, Any]] | None = None
+    source: Source, figures: Sequence[CuratedFigure], details: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
-    """Publish figures of a new or existing publication, replacing existing values.
+    """Publish figures of a new or existing publication, replacing existing values, and record each in the audit log.
 
-    `described` contains metadata of systems by name, as fields of `System`.
+    An unsaved publication is saved. `details` contains metadata of systems by name, as fields of `System`. Unpublished
+    entries of the figures are restored.
     """
-    described = described or {}
-    described_entries = Entry.objects.filter(system__source=source.pk, system__name__in=described) if source.pk else ()
+    details = details or {}
+    described_entries = Entry.objects.filter(system__source=source.pk, system__name__in=details) if source.pk else ()
     lock_boards({figure.dataset.pk for figure in figures} | {figure.dataset_id for figure in described_entries})
     if source.pk is None:
         source.bibtex = make_bibtex(source.key, vars(source))
@@ -283,8 +301,8 @@ def enter_figures(
                 "slug": free_slug(f"{figure.system} {source.key}"),
                 "architecture": figure.architecture,
             }
-            metadata = described.get(figure.system, {})
-            system = systems[figure.system] = _keep_system(source, figure.system, initial, metadata)
+            metadata = details.get(figure.system, {})
+            system = systems[figure.system] = _store_system(source, figure.system, initial, metadata)
         places[figure.dataset, system, figure.configuration].append(figure)
         audit_values = {"value": figure.value, "publication": source.key, "locator": figure.locator}
         if figure.address:
@@ -295,14 +313,17 @@ def enter_figures(
             dataset=figure.dataset,
             after=audit_values,
         )
-    publish_reported([_entry(*place, rows) for place, rows in places.items()])
+    publish_reported([_build_entry(*place, rows) for place, rows in places.items()])
     for dataset, system, configuration in places:
-        for entry in _entries(dataset, system, configuration).filter(visibility=Entry.Visibility.UNPUBLISHED):
+        for entry in _find_entries(dataset, system, configuration).filter(visibility=Entry.Visibility.UNPUBLISHED):
             restore(entry)
 
 
 def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
-    """Withdraw a figure, or the whole entry if `measure` is empty. Raises CannotModerate."""
+    """Withdraw a figure, or the whole entry if `measure` is empty.
+
+    Raises CannotModerate for a scored entry, an unknown measure, or one that the site's tables would restore.
+    """
     if entry.provenance != Entry.Provenance.REPORTED or entry.source is None:
         raise CannotModerate(f"{entry} was scored by Runboard. Quarantine or unpublish it instead")
     if measure and measure not in entry.scores:
@@ -313,19 +334,23 @@ def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
     withdraw_reported(entry, measure, reason)
 
 
-def _entries(dataset: Dataset, system: System, configuration: str) -> QuerySet[Entry]:
-    reported = Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
-    return reported.filter(dataset=dataset, system=system, configuration=configuration)
+def _find_entries(dataset: Dataset, system: System, configuration: str) -> QuerySet[Entry]:
+    reported_entries = Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
+    return reported_entries.filter(dataset=dataset, system=system, configuration=configuration)
 
 
-def _entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[CuratedFigure]) -> Entry:
-    """Return the updated entry, unsaved, with existing values of other measures."""
+def _build_entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[CuratedFigure]) -> Entry:
+    """Return the entry with these figures, unsaved, and with existing values of other measures.
+
+    It becomes the baseline of its comparison group if it is new there, marked as baseline or named BM25, and no other
+    is.
+    """
     assert system.source is not None
     place = tables.ReportedPlace(system.source.key, dataset.slug, system.name, configuration)
     group = f"reported:{place.source}:{rows[0].group}" if rows[0].group else place.comparison_group
-    existing = _entries(dataset, system, configuration).first() or Entry(scores={}, figures=[])
-    is_baseline = existing.is_baseline
-    if existing.comparison_group != group:
+    old_entry = _find_entries(dataset, system, configuration).first() or Entry(scores={}, figures=[])
+    is_baseline = old_entry.is_baseline
+    if old_entry.comparison_group != group:
         may_be_baseline = rows[0].baseline or (system.name == BASELINE and not configuration)
         other_baselines = Entry.objects.filter(dataset=dataset, comparison_group=group, is_baseline=True)
         is_baseline = may_be_baseline and not other_baselines.exists()
@@ -338,15 +363,15 @@ def _entry(dataset: Dataset, system: System, configuration: str, rows: Sequence[
         if figure.address or figure.scale != "share"
     ]
     # Reading a file again replaces its location, while several tables of a paper are all listed.
-    existing_locators = [] if rows[0].address else existing.locator.split(", ")
+    existing_locators = [] if rows[0].address else old_entry.locator.split(", ")
     locators = dict.fromkeys([*existing_locators, *(row.locator for row in rows)])
     return Entry(
         dataset=dataset,
         system=system,
         configuration=configuration,
-        scores={**existing.scores, **{name: figure.share for name, figure in figures_by_measure.items()}},
+        scores={**old_entry.scores, **{name: figure.share for name, figure in figures_by_measure.items()}},
         figures=[
-            *(figure for figure in existing.figures if figure["name"] not in figures_by_measure),
+            *(figure for figure in old_entry.figures if figure["name"] not in figures_by_measure),
             *map(figure_fields, printed_figures),
         ],
         comparison_group=group,

@@ -95,13 +95,13 @@ class _InvalidFile(Exception):
 def read_mteb_results(
     path: Path, source: str, work: Path, task_places: Mapping[str, Place] | None = None
 ) -> MtebResults:
-    """Read the results in a folder or zip.
+    """Read the results in a folder or zip for this site's datasets.
 
     `source` is the URL of `path`, and `task_places` assigns datasets to tasks. A zip is expanded into `work`. Raises
-    InvalidContent with up to a hundred problems by file and field.
+    InvalidContent with up to a hundred problems by file and field, also if there are no results.
     """
     results, problems = MtebResults(), list[str]()
-    files = _files(path, work)
+    files = _list_files(path, work)
     places = {**_datasets_by_task(), **{task: [place] for task, place in (task_places or {}).items()}}
     folders: defaultdict[str, list[str]] = defaultdict(list)
     for name in sorted(files):
@@ -115,7 +115,7 @@ def read_mteb_results(
     for folder, tasks in folders.items():
         try:
             meta = f"{folder}/{META}".lstrip("/")
-            model = _model(files, meta, folder)
+            model = _read_model(files, meta, folder)
         except _InvalidFile as error:
             problems.append(f"{meta}: {error}")
             continue
@@ -123,7 +123,7 @@ def read_mteb_results(
         for file in tasks:
             name = f"{folder}/{file}".lstrip("/")
             try:
-                results.figures += _figures(files[name], file, model, places, f"{source.rstrip('/')}/{quote(name)}")
+                results.figures += _read_task(files[name], file, model, places, f"{source.rstrip('/')}/{quote(name)}")
             except _InvalidFile as error:
                 problems.append(f"{name}: {error}")
     problems += _find_duplicates(results.figures)
@@ -136,12 +136,15 @@ def read_mteb_results(
 
 def _shorten(texts: Sequence[str]) -> list[str]:
     """Return the first texts, and the number of the remaining ones if there are more."""
-    remaining = len(texts) - _MAX_LISTED
-    return [*texts[:_MAX_LISTED], *([f"and {remaining:,} more"] if remaining > 0 else [])]
+    remaining_count = len(texts) - _MAX_LISTED
+    return [*texts[:_MAX_LISTED], *([f"and {remaining_count:,} more"] if remaining_count > 0 else [])]
 
 
-def _files(path: Path, work: Path) -> dict[str, Path]:
-    """Return the JSON files in a folder or zip, by relative name."""
+def _list_files(path: Path, work: Path) -> dict[str, Path]:
+    """Return the JSON files in a folder or zip, by relative name. A zip is expanded into `work`.
+
+    Raises InvalidContent for any other path.
+    """
     if path.is_dir():
         return {file.relative_to(path).as_posix(): file for file in path.rglob("*.json") if file.is_file()}
     if not path.is_file() or not is_zip(path):
@@ -156,7 +159,7 @@ def _files(path: Path, work: Path) -> dict[str, Path]:
 def _datasets_by_task() -> dict[str, list[Place]]:
     """Return the possible datasets for each task name.
 
-    A dataset matches MTEB's name for it, or else its own name or that of its repository.
+    A dataset is found by MTEB's name for it, or otherwise by its own name and that of its repository.
     """
     places_by_name: defaultdict[str, list[Place]] = defaultdict(list)
     for dataset in Dataset.objects.listed().select_related("current_version", "current_qrels"):
@@ -175,6 +178,8 @@ def _datasets_by_task() -> dict[str, list[Place]]:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
+    """Name and revision of a model, and its metadata as fields of `System`."""
+
     name: str
     revision: str
     fields: dict[str, Any]
@@ -188,8 +193,11 @@ class _Model:
         return f"revision {self.revision[:12] if is_commit else self.revision[:60]}"
 
 
-def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
-    """Return the model of a folder's results; its name and revision default to the names of the folders."""
+def _read_model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
+    """Return the model of a folder's results from its metadata file.
+
+    The revision defaults to the name of the folder. Raises _InvalidFile for a missing or invalid file.
+    """
     if name not in files:
         raise _InvalidFile("the file is missing. Add the one that mteb writes next to the results")
     meta = _read_object(files[name])
@@ -202,7 +210,10 @@ def _model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
 
 
 def _system_fields(name: str, meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a system's fields from ModelMeta. Raises _InvalidFile with all invalid fields."""
+    """Return the fields of a system from MTEB's ModelMeta, validated and cleaned.
+
+    Raises _InvalidFile with all fields of a wrong type, or with other invalid values.
+    """
     if problems := [
         f"{name} is {_abbreviate(meta[name])}, but should be {description}"
         for name, (is_valid, description) in _TYPES.items()
@@ -276,10 +287,13 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def _figures(
+def _read_task(
     path: Path, file: str, model: _Model, places: Mapping[str, Sequence[Place]], address: str
 ) -> Iterator[CuratedFigure]:
-    """Yield the figures of one file. Raises _InvalidFile."""
+    """Yield the figures of one result file: the scores of the dataset's measures on its split and language.
+
+    Raises _InvalidFile for an ambiguous task, an old or invalid file, and if no measure has a score.
+    """
     task = file.removesuffix(".json")
     if len(places[task]) > 1:
         slugs = ", ".join(place.dataset.slug for place in places[task])
@@ -293,7 +307,7 @@ def _figures(
     revision, version = result.get("dataset_revision"), result.get("mteb_version")
     if not isinstance(revision, str) or not isinstance(version, str | None):
         raise _InvalidFile("dataset_revision and mteb_version should be text")
-    scores, location = _subset(result.get("scores"), place)
+    scores, location = _select_subset(result.get("scores"), place)
     values = {measure: scores.get(measure_name(measure)) for measure in dataset.measures}
     if not any(value is not None for value in values.values()):
         names = ", ".join(map(measure_name, dataset.measures))
@@ -304,7 +318,7 @@ def _figures(
                 dataset=dataset,
                 system=model.name,
                 measure=measure,
-                value=_share(value, f"{location}.{measure_name(measure)}"),
+                value=_parse_share(value, f"{location}.{measure_name(measure)}"),
                 scale="share",
                 locator=f"dataset {revision[:40]}; mteb {version or 'unknown'}"[:80],
                 architecture=model.fields["architecture"],
@@ -315,8 +329,11 @@ def _figures(
             )
 
 
-def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
-    """Return the scores on the dataset's split and language, and their location in the file."""
+def _select_subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
+    """Return the scores on the dataset's split and language, and their location in the file.
+
+    `place` may name another split or subset. Raises _InvalidFile if there are none, or several.
+    """
     dataset = place.dataset
     if not isinstance(scores, dict) or not scores:
         raise _InvalidFile("scores is missing or not an object of splits, so this is not a result file of mteb")
@@ -340,19 +357,23 @@ def _subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
     return subset_scores[subsets[subset][0]], f"scores.{split}[{subsets[subset][0]}]"
 
 
-def _share(value: Any, location: str) -> str:
-    """Return a score as text. Raises _InvalidFile if it is not between 0 and 1."""
+def _parse_share(value: Any, location: str) -> str:
+    """Return a score as decimal text. Raises _InvalidFile if it is not a number between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise _InvalidFile(f"{location} is {_abbreviate(value)}, but should be a number between 0 and 1")
     return f"{value:.6f}".rstrip("0").rstrip(".") or "0"
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """Return a file's JSON object. Raises _InvalidFile."""
+    """Return a file's JSON object.
+
+    Raises _InvalidFile for a file that is too large, other content, repeated names, or invalid characters.
+    """
     if path.stat().st_size > MAX_FILE_BYTES:
         raise _InvalidFile(f"it is larger than {describe_bytes(MAX_FILE_BYTES)}")
 
     def reject_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Return the pairs as an object. Raises _InvalidFile for a repeated name."""
         result = dict(pairs)
         if len(result) < len(pairs):
             repeated_name = Counter(name for name, _ in pairs).most_common(1)[0][0]
@@ -361,9 +382,9 @@ def _read_object(path: Path) -> dict[str, Any]:
 
     try:
         content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=reject_repeated_names)
-        encoded = json.dumps(content, ensure_ascii=False)
-        encoded.encode()  # fails for unpaired surrogates
-        if "\\u0000" in encoded:
+        encoded_text = json.dumps(content, ensure_ascii=False)
+        encoded_text.encode()  # fails for unpaired surrogates
+        if "\\u0000" in encoded_text:
             raise ValueError("it contains the character NUL")
     except (ValueError, RecursionError) as error:
         raise _InvalidFile(f"it is not JSON: {error}") from error
@@ -373,12 +394,12 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _find_duplicates(figures: Iterable[CuratedFigure]) -> list[str]:
-    """Return problems with files that report the same result."""
+    """Return a problem for each group of files with the same model, revision, and dataset."""
     files: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
     for figure in figures:
         files[figure.dataset.slug, figure.system, figure.configuration, figure.measure].append(figure.address)
-    same = {tuple(addresses) for addresses in files.values() if len(addresses) > 1}
-    return [f"{' and '.join(urls)} have the same model, revision, and dataset. Keep only one" for urls in sorted(same)]
+    lists = {tuple(addresses) for addresses in files.values() if len(addresses) > 1}
+    return [f"{' and '.join(urls)} have the same model, revision, and dataset. Keep only one" for urls in sorted(lists)]
 
 
 def _abbreviate(value: Any) -> str:

@@ -106,16 +106,16 @@ class ReportedFigure:
 
 def sources() -> dict[str, dict[str, Any]]:
     """Return the fields of each publication by key."""
-    return _toml("sources.toml")
+    return _read_toml("sources.toml")
 
 
 def benchmarks() -> dict[str, dict[str, Any]]:
     """Return the definition of each reported benchmark by slug, in the order of the file."""
-    return _toml("benchmarks.toml")
+    return _read_toml("benchmarks.toml")
 
 
 def datasets() -> list[ReportedDataset]:
-    """Return the datasets with the statistics of Table 1."""
+    """Return the datasets with reported results, with their statistics in Table 1 of the BEIR paper."""
     return read_rows(
         ReportedDataset,
         DATA / "datasets.csv",
@@ -129,7 +129,7 @@ def dataset_texts() -> dict[str, dict[str, Any]]:
     The fields of the publication are `key`, `title`, `authors`, `year`, and `venue`, optionally `type` (default:
     "inproceedings"), and `doi` or `url`.
     """
-    return _toml("dataset_texts.toml")
+    return _read_toml("dataset_texts.toml")
 
 
 def systems() -> list[ReportedSystem]:
@@ -139,11 +139,11 @@ def systems() -> list[ReportedSystem]:
 def scores() -> list[ReportedFigure]:
     """Return all reported scores."""
     makers = dict.fromkeys(("unit", "hardware", "doubt"), lambda row: "")
-    return read_rows(ReportedFigure, DATA / "scores.csv", place=_place, name=lambda row: row["measure"], **makers)
+    return read_rows(ReportedFigure, DATA / "scores.csv", place=_read_place, name=lambda row: row["measure"], **makers)
 
 
 def figures() -> list[ReportedFigure]:
-    return read_rows(ReportedFigure, DATA / "figures.csv", place=_place)
+    return read_rows(ReportedFigure, DATA / "figures.csv", place=_read_place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +161,10 @@ class PublishedAverage:
 
 @lru_cache
 def published_averages(source: str, measure: str) -> Mapping[str, PublishedAverage]:
-    """Return the published aggregates of systems in a measure by name; empty if the source prints none."""
+    """Return the published aggregates of systems over all datasets, by name; empty if the source prints none."""
 
     def read_by_system(file_name: str) -> dict[str, dict[str, str]]:
-        rows = (row for row in _csv(DATA / file_name) if row["source"] == source and row["measure"] == measure)
+        rows = (row for row in _read_csv(DATA / file_name) if row["source"] == source and row["measure"] == measure)
         return {row["system"]: row for row in rows}
 
     averages, wins = read_by_system("averages.csv"), read_by_system("wins.csv")
@@ -178,26 +178,29 @@ def published_averages(source: str, measure: str) -> Mapping[str, PublishedAvera
     }
 
 
-def _place(row: dict[str, str]) -> ReportedPlace:
+def _read_place(row: dict[str, str]) -> ReportedPlace:
     return ReportedPlace(row["source"], row["dataset"], row["system"], row["configuration"])
 
 
 def read_rows(kind: type[T], path: Path, /, **makers: Callable[[dict[str, str]], Any]) -> list[T]:
-    """Parse the lines of a table by the field types of `kind`; `makers` compute fields from a whole line."""
+    """Return the lines of a CSV table as instances of `kind`, with columns parsed by the types of its fields.
+
+    `makers` compute fields from a whole line instead.
+    """
     readers = {field: _READERS[hint] for field, hint in get_type_hints(kind).items() if field not in makers}
     return [
         kind(
             **{field: read(row[field]) for field, read in readers.items()},
             **{field: make(row) for field, make in makers.items()},
         )
-        for row in _csv(path)
+        for row in _read_csv(path)
     ]
 
 
-def _csv(path: Path) -> Iterator[dict[str, str]]:
+def _read_csv(path: Path) -> Iterator[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
 
 
-def _toml(name: str) -> dict[str, dict[str, Any]]:
+def _read_toml(name: str) -> dict[str, dict[str, Any]]:
     return tomllib.loads((DATA / name).read_text(encoding="utf-8"))

@@ -31,6 +31,7 @@ class RescoreUnderWay(ValueError):
     """Another `rescore` of the dataset is pending and must be decided first."""
 
     def __init__(self, rescore: Rescore) -> None:
+        """Set a message that names the pending rescore and asks for its decision."""
         super().__init__(
             f"{rescore.dataset} is already being rescored on qrels v{rescore.to_qrels.number} "
             f"({rescore.get_state_display()}): switch its board or discard that rescore first"
@@ -42,16 +43,17 @@ class CannotRescore(ValueError):
     """The runs cannot be evaluated on these judgments, or the rescore is already decided."""
 
 
-def under_way(dataset: Dataset | int) -> Rescore | None:
+def get_pending_rescore(dataset: Dataset | int) -> Rescore | None:
     """Return the dataset's pending rescore, or None."""
     rescores = Rescore.objects.filter(dataset=dataset, state__in=OPEN)
     return rescores.select_related("dataset", "from_qrels", "to_qrels").first()
 
 
-def is_needed(dataset: Dataset, qrels: Qrels) -> bool:
+def must_rescore(dataset: Dataset, qrels: Qrels) -> bool:
     """Return whether results must be rescored before the board can use these judgments.
 
-    Judgments of another version or split define another test, which stored runs do not answer.
+    False for judgments of another version or split, which are a different test that stored runs do not cover, and
+    without evaluations on the current judgments.
     """
     current_qrels = dataset.current_qrels
     if current_qrels is None or current_qrels.pk == qrels.pk:
@@ -62,17 +64,17 @@ def is_needed(dataset: Dataset, qrels: Qrels) -> bool:
 
 @transaction.atomic
 def start_rescore(dataset: Dataset, qrels: Qrels, note: str = "") -> Rescore:
-    """Start to evaluate all stored runs of the dataset on `qrels`; the board does not change until the switch.
+    """Create a rescore of all stored runs on `qrels` and request its work. The board does not change until the switch.
 
-    `note` describes the change of the judgments and becomes public with the switch. The acting user's reason is only
-    in the audit record. Call this within `audit.acting`.
+    `note` describes the change of the judgments and becomes public with the switch. The acting user's reason is only in
+    the audit record. Call this within `audit.acting`.
 
     Raises:
         RescoreUnderWay: While another rescore is pending.
-        CannotRescore: For the board's own judgments, or those of another version or split.
+        CannotRescore: Without current judgments, for the board's own ones, or for those of another version or split.
     """
     locked_dataset = lock_board(dataset.pk)
-    pending_rescore = under_way(dataset)
+    pending_rescore = get_pending_rescore(dataset)
     if pending_rescore is not None:
         raise RescoreUnderWay(pending_rescore)
     current_qrels = locked_dataset.current_qrels
@@ -111,8 +113,8 @@ def discard_rescore(rescore: Rescore) -> None:
     Raises CannotRescore if it is already decided.
     """
     lock_boards([rescore.dataset_id])
-    pending = Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED])
-    if not pending.update(state=State.DISCARDED, decided_by=actor().person, decided_at=timezone.now()):
+    pending_rescores = Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED])
+    if not pending_rescores.update(state=State.DISCARDED, decided_by=actor().person, decided_at=timezone.now()):
         raise CannotRescore(_decided_message(rescore))
     rescore.refresh_from_db()
     record("rescore discarded", rescore, dataset=rescore.dataset_id, before={"qrels": rescore.to_qrels.number})
@@ -120,14 +122,14 @@ def discard_rescore(rescore: Rescore) -> None:
 
 @transaction.atomic
 def resume_rescore(rescore: Rescore) -> None:
-    """Continue a rescore after an error or a change of the dataset's settings.
+    """Request the evaluation of a rescore again, after an error or a change of the dataset's settings.
 
     Raises:
         CannotRescore: If it is already decided.
         RescoreUnderWay: If another one was started in the meantime.
     """
     lock_boards([rescore.dataset_id])
-    pending_rescore = under_way(rescore.dataset_id)
+    pending_rescore = get_pending_rescore(rescore.dataset_id)
     if pending_rescore is not None and pending_rescore.pk != rescore.pk:
         raise RescoreUnderWay(pending_rescore)
     if not Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED]).update(state=State.EVALUATING):
@@ -138,7 +140,7 @@ def resume_rescore(rescore: Rescore) -> None:
 
 
 def include_new_run(dataset: Dataset | int) -> None:
-    """Include a newly scored run in the dataset's pending rescore.
+    """Set the dataset's ready rescore, if any, back to evaluating, so that it includes a newly scored run.
 
     Call this in the transaction that publishes the result, with the board locked. A rescore that is still evaluating
     finds the run by itself.
@@ -150,7 +152,10 @@ def include_new_run(dataset: Dataset | int) -> None:
 
 
 def fail_rescore(rescore: Rescore) -> bool:
-    """Mark a rescore as failed after an internal error; it can be resumed or discarded."""
+    """Mark an evaluating rescore as failed after an internal error, and return whether it was evaluating.
+
+    It can be resumed or discarded.
+    """
     return bool(Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING).update(state=State.FAILED))
 
 
@@ -161,9 +166,10 @@ def _decided_message(rescore: Rescore) -> str:
 
 
 def get_rescore_runs(rescore: Rescore) -> QuerySet[Run]:
-    """Return all evaluated runs of the version, whatever their visibility, in order of arrival.
+    """Return the runs of the version with evaluations on other judgments of the split, in order of arrival.
 
-    Runs with results on judgments before the current ones are included, so that these are not stale afterward.
+    Their visibility does not matter. Runs with results on judgments before the current ones are included, so that these
+    are not stale afterward.
     """
     same_test = Evaluation.objects.filter(run=OuterRef("pk"), qrels__split=rescore.to_qrels.split)
     other_evaluations = same_test.exclude(qrels=rescore.to_qrels_id)
@@ -183,7 +189,7 @@ def scoring_settings(dataset: Dataset) -> dict[str, object]:
 
 
 def note_progress(rescore: Rescore) -> None:
-    """Update the numbers of all and of evaluated runs."""
+    """Count all runs of the rescore and the evaluated ones, and store the numbers in its row."""
     waiting_count = waiting_runs(rescore).count()
     rescore.total = get_rescore_runs(rescore).count()
     rescore.done = rescore.total - waiting_count
@@ -222,15 +228,15 @@ def _store_tries(rescore: Rescore, tries: dict[str, int]) -> None:
 def finish_rescore(
     rescore: Rescore, content: OfferedContent, settings: dict[str, object], marks: Mapping[str, object]
 ) -> bool:
-    """Mark the rescore as ready for the decision; return False if there are new runs or changed settings.
+    """Mark the rescore as ready for the decision; return False if runs are waiting or scoring settings have changed.
 
-    `marks` are stored for the comparison.
+    `settings` are those that the runs were evaluated with. `marks` are stored for the comparison.
     """
     dataset = lock_board(rescore.dataset_id)
     note_progress(rescore)
     if rescore.done < rescore.total or scoring_settings(dataset) != settings:
         return False
     stored_content = {"settings": settings, "marks": marks, **asdict(content)}
-    pending = Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING)
-    pending.update(state=State.READY, content=stored_content)
+    pending_rescores = Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING)
+    pending_rescores.update(state=State.READY, content=stored_content)
     return True

@@ -36,19 +36,20 @@ class OfferedContent:
 
 
 def prepare_content(dataset: Dataset, qrels: Qrels) -> OfferedContent:
-    """Store the content that the dataset will offer with these judgments, without writing rows."""
+    """Store the topics and judgments that the dataset will offer with these qrels, without writing rows."""
     with work_folder("rescore") as folder:
-        topics, statistics = _topics(qrels, folder)
+        topics, statistics = _extend_topics(qrels, folder)
         judgements = ""
         if files.may_offer_judgements(qrels.split, scored_split=qrels.split, hidden=dataset.hidden):
             judgements = files.store_judgements(open_qrels_path(qrels), folder).sha256
     return OfferedContent(topics, statistics, judgements)
 
 
-def _topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
-    """Return topics and statistics extended by newly judged queries, or empty values if there are none.
+def _extend_topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
+    """Store the topics extended by newly judged queries, and return their checksum and the version's new statistics.
 
-    Topics are never removed: existing runs answer them, and with hidden judgments a removal would reveal information.
+    Both are empty if no topic is new. Topics are never removed: existing runs answer them, and with hidden judgments a
+    removal would reveal information.
     """
     version = qrels.version
     if version.topics_sha256 == version.queries_sha256:
@@ -69,7 +70,10 @@ def _topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
 
 
 def offer_content(dataset: Dataset, version: DatasetVersion, qrels: Qrels, content: OfferedContent) -> None:
-    """Publish new topics and the files of the judgments. Call this in the transaction of the switch."""
+    """Set the version's new topics, and offer the files of topics and open judgments for download.
+
+    Call this in the transaction of the switch.
+    """
     if content.topics_sha256:
         version.topics_sha256, version.statistics = content.topics_sha256, content.statistics
         version.save(update_fields=["topics_sha256", "statistics"])

@@ -60,10 +60,10 @@ class MovedEntry:
         return bool(self.columns["is_baseline"])
 
     def as_row(self, *, hidden: bool) -> dict[str, Any]:
-        """Return the entry's row of the comparison, without ranks, and for held results without holes."""
+        """Return the entry's row of the comparison, with empty ranks; held results have no Hole@10 values."""
         holes: tuple[float | None, float | None] = None, None
         if self.entry.visibility != Entry.Visibility.HELD:
-            holes = _hole(self.before, hidden=hidden), _hole(self.after, hidden=hidden)
+            holes = _published_hole(self.before, hidden=hidden), _published_hole(self.after, hidden=hidden)
         return {
             **_entry_columns(self.entry),
             "is_baseline": self.is_baseline,
@@ -88,17 +88,20 @@ _DECIDED_STATES = (Rescore.State.SWITCHED, Rescore.State.DISCARDED)
 
 
 def get_comparison(rescore: Rescore) -> dict[str, Any]:
-    """Return the stored comparison of a decided rescore, or else the current one."""
+    """Return the stored comparison of a decided rescore, or else compute the current one."""
     if rescore.state in _DECIDED_STATES and rescore.comparison:
         return dict(rescore.comparison)
     return compare(rescore, *moved_entries(rescore))
 
 
 def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[UnmovedEntry]) -> dict[str, Any]:
-    """Return the comparison as plain values: `rows` for results that move, `stays` for others with the reasons."""
+    """Return the comparison as plain values: `rows` for results that move, `stays` for others with the reasons.
+
+    Rows have ranks before and after.
+    """
     dataset = rescore.dataset
     rows = [move.as_row(hidden=dataset.hidden) for move in moves]
-    _rank(rows, dataset.measures)
+    _set_ranks(rows, dataset.measures)
     return {
         "from": rescore.from_qrels.number,
         "to": rescore.to_qrels.number,
@@ -114,7 +117,7 @@ def compare(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[Unmov
 def restrict_comparison(comparison: Mapping[str, Any], entries: Collection[int]) -> dict[str, Any]:
     """Return the comparison of these entries only, with ranks among them, so that the ranks have no gaps."""
     rows = [{**row, "rank_before": {}, "rank_after": {}} for row in comparison["rows"] if row["entry"] in entries]
-    _rank(rows, comparison["measures"])
+    _set_ranks(rows, comparison["measures"])
     stays = [stay for stay in comparison["stays"] if stay["entry"] in entries]
     return {**comparison, "rows": rows, "stays": stays}
 
@@ -125,6 +128,7 @@ def digest(comparison: Mapping[str, Any]) -> str:
 
 
 def _entry_columns(entry: Entry) -> dict[str, Any]:
+    """Return the columns of an entry that the comparison shows."""
     return {
         "entry": entry.pk,
         "system": entry.system.name,
@@ -138,8 +142,8 @@ def _entry_columns(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _hole(evaluations: Sequence[Evaluation], *, hidden: bool) -> float | None:
-    """Return the published share of unjudged documents in the top ten, averaged over seeds."""
+def _published_hole(evaluations: Sequence[Evaluation], *, hidden: bool) -> float | None:
+    """Return the published share of unjudged documents in the top ten, averaged over seeds, or None if one lacks it."""
     values = [evaluation.means[HOLE] for evaluation in evaluations if HOLE in evaluation.means]
     if len(values) < len(evaluations):
         return None
@@ -147,8 +151,11 @@ def _hole(evaluations: Sequence[Evaluation], *, hidden: bool) -> float | None:
     return published_value(sum(published_values) / len(published_values), hidden=hidden)
 
 
-def _rank(rows: Sequence[dict[str, Any]], measures: Iterable[str]) -> None:
-    """Set the ranks among public results that move, with closed APIs ranked separately, as on the board."""
+def _set_ranks(rows: Sequence[dict[str, Any]], measures: Iterable[str]) -> None:
+    """Set `rank_before` and `rank_after` of the rows by measure, among public results only.
+
+    Closed APIs are ranked separately, as on the board.
+    """
     for measure, side, is_closed in product(measures, ("before", "after"), (False, True)):
         peers = [
             row
@@ -161,7 +168,10 @@ def _rank(rows: Sequence[dict[str, Any]], measures: Iterable[str]) -> None:
 
 
 def moved_entries(rescore: Rescore) -> tuple[list[MovedEntry], list[UnmovedEntry]]:
-    """Return the moving entries of the dataset and the others with reasons, in order of publication."""
+    """Return the entries that move to the new judgments and the others with reasons, each in order of publication.
+
+    At most one of the moved entries is the baseline: the last public one.
+    """
     rows = Entry.objects.filter(dataset=rescore.dataset_id).order_by("published_at", "pk")
     rows = rows.select_related("system", "source", "evaluation__run__version", "evaluation__qrels")
     seeds = Seed.objects.select_related("evaluation__run__version", "evaluation__qrels")
@@ -187,7 +197,7 @@ def moved_entries(rescore: Rescore) -> tuple[list[MovedEntry], list[UnmovedEntry
         if reason:
             outcomes[entry.pk] = UnmovedEntry(entry, reason)
         else:
-            move = _move(entry, rescore, new_evaluations)
+            move = _move_entry(entry, rescore, new_evaluations)
             used_ids |= {evaluation.pk for evaluation in move.after}
             outcomes[entry.pk] = move
     ordered_outcomes = [outcomes[entry.pk] for entry in entries]
@@ -201,7 +211,10 @@ def moved_entries(rescore: Rescore) -> tuple[list[MovedEntry], list[UnmovedEntry
 
 
 def _reason_to_stay(entry: Entry, rescore: Rescore, new_evaluations: dict[int, Evaluation], used_ids: set[int]) -> str:
-    """Return the reason why the entry cannot move, or an empty string."""
+    """Return the reason why the entry cannot move to the new judgments, or an empty string if it can.
+
+    `new_evaluations` are by run id; `used_ids` are those that entries already use.
+    """
     evaluations, target = entry_evaluations(entry), rescore.to_qrels
     if not evaluations:
         return "reported by a publication: the run is not available"
@@ -220,7 +233,11 @@ def _reason_to_stay(entry: Entry, rescore: Rescore, new_evaluations: dict[int, E
     return ""
 
 
-def _move(entry: Entry, rescore: Rescore, new_evaluations: dict[int, Evaluation]) -> MovedEntry:
+def _move_entry(entry: Entry, rescore: Rescore, new_evaluations: dict[int, Evaluation]) -> MovedEntry:
+    """Return the entry with its evaluations on the new judgments and the column values that follow from them.
+
+    All runs of the entry must have a new evaluation.
+    """
     dataset, before = rescore.dataset, entry_evaluations(entry)
     after = [new_evaluations[evaluation.run_id] for evaluation in before]
     is_held = entry.visibility == Entry.Visibility.HELD  # held results have no published values before or after
@@ -252,12 +269,16 @@ def count_marks(rescore: Rescore) -> Marks:
     if rescore.dataset.hidden or baseline is None:
         return {}
     measure = rescore.dataset.primary_measure
-    old_counts = _count([move.before for move in moves], baseline, measure)
-    new_counts = _count([move.after for move in moves], baseline, measure)
+    old_counts = _count_significant([move.before for move in moves], baseline, measure)
+    new_counts = _count_significant([move.after for move in moves], baseline, measure)
     return {"better": (old_counts[0], new_counts[0]), "worse": (old_counts[1], new_counts[1])}
 
 
-def _count(evaluations: Sequence[Sequence[Evaluation]], baseline: int, measure: str) -> tuple[int, int]:
+def _count_significant(evaluations: Sequence[Sequence[Evaluation]], baseline: int, measure: str) -> tuple[int, int]:
+    """Return the numbers of entries that are significantly better and worse than the baseline, by uncorrected tests.
+
+    `evaluations` are the seeds of each entry, and `baseline` is a position.
+    """
     values = np.column_stack(
         [
             np.mean(
@@ -301,7 +322,7 @@ def switch_board(rescore: Rescore, *, reviewed_digest: str = "") -> Dataset:
     comparison = compare(locked_rescore, moves, stays)
     if reviewed_digest and reviewed_digest != digest(comparison):
         raise CannotSwitch("The scores have changed since you opened this page. Review them again, then decide.")
-    _apply(moves)
+    _save_moves(moves)
     dataset, qrels = locked_rescore.dataset, locked_rescore.to_qrels
     dataset.current_qrels = qrels
     dataset.save()
@@ -329,6 +350,7 @@ def switch_board(rescore: Rescore, *, reviewed_digest: str = "") -> Dataset:
 
 
 def _require_ready(rescore: Rescore) -> None:
+    """Raise CannotSwitch if the rescore is not ready, judgments or settings have changed, or runs are waiting."""
     dataset = rescore.dataset
     if rescore.state != Rescore.State.READY:
         suffix = f" by {rescore.decided_by}" if rescore.decided_by else ""
@@ -352,7 +374,7 @@ def _require_ready(rescore: Rescore) -> None:
 
 
 def _require_baseline(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequence[UnmovedEntry]) -> None:
-    """Raise CannotSwitch unless the board's baseline moves."""
+    """Raise CannotSwitch if the board's baseline does not move and no other baseline does."""
     if any(move.is_baseline for move in moves):
         return
     prefix = f"scored:{rescore.from_qrels.version_id}:{rescore.from_qrels_id}:"
@@ -363,8 +385,8 @@ def _require_baseline(rescore: Rescore, moves: Sequence[MovedEntry], stays: Sequ
             )
 
 
-def _apply(moves: Sequence[MovedEntry]) -> None:
-    """Assign new evaluations and published values to entries and seeds."""
+def _save_moves(moves: Sequence[MovedEntry]) -> None:
+    """Assign and save new evaluations and published values of entries and seeds, replacing the group's baseline."""
     if any(move.is_baseline for move in moves):  # replace earlier baselines of the group
         groups = {move.columns["comparison_group"] for move in moves}
         datasets = {move.entry.dataset_id for move in moves}

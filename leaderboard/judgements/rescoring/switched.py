@@ -32,19 +32,22 @@ def rescore_page(rescore: Rescore) -> str:
 
 
 def unpublished_judgements(dataset_id: int) -> QuerySet[Qrels]:
-    """Return judgments that no board of the dataset has used yet and that must stay undisclosed."""
-    prepared = Rescore.objects.filter(dataset=dataset_id).exclude(state=State.SWITCHED)
-    switched = Rescore.objects.filter(dataset=dataset_id, state=State.SWITCHED)
+    """Return judgments that were prepared by rescores, but never used by the dataset's board.
+
+    They must stay undisclosed.
+    """
+    other_rescores = Rescore.objects.filter(dataset=dataset_id).exclude(state=State.SWITCHED)
+    completed_rescores = Rescore.objects.filter(dataset=dataset_id, state=State.SWITCHED)
     return (
-        Qrels.objects.filter(pk__in=prepared.values("to_qrels"))
-        .exclude(pk__in=switched.values("to_qrels"))
+        Qrels.objects.filter(pk__in=other_rescores.values("to_qrels"))
+        .exclude(pk__in=completed_rescores.values("to_qrels"))
         .exclude(pk__in=Rescore.objects.filter(dataset=dataset_id).values("from_qrels"))
         .exclude(pk=F("version__dataset__current_qrels"))
     )
 
 
 def rescore_news(changes: Iterable[BoardChange]) -> dict[int, str]:
-    """Return the news texts of board switches by change key, in one query."""
+    """Return the news texts of board switches by change key, in one query. Other changes are omitted."""
     changes = list(changes)
     if not changes:
         return {}

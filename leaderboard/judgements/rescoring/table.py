@@ -53,7 +53,7 @@ class ComparisonLine:
 
     @property
     def text(self) -> dict[str, str]:
-        """Formatted numbers."""
+        """Formatted scores, difference, and Hole@10 values, by field."""
         return {
             "before": numbers.format_value(self.before, self.decimals),
             "after": numbers.format_value(self.after, self.decimals),
@@ -103,10 +103,11 @@ class ComparisonTable:
 def comparison_table(
     comparison: Mapping[str, Any], *, measure: str = "", sort: str = "", hidden: bool, public: bool = False
 ) -> ComparisonTable:
-    """Return the comparison by one measure, by default the primary one in order of the new ranks.
+    """Return the comparison by one measure. By default, this is the primary measure, and rows are sorted by new rank.
 
-    `hidden` is whether the judgments are hidden now, so that values are rounded even if they were stored in full.
-    `public` restricts the table to public results, without holes for hidden judgments. Raises UnknownChoice.
+    `sort` is a key of COLUMNS, descending with a leading "-". `hidden` is whether the judgments are hidden now, so that
+    values are rounded even if they were stored in full. `public` restricts the table to public results, and omits
+    Hole@10 if the judgments are or were hidden. Raises UnknownChoice.
     """
     measures = [name for name in comparison["measures"] if name != HOLE] or comparison["measures"]
     if measure and measure not in measures:
@@ -145,7 +146,10 @@ def _sortable(value: Any) -> Any:
 
 
 def build_line(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool = False) -> ComparisonLine:
-    """Return the line of a comparison row for one measure."""
+    """Return the line of a comparison row for one measure, with values rounded if judgments are `hidden`.
+
+    `holes` includes the values of Hole@10.
+    """
 
     def value(number: float | None) -> float | None:
         return None if number is None else published_value(number, hidden=hidden)
@@ -167,7 +171,10 @@ def build_line(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: boo
 
 
 def as_csv(comparison: Mapping[str, Any], *, hidden: bool, public: bool = False) -> str:
-    """Return all measures as CSV, with one line per result and measure, then the unmoved results with reasons."""
+    """Return all measures as CSV, with one line per result and measure, then the unmoved results with reasons.
+
+    `public` restricts it to public results.
+    """
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow(

@@ -138,7 +138,7 @@ class Site:
                 echo(f"Still starting; the logs are in {self._folder / 'logs'}")
             self._web_answers = self._web_answers or _is_ok(f"{self.address}/healthz")
             try:
-                return self._web_answers and bootstrap.ready()
+                return self._web_answers and bootstrap.is_ready()
             except DatabaseError:  # The database is briefly unavailable.
                 connection.close()
                 return False

@@ -78,8 +78,8 @@ class EntryRow(NamedTuple):
         """Id of the publication that reports the entry, or None for a scored one."""
         return self.source_id if self.provenance == REPORTED else None
 
-    def rounded(self) -> "EntryRow":
-        """Return the row for judgments that are hidden now; reported values are public and stay."""
+    def with_rounded_scores(self) -> "EntryRow":
+        """Return the row with scores and deviations rounded as for hidden judgments. Reported rows are unchanged."""
         if self.provenance == REPORTED:
             return self
         scores, deviations = (
@@ -98,21 +98,27 @@ DEFAULTS: Mapping[str, Any] = EntryRow._field_defaults
 _get_fields = itemgetter(*EntryRow._fields)
 
 
-def flatten_row(stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a stored row as fields of `EntryRow`; earlier releases stored it in several parts."""
-    if "entry" not in stored:
-        return stored
-    parts = {**stored["line"], **stored["entry"]}
-    return {**parts, "measured": stored["measured"], "bibtex": stored["bibtex"]}
+def flatten_row(stored_row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a stored row as one flat mapping of `EntryRow` fields.
+
+    Earlier releases nested the fields under `line` and `entry`, next to `measured` and `bibtex`.
+    """
+    if "entry" not in stored_row:
+        return stored_row
+    parts = {**stored_row["line"], **stored_row["entry"]}
+    return {**parts, "measured": stored_row["measured"], "bibtex": stored_row["bibtex"]}
 
 
-def entry_row(stored: Mapping[str, Any]) -> EntryRow:
+def entry_row(stored_row: Mapping[str, Any]) -> EntryRow:
     """Build an `EntryRow` from a stored row, with defaults for fields that an earlier release lacked."""
-    return EntryRow._make(_get_fields({**DEFAULTS, **flatten_row(stored)}))
+    return EntryRow._make(_get_fields({**DEFAULTS, **flatten_row(stored_row)}))
 
 
 def short_citation(authors: str | None, year: int | None) -> str:
-    """Return a citation such as `Thakur et al. 2021` from `Nandan Thakur and Nils Reimers and …`."""
+    """Return a citation: `Thakur et al. 2021`, with two authors `Thakur and Reimers 2021`, and empty without authors.
+
+    `authors` are full names separated by " and ".
+    """
     if not authors:
         return ""
     names = [name.strip().split(" ")[-1] for name in authors.split(" and ")]
@@ -142,12 +148,18 @@ _SYSTEM_CONDITION = (
 
 
 def dataset_revision(slug: str) -> str:
-    """Return a key that changes with the dataset's page, in one query; empty if there is no such page."""
+    """Return a key that changes with the boards of the dataset and its twin, in one query.
+
+    Constant if no dataset has this slug.
+    """
     return _revision(_REVISION + _DATASET_CONDITION, slug, slug, slug)
 
 
 def benchmark_revision(slug: str) -> str:
-    """Return a key that changes with any of the benchmark's datasets, in one query; empty if there is none."""
+    """Return a key that changes with any of the benchmark's datasets, in one query.
+
+    Constant if no benchmark has this slug.
+    """
     return _revision(_REVISION + _BENCHMARK_CONDITION, slug)
 
 
@@ -162,10 +174,10 @@ def site_revision() -> str:
 
 
 def _revision(query: str, *parameters: str) -> str:
-    """Return a key from the sum of revisions and the latest time, which distinguishes a restored database.
+    """Return a key from a query of `_REVISION`: number of datasets, sum of revisions, and time of the last change.
 
-    Revisions only grow, so their sum identifies a state. The query is raw SQL because every request runs it: building
-    a query set takes longer than serving a cached page.
+    Revisions only grow, so their sum identifies a state; the time distinguishes a restored database. The query is raw
+    SQL because every request runs it: building a query set takes longer than serving a cached page.
     """
     with connection.cursor() as cursor:
         cursor.execute(query, parameters)
@@ -190,10 +202,10 @@ CLOSED_NOTE = "c: closed APIs, which cannot be reproduced; ranked separately."
 
 
 def present_group(version_id: int | None, qrels_id: int | None, entry_groups: Iterable[tuple[str, bool | int]]) -> str:
-    """Return the comparison group of the dataset's current version, qrels, and measures; all others are stale.
+    """Return the comparison group of a board's current results, or an empty string if there is none.
 
-    `entry_groups` are the entries' groups, by date of publication, each with whether the entry is the group's
-    baseline. The result is empty if there is no such group.
+    It is the last group with the dataset's current version and qrels that has a baseline, or the last one if none has.
+    `entry_groups` are the entries' groups, by date of publication, each with whether the entry is the group's baseline.
     """
     prefix = f"scored:{version_id}:{qrels_id}:"
     groups = [(group, is_baseline) for group, is_baseline in entry_groups if group.startswith(prefix)]
@@ -201,10 +213,10 @@ def present_group(version_id: int | None, qrels_id: int | None, entry_groups: It
     return candidates[-1] if candidates else ""
 
 
-def ranked_in(provenance: str, group: str, current_group: str, *, closed_api: bool = False) -> str:
-    """Return the ranking group of a row.
+def ranking_group(provenance: str, group: str, current_group: str, *, closed_api: bool = False) -> str:
+    """Return the group in which a row is ranked: REPORTED, SCORED, or CLOSED. STALE rows are not ranked.
 
-    Reported results and closed APIs are ranked separately, stale results not at all.
+    A result that was not reported is STALE if its comparison group is not the current one.
     """
     if provenance == Entry.Provenance.REPORTED:
         return REPORTED

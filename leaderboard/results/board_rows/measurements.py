@@ -99,7 +99,7 @@ class MeasuredEntry(NamedTuple):
 
 
 def median_latency(latencies: Iterable[float]) -> float | None:
-    """Return BM25's usual latency, the median over jobs, or None for fewer than three jobs."""
+    """Return BM25's usual latency, the median over jobs, or None for fewer than MIN_JOBS jobs."""
     values = list(latencies)
     return median(values) if len(values) >= MIN_JOBS else None
 
@@ -112,9 +112,10 @@ def add_baseline_deviation(
     measurements: Sequence[MeasuredEntry],
     latencies: Iterable[tuple[LatencyScope, float | None]] | None = None,
 ) -> list[MeasuredEntry]:
-    """Return the measurements, each with the relative deviation of BM25 from its usual latency in the same place.
+    """Return the measurements with `baseline_off`, the relative deviation of BM25's latency from its usual one.
 
-    `latencies` are those of BM25 in all jobs; by default, those in the jobs of these measurements.
+    The usual latency is the median over jobs on the same dataset, machine, and protocol. It is taken from `latencies`,
+    by default from the jobs of these measurements. The deviation is 0 if it or BM25's latency is unknown.
     """
     if latencies is None:
         latencies = [(_latency_scope(measurement), measurement.baseline_latency) for measurement in measurements]
@@ -136,8 +137,11 @@ def _latency_scope(measurement: MeasuredEntry) -> LatencyScope:
 
 
 def system_measurements(system_id: int) -> list[MeasuredEntry]:
-    """Return the measurements of a system's public entries, oldest first, in at most three queries."""
-    measurements = _read(Measurement.objects.filter(entry__system=system_id))
+    """Return the measurements of a system's public entries, oldest first, in at most three queries.
+
+    The deviation of BM25 is computed from all public measurements of the same datasets.
+    """
+    measurements = _read_measurements(Measurement.objects.filter(entry__system=system_id))
     if not measurements:
         return measurements
     rows = Measurement.objects.filter(
@@ -149,15 +153,15 @@ def system_measurements(system_id: int) -> list[MeasuredEntry]:
 
 def entry_measurements(entries: Collection[int]) -> list[MeasuredEntry]:
     """Return the measurements of these entries if they are public, oldest first, in at most two queries."""
-    return _read(Measurement.objects.filter(entry__in=entries))
+    return _read_measurements(Measurement.objects.filter(entry__in=entries))
 
 
 _ENTRY_COLUMNS = ("entry__dataset_id", "entry_id", "entry__system_id", "entry__configuration")
 _MACHINE_COLUMNS = ("hardware_id", "hardware__slug", "hardware__name", "hardware__details")
 
 
-def _read(measurements: QuerySet[Measurement]) -> list[MeasuredEntry]:
-    """Read measurements in one query, and prices in a second one if there are any."""
+def _read_measurements(measurements: QuerySet[Measurement]) -> list[MeasuredEntry]:
+    """Read the measurements of public entries, oldest first, in one query, and current prices in a second one."""
     rows: list[tuple[Any, ...]] = list(
         measurements.filter(entry__visibility=Entry.Visibility.PUBLIC)
         .order_by("measured_at", "pk")
@@ -181,7 +185,10 @@ def _read(measurements: QuerySet[Measurement]) -> list[MeasuredEntry]:
 
 
 def measured_rows(dataset_id: int, entries: Iterable[EntryRow]) -> list[MeasuredEntry]:
-    """Return the stored measurements of a board's entries, oldest first, at the prices of that time."""
+    """Return the stored measurements of a board's entries, oldest first, with the prices that were stored with them.
+
+    The deviation of BM25 is computed from these measurements.
+    """
     measurements = [
         MeasuredEntry(
             **{**measurement, "machine": Machine(*measurement["machine"])},
@@ -199,7 +206,10 @@ def measured_rows(dataset_id: int, entries: Iterable[EntryRow]) -> list[Measured
 
 
 def prices_today(hardware: Iterable[Any], name: str = "hardware_id") -> dict[Any, tuple[float, str]]:
-    """Return the current price per hour and its currency, by the class's id or `name`."""
+    """Return the current price per hour and its currency, keyed by hardware class. Classes without a price are omitted.
+
+    `name` is the lookup of the keys in `hardware`, such as `hardware__slug`.
+    """
     rows = (
         Price.objects.filter(**{f"{name}__in": list(hardware)}, valid_from__lte=timezone.now().date())
         .order_by("valid_from")
@@ -209,19 +219,23 @@ def prices_today(hardware: Iterable[Any], name: str = "hardware_id") -> dict[Any
 
 
 def list_machines(measurements: Sequence[MeasuredEntry]) -> list[Machine]:
-    """Return the machines by number of entries, largest first, and then by time of the last measurement."""
+    """Return the distinct machines, those with the most measured entries first, and of these the last measured first.
+
+    The measurements must be in order of time.
+    """
     entries: dict[Machine, set[int]] = {}
-    newest: dict[Machine, str] = {}
+    latest_times: dict[Machine, str] = {}
     for measurement in measurements:
         entries.setdefault(measurement.machine, set()).add(measurement.entry_id)
-        newest[measurement.machine] = measurement.measured_at
-    return sorted(entries, key=lambda machine: (len(entries[machine]), newest[machine]), reverse=True)
+        latest_times[measurement.machine] = measurement.measured_at
+    return sorted(entries, key=lambda machine: (len(entries[machine]), latest_times[machine]), reverse=True)
 
 
-def with_baseline(measurements: dict[Key, MeasuredEntry], bm25: Key | None) -> dict[Key, MeasuredEntry]:
-    """Return the measurements of one machine by row, adding one for BM25 if its row has none.
+def add_baseline_measurement(measurements: dict[Key, MeasuredEntry], bm25: Key | None) -> dict[Key, MeasuredEntry]:
+    """Add a measurement of BM25 to those of one machine if BM25's row has none, and return the same mapping.
 
-    It is taken from the job of the system measured last, if possible one without doubt.
+    The mapping is keyed by row, and `bm25` is the key of BM25's row, or None. BM25's figures are those from the job of
+    the system measured last, if possible of one without doubt.
     """
     if bm25 is not None and bm25 not in measurements:
         with_bm25 = [measurement for measurement in measurements.values() if measurement.baseline]
@@ -232,9 +246,10 @@ def with_baseline(measurements: dict[Key, MeasuredEntry], bm25: Key | None) -> d
 
 
 def chosen_machine(machines: Sequence[Machine], slug: str, *, cpu_only: bool = False) -> Machine | None:
-    """Return the machine with the wanted slug, by default the first one; None without measurements.
+    """Return the machine with this slug, by default the first one, or None if there are no machines.
 
-    With `cpu_only`, machines without a GPU are preferred. Raises UnknownChoice.
+    If `cpu_only`, the default is the first machine without a GPU if there is one. Raises UnknownChoice for an unknown
+    slug.
     """
     if not slug:
         cpu_machines = [machine for machine in machines if cpu_only and not machine.has_gpu]

@@ -45,9 +45,9 @@ def next_second(time: datetime.datetime) -> datetime.datetime:
 
 
 def revisions_at(datasets: Collection[int], time: datetime.datetime) -> dict[int, Revision]:
-    """Return the revisions at a time of datasets and their former parts, by id, omitting datasets not yet public.
+    """Return the revisions of datasets at a given time, by dataset id, including the datasets that were their parts.
 
-    Takes two queries, and two more if there are parts.
+    Datasets that were not public at the time are omitted. Takes two queries, and two more if there are parts.
     """
     revisions = _revisions_at(datasets, time)
     parts = {part for revision in revisions.values() for part in revision.parts}.difference(revisions)
@@ -55,6 +55,10 @@ def revisions_at(datasets: Collection[int], time: datetime.datetime) -> dict[int
 
 
 def _revisions_at(datasets: Collection[int], time: datetime.datetime) -> dict[int, Revision]:
+    """Return each dataset's last revision up to the end of that second, by id, omitting datasets that were not public.
+
+    If the judgments are hidden now, the revision is rounded and its facts are marked as hidden.
+    """
     changes = BoardChange.objects.filter(dataset__in=datasets, at__lt=next_second(time))
     numbers = dict(changes.values_list("dataset").annotate(last=Max("revision")).order_by())
     conditions = (Q(dataset=dataset, revision=number) for dataset, number in numbers.items())
@@ -73,7 +77,10 @@ def is_public(facts: Mapping[str, Any]) -> bool:
 
 
 def find_removed(rows: Mapping[int, BoardRows]) -> dict[int, RemovedEntry]:
-    """Return entries that were public in `rows` (by dataset) and no longer are, by id, in one query."""
+    """Return entries that were public in `rows` and were removed or hidden since, by entry id, in one query.
+
+    `rows` are by dataset id. Superseded entries do not count as removed.
+    """
     removed_entries = Entry.objects.filter(dataset__in=rows).exclude(visibility__in=_SHOWN_ON_PAST_BOARDS)
     entries = {}
     columns = ("pk", "dataset_id", "visibility", "withdrawal_reason", "moderation_reason")
@@ -85,7 +92,7 @@ def find_removed(rows: Mapping[int, BoardRows]) -> dict[int, RemovedEntry]:
     return entries
 
 
-def without_page(removed_entries: Iterable[RemovedEntry]) -> frozenset[str]:
+def systems_without_page(removed_entries: Iterable[RemovedEntry]) -> frozenset[str]:
     """Return the slugs of systems without a page because none of their entries is public, in at most one query."""
     slugs = {entry.slug for entry in removed_entries if entry.visibility not in Entry.SEEN}
     if not slugs:

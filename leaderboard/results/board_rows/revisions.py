@@ -81,10 +81,11 @@ def _lock_query(datasets: Collection[int]) -> QuerySet[Dataset]:
 def board_changed(
     dataset: Dataset, kind: BoardChange.Kind, entry: Entry | None = None, row_entries: Entries | None = None
 ) -> int:
-    """Record a change of the dataset's board and return its new revision; the row stays locked until the commit.
+    """Record a change of the dataset's board and return its new revision. The row stays locked until the commit.
 
-    `row_entries` are the entries with rows that may have changed. If it is None, all rows of the board are rebuilt and
-    compared, which is slow for large boards.
+    The board of the dataset that it is part of gets a new revision as well. `row_entries` are the entries with rows
+    that may have changed. If it is None, all rows of the board are rebuilt and compared, which is slow for large
+    boards.
     """
     return _change({dataset.pk}, kind, row_entries, entry)[dataset.pk]
 
@@ -114,15 +115,19 @@ def _change(
         change = BoardChange(dataset_id=dataset_id, revision=revision, kind=kind, at=now, facts=facts)
         if dataset_id in dataset_ids:
             change.entry = entry
-            _record(change, row_entries)
+            _store_change(change, row_entries)
         else:
-            _record(change, ())
+            _store_change(change, ())
         revisions[dataset_id] = revision
     return revisions
 
 
-def _record(change: BoardChange, row_entries: Entries | None) -> None:
-    """Store the change with the affected rows, and request the work that follows from it."""
+def _store_change(change: BoardChange, row_entries: Entries | None) -> None:
+    """Store the change with its changed rows, and record the numbers that changed in them.
+
+    Requests new significance tests if the change affects results with open judgments, and new statistics if it affects
+    texts or runs.
+    """
     dataset_id, facts = change.dataset_id, change.facts
     if facts["current_version_id"] is None:
         parts = Dataset.objects.filter(part_of=dataset_id).order_by("name", "pk")
@@ -132,8 +137,8 @@ def _record(change: BoardChange, row_entries: Entries | None) -> None:
     if change.kind == Kind.PUBLISHED and change.entry_id in rows:
         facts["result"] = result_facts(dataset_id, change.entry_id, rows[change.entry_id], facts)
     change.save(force_insert=True)
-    before, after = _record_rows(change, rows, row_entries)
-    record_numbers(dataset_id, change.revision, change.kind, before, after)
+    closed_rows, new_rows = _record_rows(change, rows, row_entries)
+    record_numbers(dataset_id, change.revision, change.kind, closed_rows, new_rows)
     if change.kind not in _NOT_COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
         request_certainty(dataset_id)
     if change.kind in _TEXT_CHANGES or (change.kind in _RUN_CHANGES and not facts["hidden"]):
@@ -150,29 +155,29 @@ def _record_rows(
     versions = EntryVersion.objects.filter(dataset=change.dataset_id, until_revision=None)
     if row_entries is not None:
         versions = versions.filter(entry__in=row_entries)
-    after = dict(rows)
+    new_rows = dict(rows)
     closed_ids: list[int] = []
-    before: dict[int, Mapping[str, Any]] = {}
+    closed_rows: dict[int, Mapping[str, Any]] = {}
     for pk, entry_id, text in versions.values_list("pk", "entry_id", Cast("row", TextField())):
         row = orjson.loads(text)
-        if after.get(entry_id) == row:
-            del after[entry_id]
+        if new_rows.get(entry_id) == row:
+            del new_rows[entry_id]
         else:
             closed_ids.append(pk)
-            before[entry_id] = flatten_row(row)
+            closed_rows[entry_id] = flatten_row(row)
     for start in range(0, len(closed_ids), 500):  # SQLite limits the number of parameters.
         EntryVersion.objects.filter(pk__in=closed_ids[start : start + 500]).update(until_revision=change.revision)
     new_versions = [
         EntryVersion(entry_id=key, dataset_id=change.dataset_id, from_revision=change.revision, row=row)
-        for key, row in after.items()
+        for key, row in new_rows.items()
     ]
     EntryVersion.objects.bulk_create(new_versions, batch_size=500)
-    return before, after
+    return closed_rows, new_rows
 
 
 @transaction.atomic
 def benchmark_changed(benchmark: Benchmark) -> None:
-    """Store a version of the benchmark's columns and members if they changed; boards change by their datasets."""
+    """Store a version of the benchmark's columns and members if they changed. Revisions of boards do not change."""
     members = benchmark.members.order_by("position", "pk").values(*_MEMBER_FACTS)
     row = {**Benchmark.objects.values(*_BENCHMARK_FACTS).get(pk=benchmark.pk), "members": list(members)}
     latest_version = benchmark.versions.last()
@@ -181,9 +186,9 @@ def benchmark_changed(benchmark: Benchmark) -> None:
 
 
 def record_present() -> None:
-    """Store rows that are missing or have the layout of an earlier release, under new revisions of their boards.
+    """Record boards that have no change yet, or whose stored rows are missing or have the layout of an earlier release.
 
-    Boards of sites older than these records get their first revision.
+    Each of these boards gets a new revision with current rows, and each benchmark without a version gets its first one.
     """
     open_versions = EntryVersion.objects.filter(until_revision=None)
     unstored_entries = Entry.objects.filter(visibility__in=Entry.SEEN).exclude(
@@ -223,9 +228,12 @@ _SEPARATE_FIELDS = ("measured", "bibtex")
 
 
 def rows_to_store(entries: QuerySet[Entry]) -> dict[int, dict[str, Any]]:
-    """Return the board rows of public, withdrawn, and quarantined entries, by id, in at most three queries."""
+    """Return the board rows of public, withdrawn, and quarantined entries, by id, in at most three queries.
+
+    Each row contains the layout's version, and the fields of `EntryRow` that differ from their defaults.
+    """
     citation_columns = {name: f"system__{name}" for name in citations.COLUMNS}
-    rows = _rows(entries.filter(visibility__in=Entry.SEEN), *citation_columns.values())
+    rows = _read_entry_rows(entries.filter(visibility__in=Entry.SEEN), *citation_columns.values())
     measurements: dict[int, list[dict[str, Any]]] = {}
     for measurement in entry_measurements([row["pk"] for row in rows]):
         measurements.setdefault(measurement.entry_id, []).append(measurement.as_stored())
@@ -246,21 +254,21 @@ def private_rows(datasets: Collection[int], teams: Collection[int]) -> dict[int,
         return {}
     entries = Entry.objects.filter(dataset__in=datasets, visibility=Entry.Visibility.PRIVATE, system__team__in=teams)
     rows_by_dataset: dict[int, list[EntryRow]] = {}
-    for row in _rows(entries.order_by("published_at", "pk"), "dataset_id"):
+    for row in _read_entry_rows(entries.order_by("published_at", "pk"), "dataset_id"):
         rows_by_dataset.setdefault(row.pop("dataset_id"), []).append(entry_row(row))
     return rows_by_dataset
 
 
-def _rows(entries: QuerySet[Entry], *extra_columns: str) -> list[dict[str, Any]]:
-    """Return the columns of `EntryRow` except `_SEPARATE_FIELDS`, and `extra_columns` columns, in one query."""
+def _read_entry_rows(entries: QuerySet[Entry], *extra_columns: str) -> list[dict[str, Any]]:
+    """Return the fields of `EntryRow` except `_SEPARATE_FIELDS`, and `extra_columns`, of each entry, in one query."""
     names = [name for name in EntryRow._fields if name not in _SEPARATE_FIELDS]
-    columns = _columns()
+    columns = _column_expressions()
     rows = entries.values_list(*(columns.get(name, name) for name in names), *extra_columns)
     return [dict(zip((*names, *extra_columns), row, strict=True)) for row in rows]
 
 
-def _columns() -> dict[str, Any]:
-    """Return expressions for fields whose column has another name or type."""
+def _column_expressions() -> dict[str, Any]:
+    """Return query expressions for the fields of `EntryRow` whose column has another name or type."""
     challenges = Challenge.objects.filter(system=OuterRef("system"), state=Challenge.State.OPEN)
     return {
         "system": "system__name",
@@ -281,8 +289,8 @@ def _columns() -> dict[str, Any]:
 def result_facts(dataset_id: int, entry: int, row: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about a new result that the news shows: its score, its baseline's, and the best other one's.
 
-    All are published values, or None. `facts` are the dataset's columns. The database selects the best result, so two
-    queries suffice for boards of any size.
+    Scores are published values of the primary measure within the comparison group, or None. `facts` are the dataset's
+    columns. The database selects the best result, so two queries suffice for boards of any size.
     """
     measure: str = facts["primary_measure"]
     other_entries = Entry.objects.filter(
@@ -292,12 +300,12 @@ def result_facts(dataset_id: int, entry: int, row: Mapping[str, Any], facts: Map
     ).exclude(pk=entry)
     value = Cast(KeyTextTransform(measure, "scores"), FloatField())
     order = value.asc() if better(measure) == "lower" else value.desc()
-    best = other_entries.alias(value=value).filter(value__isnull=False).order_by(order).values_list("scores").first()
+    leader = other_entries.alias(value=value).filter(value__isnull=False).order_by(order).values_list("scores").first()
     baseline = other_entries.filter(is_baseline=True).values_list("scores", "system__name").first()
     return {
         "measure": measure,
         "value": row["scores"].get(measure),
         "baseline": baseline[0].get(measure) if baseline else None,
         "baseline_name": baseline_label(baseline[1], facts["name"]) if baseline else "",
-        "best_before": best[0][measure] if best else None,
+        "best_before": leader[0][measure] if leader else None,
     }

@@ -30,13 +30,13 @@ from leaderboard.results.reported_facts import COSTS
 class Revision(NamedTuple):
     """A revision of a dataset's board: its number, its time, and the dataset's columns (past revisions only).
 
-    `rounded` is set if the judgments are hidden now: the board then shows only what a hidden board would.
+    `is_rounded` is set if the judgments are hidden now: the board then shows only what a hidden board would.
     """
 
     number: int
     at: datetime.datetime
     facts: Mapping[str, Any] = MappingProxyType({})
-    rounded: bool = False
+    is_rounded: bool = False
 
     @property
     def key(self) -> str:
@@ -44,7 +44,7 @@ class Revision(NamedTuple):
 
         The time distinguishes a restored database from its former state.
         """
-        return f"{self.number}:{self.at.timestamp()}{':rounded' * self.rounded}"
+        return f"{self.number}:{self.at.timestamp()}{':rounded' * self.is_rounded}"
 
     @property
     def parts(self) -> Sequence[int]:
@@ -81,7 +81,7 @@ BENCHMARK_CHANGED_AT = RawSQL(
 )
 
 
-def newest(number: int, changed_at: datetime.datetime | None) -> Revision:
+def newest_revision(number: int, changed_at: datetime.datetime | None) -> Revision:
     """Return the newest revision of a board from its dataset's `board_revision` and `changed_at`."""
     return Revision(number, changed_at or NO_REVISION.at)
 
@@ -89,7 +89,7 @@ def newest(number: int, changed_at: datetime.datetime | None) -> Revision:
 def present_rows(datasets: Collection[int]) -> dict[int, BoardRows]:
     """Return the current rows of the datasets' boards, in two queries, or one if all are cached."""
     rows = Dataset.objects.filter(pk__in=datasets).values_list("pk", "board_revision", CHANGED_AT)
-    return rows_at({pk: newest(*revision) for pk, *revision in rows})
+    return rows_at({pk: newest_revision(*revision) for pk, *revision in rows})
 
 
 #: Line of a benchmark board: system id, configuration, and `REPORTED` or `SCORED`.
@@ -114,7 +114,7 @@ class BoardRows:
 
     @cached_property
     def results(self) -> list[tuple[LineKey, EntryRow]]:
-        """Entries with values for the reader, each with the key of its line."""
+        """Public and private entries, each with the key of its line on a benchmark board."""
         return [
             ((row.system_id, row.configuration, REPORTED if row.provenance == REPORTED else SCORED), row)
             for row in self.entries
@@ -123,7 +123,7 @@ class BoardRows:
 
     @cached_property
     def kinds(self) -> set[tuple[int | None, str]]:
-        """Pairs of comparison group and source, which is None for scored results."""
+        """Pairs of source (None for scored results) and comparison group."""
         return {(row.reported_by, row.comparison_group) for _, row in self.results}
 
     @cached_property
@@ -134,11 +134,11 @@ class BoardRows:
         return measures
 
     def get_measures(self, source: int | None) -> set[str]:
-        """Return the measures of all results; for reported ones, only those of `source` if given."""
+        """Return the measures of all results; if `source` is given, without those of other papers."""
         return {name for key, names in self._measures.items() if matches_source(key, source) for name in names}
 
     def get_costs(self, source: int | None) -> dict[tuple[int, str], Figures]:
-        """Return reported costs by system and configuration, only those of `source` if given."""
+        """Return reported costs by system id and configuration; if `source` is given, without those of other papers."""
         return {
             key[:2]: costs
             for key, row in self.results
@@ -182,15 +182,15 @@ def decoded_size(text_bytes: int) -> int:
 def rows_at(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     """Return the rows of several boards at given revisions, by dataset, in one query, or none if all are cached."""
     keys = {dataset: f"rows {dataset}:{revision.key}" for dataset, revision in revisions.items()}
-    cached = _cached_rows(keys)
-    if len(cached) < len(keys):
+    cached_rows = _cached_rows(keys)
+    if len(cached_rows) < len(keys):
         with _reading:
-            cached = _cached_rows(keys)
-            read = _read({dataset: revisions[dataset] for dataset in keys if dataset not in cached})
-            for dataset, rows in read.items():
+            cached_rows = _cached_rows(keys)
+            read_rows = _read_rows({dataset: revisions[dataset] for dataset in keys if dataset not in cached_rows})
+            for dataset, rows in read_rows.items():
                 board_cache.put(keys[dataset], rows, decoded_size(rows.text_bytes), LONG_LIFETIME)
-            cached.update(read)
-    return {dataset: cached[dataset] for dataset in keys}
+            cached_rows.update(read_rows)
+    return {dataset: cached_rows[dataset] for dataset in keys}
 
 
 def _cached_rows(keys: Mapping[int, str]) -> dict[int, BoardRows]:
@@ -198,7 +198,11 @@ def _cached_rows(keys: Mapping[int, str]) -> dict[int, BoardRows]:
     return {dataset: rows for dataset, rows in entries.items() if rows is not None}
 
 
-def _read(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
+def _read_rows(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
+    """Read the rows of boards at these revisions from the database, by dataset, in one query.
+
+    Rows are rounded if their revision is.
+    """
     if not revisions:
         return {}
     rows_by_dataset: dict[int, list[EntryRow]] = {dataset: [] for dataset in revisions}
@@ -211,7 +215,7 @@ def _read(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
     versions = EntryVersion.objects.filter(reduce(or_, conditions))
     for dataset, text in versions.values_list("dataset_id", Cast("row", TextField())):
         row = entry_row(orjson.loads(text))
-        rows_by_dataset[dataset].append(row.rounded() if revisions[dataset].rounded else row)
+        rows_by_dataset[dataset].append(row.with_rounded_scores() if revisions[dataset].is_rounded else row)
         lengths[dataset] += len(text)
     for rows in rows_by_dataset.values():
         rows.sort(key=attrgetter("published", "pk"))

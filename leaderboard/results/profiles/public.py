@@ -36,7 +36,10 @@ class CollectionLengths:
 
 
 def collection_lengths(slug: str) -> CollectionLengths | None:
-    """Return the document lengths of a dataset's current version, or None if they are not public or not computed."""
+    """Return the document lengths of a dataset's current version, or None if they are not public or not computed.
+
+    Lengths of relevant documents are included if the judgments are open and were counted.
+    """
     profile = (
         CollectionProfile.objects.filter(_PUBLIC_PROFILES, version__dataset__slug=slug)
         .filter(version__dataset__current_version=_PROFILE_VERSION)
@@ -45,11 +48,11 @@ def collection_lengths(slug: str) -> CollectionLengths | None:
     )
     if profile is None:
         return None
-    dataset, relevant = profile.version.dataset, profile.relevance_by_length
-    is_open = not dataset.hidden and relevant.get("qrels") == dataset.current_qrels_id
+    dataset, relevance = profile.version.dataset, profile.relevance_by_length
+    is_open = not dataset.hidden and relevance.get("qrels") == dataset.current_qrels_id
     return CollectionLengths(
         LengthDistribution.from_data(profile.document_lengths),
-        LengthDistribution.from_data(relevant["lengths"]) if is_open and relevant else None,
+        LengthDistribution.from_data(relevance["lengths"]) if is_open and relevance else None,
     )
 
 
@@ -115,7 +118,10 @@ class Neighbour(NamedTuple):
 
 
 def neighbours(version_id: int, limit: int = 5) -> list[Neighbour]:
-    """Return the public collections most similar to a version, most similar first, in one query."""
+    """Return the datasets with public documents whose corpora overlap most with this version's, in one query.
+
+    They are sorted by overlap, highest first. Only current versions count.
+    """
     pairs = Overlap.objects.filter(Q(first=version_id) | Q(second=version_id)).select_related(
         "first__dataset", "second__dataset"
     )

@@ -57,10 +57,10 @@ def request_missing_statistics() -> int:
         dataset=OuterRef("pk"),
         created_at__gte=OuterRef("current_version__created_at"),
     )
-    unrequested = Dataset.objects.filter(
+    unrequested_datasets = Dataset.objects.filter(
         ~Exists(requests), current_version__profile=None, current_version__isnull=False
     ).exclude(current_version__corpus_sha256="")
-    dataset_ids = list(unrequested.order_by("pk").values_list("pk", flat=True))
+    dataset_ids = list(unrequested_datasets.order_by("pk").values_list("pk", flat=True))
     for dataset in dataset_ids:
         request_statistics(dataset)
     return len(dataset_ids)
@@ -71,15 +71,16 @@ def profile_collection(
 ) -> CollectionFindings | None:
     """Compute missing statistics of the dataset's current texts; return None if Runboard stores none.
 
-    Without a stored profile, this takes one pass over the corpus. If only judgments or visibilities changed, it
-    recomputes the lengths of relevant documents and the example. `work` is an empty folder.
+    Returns the version and its new columns, which are empty if nothing has changed. Without a stored profile, this
+    takes one pass over the corpus. If only judgments or visibilities changed, it recomputes the lengths of relevant
+    documents and the example. `work` is an empty folder.
     """
     version, qrels = dataset.current_version, _open_judgements(dataset)
     if version is None or not version.corpus_sha256:
         return None
     corpus = local_path(Area.FILES, version.corpus_sha256)
     stored_profile = CollectionProfile.objects.filter(version=version).first()
-    basis = _basis(dataset)
+    basis = _profile_basis(dataset)
     if stored_profile is not None and stored_profile.example.get("basis") == basis:
         return version, {}
     query, relevant_id, grade = _choose_example(version, qrels)
@@ -97,7 +98,7 @@ def profile_collection(
             "document_lengths": profile.lengths.as_data(),
         }
     else:
-        documents = _documents(corpus, document_ids, progress)
+        documents = _find_documents(corpus, document_ids, progress)
         lengths = read_document_lengths(path_of(Area.PROFILES, stored_profile.terms_sha256))
     values["example"] = {"basis": basis}
     document = documents.get(relevant_id) if relevant_id else next(iter(documents.values()), None)
@@ -114,8 +115,8 @@ def profile_collection(
     return version, values
 
 
-def _basis(dataset: Dataset) -> dict[str, Any]:
-    """Return the inputs of a profile other than the texts themselves."""
+def _profile_basis(dataset: Dataset) -> dict[str, Any]:
+    """Return the inputs of a profile other than the texts: open qrels, or None, and whether all texts are public."""
     qrels = _open_judgements(dataset)
     texts_public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
     return {"qrels": qrels.pk if qrels else None, "public": texts_public}
@@ -131,19 +132,19 @@ def _open_judgements(dataset: Dataset) -> Qrels | None:
 
 
 def _choose_example(version: DatasetVersion, qrels: Qrels | None) -> tuple[Query, str, int | None]:
-    """Return the first query that has a relevant document, the best such document, and its grade.
+    """Return the first query that has a relevant document, the most relevant such document, and its grade.
 
-    Ties are resolved by document order. Without open judgments, the result is the first query and no document, because
-    any choice would reveal something.
+    Ties are resolved by the order of the judgments. Without open judgments, the result is the first query and no
+    document, because any choice would reveal something.
     """
     dataset = version.dataset
     topics = local_path(Area.FILES, version.topics_sha256)
     best_documents: dict[str, tuple[int, str]] = {}
     if qrels is not None:
         for query_id, document, grade in load_open_qrels(qrels).judgements():
-            best = best_documents.get(query_id)
+            best_so_far = best_documents.get(query_id)
             is_itself = dataset.drop_self_matches and document == query_id
-            if grade >= dataset.relevance_level and not is_itself and (best is None or grade > best[0]):
+            if grade >= dataset.relevance_level and not is_itself and (best_so_far is None or grade > best_so_far[0]):
                 best_documents[query_id] = (grade, document)
     first_query = Query("", "")
     for number, (_, query) in enumerate(iterate_queries(topics, FileProblems(topics.name))):
@@ -156,7 +157,7 @@ def _choose_example(version: DatasetVersion, qrels: Qrels | None) -> tuple[Query
     return first_query, "", None
 
 
-def _documents(corpus: Path, document_ids: Sequence[str], progress: Progress) -> dict[str, Document]:
+def _find_documents(corpus: Path, document_ids: Sequence[str], progress: Progress) -> dict[str, Document]:
     """Return the requested documents, or the first one with a text if none are given."""
     documents: dict[str, Document] = {}
     for _, document in iterate_documents(corpus, FileProblems(corpus.name), progress):
@@ -174,27 +175,27 @@ def store_collection_profile(findings: CollectionFindings) -> None:
 
 
 def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> OverlapFindings:
-    """Compute the overlaps of the dataset's texts with all others, and profiles of its runs.
+    """Compute the missing overlaps of the dataset's texts with all others, and profiles of up to RUNS_AT_ONCE runs.
 
-    The dataset's own profile must be stored already: of two concurrent jobs, the one that stores its profile later
-    sees the other's, so no pair is missed.
+    Both are empty if the dataset's own profile is not stored. It must be stored first: of two concurrent jobs, the one
+    that stores its profile later sees the other's, so no pair is missed.
     """
     profile = CollectionProfile.objects.filter(version=dataset.current_version_id).first()
     if profile is None:
         return [], []
-    overlaps = _overlaps(profile, progress)
+    overlaps = _compute_overlaps(profile, progress)
     pending_runs = list(runs_without_profile(dataset)[:RUNS_AT_ONCE])
     profiles = []
     if pending_runs:
         lengths = read_document_lengths(path_of(Area.PROFILES, profile.terms_sha256))
         for number, run in enumerate(pending_runs):
             progress(number / len(pending_runs))
-            excluded, drop = run.version.excluded_sha256, run.version.dataset.drop_self_matches
-            prepare_run(run.sha256, excluded)
+            excluded_sha256, drop = run.version.excluded_sha256, run.version.dataset.drop_self_matches
+            prepare_run(run.sha256, excluded_sha256)
             run_lengths = LengthDistribution.from_lengths(
                 lengths.find(
                     document
-                    for query, documents in TopDocuments(top_documents_path(run.sha256, excluded))
+                    for query, documents in TopDocuments(top_documents_path(run.sha256, excluded_sha256))
                     for document in displayed_documents(documents, query, depth=DEPTH, drop_self_matches=drop)
                 )
             )
@@ -202,8 +203,8 @@ def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> 
     return overlaps, profiles
 
 
-def _overlaps(profile: CollectionProfile, progress: Progress) -> list[Overlap]:
-    """Return the overlaps with the current texts of other datasets that are not stored yet."""
+def _compute_overlaps(profile: CollectionProfile, progress: Progress) -> list[Overlap]:
+    """Compute the overlaps with the current texts of other datasets that are not stored yet."""
     pairs = Overlap.objects.filter(Q(first=profile.version_id) | Q(second=profile.version_id))
     compared_ids = {version for pair in pairs.values_list("first_id", "second_id") for version in pair}
     current_versions = Dataset.objects.filter(current_version__isnull=False).values("current_version_id")
@@ -222,7 +223,7 @@ def _overlaps(profile: CollectionProfile, progress: Progress) -> list[Overlap]:
 
 
 def runs_without_profile(dataset: Dataset) -> QuerySet[Run]:
-    """Return unprofiled runs of public results with open judgments on the current version."""
+    """Return unprofiled runs of public results on the current version; none if judgments are hidden."""
     if dataset.hidden:
         return Run.objects.none()
     public_entries = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC)
@@ -247,6 +248,6 @@ def store_overlaps(dataset: Dataset, findings: OverlapFindings) -> None:
     # or lets its own request follow.
     locked_dataset = lock_board(dataset.pk)
     profile = CollectionProfile.objects.filter(version=locked_dataset.current_version_id).first()
-    is_current = profile is not None and profile.example.get("basis") == _basis(locked_dataset)
+    is_current = profile is not None and profile.example.get("basis") == _profile_basis(locked_dataset)
     if not is_current or runs_without_profile(locked_dataset).exists():
         request_statistics(dataset.pk)

@@ -9,7 +9,7 @@ from leaderboard.results.values import training_exposure
 
 
 def lock_systems(*systems: System) -> list[System]:
-    """Lock the boards of systems, then their rows, until the commit, and return the current rows by key.
+    """Lock the boards of systems, then their rows, until the commit, and return the current rows ordered by id.
 
     Call this before changes that end with `system_changed`, so that concurrent changes are serialized.
     """
@@ -25,7 +25,7 @@ def boards_of_team(team: int) -> set[int]:
 
 @transaction.atomic
 def system_changed(system: System) -> None:
-    """Update the training exposure of a system's scored entries, and record the change of all its boards."""
+    """Update the training exposure of a system's scored entries, and record a change of every board that shows it."""
     lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
     for entry in Entry.objects.filter(system=system, source=None).select_related("dataset"):
         Entry.objects.filter(pk=entry.pk).update(training=training_exposure(system, entry.dataset))

@@ -1,6 +1,6 @@
 """Changes of the protection of hidden judgments; the only writer of `Dataset.protection`.
 
-A scorer job draws parts and computes the means over them (`request_change`, `find_parts`). Then one transaction
+A scorer job draws parts and computes the means over them (`request_change`, `compute_part_means`). Then one transaction
 changes the policy and all published values (`switch_protection`), so that no board mixes the two. At the end of a
 competition or round, `reveal_private` publishes the values of the private part, and optionally held results.
 """
@@ -19,7 +19,7 @@ from leaderboard.results.protection import Part, draw_parts, evaluate_parts, get
 from leaderboard.results.publishing.publication import fill_scores, update_shown
 from leaderboard.results.records import entry_evaluations
 from leaderboard.results.significance.hidden import keep_least_difference
-from leaderboard.results.values import present_group, published_private_scores
+from leaderboard.results.values import present_group_prefix, published_private_scores
 
 Visibility = Entry.Visibility
 
@@ -41,9 +41,10 @@ class RevealResult:
 
 
 def count_unprotected(dataset: Dataset) -> int:
-    """Return the number of submitted results that were published over all judged queries of the current qrels.
+    """Return the number of submitted results with published means over all judged queries of the current qrels.
 
-    In a competition, their private part can be computed from both values, and systems may already be tuned on it.
+    In a competition, their private part can be computed from both values, and systems may already be tuned on it. The
+    result is 0 if the dataset is already in a competition.
     """
     if dataset.protection == Protection.COMPETITION:
         return 0
@@ -78,7 +79,7 @@ def request_change(
     if locked_dataset.protection == protection:
         raise CannotProtect(f"{locked_dataset} is already under the {protection.label} policy")
     if competition:
-        _require_parts(locked_dataset, share, although_told)
+        _check_competition(locked_dataset, share, although_told)
         if share is not None:
             Dataset.objects.filter(pk=locked_dataset.pk).update(public_share=share)
     elif (unrevealed_count := count_not_revealed(locked_dataset)) and not although_reveals:
@@ -104,7 +105,12 @@ def request_change(
     )
 
 
-def _require_parts(dataset: Dataset, share: float | None, although_told: bool) -> None:
+def _check_competition(dataset: Dataset, share: float | None, although_told: bool) -> None:
+    """Check that a competition with this public share can start; None keeps the current share.
+
+    Raises CannotProtect for a share that is not between 0 and 1 or differs from that of stored parts, and for results
+    that were published in full unless `although_told`.
+    """
     if share is not None and not 0 < share < 1:
         raise CannotProtect(f"the public share must be between 0 and 1, not {share}")
     qrels_with_parts = Qrels.objects.filter(version__dataset=dataset).exclude(parts_sha256="")
@@ -132,12 +138,13 @@ def count_not_revealed(dataset: Dataset) -> int:
     return entries.exclude(provenance=Entry.Provenance.REPORTED).count()
 
 
-def find_parts(dataset: Dataset, progress: Callable[[float], None]) -> int:
-    """Draw parts, compute missing means over them, and return the number of evaluations; runs in the scorer.
+def compute_part_means(dataset: Dataset, progress: Callable[[float], None]) -> int:
+    """Compute missing means over the parts of the dataset's evaluations, and return the number of evaluations.
 
-    Older qrels come first, so that queries keep their part. `progress` may raise to stop the work.
+    Parts that do not exist are drawn first, including those of the current qrels. Runs in the scorer. Older qrels come
+    first, so that queries keep their part. `progress` may raise to stop the work.
     """
-    evaluation_ids = list(_without_parts(dataset).order_by("qrels_id", "pk").values_list("pk", flat=True))
+    evaluation_ids = list(_evaluations_without_parts(dataset).order_by("qrels_id", "pk").values_list("pk", flat=True))
     for number, evaluation_id in enumerate(evaluation_ids):
         progress(number / len(evaluation_ids))
         evaluate_parts(Evaluation.objects.select_related("qrels", "run").get(pk=evaluation_id))
@@ -146,7 +153,7 @@ def find_parts(dataset: Dataset, progress: Callable[[float], None]) -> int:
     return len(evaluation_ids)
 
 
-def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
+def _evaluations_without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
     return (
         Evaluation.objects.filter(run__version__dataset=dataset).alias(total=Count("parts")).filter(total__lt=len(Part))
     )
@@ -154,16 +161,16 @@ def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
 
 @transaction.atomic
 def switch_protection(dataset: Dataset, protection: Protection) -> bool:
-    """Change the policy and all published values; return False, without changes, while parts are missing.
+    """Change the policy and all published values. Return False, without changes, if a competition's parts are missing.
 
     Held results stay held and cannot be revealed afterwards. Leaving a competition is recorded as a reveal of the
     remaining private parts. Call this within `audit.acting`.
     """
     locked_dataset = lock_board(dataset.pk)
-    if protection == Protection.COMPETITION and _without_parts(locked_dataset).exists():
+    if protection == Protection.COMPETITION and _evaluations_without_parts(locked_dataset).exists():
         return False
-    previous = locked_dataset.protection
-    if previous == Protection.COMPETITION and (results := count_not_revealed(locked_dataset)):
+    old_protection = locked_dataset.protection
+    if old_protection == Protection.COMPETITION and (results := count_not_revealed(locked_dataset)):
         record_reveal(locked_dataset, str(locked_dataset), results=results, released=0)
     locked_dataset.protection = protection
     locked_dataset.save(update_fields=["protection"])
@@ -174,7 +181,7 @@ def switch_protection(dataset: Dataset, protection: Protection) -> bool:
         "protection changed",
         locked_dataset,
         dataset=locked_dataset,
-        before={"protection": previous},
+        before={"protection": old_protection},
         after={"protection": protection.value, "public_share": locked_dataset.public_share},
     )
     board_changed(locked_dataset, Kind.PROTECTED)
@@ -207,7 +214,7 @@ def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: b
         round_entries = entries.filter(round=round)
         entries = entries.filter(Q(round=None) | Q(round=round) | Q(round__revealed_at__isnull=False))
     released_count = release_held(locked_dataset, round_entries) if show_held else 0
-    results = _reveal(locked_dataset, entries)
+    results = _set_private_scores(locked_dataset, entries)
     subject = f"{locked_dataset}{f', {round}' if round is not None else ''}"
     unrevealed_entries = Entry.objects.filter(dataset=locked_dataset, visibility=Visibility.PUBLIC, private_scores={})
     unrevealed_entries = unrevealed_entries.exclude(provenance=Entry.Provenance.REPORTED).order_by("system__name")
@@ -232,12 +239,15 @@ def record_reveal(
     record("private part revealed", subject, dataset=dataset, after=after)
 
 
-def _reveal(dataset: Dataset, entries: QuerySet[Entry]) -> int:
-    """Set the private values of public and superseded results on the current qrels, and return their number."""
+def _set_private_scores(dataset: Dataset, entries: QuerySet[Entry]) -> int:
+    """Set the private values of public and superseded results on the current qrels that have none.
+
+    Returns the number of results that have values now.
+    """
     shown_entries = entries.filter(
         visibility__in=(Visibility.PUBLIC, Visibility.SUPERSEDED),
         private_scores={},
-        comparison_group__startswith=present_group(dataset),
+        comparison_group__startswith=present_group_prefix(dataset),
     )
     rows = shown_entries.select_related("evaluation").defer("evaluation__values")
     unrevealed_entries = list(rows.prefetch_related("evaluation__parts", "seeds__evaluation__parts"))
@@ -248,7 +258,7 @@ def _reveal(dataset: Dataset, entries: QuerySet[Entry]) -> int:
 
 
 def release_held(dataset: Dataset, entries: QuerySet[Entry]) -> int:
-    """Release held results to the public, or to their team if it chose so, and return their number.
+    """Make held results public, or private if their team chose so, set their scores, and return their number.
 
     Call this with the board locked; the caller records the change.
     """

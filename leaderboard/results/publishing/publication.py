@@ -48,10 +48,12 @@ MAX_SHOWN_RESULTS = 1
 def is_significant(
     dataset: Dataset, evaluations: Sequence[Evaluation], score: float | None, submitter: User | None
 ) -> bool:
-    """Return whether a team's new result is published, that is, whether the Ladder lets it pass.
+    """Return whether the Ladder publishes a team's new result, that is, whether it improves on the known ones.
 
-    `evaluations` is one evaluation or those of a seed set; `score` is the published value of the primary measure. The
-    site's own results always pass. In a competition this reads private storage.
+    Always true with open judgments, without a score, for the site's own results, and outside of competitions for teams
+    that are not new. A first result is published, but in a competition it must improve on the public baseline.
+    `evaluations` is one evaluation or those of a seed set; `score` is the published value of the primary measure. In a
+    competition this reads private storage.
     """
     team, policy = evaluations[0].run.system.team, protection.get_policy(dataset)
     if not policy.hidden or score is None or (team is None and submitter is None):
@@ -79,9 +81,10 @@ def is_significant(
 
 
 def _known_results(dataset: Dataset, team: Team | None, submitter: User | None) -> QuerySet[Entry]:
-    """Return the results known to the recipient: the team's, the submitter's, and those of all unapproved new teams.
+    """Return the scored results on the dataset that the team or the submitter knows, whatever their visibility.
 
-    The last group counts only if the team belongs to it. Visibility does not matter.
+    These are the results of the team, of the submitter, and of the submitter's teams. If the team is new and not
+    approved, all such teams count as one.
     """
     condition = Q(system__team=team) if team is not None else Q(pk=None)
     if submitter is not None:
@@ -104,9 +107,10 @@ def _public_baseline(dataset: Dataset, evaluation: Evaluation) -> QuerySet[Entry
 def _published_values(
     dataset: Dataset, results: QuerySet[Entry], new_evaluations: Sequence[Evaluation]
 ) -> list[tuple[float, list[Evaluation]]]:
-    """Return the published values of these results, with the evaluations behind them.
+    """Return the published values of these results in the primary measure, with the evaluations behind them.
 
-    Results on earlier qrels count with the values of their runs on the current ones.
+    Results on earlier qrels count with the values of their runs on the new evaluations' qrels. Results without such
+    values, or with one of the new evaluations' runs, are omitted.
     """
     entries = (
         results.select_related("evaluation")
@@ -132,7 +136,7 @@ def _published_values(
 
 
 def best_shown_result(entry: Entry) -> Entry | None:
-    """Return the best disclosed result of a held entry's team, or None.
+    """Return the team's best disclosed result, by the primary measure, in a held entry's comparison group, or None.
 
     Other teams of the same submitter do not count, because this team may not read their results.
     """
@@ -154,7 +158,7 @@ def best_shown_result(entry: Entry) -> Entry | None:
 def update_shown(dataset: Dataset) -> set[int]:
     """Show each team's and person's best results, as many as the round allows, and return the ids of changed entries.
 
-    Other results are superseded, and return if a better one is removed; ties are resolved by age. Outside of
+    Other results are superseded, and shown again if a better one is removed; ties are resolved by age. Outside of
     competitions all are shown. The whole board is updated, because one person's results link several teams.
     """
     candidates = Entry.objects.filter(
@@ -198,7 +202,7 @@ def decide_publication(
 ) -> tuple[bool, datetime | None]:
     """Return whether a new result is published now, and otherwise when it is due (None if it stays held).
 
-    Call this with the board locked.
+    A new team's result waits if other results are due or the daily budget is used up. Call this with the board locked.
     """
     team = evaluations[0].run.system.team
     if team is not None and dataset.hidden and protection.is_new_team(team):
@@ -212,7 +216,7 @@ def decide_publication(
 
 
 def _due_when_held(dataset: Dataset, evaluations: Sequence[Evaluation]) -> datetime | None:
-    """Return the due time of a held result: None, except in a competition without a public baseline."""
+    """Return the due time of a held result: now in a competition without a public baseline, otherwise None."""
     is_waiting = protection.get_policy(dataset).competition and not _public_baseline(dataset, evaluations[0]).exists()
     return timezone.now() if is_waiting else None
 
@@ -238,6 +242,11 @@ def publish_due() -> int:
 
 @transaction.atomic
 def _publish_due_entries(dataset_id: int) -> int:
+    """Publish the dataset's due results that the Ladder accepts, and return their number.
+
+    Results of new teams beyond the daily budget stay due. Results that the Ladder holds are no longer due, except in a
+    competition without a public baseline.
+    """
     dataset = lock_board(dataset_id)
     budget, published_counts = protection.daily_budget_left(dataset), Counter[int | None]()
     for entry in _publication_order(dataset, published_counts):
@@ -266,7 +275,7 @@ def _publish_due_entries(dataset_id: int) -> int:
 
 
 def _publication_order(dataset: Dataset, published_counts: Counter[int | None]) -> Iterator[Entry]:
-    """Yield due results in order of publication.
+    """Yield due results in order of publication: teams with the fewest published results first, then by due time.
 
     `published_counts` counts the results published since the iteration began, by team.
     """
@@ -298,7 +307,11 @@ def _publication_order(dataset: Dataset, published_counts: Counter[int | None]) 
 
 @transaction.atomic
 def refresh_scores(dataset: Dataset) -> None:
-    """Publish the stored means again; held results stay without scores until the judgments are opened."""
+    """Set the published values of all scored entries from their stored means, and record a change of the board.
+
+    With open judgments, held results are first made public, or private if their team chose so. With hidden ones, they
+    stay without scores.
+    """
     lock_boards([dataset.pk])
     if not dataset.hidden:
         held_entries = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.HELD)
@@ -310,7 +323,10 @@ def refresh_scores(dataset: Dataset) -> None:
 
 
 def fill_scores(dataset: Dataset, entries: list[Entry]) -> None:
-    """Set the published values of scored entries, and the private ones if these were revealed."""
+    """Set and save the published values of scored entries and seeds, and the private ones if they were revealed.
+
+    Held entries get no scores. Also stores the least significant difference if it is unknown.
+    """
     entry_ids = [entry.pk for entry in entries]
     rows = Entry.objects.filter(pk__in=entry_ids).exclude(provenance=Entry.Provenance.REPORTED)
     rows = (

@@ -86,6 +86,7 @@ def publish_entry(
 
 
 def _check_seed_set(evaluations: Sequence[Evaluation]) -> None:
+    """Raise ValueError for too few or too many runs, for several systems, or for runs that are not comparable."""
     if len(evaluations) not in SEEDS:
         raise ValueError(f"a seed set has {SEEDS.start} to {SEEDS.stop - 1} runs, not {len(evaluations)}")
     if len({evaluation.run.system_id for evaluation in evaluations}) > 1:
@@ -95,7 +96,10 @@ def _check_seed_set(evaluations: Sequence[Evaluation]) -> None:
 
 
 def _save_scored(entry: Entry, dataset: Dataset, evaluations: Sequence[Evaluation]) -> PublishedResult:
-    """Save a new entry with its published values, or without them if it is held."""
+    """Complete and save a new entry, HELD if it is not published now, and return its published values.
+
+    A held entry has no scores.
+    """
     result = score_result(evaluations, dataset)
     is_published, entry.due_at = decide_publication(dataset, evaluations, result.scores, entry.submitter)
     entry.visibility = Entry.Visibility.PUBLIC if entry.public_wanted else Entry.Visibility.PRIVATE
@@ -114,7 +118,11 @@ def _save_scored(entry: Entry, dataset: Dataset, evaluations: Sequence[Evaluatio
 
 
 def _place_on_board(entry: Entry, dataset: Dataset, *, is_baseline: bool) -> None:
-    """Record the board change for a new entry, and make it the baseline if requested."""
+    """Record the board change for a new public entry, and make it the baseline if requested.
+
+    If the board has a public baseline, the site's own retrieval replaces only one of the same system, which is
+    superseded. A team's entry also becomes the baseline if `take_over_baseline` allows it.
+    """
     public_state = Entry.Visibility.PUBLIC
     group = Entry.objects.filter(dataset=dataset, comparison_group=entry.comparison_group)
     current_baseline = group.filter(is_baseline=True, visibility=public_state).first() if is_baseline else None

@@ -28,9 +28,9 @@ class CannotModerate(ValueError):
 
 @transaction.atomic
 def set_visibility(submission_reference: str, *, public: bool) -> None:
-    """Show or hide all entries of a submission that are not withdrawn, and record the change of their boards.
+    """Show or hide a submission's entries, and record a change of each board with a changed entry.
 
-    For entries that a curator removed, the choice takes effect when they are restored.
+    Withdrawn entries do not change. For entries that a curator removed, the choice takes effect when they are restored.
     """
     visibility = Visibility.PUBLIC if public else Visibility.PRIVATE
     submission_entries = Entry.objects.filter(submission_reference=submission_reference)
@@ -76,15 +76,18 @@ def withdraw_entries(submission_reference: str, reason: str) -> None:
 
 
 def _update_shown_results(entries: Sequence[Entry]) -> set[int]:
-    """Update the shown results of competitions, and return the ids of all these and all moved entries."""
+    """Update which results competitions show on the entries' boards.
+
+    Returns the ids of these entries and of all whose visibility changed.
+    """
     moved_ids = {entry.pk for entry in entries}
     return moved_ids.union(*(update_shown(entry.dataset) for entry in entries if entry.system.team_id is not None))
 
 
 def _replace_baseline(removed_entries: Sequence[Entry], moved_ids: set[int]) -> set[int]:
-    """Replace a removed baseline by the site's own first result of the group.
+    """Replace each removed baseline by the site's own first shown result of its group, if there is one.
 
-    Returns the ids of all moved entries.
+    Returns `moved_ids` with the ids of the former and new baselines.
     """
     for entry in removed_entries:
         if entry.is_baseline:
@@ -103,7 +106,7 @@ def _replace_baseline(removed_entries: Sequence[Entry], moved_ids: set[int]) -> 
 
 @transaction.atomic
 def name_baseline(entry: Entry) -> None:
-    """Make the entry the baseline of its comparison group.
+    """Make the entry the baseline of its comparison group, and record a change of the board.
 
     If it belongs to a team, the site's own result of the same run is superseded, because it would be a duplicate row.
     """
@@ -151,12 +154,12 @@ def _site_results_of_run(entry: Entry) -> QuerySet[Entry]:
 
 @transaction.atomic
 def mark_published(dataset: Dataset) -> None:
-    """Publish a dataset whose baseline is available, including one that was reported-only or collecting runs."""
+    """Set the state of a dataset with judgments to published, and record the change if it had another state."""
     lock_boards([dataset.pk])
-    unpublished = Dataset.objects.filter(pk=dataset.pk, current_qrels__isnull=False).exclude(
+    unpublished_datasets = Dataset.objects.filter(pk=dataset.pk, current_qrels__isnull=False).exclude(
         state=Dataset.State.PUBLISHED
     )
-    if unpublished.update(state=Dataset.State.PUBLISHED):
+    if unpublished_datasets.update(state=Dataset.State.PUBLISHED):
         board_changed(dataset, Kind.IMPORTED)
 
 
@@ -173,7 +176,7 @@ def unpublish(entry: Entry, reason: str) -> Entry:
     """Remove a result from the board completely; only its team sees the reason.
 
     Raises:
-        CannotModerate: As `quarantine` does.
+        CannotModerate: For a withdrawn, held, or unpublished entry, a public baseline, or a missing or too long reason.
     """
     allowed_states = (Visibility.PUBLIC, Visibility.PRIVATE, Visibility.SUPERSEDED, Visibility.QUARANTINED)
     return _remove_from_board(entry, reason, Visibility.UNPUBLISHED, Kind.UNPUBLISHED, allowed_states)
@@ -193,11 +196,11 @@ def restore(entry: Entry) -> Entry:
             f"{_entry_title(entry)} is {entry.get_visibility_display()}. Only quarantined and unpublished results "
             "can be restored."
         )
-    previous = Visibility(entry.visibility)
+    old_visibility = Visibility(entry.visibility)
     entry.visibility = Visibility.PUBLIC if entry.public_wanted else Visibility.PRIVATE
     entry.moderation_reason = ""
     entry.save(update_fields=["visibility", "moderation_reason"])
-    _record_change(entry, previous, Kind.RESTORED)
+    _record_change(entry, old_visibility, Kind.RESTORED)
     return entry
 
 
@@ -209,6 +212,11 @@ def _remove_from_board(
     kind: Kind,
     allowed_states: tuple[Entry.Visibility, ...],
 ) -> Entry:
+    """Set the visibility and the public reason of a moderated entry, and record the change.
+
+    A private entry stays private if it is restored. Raises CannotModerate for an empty or too long reason, an entry
+    whose visibility is not in `allowed_states`, or a public baseline.
+    """
     lock_boards([entry.dataset_id])
     entry.refresh_from_db()
     reason = reason.strip()
@@ -225,17 +233,17 @@ def _remove_from_board(
         )
     if entry.is_baseline and entry.visibility == Visibility.PUBLIC:
         raise CannotModerate(f"{_entry_title(entry)} is the baseline of other results. Name another baseline first.")
-    previous = Visibility(entry.visibility)
-    if previous == Visibility.PRIVATE:
+    old_visibility = Visibility(entry.visibility)
+    if old_visibility == Visibility.PRIVATE:
         entry.public_wanted = False
     entry.visibility, entry.moderation_reason = visibility, reason
     entry.save(update_fields=["visibility", "moderation_reason", "public_wanted"])
-    _record_change(entry, previous, kind)
+    _record_change(entry, old_visibility, kind)
     return entry
 
 
-def _record_change(entry: Entry, previous: Entry.Visibility, kind: Kind) -> None:
-    """Record a change of the board if it shows or showed the result, or else only an audit record.
+def _record_change(entry: Entry, old_visibility: Entry.Visibility, kind: Kind) -> None:
+    """Record a change of the board if it shows or showed the result, or only an audit record otherwise.
 
     In a competition, other results of the team may become visible or hidden.
     """
@@ -243,12 +251,12 @@ def _record_change(entry: Entry, previous: Entry.Visibility, kind: Kind) -> None
     if entry.system.team_id is not None:
         moved_ids |= update_shown(entry.dataset)
         entry.refresh_from_db()
-    if previous in Entry.SEEN or entry.visibility in Entry.SEEN:
+    if old_visibility in Entry.SEEN or entry.visibility in Entry.SEEN:
         board_changed(entry.dataset, kind, entry, moved_ids)
         return
     record(
         kind, _entry_title(entry), dataset=entry.dataset_id, entry=entry,
-        before={"visibility": previous}, after={"visibility": entry.visibility},
+        before={"visibility": old_visibility}, after={"visibility": entry.visibility},
     )  # fmt: skip
 
 
@@ -263,9 +271,10 @@ CORRECTABLE_FIELDS = ("scores", "figures", "comparison_group", "is_baseline", "t
 
 @transaction.atomic
 def publish_reported(reported_entries: Sequence[Entry]) -> int:
-    """Publish reported results and return the number of new or changed entries; unchanged ones are skipped.
+    """Publish reported results and return the number of new or changed entries. Unchanged ones are skipped.
 
-    The entries are unsaved and have a dataset, a system with a source, a configuration, and CORRECTABLE_FIELDS.
+    Entries with the same dataset, system, and configuration are corrected. The given entries are unsaved and have a
+    dataset, a system with a source, a configuration, and CORRECTABLE_FIELDS.
     """
     lock_boards({row.dataset_id for row in reported_entries})
     systems = {row.system_id for row in reported_entries}
@@ -297,7 +306,7 @@ def withdraw_reported(entry: Entry, measure: str, reason: str) -> None:
     """Remove one measure from a reported entry, or unpublish the entry if it has no other measure or none is given.
 
     Raises:
-        CannotModerate: For the baseline of its publication, or a missing reason.
+        CannotModerate: If the entry cannot be unpublished: the baseline of its publication, or a missing reason.
     """
     lock_boards([entry.dataset_id])
     entry.refresh_from_db()

@@ -60,7 +60,7 @@ def analyse_board(dataset: Dataset, progress: Progress = lambda share: None) -> 
     content: dict[str, dict[str, Any]] = {}
     for batch in _iterate_batches(board):
         for (measure, entries, values), (score_ends, difference_ends) in zip(
-            batch, _intervals(batch, board), strict=True
+            batch, _get_intervals(batch, board), strict=True
         ):
             progress(len(content) / len(board.measures))
             certainty = measure_certainty(measure, entries, values, board, score_ends, difference_ends)
@@ -73,9 +73,10 @@ def analyse_board(dataset: Dataset, progress: Progress = lambda share: None) -> 
 def _add_leave_one_out_scores(
     certainty: MeasureCertainty, dataset: Dataset, board: ComparedBoard, progress: Progress
 ) -> MeasureCertainty:
-    """Return the certainty with each score recomputed without the documents that only its own team contributed.
+    """Return the certainty with the score of each entry without documents that only its own team contributed.
 
-    Scores computed earlier on the same judgments are reused, because later runs do not feed their pools.
+    These are the entries' `without_own`, or None; `pool_gone` is the reason for missing ones. Scores computed earlier
+    on the same judgments are reused, because later runs do not feed their pools.
     """
     assert dataset.current_qrels is not None  # `compared_boards` has no other datasets.
     previous_rows = Certainty.objects.filter(
@@ -98,11 +99,11 @@ def _add_leave_one_out_scores(
     return replace(certainty, entries=entries, pool_gone=missing_reason)
 
 
-def _intervals(batch: Sequence[tuple[str, list[int], Values]], board: ComparedBoard) -> Iterator[tuple[Ends, Ends]]:
-    """Yield the interval ends of means and of differences from the baseline, for each measure.
+def _get_intervals(batch: Sequence[tuple[str, list[int], Values]], board: ComparedBoard) -> Iterator[tuple[Ends, Ends]]:
+    """Yield, for each measure, the interval ends of the entries' means and of their differences from the baseline.
 
-    Differences have no columns if the baseline lacks the measure. All columns share one call, because drawing the
-    resamples dominates the cost.
+    The latter are empty if the baseline lacks the measure. All columns share one call, because drawing the resamples
+    dominates the cost.
     """
     parts = []
     for _, entries, values in batch:
@@ -120,7 +121,10 @@ def _intervals(batch: Sequence[tuple[str, list[int], Values]], board: ComparedBo
 
 @transaction.atomic
 def store_certainty(analysis: BoardAnalysis) -> Certainty | None:
-    """Store an analysis under a new board revision; return None if the board has changed since."""
+    """Store an analysis under a new board revision, and return its row.
+
+    Returns None, without storing it, if the board has changed since or its significance is already stored.
+    """
     dataset = lock_board(analysis.board.dataset)
     current_board = compared_boards([dataset.pk]).get(dataset.pk)
     if current_board is None or current_board.key != analysis.board.key or is_known(current_board):
@@ -160,12 +164,12 @@ def measure_certainty(
         [column for column, entry in enumerate(entries) if entry not in board.closed], dtype=np.intp
     )
     columns: dict[str, Sequence[Any]] = {
-        "low": _rounded(score_ends[0], _SCORE),
-        "high": _rounded(score_ends[1], _SCORE),
+        "low": _round_values(score_ends[0], _SCORE),
+        "high": _round_values(score_ends[1], _SCORE),
     }
-    best = int(ranked_columns[np.argmax(scores[ranked_columns])]) if len(ranked_columns) else None
-    if best is not None:
-        columns |= _pair_columns(sums, scores, ranked_columns, best)
+    best_column = int(ranked_columns[np.argmax(scores[ranked_columns])]) if len(ranked_columns) else None
+    if best_column is not None:
+        columns |= _pair_columns(sums, scores, ranked_columns, best_column)
     baseline = entries.index(board.baseline) if board.baseline in entries else None
     if baseline is not None:
         columns |= _baseline_columns(sums, means - means[baseline], difference_ends, baseline)
@@ -180,28 +184,34 @@ def measure_certainty(
         measure,
         len(values),
         board.baseline if baseline is not None else None,
-        entries[best] if best is not None else None,
+        entries[best_column] if best_column is not None else None,
         dict(zip(entries, certainties, strict=True)),
     )
 
 
 def _baseline_columns(sums: PermutedSums, differences: Values, ends: Ends, baseline: int) -> dict[str, list[Any]]:
-    """Return mean differences from the baseline with their intervals, p-values, and corrected p-values."""
+    """Return the columns of comparisons with the baseline: mean differences, their intervals, and p-values.
+
+    P-values are uncorrected and corrected by Holm's method. All values of the baseline itself are None.
+    """
     p = sums.p_values(baseline)
     p[baseline] = np.nan
     return {
-        "delta": _mask_position(_rounded(differences, _SCORE), baseline),
-        "delta_low": _mask_position(_rounded(ends[0], _SCORE), baseline),
-        "delta_high": _mask_position(_rounded(ends[1], _SCORE), baseline),
-        "p_baseline": _rounded(p, _P),
-        "p_baseline_corrected": _rounded(holm(p), _P),
+        "delta": _mask_position(_round_values(differences, _SCORE), baseline),
+        "delta_low": _mask_position(_round_values(ends[0], _SCORE), baseline),
+        "delta_high": _mask_position(_round_values(ends[1], _SCORE), baseline),
+        "p_baseline": _round_values(p, _P),
+        "p_baseline_corrected": _round_values(holm(p), _P),
     }
 
 
 def _pair_columns(
-    sums: PermutedSums, scores: Values, ranked_columns: NDArray[np.intp], best: int
+    sums: PermutedSums, scores: Values, ranked_columns: NDArray[np.intp], best_column: int
 ) -> dict[str, list[Any]]:
-    """Return p-values against the best and possible ranks, from tests of all pairs of `ranked_columns` entries."""
+    """Return p-values against the best and the range of possible ranks of each entry, from tests of all pairs.
+
+    Ranks are computed among `ranked_columns` only, and None for other entries.
+    """
     settings = TestSettings()
     corrected_p = corrected_pairs(sums, patterns=settings.pairs_permutations)
     ranked_pairs = corrected_p[np.ix_(ranked_columns, ranked_columns)]
@@ -210,8 +220,8 @@ def _pair_columns(
     for column, low, high in zip(ranked_columns, first_ranks.tolist(), last_ranks.tolist(), strict=True):
         ranks["rank_low"][column], ranks["rank_high"][column] = low, high
     return {
-        "p_best": _mask_position(_rounded(sums.p_values(best), _P), best),
-        "p_best_corrected": _mask_position(_rounded(corrected_p[best], _P), best),
+        "p_best": _mask_position(_round_values(sums.p_values(best_column), _P), best_column),
+        "p_best_corrected": _mask_position(_round_values(corrected_p[best_column], _P), best_column),
         **ranks,
     }
 
@@ -221,12 +231,15 @@ def _mask_position(values: Sequence[Any], position: int) -> list[Any]:
     return [None if index == position else value for index, value in enumerate(values)]
 
 
-def _rounded(values: Values, digits: str) -> list[float | None]:
+def _round_values(values: Values, digits: str) -> list[float | None]:
     return [None if np.isnan(value) else float(digits.format(value)) for value in values]
 
 
 def _iterate_batches(board: ComparedBoard) -> Iterator[list[tuple[str, list[int], Values]]]:
-    """Yield batches of measures with entry ids and values of shape (queries, entries), limited by memory."""
+    """Yield batches of measures, each with the ids of its entries and values of shape (queries, entries).
+
+    The size of a batch is limited by memory. Measures that no entry has are omitted.
+    """
     measures, batch_size = list(board.measures), 1
     while measures:
         columns_by_measure: dict[str, dict[int, Values]] = {}
@@ -258,14 +271,14 @@ def request_missing_certainty() -> int:
     scored_entries = Entry.objects.public().exclude(provenance=Entry.Provenance.REPORTED)
     requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, payload__method=METHOD)
     certainties = Certainty.objects.filter(key__startswith=f"{METHOD}:")
-    unanalyzed = Dataset.objects.filter(
+    unanalyzed_datasets = Dataset.objects.filter(
         ~Exists(certainties.filter(**same_dataset)),
         ~Exists(requests.filter(**same_dataset)),
         Exists(scored_entries.filter(**same_dataset)),
         hidden=False,
         current_qrels__isnull=False,
     )
-    datasets = list(unanalyzed.order_by("pk").values_list("pk", flat=True))
+    datasets = list(unanalyzed_datasets.order_by("pk").values_list("pk", flat=True))
     for dataset in datasets:
         request_certainty(dataset, METHOD)
     return len(datasets)

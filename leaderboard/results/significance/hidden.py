@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, NamedTuple
 
-from evaluation.statistics.gap import STEP, for_all_pairs, least_difference
+from evaluation.statistics.gap import STEP, extend_to_all_pairs, least_difference
 from evaluation.statistics.ladder import PUBLIC_STEP
 from leaderboard.core.measures import better
 from leaderboard.models import Dataset, Entry, Protection, Qrels
@@ -54,7 +54,10 @@ class PublishedComparison:
 
 
 def published_comparisons(datasets: Collection[int]) -> dict[int, PublishedComparison]:
-    """Return the comparisons of hidden datasets whose least difference is known, by id, in at most two queries."""
+    """Return the comparisons of datasets with hidden judgments, by id, in at most two queries.
+
+    Datasets without a stored least significant difference are omitted.
+    """
     if not datasets:
         return {}
     criteria: dict[int, tuple[Dataset, float]] = {}
@@ -67,11 +70,14 @@ def published_comparisons(datasets: Collection[int]) -> dict[int, PublishedCompa
     by_dataset: dict[int, list[Entry]] = {}
     for entry in entries.order_by("published_at", "pk") if criteria else ():
         by_dataset.setdefault(entry.dataset_id, []).append(entry)
-    return {pk: _compare(*criterion, by_dataset.get(pk, [])) for pk, criterion in criteria.items()}
+    return {pk: _compare_results(*criterion, by_dataset.get(pk, [])) for pk, criterion in criteria.items()}
 
 
-def _compare(dataset: Dataset, difference: float, entries: Sequence[Entry]) -> PublishedComparison:
-    """Compare each result on the current qrels with the baseline, and each board entry with the best."""
+def _compare_results(dataset: Dataset, difference: float, entries: Sequence[Entry]) -> PublishedComparison:
+    """Compare the disclosed results on the current qrels with the baseline, and the ranked public ones with the best.
+
+    `difference` is the least significant difference. Systems of closed APIs are not ranked.
+    """
     shown_entries = [entry for entry in entries if entry.visibility == _PUBLIC]
     groups = [(entry.comparison_group, entry.is_baseline) for entry in shown_entries]
     group = present_group(dataset.current_version_id, dataset.current_qrels_id, groups)
@@ -90,7 +96,7 @@ def _compare(dataset: Dataset, difference: float, entries: Sequence[Entry]) -> P
 def comparison_at(
     facts: Mapping[str, Any], entries: Sequence[EntryRow], baseline: int | None
 ) -> PublishedComparison | None:
-    """Return the comparison of a past board, or None with open judgments or an unknown least difference.
+    """Return the comparison of a past board, or None with open judgments or an unknown least significant difference.
 
     `facts` are the dataset's columns at the time, and `entries` those that the board compared. Takes one query with
     hidden judgments.
@@ -120,25 +126,28 @@ def _compare_scores(
     baseline: int | None,
     candidates: Sequence[int],
 ) -> PublishedComparison:
-    """Compare published scores with the baseline's, and those of ranked `candidates` with the best."""
-    measure, least, competition = criterion
+    """Return the differences of published scores from the baseline's, and which of `candidates` tie with the best.
+
+    Scores are by entry id and measure; entries without the measure are omitted.
+    """
+    measure, min_difference, competition = criterion
     sign = -1 if better(measure) == "lower" else 1
     scores = {pk: sign * values[measure] for pk, values in published_scores.items() if measure in values}
     baseline = baseline if baseline in scores else None
     ranked_ids = frozenset(pk for pk in candidates if pk in scores)
-    tied_within = for_all_pairs(least, len(ranked_ids), alpha=ALPHA)
+    tied_within = extend_to_all_pairs(min_difference, len(ranked_ids), alpha=ALPHA)
     threshold = max((scores[entry] for entry in ranked_ids), default=0.0) - tied_within
     differences = {
         entry: score - scores[baseline] for entry, score in scores.items() if baseline is not None and entry != baseline
     }
     return PublishedComparison(
         measure,
-        least,
+        min_difference,
         tied_within,
         protection.primary_step(competition=competition),
         baseline,
         differences,
-        {entry: difference >= least - _TOLERANCE for entry, difference in differences.items()},
+        {entry: difference >= min_difference - _TOLERANCE for entry, difference in differences.items()},
         ranked_ids,
         frozenset(entry for entry in ranked_ids if scores[entry] > threshold + _TOLERANCE),
     )
@@ -147,8 +156,8 @@ def _compare_scores(
 def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
     """Compute and store the least significant difference of the current qrels if it is unknown. Lock the board first.
 
-    Does nothing with open judgments or without a baseline. In a competition only the scorer knows the public queries;
-    elsewhere, the value is left to the scorer's next publication.
+    Does nothing with open judgments or without a public baseline that is a single run on these qrels. In a competition,
+    does nothing unless `scorer` is set, because only the scorer knows the public queries.
     """
     policy, qrels = protection.get_policy(dataset), dataset.current_qrels
     if not policy.hidden or qrels is None or known_difference(dataset) is not None:
@@ -170,7 +179,7 @@ def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
     # Parts may have been drawn in the meantime, so reread the row and write only this column.
     qrels = Qrels.objects.select_for_update().get(pk=qrels.pk)
     stored_differences = qrels.statistics.get(MIN_DIFFERENCE, {})
-    measure_differences = {**stored_differences.get(measure, {}), _part(dataset): round(difference, 10)}
+    measure_differences = {**stored_differences.get(measure, {}), _shown_part(dataset): round(difference, 10)}
     qrels.statistics = {
         **qrels.statistics,
         MIN_DIFFERENCE: {**stored_differences, measure: measure_differences},
@@ -180,7 +189,7 @@ def keep_least_difference(dataset: Dataset, *, scorer: bool = False) -> None:
 
 def known_difference(dataset: Dataset) -> float | None:
     """Return the stored least significant difference in the dataset's primary measure, or None."""
-    return _stored_difference(dataset.current_qrels, dataset.primary_measure, _part(dataset))
+    return _stored_difference(dataset.current_qrels, dataset.primary_measure, _shown_part(dataset))
 
 
 def _stored_difference(qrels: Qrels | None, measure: str, part: str) -> float | None:
@@ -188,5 +197,5 @@ def _stored_difference(qrels: Qrels | None, measure: str, part: str) -> float | 
     return stored_differences.get(measure, {}).get(part)
 
 
-def _part(dataset: Dataset) -> str:
+def _shown_part(dataset: Dataset) -> str:
     return _PART[protection.get_policy(dataset).competition]

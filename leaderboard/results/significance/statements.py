@@ -94,11 +94,14 @@ class BoardStatements:
     gap_measure: str = ""
 
     def for_entry(self, entry: int, measure: str) -> Statement:
-        """Return the statement about an entry; with hidden judgments, only the primary measure has any."""
+        """Return the statement about an entry under a measure; all its fields are None if nothing is known.
+
+        With hidden judgments, only the primary measure has statements.
+        """
         gap = self.gaps.get(entry) if measure == self.gap_measure else None
         if self.published is not None and measure == self.published.measure:
-            tied = entry in self.published.tied if entry in self.published.ranked else None
-            return Statement(better=self.published.better.get(entry), tied_with_best=tied, gap=gap)
+            is_tied = entry in self.published.tied if entry in self.published.ranked else None
+            return Statement(better=self.published.better.get(entry), tied_with_best=is_tied, gap=gap)
         tests = self.tests(measure)
         certainty = tests.entries.get(entry) if tests is not None else None
         if tests is None or certainty is None:
@@ -110,7 +113,7 @@ class BoardStatements:
             worse=sign == "down" if is_tested else None,
             p=certainty.p_baseline,
             p_corrected=certainty.p_baseline_corrected,
-            comparisons=tests.comparisons,
+            comparisons=tests.comparison_count,
             interval=certainty.delta_interval,
             tied_with_best=certainty.ties_with_best,
             p_best=certainty.p_best_corrected,
@@ -119,7 +122,11 @@ class BoardStatements:
         )
 
     def gains(self, measure: str) -> tuple[int, Mapping[int, Interval]]:
-        """Return the baseline's entry id (0 if there is none) and each entry's improvement over it with an interval."""
+        """Return the baseline's entry id (0 if there is none) and each entry's improvement over it with an interval.
+
+        Improvements are positive if the entry is better, whatever the measure's direction. With hidden judgments, they
+        are those in the primary measure.
+        """
         if self.published is not None:
             least_difference, step = self.published.least_difference, self.published.step
             differences = self.published.differences.items()
@@ -141,12 +148,12 @@ class BoardStatements:
         """Return the tests of one measure, or None if there are none."""
         return self.certainty.for_measure(measure) if self.certainty is not None else None
 
-    def pairs(self, measure: str) -> int:
-        """Return the number of tested pairs behind ties with the best."""
+    def pair_count(self, measure: str) -> int:
+        """Return the number of pairs of entries that the tests of ties with the best are corrected for."""
         if self.published is not None:
             return comb(len(self.published.ranked), 2)
         tests = self.tests(measure)
-        return tests.pairs if tests is not None else 0
+        return tests.pair_count if tests is not None else 0
 
     def tied_with_best(self, measure: str) -> frozenset[int]:
         """Return the ids of the entries that may be the best, including the best itself; empty if unknown."""
@@ -169,7 +176,10 @@ NO_STATEMENTS = BoardStatements()
 
 
 def statements(datasets: Collection[int]) -> Mapping[int, BoardStatements]:
-    """Return the statements of each dataset's current board, by dataset id; every id has a value."""
+    """Return the statements of each dataset's current board, by dataset id. Every id has a value.
+
+    They include the contamination gaps between datasets and their twins.
+    """
     twins = find_twins(datasets)
     dataset_ids = {*datasets, *(half for twin in twins for half in twin[:2])}
     certainties = read_certainty(dataset_ids)
@@ -249,7 +259,7 @@ class Gap(NamedTuple):
 
 
 def find_twins(datasets: Collection[int]) -> list[Twins]:
-    """Return the twins that include any of these datasets and have two public pages, in one query."""
+    """Return the pairs of twins that include any of these datasets and both have a public page, in one query."""
     twin_datasets = Dataset.objects.filter(Q(pk__in=datasets) | Q(twin_of__in=datasets), twin_of__isnull=False)
     twin_datasets = twin_datasets.exclude(state=Dataset.State.PREPARING).exclude(twin_of__state=Dataset.State.PREPARING)
     rows = twin_datasets.values_list("twin_of", "pk", "primary_measure", "twin_of__primary_measure")
@@ -265,7 +275,7 @@ Results = Mapping[int, Mapping[int, tuple[int, str]]]
 
 
 def present_results(twins: Collection[Twins]) -> Results:
-    """Return the results that both halves of the twins show now, in one query."""
+    """Return the current public results scored by Runboard on both halves of the twins, in one query."""
     results: dict[int, dict[int, tuple[int, str]]] = {half: {} for twin in twins for half in twin[:2]}
     public_entries = Entry.objects.filter(dataset__in=results, visibility=Entry.Visibility.PUBLIC)
     rows = public_entries.exclude(provenance=Entry.Provenance.REPORTED).order_by("published_at", "pk")
@@ -278,10 +288,10 @@ def present_results(twins: Collection[Twins]) -> Results:
 def with_gaps(
     boards: Mapping[int, BoardStatements], twins: Collection[Twins], results: Results
 ) -> dict[int, BoardStatements]:
-    """Return the boards with contamination gaps for systems that have results on both halves of a twin.
+    """Return the boards with contamination gaps for systems that have results on both halves of a pair of twins.
 
-    Results match by system and configuration; the newest one counts. Both halves must have the same baseline system.
-    `boards` and `results` must cover all datasets of the `twins`.
+    Results match by system and configuration; the newest one counts. There are no gaps unless both halves have the same
+    baseline system and primary measure. `boards` and `results` must cover all datasets of the `twins`.
     """
     result = dict(boards)
     for public, hidden, measure in twins:
@@ -310,7 +320,11 @@ _LATEST_CERTAINTY = RawSQL(
 
 
 def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
-    """Return the latest certainty of each dataset's board, by id, omitting hidden datasets and boards without any."""
+    """Return the latest certainty of each open dataset's board, by id, using a cache.
+
+    It is not `current` if the board has changed since. Datasets with hidden judgments are omitted, and so are boards
+    without a certainty for their comparison group.
+    """
     rows = Dataset.objects.filter(pk__in=dataset_ids, hidden=False).values_list(
         "pk", "created_at", "board_revision", _LATEST_CERTAINTY
     )
@@ -322,14 +336,14 @@ def read_certainty(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
         if latest is not None
     }
     certainties = {dataset: board_cache.get(key) for dataset, (_, key) in keys.items()}
-    uncached = {dataset: keys[dataset][0] for dataset, certainty in certainties.items() if certainty is None}
-    if uncached:
-        current_boards = compared_boards(uncached)
-        for row in _rows(list(uncached.values())):
+    uncached_ids = {dataset: keys[dataset][0] for dataset, certainty in certainties.items() if certainty is None}
+    if uncached_ids:
+        current_boards = compared_boards(uncached_ids)
+        for row in _read_certainties(list(uncached_ids.values())):
             board = current_boards.get(row["dataset_id"])
             if board is None or board.comparison_group != row["comparison_group"]:
                 continue  # It was computed on earlier judgments, so it does not apply to the current numbers.
-            certainty = _certainty(row, current=board.key == row["key"], baseline=board.baseline)
+            certainty = _build_certainty(row, current=board.key == row["key"], baseline=board.baseline)
             certainties[certainty.dataset] = certainty
             size = decoded_size(len(row["text"]))
             board_cache.put(keys[certainty.dataset][1], certainty, size, LONG_LIFETIME)
@@ -346,7 +360,7 @@ class PastBoard(NamedTuple):
 
     @classmethod
     def from_revision(cls, revision: Revision, rows: BoardRows) -> PastBoard:
-        """Return the entries of the revision that were compared with each other."""
+        """Build the past board of a revision from its rows: the public scored entries of its comparison group."""
         scored_rows, facts = _scored_rows(rows), revision.facts
         groups = [(row.comparison_group, bool(row.is_baseline)) for row in scored_rows]
         group = present_group(facts["current_version_id"], facts["current_qrels_id"], groups)
@@ -364,7 +378,7 @@ class PastBoard(NamedTuple):
 def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertainty]:
     """Return the last certainty of each board up to its revision, by dataset, in two queries.
 
-    It is current if it was computed from exactly these entries and this baseline. Boards without certainty for their
+    It is `current` if it was computed from exactly the board's entries and baseline. Boards without certainty for their
     comparison group are omitted, and so are those of datasets whose judgments are hidden now.
     """
     if not boards:
@@ -373,22 +387,24 @@ def read_certainty_at(boards: Mapping[int, PastBoard]) -> dict[int, BoardCertain
     certainty_rows = Certainty.objects.filter(reduce(or_, conditions), dataset__hidden=False).order_by("from_revision")
     latest_ids = dict(certainty_rows.values_list("dataset_id", "pk"))
     certainties = {}
-    for row in _rows(list(latest_ids.values())):
+    for row in _read_certainties(list(latest_ids.values())):
         board = boards[row["dataset_id"]]
         if row["comparison_group"] == board.comparison_group:
-            certainty = _certainty(row, current=True, baseline=board.baseline)
+            certainty = _build_certainty(row, current=True, baseline=board.baseline)
             certainties[certainty.dataset] = replace(certainty, current=board.matches(certainty))
     return certainties
 
 
-def _rows(ids: Sequence[int]) -> list[dict[str, Any]]:
+def _read_certainties(ids: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the columns of certainties, with their own or the referenced content as JSON text."""
     # Read as text, because orjson decodes the JSON of a thousand systems three times as fast.
     content = Coalesce("same_as__content", "content", output_field=JSONField())
     fields = ("dataset_id", "key", "comparison_group", "from_revision", "computed_at", "settings")
     return list(Certainty.objects.filter(pk__in=ids).values(*fields, text=Cast(content, TextField())))
 
 
-def _certainty(row: Mapping[str, Any], *, current: bool, baseline: int | None) -> BoardCertainty:
+def _build_certainty(row: Mapping[str, Any], *, current: bool, baseline: int | None) -> BoardCertainty:
+    """Build a board's certainty from a row of `_read_certainties`."""
     return BoardCertainty(
         dataset=row["dataset_id"],
         key=row["key"],
@@ -429,7 +445,7 @@ class ComparedBoard(NamedTuple):
 
 
 def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
-    """Return the boards of open datasets that have results to compare, by id, in two queries."""
+    """Return the boards of open datasets that have results on their current qrels, by id, in two queries."""
     open_datasets = Dataset.objects.filter(pk__in=datasets, hidden=False, current_qrels__isnull=False)
     datasets_by_id = {
         open_dataset.pk: open_dataset
@@ -458,5 +474,5 @@ def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
 
 def is_known(board: ComparedBoard) -> bool:
     """Return whether the latest certainty was computed for exactly this board, in one query."""
-    latest = Certainty.objects.filter(dataset=board.dataset).order_by("-from_revision")
-    return latest.values_list("key", flat=True).first() == board.key
+    certainties = Certainty.objects.filter(dataset=board.dataset).order_by("-from_revision")
+    return certainties.values_list("key", flat=True).first() == board.key

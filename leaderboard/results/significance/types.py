@@ -109,7 +109,10 @@ class EntryCertainty(NamedTuple):
         }
 
     def own_facts(self, *, same_baseline: bool) -> EntryCertainty:
-        """Return the fields that remain valid after other entries changed, with the same or another baseline."""
+        """Return a copy without the fields that depend on other entries.
+
+        If `same_baseline` is false, the comparison with the baseline is removed, too.
+        """
         if not same_baseline:
             return EntryCertainty(self.low, self.high, without_own=self.without_own)
         return self._replace(
@@ -137,17 +140,20 @@ class MeasureCertainty:
     )
 
     @property
-    def comparisons(self) -> int:
+    def comparison_count(self) -> int:
         """Number of tests against the baseline, which are corrected together."""
         return sum(certainty.p_baseline is not None for certainty in self.entries.values())
 
     @property
-    def pairs(self) -> int:
+    def pair_count(self) -> int:
         """Number of pairs, which are corrected together."""
         return comb(len(self.entries), 2)
 
     def own_facts(self, baseline: int | None) -> MeasureCertainty:
-        """Return each entry's still valid fields for a board with other entries and this baseline."""
+        """Return a copy for a changed board with this baseline, without the fields that depend on the whole board.
+
+        Comparisons with the baseline remain only if it is the same. `best` is None.
+        """
         same_baseline = self.baseline is not None and self.baseline == baseline
         entries = {entry: certainty.own_facts(same_baseline=same_baseline) for entry, certainty in self.entries.items()}
         valid_baseline = baseline if same_baseline else None
@@ -166,29 +172,29 @@ class MeasureCertainty:
         }
 
     @classmethod
-    def from_dict(cls, measure: str, stored: Mapping[str, Any]) -> MeasureCertainty:
+    def from_dict(cls, measure: str, content: Mapping[str, Any]) -> MeasureCertainty:
         """Build an instance from its stored form; fields that an earlier method lacked are None."""
-        if "raw_p_baseline" in stored:
-            stored = cls._from_method_1(stored)
-        missing_column = [None] * len(stored["entries"])
-        columns = (stored.get(name, missing_column) for name in EntryCertainty._fields)
+        if "raw_p_baseline" in content:
+            content = cls._from_method_1(content)
+        missing_column = [None] * len(content["entries"])
+        columns = (content.get(name, missing_column) for name in EntryCertainty._fields)
         certainties = map(EntryCertainty._make, zip(*columns, strict=True))
-        entries = dict(zip(stored["entries"], certainties, strict=True))
-        pool_gone = stored.get("pool_gone", "")
-        return cls(measure, stored["queries"], stored["baseline"], stored["best"], entries, pool_gone)
+        entries = dict(zip(content["entries"], certainties, strict=True))
+        pool_gone = content.get("pool_gone", "")
+        return cls(measure, content["queries"], content["baseline"], content["best"], entries, pool_gone)
 
     @staticmethod
-    def _from_method_1(stored: Mapping[str, Any]) -> dict[str, Any]:
+    def _from_method_1(content: Mapping[str, Any]) -> dict[str, Any]:
         """Convert content of the first method, dropping its groups and its tests against the best.
 
-        Its tests were corrected for one family only, although the best had been chosen by the same numbers.
+        These tests were corrected for one family only, although the best had been chosen by the same numbers.
         """
         names = ("queries", "entries", "low", "high", "wins", "ties", "losses", "baseline")
         return {
-            **{name: stored[name] for name in names},
-            "best": stored["anchors"].get("a"),
-            "p_baseline": stored["raw_p_baseline"],
-            "p_baseline_corrected": stored["p_baseline"],
+            **{name: content[name] for name in names},
+            "best": content["anchors"].get("a"),
+            "p_baseline": content["raw_p_baseline"],
+            "p_baseline_corrected": content["p_baseline"],
         }
 
 
@@ -246,7 +252,7 @@ class Verdict(NamedTuple):
 
 
 def get_verdict(board: BoardCertainty, measure: str) -> Verdict | None:
-    """Return the verdict on one measure, or None if it is outdated, or without ranks."""
+    """Return the verdict on one measure, or None if it was not computed, is outdated, or ranks no entry."""
     tests = board.for_measure(measure)
     if tests is None or tests.best is None or not board.current:
         return None

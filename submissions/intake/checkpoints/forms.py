@@ -24,14 +24,15 @@ class ParametersForm(forms.Form):
     """
 
     def __init__(self, engine: EngineDescription, data: QueryDict | None, **options: Any) -> None:
+        """Create the fields of the engine's parameters. Parameters missing from `data` get their defaults."""
         prefix = options.get("prefix", "")
         super().__init__(None if data is None else _complete_values(engine, data, prefix), **options)
         self.engine = engine
         for parameter in engine.parameters:
-            self.fields[parameter.name] = _field(parameter)
+            self.fields[parameter.name] = _build_field(parameter)
 
     def clean(self) -> dict[str, Any]:
-        """Convert the values to the parameters' types, adding an error to each invalid field."""
+        """Return the values converted to the parameters' types, adding an error to each invalid field."""
         values = super().clean() or self.cleaned_data
         for parameter in self.engine.parameters:
             value = values.get(parameter.name, "")
@@ -49,12 +50,13 @@ class PromptsForm(forms.Form):
     def __init__(
         self, engine: EngineDescription, datasets: Iterable[Dataset], data: QueryDict | None, **options: Any
     ) -> None:
+        """Create a field for each pair of a dataset and a prompt of the engine."""
         super().__init__(data, **options)
         self.engine = engine
         self.slugs = [dataset.slug for dataset in datasets]
         for slug in self.slugs:
             for parameter in prompt_parameters(engine):
-                field = _field(parameter)
+                field = _build_field(parameter)
                 field.initial, field.help_text = "", ""
                 field.widget.attrs["placeholder"] = "as for all datasets"
                 self.fields[f"{slug}-{parameter.name}"] = field
@@ -63,7 +65,10 @@ class PromptsForm(forms.Form):
         return [self[f"{slug}-{parameter.name}"] for parameter in prompt_parameters(self.engine)]
 
     def get_prompts(self, slugs: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the prompts entered for these datasets, by slug and parameter."""
+        """Return the prompts entered for these datasets, by slug and parameter.
+
+        Datasets without prompts are omitted.
+        """
         prompts_by_slug = {
             slug: {
                 parameter.name: text
@@ -76,19 +81,23 @@ class PromptsForm(forms.Form):
 
 
 def _complete_values(engine: EngineDescription, data: QueryDict, prefix: str) -> dict[str, str]:
-    """Return the entered parameters of the engine, completed with defaults."""
+    """Return the entered values of the engine's parameters by field name; missing ones get their defaults.
+
+    Empty texts are preserved.
+    """
     values = {}
     for parameter in engine.parameters:
         name = f"{prefix}-{parameter.name}"
         entered: str | None = data.get(name)
         if entered is None or (not entered and not parameter.is_text):
-            entered = _text(parameter.default)
+            entered = _format_value(parameter.default)
         values[name] = entered
     return values
 
 
-def _field(parameter: Parameter) -> forms.Field:
-    default, text = _text(parameter.default), parameter.description
+def _build_field(parameter: Parameter) -> forms.Field:
+    """Build the form field of a parameter, which is a choice, a prompt, a text, or a number, with its default."""
+    default, text = _format_value(parameter.default), parameter.description
     choices = ("true", "false") if isinstance(parameter.default, bool) else parameter.choices
     # Capitalize the description unless it starts with a name such as “pq:”.
     sentence = text if text.split()[0].endswith(":") else text[0].upper() + text[1:]
@@ -109,7 +118,7 @@ def _field(parameter: Parameter) -> forms.Field:
         return forms.CharField(max_length=LONGEST_PROMPT, **options)
     is_integer = isinstance(parameter.default, int)
     bounds = {"min": parameter.least, "max": parameter.most, "step": 1 if is_integer else "any"}
-    attributes = {name: _text(value) for name, value in bounds.items() if value is not None}
+    attributes = {name: _format_value(value) for name, value in bounds.items() if value is not None}
     widget = forms.TextInput() if parameter.default == AUTO else forms.NumberInput(attributes)
     return forms.CharField(max_length=40, widget=widget, **options)
 
@@ -163,6 +172,7 @@ class ModelForm(forms.Form):
         sources: Iterable[RunSource],
         **options: Any,
     ) -> None:
+        """Offer these checkpoints, datasets, benchmarks, and input runs as choices."""
         super().__init__(*arguments, **options)
         choices: dict[str, list[tuple[str, str]]] = {
             "checkpoint_id": [("", "No stored checkpoint")],
@@ -183,7 +193,7 @@ class ModelForm(forms.Form):
                 field.choices = field_choices
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)

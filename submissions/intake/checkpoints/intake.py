@@ -139,12 +139,16 @@ def accept_model(
     request: ModelRequest,
     options: SubmissionOptions = SubmissionOptions(),  # noqa: B008  # frozen
 ) -> Submission:
-    """Store a submission and queue one job per dataset. Raises Refused, in which case nothing is stored."""
+    """Store a submission of a model, queue one job per dataset, and return the submission.
+
+    Raises Refused, in which case nothing is stored, if models cannot run on this site, the request or checkpoint is
+    invalid, or the round, quota, or an earlier submission prevents it.
+    """
     site_readiness = readiness(submitter, local=request.local)
     if not site_readiness.ready:
         raise Refused.for_problem(SANDBOX_UNAVAILABLE, site_readiness.reason, site_readiness.remedy)
     team = submitting_team(submitter, system, options)
-    plan = _plan(request, team, system, unprotected=site_readiness.unprotected)
+    plan = _validate_request(request, team, system, unprotected=site_readiness.unprotected)
     # Check before the slow reading of the checkpoint, and again under the lock.
     _admit(submitter, team, plan, options)
     model = request.model
@@ -171,14 +175,14 @@ def accept_model(
                 kind=Submission.Kind.MODEL,
                 submitter=submitter,
                 team=team,
-                system=system_row(_completed(system, description, plan.parameters), team, options),
+                system=system_row(_complete_system(system, description, plan.parameters), team, options),
                 engine=plan.engine.name,
                 parameters=plan.parameters,
                 checkpoint=checkpoints.record(stored_files, team, submitter) if stored_files else checkpoint,
                 **options.columns(),
                 **admission.columns(),
             )
-            jobs = [_job(submission, dataset, plan, options.round_entry.tag) for dataset in plan.datasets]
+            jobs = [_build_job(submission, dataset, plan, options.round_entry.tag) for dataset in plan.datasets]
             for job in jobs:
                 refuse_repeat(job, submission)
             store_submission(submission, jobs, uploads)
@@ -186,6 +190,10 @@ def accept_model(
 
 
 def _admit(submitter: User, team: Team, plan: _Plan, options: SubmissionOptions) -> Admission:
+    """Return the admission to the round.
+
+    Raises Refused if it has problems or the team exceeds its quota of model runs.
+    """
     refuse_beyond_quota(team, len(plan.datasets))
     admission = admit(submitter, team, plan.datasets, options)
     refuse(admission.problems)
@@ -202,7 +210,10 @@ def one_archive(files: Sequence[IncomingFile], pooling: str) -> CheckpointArchiv
 def chosen_model(
     person: User, archive: CheckpointArchive | None, checkpoint_id: str, hub: HubModel | None
 ) -> Model | None:
-    """Return the only model of a request, if any. Raises Refused for several and for checkpoints of other teams."""
+    """Return the model of a request: the archive, the checkpoint with this id, the model on the Hub, or None.
+
+    Raises Refused for more than one, and for a checkpoint that is not one of the user's teams.
+    """
     if sum(map(bool, (archive, checkpoint_id, hub))) > 1:
         raise _several_models()
     if not checkpoint_id:
@@ -221,7 +232,7 @@ def _several_models() -> Refused:
 
 
 def find_engine(name: str) -> EngineDescription:
-    """Return the engine with this name. Raises Refused."""
+    """Return the engine with this name. Raises Refused if the name is empty or unknown."""
     if not name:
         raise Refused.for_problem(NO_ENGINE, "No engine was named.", f"Choose one of: {', '.join(ENGINES)}.")
     try:
@@ -234,15 +245,19 @@ def checkpoint_kinds(engine: EngineDescription) -> tuple[CheckpointKind, ...]:
     return tuple(CheckpointKind(kind) for kind in engine.checkpoints)
 
 
-def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, unprotected: bool) -> _Plan:
-    """Validate the request, except for the checkpoint's content. Raises Refused."""
+def _validate_request(request: ModelRequest, team: Team, system: System | SystemFields, *, unprotected: bool) -> _Plan:
+    """Validate the request, except for the checkpoint's content, and return its parameters, job payloads, and queue.
+
+    An automatic device becomes a GPU if the model can use one and a live worker offers one. `unprotected` models run
+    without a sandbox. Raises Refused.
+    """
     engine = find_engine(request.engine)
     _refuse_unsuitable(engine, request, system)
     parameters = _complete_parameters(engine, request.parameters)
     if request.device == "gpu":
         refuse_without_gpu(unprotected=unprotected)
     datasets = chosen_datasets(request.datasets, request.benchmark, engine)
-    prompts = _prompts(request.prompts, engine, parameters, datasets)
+    prompts = _differing_prompts(request.prompts, engine, parameters, datasets)
     common_payload: dict[str, Any] = {UNPROTECTED: True} if unprotected else {}
     if isinstance(request.model, HubModel):
         common_payload |= {"hub_name": request.model.name, "hub_commit": request.model.commit}
@@ -272,7 +287,7 @@ def _refuse_unsuitable(engine: EngineDescription, request: ModelRequest, system:
     accepted_kinds, model = checkpoint_kinds(engine), request.model
     if accepted_kinds and model is None:
         message = f"{engine.label} needs a model, but none was sent."
-        hint = f"Upload a checkpoint or choose a stored one: {checkpoints.in_words(accepted_kinds)}."
+        hint = f"Upload a checkpoint or choose a stored one: {checkpoints.name_kinds(accepted_kinds)}."
         raise Refused.for_problem(NO_CHECKPOINT, message, hint)
     if not accepted_kinds and model is not None:
         hint = "Omit the checkpoint, or choose an engine that runs it."
@@ -301,7 +316,10 @@ def _complete_parameters(
     model: CheckpointDescription | None = None,
     prefix: str = "",
 ) -> dict[str, Any]:
-    """Return all parameters of the engine, checked against each other and the model. Raises Refused."""
+    """Return all parameters of the engine, with defaults, checked against each other and the model, if given.
+
+    Raises Refused, with the message prefixed by `prefix`, for an invalid parameter.
+    """
     try:
         all_parameters = engine.complete(parameters)
         engine.check_parameters(all_parameters, model)
@@ -311,13 +329,16 @@ def _complete_parameters(
     return all_parameters
 
 
-def _prompts(
+def _differing_prompts(
     prompts_by_slug: Mapping[str, Mapping[str, object]],
     engine: EngineDescription,
     parameters: Mapping[str, Any],
     datasets: Sequence[Dataset],
 ) -> dict[str, dict[str, Any]]:
-    """Return the prompts that differ from the submission's, by dataset slug. Raises Refused."""
+    """Return the prompts of each dataset that differ from the submission's `parameters`, by dataset slug and parameter.
+
+    Raises Refused for a dataset that is not in the submission, and for parameters that are not valid prompts.
+    """
     slugs = sorted(dataset.slug for dataset in datasets)
     if unknown_slugs := sorted(set(prompts_by_slug).difference(slugs)):
         message = f"There are prompts for {', '.join(unknown_slugs)}, which the model does not run on."
@@ -339,10 +360,13 @@ def prompt_parameters(engine: EngineDescription) -> list[Parameter]:
     return [parameter for parameter in engine.parameters if parameter.keeps_blanks]
 
 
-def _completed(
+def _complete_system(
     system: System | SystemFields, description: CheckpointDescription | None, parameters: Mapping[str, Any]
 ) -> System | SystemFields:
-    """Fill missing fields of a new system's description from its checkpoint."""
+    """Return a new system's description with missing dimension, length, and parameter count filled from its checkpoint.
+
+    Existing systems, and systems without a checkpoint, are returned unchanged.
+    """
     if isinstance(system, System) or description is None:
         return system
     own_length = min(description.maximum_length, OWN_LENGTH_LIMIT) if description.maximum_length else None
@@ -354,7 +378,8 @@ def _completed(
     )
 
 
-def _job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: str) -> Job:
+def _build_job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: str) -> Job:
+    """Build a job that runs the model on the dataset. The job is not stored."""
     file_name = submission.checkpoint.file_name if submission.checkpoint else ""
     file_phrase = f" of {file_name}" if file_name else ""
     message = f"Received: {plan.engine.label}{file_phrase} over {dataset}. Queued for a {plan.queue} worker."
@@ -394,9 +419,10 @@ def benchmarks_for_models() -> list[Benchmark]:
 
 
 def chosen_datasets(slugs: Sequence[str], benchmark: str, engine: EngineDescription) -> list[Dataset]:
-    """Return the selected datasets without duplicates. Raises Refused for unknown or unsuitable datasets.
+    """Return the datasets with these slugs, or those of the benchmark that the engine can run on, without duplicates.
 
-    For a benchmark, return the members that the engine can run on, because not all need to be on this site.
+    Raises Refused if both or neither are named, a dataset is unknown or lacks the documents that the engine reads, or
+    the benchmark has no suitable dataset.
     """
     if slugs and benchmark:
         message, hint = (

@@ -44,9 +44,10 @@ class Readiness:
 
 
 def readiness(person: User, *, local: bool) -> Readiness:
-    """Return whether the user may submit a model now. `local` requests are sent from this machine.
+    """Return whether the user may submit a model now, and otherwise why not.
 
-    Live workers decide; if there are none, workers that were online within the last day.
+    `local` requests are sent from this machine. The answer depends on the sandboxes of live workers or, if there are
+    none, of workers that were online within the last day. Only staff on the machine may run models without a sandbox.
     """
     live_capabilities = reported_capabilities()
     capabilities = live_capabilities or reported_capabilities(MEMORY)
@@ -69,12 +70,15 @@ def readiness(person: User, *, local: bool) -> Readiness:
     worker_state = (
         "no live worker has a working one" if live_capabilities else "the last live worker had no working one"
     )
-    reason = f"Models need a {obstacle.lacks}, but {worker_state}: {obstacle.because}"
+    reason = f"Models need a {obstacle.lacks}, but {worker_state}: {obstacle.reason_sentence}"
     return Readiness(False, reason, obstacle.remedy, asleep=not live_capabilities)
 
 
 def refuse_without_gpu(*, unprotected: bool) -> None:
-    """Raise Refused if no suitable GPU worker was online within the last day, because the job might wait forever."""
+    """Raise Refused if no suitable GPU worker was online within the last day, because the job might wait forever.
+
+    A worker is suitable if it can run the model, in a sandbox unless `unprotected`.
+    """
     if any(worker.will_run(unprotected=unprotected) for worker in reported_capabilities(MEMORY, [Job.Queue.GPU])):
         return
     message = "No GPU worker that runs models was online within the last day."
@@ -93,9 +97,10 @@ def is_local_request(request: HttpRequest | Request) -> bool:
 
 
 def count_model_runs(team: Team | None) -> DailyCount:
-    """Count the team's model runs today.
+    """Return the team's model runs today and the daily limit.
 
-    Runs do not count if they failed on our side, never started, or had a checkpoint that the library rejected.
+    Runs do not count if they failed on our side, never started, or had a checkpoint that the library rejected. None
+    stands for a new team without runs.
     """
     used = 0
     if team is not None:
@@ -108,7 +113,10 @@ def count_model_runs(team: Team | None) -> DailyCount:
 
 
 def refuse_beyond_quota(team: Team, dataset_count: int) -> None:
-    """Raise Refused if the request exceeds the daily quota, or too many checkpoints failed within the last hour."""
+    """Raise Refused if the request exceeds the daily quota, or too many checkpoints failed within the last hour.
+
+    `dataset_count` is the number of model runs that the request needs.
+    """
     quota = count_model_runs(team)
     hour_ago = timezone.now() - timedelta(hours=1)
     jobs = Job.objects.filter(submission__team=team, error_code=CHECKPOINT_REFUSED, finished_at__gte=hour_ago)

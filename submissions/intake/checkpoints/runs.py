@@ -42,7 +42,10 @@ class RunSource:
 
 
 def get_sources(teams: Iterable[Team]) -> list[RunSource]:
-    """Return all runs that the teams may use, their own first, newest first."""
+    """Return the runs that the teams may use on current versions, grouped by submission or system of the site.
+
+    The teams' own are first, then the newest.
+    """
     team_ids = {team.pk for team in teams}
     entries = (
         _usable_entries(team_ids)
@@ -64,7 +67,11 @@ def get_sources(teams: Iterable[Team]) -> list[RunSource]:
 
 
 def select_runs(references: Sequence[str], dataset: Dataset, team: Team) -> list[Run]:
-    """Return the run of each reference on the dataset. Raises Refused for runs that the team may not use."""
+    """Return the run of each reference on the dataset.
+
+    A reference is a submission id or the slug of a system that the site provides. Raises Refused for runs that the team
+    may not use, for repeated runs, and, on hidden datasets, for runs that cover few queries.
+    """
     runs = [_find_run(reference, dataset, team) for reference in references]
     if len({run.pk for run in runs}) != len(runs):
         raise Refused.for_problem(RUN_TWICE, f"The same run on {dataset} was named twice.", "Name each run only once.")
@@ -72,9 +79,10 @@ def select_runs(references: Sequence[str], dataset: Dataset, team: Team) -> list
 
 
 def source_runs(submission: Submission, *, complete: bool) -> list[Run]:
-    """Return the public runs that the submission's jobs re-rank or fuse, annotated with `is_public`.
+    """Return the runs that the submission's jobs re-rank or fuse, annotated with `is_public`.
 
-    With `complete`, the view of its own team, also return private runs of the team.
+    With `complete`, the view of its own team, these are the public runs and the team's private runs. Other users see
+    only public runs whose systems are not anonymous, and none if the submission's system is or was anonymous.
     """
     keys = {key for job in submission.jobs.all() for key in job.payload.get("run_ids", [])}
     is_public = Exists(Entry.objects.public().filter(evaluation__run=OuterRef("pk")))
@@ -88,6 +96,10 @@ def source_runs(submission: Submission, *, complete: bool) -> list[Run]:
 
 
 def _find_run(reference: str, dataset: Dataset, team: Team) -> Run:
+    """Return the newest usable run with this reference on the dataset, preferring a submission's main result.
+
+    Raises Refused if there is none, or if a team's run on a hidden dataset covers too few queries.
+    """
     matches_reference = Q(submission_reference=reference) | Q(
         system__slug=reference, system__team=None, submission_reference=""
     )

@@ -55,12 +55,12 @@ _SWEEP_KEY = "embeddings-swept"
 _FOLDER = "django.core.files.storage.FileSystemStorage"
 _KEY = re.compile(r"[0-9a-f]{64}")
 #: Text that is logged only once, though the job checks again every minute.
-_WAITS_FOR_ROOM = "The job waits for disk space."
+_WAITS_FOR_DISK = "The job waits for disk space."
 _swept_at = -_SWEEP_PAUSE
 
 
 class UnusableOutput(RuntimeError):
-    """Error because the output of a child is missing or contains anything except plain files."""
+    """Error raised if the output of a child is missing or contains anything except plain files."""
 
 
 class DiskTooSmall(WorkEnded):
@@ -73,13 +73,13 @@ class DiskTooSmall(WorkEnded):
     def settle(self, job: Job) -> None:
         """Requeue the job after a delay, in which an operator or the sweep may free disk space."""
         needed, free = (f"{size / 2**30:,.1f} GiB" for size in (self.needed, self.free))
-        line = f"The embeddings need at least {needed}; {free} are free. {_WAITS_FOR_ROOM}"
-        is_new = _WAITS_FOR_ROOM not in job.log
+        line = f"The embeddings need at least {needed}; {free} are free. {_WAITS_FOR_DISK}"
+        is_new = _WAITS_FOR_DISK not in job.log
         if requeue(job, counts_attempt=False, delay=BACKOFF[-1], line=line if is_new else "") and is_new:
             logger.error("Job %s waits for disk space: %s", job.pk, self)
 
 
-def require_free(needed: int) -> None:
+def require_free_bytes(needed: int) -> None:
     """Raise DiskTooSmall if `needed` bytes of embeddings do not fit on this machine's disk."""
     free = max(free_bytes(embeddings_root()) - settings.DISK_RESERVE_BYTES, 0)
     if needed > free:
@@ -109,14 +109,17 @@ def shard_folder(key: str, number: int) -> Path:
 
 def move_into_place(source: Path, target: Path) -> None:
     """Fsync a folder and rename it atomically, replacing an existing one."""
-    with arriving(source, target.parent.parent) as folder:
-        take_name(folder, target)
+    with moved_folder(source, target.parent.parent) as folder:
+        rename_into_place(folder, target)
     sync(target.parent)
 
 
 @contextmanager
-def arriving(source: Path, root: Path) -> Iterator[Path]:
-    """Fsync a folder and move it below `root`, where the caller renames it. Otherwise, remove it at the end."""
+def moved_folder(source: Path, root: Path) -> Iterator[Path]:
+    """Move a folder below `root`, fsync it, and yield its new path, from which the caller renames it.
+
+    It is removed at the end if the caller has not renamed it.
+    """
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary_folder = Path(tempfile.mkdtemp(prefix=".arriving-", dir=root))
     folder = temporary_folder / "folder"
@@ -137,8 +140,11 @@ def arriving(source: Path, root: Path) -> Iterator[Path]:
             remove(temporary_folder)
 
 
-def take_name(folder: Path, target: Path) -> None:
-    """Rename an arriving folder. The caller must hold the encoding's row or another lock."""
+def rename_into_place(folder: Path, target: Path) -> None:
+    """Rename an arriving folder to `target`, after moving an existing one aside.
+
+    The caller must hold the encoding's row or another lock.
+    """
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if target.exists():
         target.rename(folder.with_name("replaced"))
@@ -240,7 +246,7 @@ def fetch_shards(key: str, manifests: Mapping[int, str], report: Report) -> froz
                     raise BundleDamaged("the row of the shard has no manifest")
                 missing_manifests[number] = _bundle(key, number).manifest(sha256)
         size = sum(manifest.size for manifest in missing_manifests.values())
-        require_free(size)
+        require_free_bytes(size)
         count = _byte_counter("bringing", size, report)
         for number, manifest in missing_manifests.items():
             with _collect_damage(key, number, damaged_numbers):
@@ -356,6 +362,10 @@ def trim_cache() -> None:
 
 
 def _sweep() -> int:
+    """Remove unreferenced embeddings, and the least recently used ones beyond the size limit; return their number.
+
+    Sweeps the remote storage if there is one, otherwise the folder.
+    """
     rows = Encoding.objects.annotate(size=Sum("shards__size", default=0))
     sizes = dict(rows.values_list("key", "size"))
     if is_remote():
@@ -386,7 +396,7 @@ def _trim_local_copies() -> None:
         with suppress(FileNotFoundError):  # another worker on this host removed it
             sizes[folder.name], last_used[folder.name] = disk_usage([folder]), folder.stat().st_mtime
     least_used_first = sorted(sizes, key=last_used.__getitem__)
-    delete_copy = partial(_delete_encoding, copy_alone=True)
+    delete_copy = partial(_delete_encoding, copy_only=True)
     remove_least_used(sizes, least_used_first, settings.EMBEDDINGS_CACHE_BYTES, delete_copy)
 
 
@@ -396,7 +406,7 @@ def _list_folders() -> list[Path]:
     return [path for path in root.iterdir() if path.is_dir()] if root.exists() else []
 
 
-def _delete_encoding(key: str, *, copy_alone: bool = False) -> bool:
+def _delete_encoding(key: str, *, copy_only: bool = False) -> bool:
     """Delete an encoding, or only this machine's copy, unless it is needed; return whether it was deleted."""
     with transaction.atomic():
         encoding = Encoding.objects.select_for_update().filter(key=key).first()
@@ -406,7 +416,7 @@ def _delete_encoding(key: str, *, copy_alone: bool = False) -> bool:
         active_shards = encoding.shards.filter(job__isnull=False).exclude(job__state__in=TERMINAL)
         if encoding.waiting_jobs.exists() or active_shards.exists():
             return False
-        if not copy_alone:
+        if not copy_only:
             # An active job with the same model and corpus may be about to request it.
             jobs = Job.objects.filter(
                 submission__checkpoint__model_sha256=encoding.checkpoint.model_sha256,
@@ -417,7 +427,7 @@ def _delete_encoding(key: str, *, copy_alone: bool = False) -> bool:
             encoding.delete()
         _remove_folder(key)
     # A shard stored at the same moment is missed here, and encoded again by the job that needs it.
-    if is_remote() and not copy_alone:
+    if is_remote() and not copy_only:
         _remove_stored(key)
     return True
 

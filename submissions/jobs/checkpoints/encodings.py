@@ -23,7 +23,7 @@ from django.utils import timezone
 from evaluation.core.problems import ModelFailure, format_count
 from evaluation.engines.base import AUTO
 from evaluation.engines.corpus_encoding import SHARD_FORMAT
-from evaluation.engines.index.vector_index import bytes_of_vector
+from evaluation.engines.index.vector_index import bytes_per_vector
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.core.storage.store import sync
 from leaderboard.models import DatasetVersion
@@ -109,11 +109,11 @@ class EncodingSetting:
         """
         dtype = parameters.get("stored_dtype", "float32")
         copies = {"exact": int(dtype != "float32"), "hnsw": 1, "ivf": 2}.get(parameters.get("search", ""), 0)
-        return copies * self.documents * bytes_of_vector(self.dimension, dtype)
+        return copies * self.documents * bytes_per_vector(self.dimension, dtype)
 
 
-def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> None:
-    """Raise DiskTooSmall if embeddings and index will not fit, before hours of encoding.
+def require_disk_space(setting: EncodingSetting, parameters: Mapping[str, Any]) -> None:
+    """Raise DiskTooSmall if the disk is too small for embeddings and index. Call it before encoding.
 
     Raises ModelFailure if the index alone exceeds the output limit of a job.
     """
@@ -128,7 +128,7 @@ def require_room(setting: EncodingSetting, parameters: Mapping[str, Any]) -> Non
     if embeddings.embeddings_root().stat().st_dev == Path(settings.VAR).stat().st_dev:
         required_bytes += index
     # Remote shards need local space too, because they are downloaded.
-    embeddings.require_free(required_bytes - (0 if embeddings.is_remote() else totals["size"]))
+    embeddings.require_free_bytes(required_bytes - (0 if embeddings.is_remote() else totals["size"]))
 
 
 class WaitsForShards(WorkEnded):
@@ -214,9 +214,10 @@ def use_encoding(job: Job, setting: EncodingSetting, report: Report) -> EncodedC
 
 
 def wait_for_shards(job: Job, setting: EncodingSetting) -> bool:
-    """Give up the claim until all shards exist, creating rows for all and jobs for missing ones.
+    """Make the job wait, without a claim, until all shards exist; create rows for all shards and jobs for missing ones.
 
-    Call it when the job's lease is no longer extended. Returns False if the claim was lost.
+    Call it when the job's lease is no longer extended. A canceled job ends instead. Returns False if the claim was
+    lost.
     """
     with transaction.atomic():
         encoding = _get_or_create_encoding(setting)
@@ -286,7 +287,7 @@ def _transfer_shard(encoded: EncodedShard, key: str, number: int, report: Report
     manifest = embeddings.send_shard(encoded.folder, key, number, report)
     size = manifest.size if manifest else embeddings.checked_size(encoded.folder)
     columns = {"size": size, "manifest": manifest.sha256 if manifest else ""}
-    with nullcontext() if manifest else embeddings.arriving(encoded.folder, embeddings.embeddings_root()) as folder:
+    with nullcontext() if manifest else embeddings.moved_folder(encoded.folder, embeddings.embeddings_root()) as folder:
         yield partial(_store_shard, encoded, folder, columns)
     if manifest is None:
         # Sync without holding the row: a shard that is lost in a power failure is encoded again.
@@ -297,7 +298,7 @@ def _transfer_shard(encoded: EncodedShard, key: str, number: int, report: Report
 def _store_shard(encoded: EncodedShard, folder: Path | None, columns: Mapping[str, Any], shard: Shard) -> None:
     """Rename the shard's local folder, if there is one, and complete its row."""
     if folder is not None:
-        embeddings.take_name(folder, embeddings.shard_folder(shard.encoding.key, shard.number))
+        embeddings.rename_into_place(folder, embeddings.shard_folder(shard.encoding.key, shard.number))
     Shard.objects.filter(pk=shard.pk).update(
         done_at=timezone.now(),
         documents=encoded.documents,
@@ -333,7 +334,11 @@ def cancel_unneeded_shards() -> None:
 
 
 def settle_encoding(encoding_id: int) -> None:
-    """Requeue or end the jobs that wait for an encoding, depending on its shards, and create missing jobs."""
+    """Requeue the jobs that wait for an encoding if all its shards exist, or end them if a shard failed.
+
+    Otherwise, create jobs for missing shards and record the progress on the waiting jobs. They are also requeued if the
+    shards have an outdated format.
+    """
     with transaction.atomic():
         encoding = _lock(Encoding.objects.filter(pk=encoding_id))
         waiting_jobs = list(_waiting_jobs().filter(waits_for=encoding_id))
@@ -377,9 +382,10 @@ def _lock(encodings: QuerySet[Encoding]) -> Encoding | None:
 
 
 def make_shard_jobs(encoding: Encoding, template: Job, limit: int) -> int:
-    """Create up to `limit` jobs for shards without one; return their number, which is 0 while few may be created.
+    """Create up to `limit` jobs for missing shards without an active job; return their number.
 
-    The jobs have the queue of the waiting job `template`, and may run without a sandbox if it may.
+    None is created if `limit` is less than half of the maximum number of queued shards. The jobs have the queue of the
+    waiting job `template`, and may run without a sandbox if it may.
     """
     if limit < _MAX_WAITING // 2:
         return 0

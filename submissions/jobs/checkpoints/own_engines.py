@@ -67,7 +67,7 @@ class _Building:
     corpus: str
 
 
-def with_kept_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -> ExecutionJob:
+def use_cached_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -> ExecutionJob:
     """Return the work with the cached word index for its engine, built if it is missing or damaged.
 
     The work is returned unchanged if its engine searches runs or no word index, or if the index cannot be cached; the
@@ -81,11 +81,11 @@ def with_kept_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -
     packages = [version_of(name) for name in ("PyStemmer", "icu4py", "whoosh-reloaded")]
     inputs = [version.corpus_sha256, _ENGINE, parameters, FORMAT, analyser, packages]
     folder = path_of(Area.WORD_INDEXES, hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest())
-    note = folder / f"{describe_hardware(settings.MODEL_THREADS, 'cpu').slug}.json"
-    building = _read_building(note)
+    costs_path = folder / f"{describe_hardware(settings.MODEL_THREADS, 'cpu').slug}.json"
+    building = _read_building(costs_path)
     if building is None or not _is_whole(folder, building.size, version):
         try:
-            building = _build(lease, version, parameters, note)
+            building = _build_index(lease, version, parameters, costs_path)
         except (ModelFailure, ModelTimedOut, RuntimeError, OSError) as error:
             logger.warning("Could not cache an index: %s: %s", type(error).__name__, error)
             write_log(lease.job.pk, f"BM25's index could not be cached ({type(error).__name__}).")
@@ -94,9 +94,9 @@ def with_kept_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) -
     return replace(work, index=folder / INDEX_FOLDER, index_seconds=building.seconds, index_memory=building.memory)
 
 
-def _read_building(note: Path) -> _Building | None:
+def _read_building(costs_path: Path) -> _Building | None:
     try:
-        return _Building(**json.loads(note.read_text("utf-8")))
+        return _Building(**json.loads(costs_path.read_text("utf-8")))
     except _DAMAGED:
         return None
 
@@ -110,9 +110,12 @@ def _is_whole(folder: Path, size: int, version: DatasetVersion) -> bool:
         return False
 
 
-def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any], note: Path) -> _Building:
-    """Build and store the index unless it exists by now. Raises OSError and the exceptions of `run_child`."""
-    index_folder = note.parent
+def _build_index(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any], costs_path: Path) -> _Building:
+    """Build an index and store it with its costs, unless a complete one exists by now; return the costs.
+
+    Raises DamagedInput if it is incomplete, OSError, and the exceptions of `run_child`.
+    """
+    index_folder = costs_path.parent
     with job_folder() as folder:
         work = ExecutionJob(
             task="index",
@@ -132,7 +135,7 @@ def _build(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any],
             arriving_folder.mkdir()
             (work.out / INDEX_FOLDER).rename(arriving_folder / INDEX_FOLDER)
             move_into_place(arriving_folder, index_folder)
-        with atomic_write(note) as file:
+        with atomic_write(costs_path) as file:
             file.write_text(json.dumps(asdict(building)), "utf-8")
     write_log(lease.job.pk, f"BM25's index was cached: {size / 2**20:.1f} MiB.")
     return building
@@ -155,7 +158,7 @@ def sweep_indexes() -> int:
         return bool(remove_old([folder], GRACE))
 
     def is_current(folder: Path) -> bool:
-        return any(building.corpus in corpora for note in folder.glob("*.json") if (building := _read_building(note)))
+        return any(building.corpus in corpora for path in folder.glob("*.json") if (building := _read_building(path)))
 
     outdated_folders = [folder for folder in sizes if not is_current(folder)]
     removed_folders = {folder for folder in outdated_folders if delete_if_old(folder)}
@@ -213,11 +216,15 @@ def retrieve_job(job: Job, lease: Lease) -> None:
 
 
 def _retrieve(job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, path: Path) -> None:
+    """Retrieve the configuration's run to `path`, with the cached index if possible, and log the times.
+
+    Raises DamagedInput if the engine read another number of documents than the version has.
+    """
     write_log(job.pk, f"{configuration.name} over {version}")
     corpus = local_path(Area.FILES, version.corpus_sha256)
     parameters = describe(configuration.engine).complete(configuration.parameters)
     work = ExecutionJob("retrieve", configuration.engine, path, parameters=parameters, language=job.dataset.language)
-    work = with_kept_index(lease, work, version)
+    work = use_cached_index(lease, work, version)
     retrieval = retrieve(
         RetrievalTask(
             work.engine,
@@ -275,7 +282,7 @@ def measure_bm25(lease: Lease, work: ExecutionJob, version: DatasetVersion, fold
         threads=work.threads,
     )
     try:
-        return run_child(with_kept_index(lease, bm25, version), lease, trusted=True)
+        return run_child(use_cached_index(lease, bm25, version), lease, trusted=True)
     except (ModelFailure, ModelTimedOut, RuntimeError) as error:
         write_log(lease.job.pk, f"BM25 could not be measured for comparison ({type(error).__name__}).")
         return {}

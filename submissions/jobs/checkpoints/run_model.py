@@ -38,7 +38,7 @@ from submissions.intake.checkpoints.intake import checkpoint_kinds
 from submissions.intake.run_records import MADE_BY, describe_producer
 from submissions.jobs.checkpoints import encodings
 from submissions.jobs.checkpoints.embeddings import remove_other_files
-from submissions.jobs.checkpoints.own_engines import measure_bm25, with_kept_index
+from submissions.jobs.checkpoints.own_engines import measure_bm25, use_cached_index
 from submissions.jobs.checkpoints.running import check_with_library, get_device, job_folder, run_child
 from submissions.jobs.kinds import handover
 from submissions.jobs.kinds.score import begin, judged_version
@@ -69,7 +69,10 @@ class ModelTask:
     run_ids: Sequence[int] = field(default_factory=tuple)
 
     def get_parameters(self, dataset: Dataset) -> dict[str, Any]:
-        """Return all parameters; on hidden datasets without variants, since each would reveal more of the judgments."""
+        """Return all parameters for the dataset.
+
+        Hidden datasets get no variants, since each would reveal more of the judgments.
+        """
         return {**self.parameters, **(self.engine.main_alone if dataset.hidden else {})}
 
     @property
@@ -86,7 +89,7 @@ class _Plan:
     task: ModelTask
     version: DatasetVersion
     setting: encodings.EncodingSetting | None
-    encoded: encodings.EncodedCorpus | None
+    corpus: encodings.EncodedCorpus | None
 
     @property
     def rankings(self) -> Path:
@@ -182,7 +185,7 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
         )
     corpus = encodings.use_encoding(job, setting, lease.report_stage) if setting else None
     if setting and not corpus:
-        encodings.require_room(setting, task.parameters)
+        encodings.require_disk_space(setting, task.parameters)
         if setting.shards > 1:
             raise encodings.WaitsForShards(setting)
     write_log(job.pk, f"{task.engine.label} over {version}")
@@ -197,7 +200,7 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
 
 def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResult:
     """Run the model, store its embeddings and runs, and measure BM25 for comparison."""
-    work = with_kept_index(lease, _execution_job(plan, folder), plan.version)
+    work = use_cached_index(lease, _execution_job(plan, folder), plan.version)
     # Total and unit by stage, for notes such as "12,000 of 50,000 documents".
     totals = {
         "encoding": (plan.version.statistics.get("documents", 0), "documents"),
@@ -206,8 +209,8 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
     try:
         result = run_child(work, lease, totals=totals, trusted=plan.task.is_ours)
     finally:
-        if plan.encoded:
-            remove_other_files(plan.encoded.key, plan.encoded.shards)
+        if plan.corpus:
+            remove_other_files(plan.corpus.key, plan.corpus.shards)
     retrieval = result["retrieval"]
     write_log(
         plan.job.pk,
@@ -215,7 +218,7 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
         f"{format_count(retrieval['queries'], 'query', 'queries')} searched in {retrieval['search_seconds']:.1f} s "
         f"({retrieval['index_bytes'] / 2**20:.1f} MiB)",
     )
-    if plan.setting is not None and not plan.encoded and work.shards is not None:
+    if plan.setting is not None and not plan.corpus and work.shards is not None:
         # The child encoded the single shard of a small corpus during its search.
         remove_unexpected_files(work.shards)
         shard = work.shards / shard_name(0)
@@ -232,8 +235,8 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
 def _execution_job(plan: _Plan, folder: Path) -> ExecutionJob:
     """Return the work for the child after creating its folders."""
     dataset, task, version = plan.job.dataset, plan.task, plan.version
-    shards = plan.encoded.folder if plan.encoded else folder / "shards" if plan.setting else None
-    if shards and not plan.encoded:
+    shards = plan.corpus.folder if plan.corpus else folder / "shards" if plan.setting else None
+    if shards and not plan.corpus:
         shards.mkdir()
     plan.rankings.mkdir(exist_ok=True, mode=0o700)
     return ExecutionJob(
@@ -246,9 +249,9 @@ def _execution_job(plan: _Plan, folder: Path) -> ExecutionJob:
         excluded=excluded_path(version),
         parameters=task.get_parameters(dataset),
         checkpoint=checkpoint_folder(task.checkpoint) if task.checkpoint else None,
-        runs=_given_runs(task, version, folder),
+        runs=_write_given_runs(task, version, folder),
         shards=shards,
-        shard_size=plan.encoded.shard_size if plan.encoded else settings.SHARD_SIZE,
+        shard_size=plan.corpus.shard_size if plan.corpus else settings.SHARD_SIZE,
         rankings=plan.rankings,
         resumes=any(plan.rankings.iterdir()),
         depth=DEPTH,
@@ -260,8 +263,8 @@ def _execution_job(plan: _Plan, folder: Path) -> ExecutionJob:
     )
 
 
-def _given_runs(task: ModelTask, version: DatasetVersion, folder: Path) -> tuple[Path, ...]:
-    """Write the task's runs, or else the candidates of a re-ranking dataset, as files for the child.
+def _write_given_runs(task: ModelTask, version: DatasetVersion, folder: Path) -> tuple[Path, ...]:
+    """Write the task's runs, or else the candidates of a re-ranking dataset, for the child; return the files' paths.
 
     Engines that search the corpus get no candidates.
     """
@@ -280,7 +283,7 @@ def _given_runs(task: ModelTask, version: DatasetVersion, folder: Path) -> tuple
 def _figures(plan: _Plan, work: ExecutionJob, result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the measured figures by variant, with the rate of earlier encoding and without the costs of given runs."""
     figures = result["variants"] or ({"": result["figures"]} if result["figures"] else {})
-    if corpus := plan.encoded:
+    if corpus := plan.corpus:
         rate = corpus.documents / corpus.seconds if corpus.seconds > 0 else None
         figures = {
             label: {**values, "documents_per_second": values.get("documents_per_second") or rate}
@@ -301,7 +304,8 @@ def _store_runs(
 ) -> handover.RetrievalResult:
     """Check the run or the run of each variant like an upload and store it, the main one last.
 
-    Jobs that measure an earlier result store no runs.
+    Return them with their facts and costs. Jobs that measure an earlier result store no runs. There are no costs if the
+    corpus was encoded on different hardware classes.
     """
     retrieval = result["retrieval"]
     files = {} if handover.MEASURES in plan.job.payload else retrieval["variants"] or {"": RUN_NAME}
@@ -315,7 +319,7 @@ def _store_runs(
             is_recorded = prompt != AUTO or side in prompts or task.checkpoint.kind not in _OWN_MARKS
             if prompt is not None and is_recorded:
                 extra_facts[f"{side}_prompt"] = select_prompt(prompts, side, prompt)
-    classes = (plan.encoded.hardware if plan.encoded else frozenset()) | {result["hardware"]["slug"]}
+    classes = (plan.corpus.hardware if plan.corpus else frozenset()) | {result["hardware"]["slug"]}
     if len(classes) > 1:
         extra_facts["hardware_mixture"] = " + ".join(sorted(classes))
         write_log(plan.job.pk, "Encoded on different hardware classes, so no times are published.")

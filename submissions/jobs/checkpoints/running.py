@@ -157,7 +157,10 @@ def reporter(lease: Lease, totals: Mapping[str, tuple[int, str]]) -> OnProgress:
 
 
 def get_result(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) -> dict[str, Any]:
-    """Return the result of a successful outcome. Raises the exceptions of `run_child` for other outcomes."""
+    """Return the result of a successful outcome. Raises the exceptions of `run_child` for other outcomes.
+
+    Before the model is blamed, the inputs, the checkpoint, and the GPU are checked.
+    """
     if outcome.kind == "done":
         return outcome.result
     if outcome.kind == "timed_out":
@@ -201,10 +204,10 @@ def reject_model(job: Job, failure: ModelFailure) -> None:
 
 
 def failure_report(code: str, message: str) -> Report:
-    """Return the report of a model failure with this code."""
-    text = MODEL_FAILURES[code]
-    message_text = message if message == text.meaning else f"{text.meaning} Details: {message}"
-    return Report((Problem("error", code, 1, message_text, text.remedy),))
+    """Return a report with the problem of this code, its remedy, and the message as details if it differs."""
+    problem_code = MODEL_FAILURES[code]
+    message_text = message if message == problem_code.meaning else f"{problem_code.meaning} Details: {message}"
+    return Report((Problem("error", code, 1, message_text, problem_code.remedy),))
 
 
 # --- check by the library
@@ -296,7 +299,7 @@ class WarmEncoder:
             self.encoding, self._started_at = encoding.pk, time.monotonic()
         if self._encoder is None:
             folder = self._resources.enter_context(job_folder())
-            self._encoder = _encoder(encoding, device, folder)
+            self._encoder = create_encoder(encoding, device, folder)
             self._resources.callback(self._encoder.close)
         return self._encoder
 
@@ -318,11 +321,15 @@ class WarmEncoder:
         self._resources.close()
 
 
-WARM = WarmEncoder()
+WARM_ENCODER = WarmEncoder()
 
 
 def shard_job(job: Job, lease: Lease) -> None:
-    """Encode the job's shard and store it. Raises ModelFailure, ModelTimedOut, LeaseLost, or Cancelled."""
+    """Encode the job's shard and store it.
+
+    Raises ModelFailure, ModelTimedOut, ModelCrashed, LeaseLost, or Cancelled, also if the shard is already stored or
+    belongs to an outdated format.
+    """
     shard = Shard.objects.select_related("encoding__checkpoint__team", "encoding__version").filter(job=job.pk).first()
     if shard is None or shard.done_at is not None:
         raise Cancelled  # another job encodes the shard, or has done so
@@ -331,7 +338,7 @@ def shard_job(job: Job, lease: Lease) -> None:
     if encoding.format != SHARD_FORMAT:
         raise Cancelled  # created by an earlier version: waiting jobs have all shards encoded again
     try:
-        encoder = WARM.get(encoding, get_device(job))
+        encoder = WARM_ENCODER.get(encoding, get_device(job))
         work = replace(encoder.job, shard=shard.number)
         report = reporter(lease, {"encoding": (work.shard_documents or 0, "documents")})
         with tempfile.TemporaryDirectory(dir=encoder.job.out.parent) as name:
@@ -342,11 +349,15 @@ def shard_job(job: Job, lease: Lease) -> None:
             encoded_shard = EncodedShard(folder, figures["documents"], figures["seconds"], result["hardware"]["slug"])
             finish_shard(job, shard, encoded_shard, lease.report_stage)
     except BaseException:
-        WARM.end_child()
+        WARM_ENCODER.end_child()
         raise
 
 
-def _encoder(encoding: Encoding, device: str, folder: Path) -> ShardEncoder:
+def create_encoder(encoding: Encoding, device: str, folder: Path) -> ShardEncoder:
+    """Return an encoder of the encoding's shards, which works in `folder`. Its child starts with the first shard.
+
+    It may run without a working sandbox if the checkpoint is the site's own.
+    """
     work = ExecutionJob(
         task="encode_shards",
         engine=encoding.engine,

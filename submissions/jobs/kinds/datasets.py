@@ -48,10 +48,10 @@ from leaderboard.results.profiles.store import (
     store_overlaps,
 )
 from leaderboard.results.protection import evaluate_parts, get_policy
-from leaderboard.results.publishing.protection import find_parts, switch_protection
+from leaderboard.results.publishing.protection import compute_part_means, switch_protection
 from leaderboard.results.significance.computing import analyse_board, request_if_changed, store_certainty
 from leaderboard.rounds.topics import summarise_topics
-from submissions.jobs.kinds.score import begin, current_qrels, evaluate_run, record_scored
+from submissions.jobs.kinds.score import begin, current_qrels, evaluate_run, record_scored_run
 from submissions.models import Job, State
 from submissions.queue.lease import Cancelled, Lease, LeaseLost, advance_claimed, finish
 from submissions.queue.queue import ATTEMPTS, requeue, write_log
@@ -60,12 +60,15 @@ from submissions.queue.queue import ATTEMPTS, requeue, write_log
 _ROUNDS = 20
 #: Delay before a failed job is requested again: minimum and maximum.
 FIRST_WAIT, LONGEST_WAIT = timedelta(hours=1), timedelta(days=1)
-_FAILED = (State.FAILED, State.TIMED_OUT)
+_FAILED_STATES = (State.FAILED, State.TIMED_OUT)
 _REQUESTS = {Job.Kind.CERTAINTY: request_certainty, Job.Kind.STATISTICS: request_statistics}
 
 
 def pool_job(job: Job, lease: Lease) -> None:
-    """Draw the pool named in the payload. Runs on the scorer, since it reads judgments."""
+    """Draw the pool named in the payload. Runs on the scorer, since it reads judgments.
+
+    A pool that is too large or not permitted fails with the reason; the job is then done.
+    """
     key = job.payload["pool"]
     begin(job, State.SCORING)
     with _fail_on_last_attempt(job, lambda: fail_pool(key)), work_folder("judging") as folder:
@@ -112,7 +115,7 @@ def merge_job(job: Job, lease: Lease) -> None:
 
 @contextmanager
 def _fail_on_last_attempt(job: Job, give_up: Callable[[], None]) -> Iterator[None]:
-    """Mark the pool or import as failed if the work will not be retried."""
+    """Call `give_up`, which marks the pool or import as failed, if the block fails and will not be retried."""
     try:
         yield
     except LeaseLost:
@@ -151,13 +154,14 @@ def statistics_job(job: Job, lease: Lease) -> None:
 def protect_job(job: Job, lease: Lease) -> None:
     """Compute missing scores on the parts of a competition, then change policy and board together.
 
-    Runs on the scorer, since it reads private storage. If it fails, the policy remains unchanged.
+    Runs on the scorer, since it reads private storage. If it fails, the policy remains unchanged. Raises
+    RuntimeError if new results keep arriving.
     """
     begin(job, State.SCORING)
     protection = Protection(job.payload["protection"])
     person = User.objects.filter(pk=job.payload.get("by")).first()
     for _ in range(_ROUNDS):
-        part_count = find_parts(job.dataset, lease.report) if protection == Protection.COMPETITION else 0
+        part_count = compute_part_means(job.dataset, lease.report) if protection == Protection.COMPETITION else 0
         if part_count:
             write_log(job.pk, f"Results with scores on both parts: {part_count:,}.")
         with transaction.atomic(), acting(person, job.payload.get("why", "")):
@@ -203,10 +207,10 @@ def retry_failed_certainty() -> int:
     """
     is_newest = ~Exists(Job.objects.filter(kind=OuterRef("kind"), dataset=OuterRef("dataset"), pk__gt=OuterRef("pk")))
     count = 0
-    for job in Job.objects.filter(is_newest, kind__in=_REQUESTS, state__in=_FAILED):
+    for job in Job.objects.filter(is_newest, kind__in=_REQUESTS, state__in=_FAILED_STATES):
         dataset_jobs = Job.objects.filter(kind=job.kind, dataset=job.dataset_id)
         last_success = dataset_jobs.filter(state=State.DONE).order_by("-pk").values_list("pk", flat=True).first()
-        failures = dataset_jobs.filter(state__in=_FAILED, pk__gt=last_success or 0).count()
+        failures = dataset_jobs.filter(state__in=_FAILED_STATES, pk__gt=last_success or 0).count()
         wait = min(FIRST_WAIT * 2 ** min(failures - 1, 10), LONGEST_WAIT)
         if job.finished_at is not None and job.finished_at + wait <= timezone.now():
             _REQUESTS[Job.Kind(job.kind)](job.dataset_id)
@@ -227,22 +231,23 @@ SLICE = 20.0
 def rescore_job(job: Job, lease: Lease) -> None:
     """Evaluate the waiting runs, then ask the curator to decide.
 
-    Raises LeaseLost, or Cancelled if the rescore was discarded.
+    After SLICE seconds, the job is requeued so that other jobs run. Raises LeaseLost, or Cancelled if the rescore was
+    discarded.
     """
     begin(job, State.SCORING)
     started_at = time.monotonic()
     while True:
-        rescore = _evaluating(job)
+        rescore = _get_active_rescore(job)
         dataset = Dataset.objects.get(pk=rescore.dataset_id)
         settings = campaigns.scoring_settings(dataset)
         while (run := campaigns.waiting_runs(rescore).select_related("version").first()) is not None:
             if time.monotonic() - started_at > SLICE:
                 requeue(job, counts_attempt=False)
                 return
-            _evaluate(job, lease, rescore, run)
-            rescore = _evaluating(job)
+            _evaluate_waiting_run(job, lease, rescore, run)
+            rescore = _get_active_rescore(job)
         if get_policy(dataset).competition:
-            _find_parts(rescore, lease)
+            _evaluate_missing_parts(rescore, lease)
         content, marks = prepare_content(dataset, rescore.to_qrels), count_marks(rescore)
         with transaction.atomic():
             # Write the state first: a worker that lost its claim must not finish the rescore.
@@ -253,7 +258,7 @@ def rescore_job(job: Job, lease: Lease) -> None:
             transaction.set_rollback(True)
 
 
-def _evaluating(job: Job) -> Rescore:
+def _get_active_rescore(job: Job) -> Rescore:
     """Return the job's rescore in its present state. Raises Cancelled unless it is still being evaluated."""
     rescores = Rescore.objects.filter(pk=job.payload["rescore"], state=Rescore.State.EVALUATING)
     rescore = rescores.select_related("to_qrels__version__dataset", "from_qrels").first()
@@ -262,8 +267,12 @@ def _evaluating(job: Job) -> Rescore:
     return rescore
 
 
-def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
-    """Evaluate one run, or add it to the list of runs that cannot be evaluated."""
+def _evaluate_waiting_run(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
+    """Evaluate one run, or add it to the list of runs that cannot be evaluated.
+
+    Raises EndlessPattern, ScoresDiffer, LeaseLost, or Cancelled, and FileNotFoundError if another file than the run's
+    is missing.
+    """
     if not campaigns.begin_run(rescore, run):
         campaigns.note_progress(rescore)
         return
@@ -275,7 +284,7 @@ def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
             rescore.to_qrels,
             lambda share: lease.report((min(rescore.done, total - 1) + share) / total),
         )
-        record_scored(run, rescore.to_qrels, scored_run)
+        record_scored_run(run, rescore.to_qrels, scored_run)
     except FileNotFoundError:
         if run_path(run.sha256).exists():  # another file that scoring needs is missing
             raise FileNotFoundError(
@@ -299,7 +308,7 @@ def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
     campaigns.note_progress(rescore)
 
 
-def _find_parts(rescore: Rescore, lease: Lease) -> None:
+def _evaluate_missing_parts(rescore: Rescore, lease: Lease) -> None:
     """Compute the missing means over a competition's parts, one evaluation after the other."""
     evaluations = Evaluation.objects.filter(qrels=rescore.to_qrels).order_by("pk")
     for key in list(evaluations.values_list("pk", flat=True)):

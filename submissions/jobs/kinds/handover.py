@@ -27,13 +27,13 @@ from leaderboard.systems.baselines import BM25
 from submissions.jobs.kinds import score
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, advance_claimed, finish
-from submissions.queue.queue import ATTEMPTS, WORKED, advance, earlier_work_seconds, wake_worker
+from submissions.queue.queue import ATTEMPTS, WORKED_SECONDS, advance, earlier_work_seconds, wake_worker
 
 logger = logging.getLogger(__name__)
 
 #: Payload keys: the retrieval result, and how often its runs were missing from the scorer's store.
-KEY = "retrieved"
-MISSED = "retrieved_missed"
+RETRIEVAL = "retrieved"
+MISS_COUNT = "retrieved_missed"
 #: Payload key of a job that measures again: the primary key of the measured entry.
 MEASURES = "measures"
 
@@ -67,7 +67,7 @@ class RetrievalResult:
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> Self | None:
         """Return the retrieval result in a job's payload, or None before retrieval."""
-        values = payload.get(KEY)
+        values = payload.get(RETRIEVAL)
         if not values:
             return None
         return cls(**{**values, "runs": [RetrievedRun(**run) for run in values["runs"]]})
@@ -118,7 +118,7 @@ def score_retrieval(job: Job, lease: Lease) -> bool:
     if retrieval.version != score.current_qrels(job.dataset).version_id:
         _return_to_retrievers(job, retrieval, "The dataset has a new version; retrieving again.")
     elif missing_runs := [sha256 for sha256 in retrieval.sha256s if not run_path(sha256).exists()]:
-        missing_count = job.payload.get(MISSED, 0) + 1
+        missing_count = job.payload.get(MISS_COUNT, 0) + 1
         fault = secrets.token_hex(4)
         logger.error(
             "Fault %s in job %s (%s): %s is not in the store (time %d of %d). Do retriever and scorer share one?",
@@ -126,7 +126,7 @@ def score_retrieval(job: Job, lease: Lease) -> bool:
         )  # fmt: skip
         line = f"The retrieved run is missing, a fault on our side ({fault})"
         if missing_count < ATTEMPTS:
-            job.payload = {**job.payload, MISSED: missing_count}
+            job.payload = {**job.payload, MISS_COUNT: missing_count}
             _return_to_retrievers(job, retrieval, f"{line}. Retrieving again.")
         else:
             line = f"{line}. It was missing three times. We are sorry."
@@ -137,7 +137,7 @@ def score_retrieval(job: Job, lease: Lease) -> bool:
 
 
 def _return_to_retrievers(job: Job, retrieval: RetrievalResult, line: str) -> None:
-    payload = {name: value for name, value in job.payload.items() if name != KEY}
+    payload = {name: value for name, value in job.payload.items() if name != RETRIEVAL}
     _move_to_queue(job, retrieval.queue, payload, line)
 
 
@@ -161,9 +161,9 @@ def score_retrieved(job: Job, lease: Lease, retrieval: RetrievalResult) -> None:
     is_baseline, examples = job.kind == Job.Kind.BASELINE, list[Any]()
     if is_baseline:
         with tempfile.TemporaryDirectory(prefix="runboard-") as name:
-            text = Path(name) / "run.txt"
-            write_text(retrieval.runs[-1].sha256, text)
-            examples = store_example_runs(job.dataset, text, Path(name))
+            path = Path(name) / "run.txt"
+            write_text(retrieval.runs[-1].sha256, path)
+            examples = store_example_runs(job.dataset, path, Path(name))
 
     def record_more(results: Sequence[score.ScoredResult], entries: Sequence[Entry]) -> None:
         if retrieval.figures and entries:
@@ -177,21 +177,28 @@ def score_retrieved(job: Job, lease: Lease, retrieval: RetrievalResult) -> None:
 
 def _hand_over(job: Job, retrieval: RetrievalResult) -> None:
     """Move the job to the scorers' queue with the retrieval result, and reset its attempts."""
-    payload = {**job.payload, KEY: asdict(retrieval)}
+    payload = {**job.payload, RETRIEVAL: asdict(retrieval)}
     _move_to_queue(job, Job.Queue.SCORE, payload, "Retrieved. Waiting for a scorer.")
 
 
 def _move_to_queue(job: Job, queue: str, payload: Mapping[str, Any], line: str) -> None:
+    """Requeue the claimed job in another queue with a new payload, in which the seconds worked so far are added.
+
+    Raises LeaseLost or Cancelled.
+    """
     now = timezone.now()
     seconds_worked = earlier_work_seconds(payload) + (now - (job.started_at or now)).total_seconds()
-    payload = {**payload, WORKED: round(seconds_worked, 3)}
+    payload = {**payload, WORKED_SECONDS: round(seconds_worked, 3)}
     # Turn 0: the job has already waited for its turn once.
     advance_claimed(job, State.QUEUED, line=line, queue=queue, turn=0, payload=payload, attempts=0)
     wake_worker(queue)
 
 
 def _replace_measurements(job: Job, retrieval: RetrievalResult) -> None:
-    """Replace the costs of the job's entry and its variants, and end the job."""
+    """Replace the costs of the job's entry and its variants, and end the job.
+
+    The earlier costs remain if the timing failed or the entry's run is for another dataset version.
+    """
     score.begin(job, State.SCORING)
     with transaction.atomic():
         lock_board(job.dataset_id)

@@ -52,21 +52,21 @@ _LOG_LINES: Mapping[str, str] = {
 class ScoredResult:
     """Evaluated run with its provenance.
 
-    `label` distinguishes the variants of one job. Keys of `facts` are names of evaluation.engines.FACTS. `signed` holds
-    the fingerprints of runs on hidden datasets.
+    `label` distinguishes the variants of one job. Keys of `facts` are names of evaluation.engines.FACTS. Only
+    runs on hidden datasets have `fingerprints`.
     """
 
-    stored: StoredRun
+    stored_run: StoredRun
     scored_run: ScoredRun
     label: str = ""
     facts: Mapping[str, str | int | float] = field(default_factory=dict)
-    signed: RunFingerprints | None = None
+    fingerprints: RunFingerprints | None = None
 
 
 #: Callback for the transaction that publishes results, with results and entries.
 RecordMore = Callable[[Sequence[ScoredResult], Sequence[Entry]], None]
 #: Maximum size of runs that are read into memory once for scoring and verification.
-IN_MEMORY = 16 * 2**20
+MAX_BYTES_IN_MEMORY = 16 * 2**20
 
 
 def score_job(job: Job, lease: Lease) -> None:
@@ -94,7 +94,7 @@ def score_job(job: Job, lease: Lease) -> None:
         scored_run = _score(upload, job.dataset, qrels, lease.report)
         begin(job, State.SCORING)
         stored = store_run(upload)
-        verify_scored(stored.sha256, qrels, scored_run, lease.check)
+        verify_scored_run(stored.sha256, qrels, scored_run, lease.check)
     if job.submission is not None:
         system = job.submission.system
     else:
@@ -138,10 +138,10 @@ def evaluate_run(stored: StoredRun, dataset: Dataset, qrels: Qrels, progress: Ca
 
     All evaluations of stored runs use this function. Raises InvalidContent or ScoresDiffer.
     """
-    text = read_text(stored.sha256) if stored.size <= IN_MEMORY else None
+    text = read_text(stored.sha256) if stored.size <= MAX_BYTES_IN_MEMORY else None
     run = run_path(stored.sha256) if text is None else text
     scored_run = _score(run, dataset, qrels, progress, may_be_empty=not stored.size)
-    verify_scored(stored.sha256, qrels, scored_run, partial(progress, 1.0), text)
+    verify_scored_run(stored.sha256, qrels, scored_run, partial(progress, 1.0), text)
     return scored_run
 
 
@@ -161,7 +161,7 @@ def _score(
     )  # fmt: skip
 
 
-def verify_scored(
+def verify_scored_run(
     sha256: str,
     qrels: Qrels,
     scored_run: ScoredRun,
@@ -179,6 +179,7 @@ def verify_scored(
 
     Raises:
         ScoresDiffer: If the scores differ; its message is for operators only.
+        EndlessPattern: If a pattern of the answers takes too long.
     """
     rules = scoring_rules(qrels.version)
     with trec_text(run_path(sha256) if text is None else text) as (_, stored):
@@ -186,7 +187,7 @@ def verify_scored(
             verify(
                 stored,
                 verifying_judgements(qrels),
-                scored_run.claimed(),
+                scored_run.as_claimed_scores(),
                 rules,
                 sha256,
                 after_block,
@@ -239,7 +240,7 @@ def publish_on_current_qrels(
         lease.clock.enter("publishing")
         try:
             publish_results(job, system, results, qrels, record_more)
-            first_documents = {result.stored.sha256: result.scored_run.first_documents for result in results}
+            first_documents = {result.stored_run.sha256: result.scored_run.first_documents for result in results}
             keep_first_documents(first_documents, qrels.version.excluded_sha256)
             return
         except JudgementsChanged:
@@ -249,7 +250,7 @@ def publish_on_current_qrels(
         qrels = latest_qrels
         write_log(job.pk, f"The board now uses qrels v{qrels.number}; scored again on them.")
         lease.clock.enter("scoring")
-        rescored_runs = [evaluate_run(result.stored, job.dataset, qrels, lease.report) for result in results]
+        rescored_runs = [evaluate_run(result.stored_run, job.dataset, qrels, lease.report) for result in results]
         results = [
             replace(result, scored_run=scored_run) for result, scored_run in zip(results, rescored_runs, strict=True)
         ]
@@ -275,7 +276,7 @@ def publish_results(
     """
     if job.dataset.hidden:
         results = [
-            replace(result, signed=probes.fingerprint_submitted_run(job, result.stored, qrels))
+            replace(result, fingerprints=probes.fingerprint_submitted_run(job, result.stored_run, qrels))
             for result in results[-1:]
         ]
     with transaction.atomic():
@@ -379,7 +380,7 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
         .select_related("evaluation__run__version__dataset", "evaluation__run__system")
         .defer("evaluation__values")
     )
-    evaluations = {job.seed: _on_same_qrels(evaluation, job.evaluation) for job in jobs if job.evaluation is not None}
+    evaluations = {job.seed: _match_qrels(evaluation, job.evaluation) for job in jobs if job.evaluation is not None}
     for label, other_evaluation in evaluations.items():
         if label != job.seed and other_evaluation.run.sha256 == evaluation.run.sha256:
             message = f"The run is identical to that of seed {label}"
@@ -401,8 +402,11 @@ def _publish_seed(job: Job, submission: Submission, evaluation: Evaluation) -> E
     return entry
 
 
-def _on_same_qrels(reference: Evaluation, evaluation: Evaluation) -> Evaluation:
-    """Return an earlier seed's evaluation on the last one's qrels; the board may have switched between them."""
+def _match_qrels(reference: Evaluation, evaluation: Evaluation) -> Evaluation:
+    """Return the evaluation of the same run on the qrels of `reference`, or `evaluation` if there is none.
+
+    The board may have switched to other qrels between two seeds of a set.
+    """
     if evaluation.qrels_id == reference.qrels_id:
         return evaluation
     evaluations = Evaluation.objects.filter(
@@ -414,15 +418,15 @@ def _on_same_qrels(reference: Evaluation, evaluation: Evaluation) -> Evaluation:
 def record_result(job: Job, system: System, result: ScoredResult, qrels: Qrels) -> Evaluation:
     """Store the run and its evaluation, unrounded, and flag suspicious runs."""
     statistics = result.scored_run.report.statistics
-    run = record_job_run(job, system, result.stored, statistics, qrels.version, result.label)
-    evaluation = record_scored(run, qrels, result.scored_run)
-    if job.submission is not None and result.signed is not None:
-        probes.flag_suspicious_run(job, job.submission, evaluation, result.signed)
+    run = record_job_run(job, system, result.stored_run, statistics, qrels.version, result.label)
+    evaluation = record_scored_run(run, qrels, result.scored_run)
+    if job.submission is not None and result.fingerprints is not None:
+        probes.flag_suspicious_run(job, job.submission, evaluation, result.fingerprints)
     return evaluation
 
 
-def record_scored(run: Run, qrels: Qrels, scored_run: ScoredRun) -> Evaluation:
-    """Store a run's evaluation, unrounded, in a competition also on both parts."""
+def record_scored_run(run: Run, qrels: Qrels, scored_run: ScoredRun) -> Evaluation:
+    """Store a run's evaluation, unrounded. In a competition, also store its scores on both parts."""
     evaluation = record_evaluation(
         run=run,
         qrels=qrels,

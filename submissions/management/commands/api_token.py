@@ -39,8 +39,12 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print only the token on standard output, and record its creation."""
-        person = self._person(options["email"].strip().lower())
+        """Create a token for the account and print only the token on standard output.
+
+        If the account has the maximum number of tokens, the oldest one from the command line is revoked. The creation
+        is recorded.
+        """
+        person = self._find_or_create_account(options["email"].strip().lower())
         personal_team(person)
         values = {"scopes": options["scopes"], "days": options["days"]}
         try:
@@ -61,7 +65,11 @@ class Command(BaseCommand):
         self.stderr.write(f"The token is valid for {options['days']} days. Scopes: {', '.join(options['scopes'])}.")
         self.stdout.write(token)
 
-    def _person(self, email: str) -> User:
+    def _find_or_create_account(self, email: str) -> User:
+        """Return the account with this address. On a site with embedded settings, create it if it is missing.
+
+        Raises CommandError otherwise, or if the address is invalid.
+        """
         person = User.objects.filter(email__iexact=email).first()
         if person is not None:
             return person

@@ -28,7 +28,7 @@ class Command(CurationCommand):
         )
 
     def curate(self, **options: Any) -> str:
-        """Approve all teams, or none if a line is invalid."""
+        """Approve all teams in the list and waiting accounts, or none if a line is invalid; return a summary."""
         people, teams = _parse_list(options["csv"])
         account_count = sum(approve_account(person) for person in people)
         teams += [personal_team(person) for person in people]
@@ -40,7 +40,10 @@ class Command(CurationCommand):
 
 
 def _parse_list(path: Path) -> tuple[list[User], list[Team]]:
-    """Parse the list into users and teams. Raises ValueError with all invalid lines."""
+    """Parse the CSV into users, named by verified address, and teams, named by slug.
+
+    Raises ValueError if the file cannot be read, has no suitable column, or has invalid lines, all of which are named.
+    """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)

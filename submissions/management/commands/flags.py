@@ -20,13 +20,14 @@ class Command(BaseCommand):
         list_parser.add_argument("--dataset", help="slug of the dataset")
         list_parser.add_argument("--all", action="store_true", help="include settled flags")
         for verb, help_text in (("clear", "mark as not a probe"), ("confirm", "mark as a probe")):
-            parser_of_verb = verbs.add_parser(verb, help=help_text)
-            parser_of_verb.add_argument("flag", type=int, help="number of the flag in the list")
-            add_actor_arguments(parser_of_verb, "note, stored in the record")
+            verb_parser = verbs.add_parser(verb, help=help_text)
+            verb_parser.add_argument("flag", type=int, help="number of the flag in the list")
+            add_actor_arguments(verb_parser, "note, stored in the record")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """List flags, or clear or confirm one on behalf of a curator. Raises CommandError if it does not exist."""
         if options["verb"] == "list":
-            self._list(options)
+            self._list_flags(options)
             return
         flag = Flag.objects.filter(pk=options["flag"]).first()
         if flag is None:
@@ -35,7 +36,8 @@ class Command(BaseCommand):
         with transaction.atomic(), acting_person(options):
             self.stdout.write(operation.run(flag, options))
 
-    def _list(self, options: dict[str, Any]) -> None:
+    def _list_flags(self, options: dict[str, Any]) -> None:
+        """Print the open flags, or with `--all` all flags, one per line with tabs, newest first."""
         flags = Flag.objects.select_related("dataset", "team", "submission__system")
         if not options["all"]:
             flags = flags.filter(state=Flag.State.OPEN)

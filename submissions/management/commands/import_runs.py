@@ -35,6 +35,10 @@ class Command(CurationCommand):
         parser.add_argument("--private", action="store_true", help="show the results only to the team")
 
     def curate(self, **options: Any) -> str:
+        """Submit all runs of the folder for the curator's team and return a summary.
+
+        Raises CommandError, in which case nothing is imported, if an argument or a run is invalid.
+        """
         dataset, person = find_dataset(options["dataset"]), actor().person
         if dataset.hidden:  # no quota limits how much an import reveals of its judgments
             require_right("leaderboard.read_qrels")

@@ -33,11 +33,11 @@ class Command(BaseCommand):
             verb.add_argument("team", help="slug of the team")
             verb.add_argument("--dataset", help="slug of the dataset (default: all hidden datasets)")
         except_parser.add_argument(
-            "--daily", type=_limit, required=True, help="submissions per day, or “none” for no limit"
+            "--daily", type=_parse_limit, required=True, help="submissions per day, or “none” for no limit"
         )
         except_parser.add_argument(
             "--monthly",
-            type=_limit,
+            type=_parse_limit,
             required=True,
             help="submissions per calendar month, or “none” for no limit",
         )
@@ -46,8 +46,9 @@ class Command(BaseCommand):
             curating.add_actor_arguments(verb, "reason, stored in the record; the team can see the reason of a refund")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Show a user's quotas, or refund a submission, set a team's exception, or end it on behalf of a curator."""
         if options["verb"] == "show":
-            self._show(curating.find_person(options["email"]))
+            self._show_quotas(curating.find_person(options["email"]))
             return
         act = {"refund": self._refund, "except": self._add_exception, "end": self._end}[options["verb"]]
         try:
@@ -56,12 +57,16 @@ class Command(BaseCommand):
         except ValueError as error:
             raise CommandError(str(error)) from error
 
-    def _show(self, person: User) -> None:
+    def _show_quotas(self, person: User) -> None:
         hidden_datasets = Dataset.objects.open_for_runs().filter(hidden=True)
         quotas = [*chain(*limited_quotas(person, list(get_teams(person)), hidden_datasets).values())]
-        self.stdout.write("\n".join(map(_line, quotas)) or "No dataset is limited.")
+        self.stdout.write("\n".join(map(_format_quota, quotas)) or "No dataset is limited.")
 
     def _refund(self, options: dict[str, Any]) -> str:
+        """Refund the submission on all its datasets, or on `--dataset`.
+
+        Raises CommandError if nothing can be refunded.
+        """
         uses = QuotaUse.objects.filter(
             submission=options["submission"], kind=QuotaUse.Kind.SUBMISSION, refunded_at=None
         )
@@ -74,6 +79,7 @@ class Command(BaseCommand):
         return f"Refunded on {', '.join(str(use.dataset) for use in uses)}."
 
     def _add_exception(self, options: dict[str, Any]) -> str:
+        """Store the team's own quota and describe it."""
         end_time = curating.read_moment(options["until"]) if options["until"] else None
         row = grant_exception(
             curating.find_by_slug(Team, options["team"]), _dataset(options),
@@ -89,7 +95,7 @@ class Command(BaseCommand):
         return f"{team} has the default quota on {dataset or 'all datasets'} again."
 
 
-def _line(quota: Quota) -> str:
+def _format_quota(quota: Quota) -> str:
     return f"{quota.dataset.slug}\t{quota.team or '-'}\t{_usage(quota.day)} today\t{_usage(quota.month)} this month"
 
 
@@ -101,7 +107,8 @@ def _dataset(options: dict[str, Any]) -> Dataset | None:
     return curating.find_dataset(options["dataset"]) if options["dataset"] else None
 
 
-def _limit(text: str) -> int | None:
+def _parse_limit(text: str) -> int | None:
+    """Parse a number of submissions; None for “none”. Raises ArgumentTypeError for other texts."""
     if text == "none":
         return None
     if not text.isdigit() or int(text) > 32767:

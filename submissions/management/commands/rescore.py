@@ -32,6 +32,10 @@ class Command(CurationCommand):
         )
 
     def curate(self, dataset: Dataset, **options: Any) -> str:
+        """Start a rescore, or resume a failed one with the same judgments; return a sentence about it.
+
+        The judgments are those with the number `--qrels`, or the newest. Raises CommandError if there are none.
+        """
         failed_rescore = dataset.rescores.filter(state=Rescore.State.FAILED).first()
         candidates = Qrels.objects.filter(version=dataset.current_version_id)
         if dataset.current_qrels is not None:
@@ -51,7 +55,7 @@ class Command(CurationCommand):
         return f"Started rescore {rescore.pk} of {dataset} with qrels v{qrels.number}."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Start the rescore and, with `--here`, evaluate the runs."""
+        """Start the rescore and, if `--here` is given, evaluate its runs in this process and print the outcome."""
         super().handle(*args, **options)
         if not options["here"]:
             return

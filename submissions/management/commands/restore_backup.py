@@ -24,6 +24,10 @@ class Command(BaseCommand):
             parser.add_argument(name, type=Path, metavar="FILE", help=words)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        """Restore the backup in the folder, compare it with its manifest, and check that all referenced files exist.
+
+        Raises CommandError with all differences.
+        """
         folder = options["folder"]
         files, differences = restore_backup(folder, options["identity"], options["judgements_identity"])
         rows = Manifest.read(folder).rows

@@ -8,7 +8,8 @@ from django.core.management.base import BaseCommand, CommandParser
 from submissions.jobs.cleanup import GRACE, remove_unreferenced
 
 
-def _hours(text: str) -> float:
+def _parse_hours(text: str) -> float:
+    """Parse a number of hours, which may be a fraction. Raises ArgumentTypeError if it is negative or infinite."""
     try:
         hours = float(text)
     except ValueError:
@@ -26,7 +27,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--older-than",
-            type=_hours,
+            type=_parse_hours,
             default=GRACE / 3600,
             metavar="HOURS",
             help="minimum age in hours (default: 24). Use less only while the site is stopped, because "

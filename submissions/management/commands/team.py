@@ -31,13 +31,15 @@ class Command(CurationCommand):
         )
 
     def curate(self, **options: Any) -> str:
+        """Rename the team, or change its members if the curator may change accounts; return a sentence about it."""
         team = find_by_slug(Team, options["team"])
         if options["verb"] == "rename":
             return self._rename(team, options["subject"])
         require_right("leaderboard.change_user")  # members can read what curators cannot
-        return self._change(team, find_person(options["subject"]), options["verb"], options["owner"])
+        return self._change_member(team, find_person(options["subject"]), options["verb"], options["owner"])
 
     def _rename(self, team: Team, name: str) -> str:
+        """Rename the team and return a sentence about it. Raises CommandError if the name is invalid."""
         try:
             new_name = TeamNameField().clean(name)
         except ValidationError as error:
@@ -46,22 +48,26 @@ class Command(CurationCommand):
         rename_team(team, new_name)
         return f"Renamed {earlier_name} to {team.name}. The earlier URL redirects."
 
-    def _change(self, team: Team, person: User, verb: str, owner: bool) -> str:
+    def _change_member(self, team: Team, person: User, verb: str, owner: bool) -> str:
+        """Add or remove the user, change their role, or transfer the team to them, according to `verb`.
+
+        Return a sentence about the change. Raises CommandError if the user is not a member.
+        """
         curator = actor().person
         if curator is None:
             raise CommandError("Name the acting user with --by.")
         role = "an owner" if owner else "a member"
         if verb == "add":
-            teams.add_member(team, person, owner=owner, by=curator)
+            teams.add_member(team, person, owner=owner, actor=curator)
             return f"{person.email} is now {role} of {team}."
         membership = Membership.objects.filter(team=team, user=person).first()
         if membership is None:
             raise CommandError(f"{person.email} is not a member of {team}.")
         if verb == "remove":
-            teams.remove_member(team, membership.pk, by=curator, curating=True)
+            teams.remove_member(team, membership.pk, actor=curator, curating=True)
             return f"{person.email} is no longer a member of {team}."
         if verb == "role":
-            teams.set_role(team, membership.pk, owner=owner, by=curator, curating=True)
+            teams.set_role(team, membership.pk, owner=owner, actor=curator, curating=True)
             return f"{person.email} is now {role} of {team}."
-        teams.transfer_team(team, membership.pk, by=curator, curating=True)
+        teams.transfer_team(team, membership.pk, actor=curator, curating=True)
         return f"{person.email} is now the only owner of {team}."

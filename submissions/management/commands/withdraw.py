@@ -20,6 +20,10 @@ class Command(CurationCommand):
         parser.add_argument("submission", help="id of the submission, as in the URL of its page")
 
     def curate(self, **options: Any) -> str:
+        """Withdraw the submission with the given reason.
+
+        Raises CommandError if it does not exist or is withdrawn already.
+        """
         try:
             submission = Submission.objects.filter(pk=options["submission"]).first()
         except (ValueError, ValidationError):

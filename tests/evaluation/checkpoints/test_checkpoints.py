@@ -16,7 +16,7 @@ import zstandard
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.findings import CheckpointAllowance
 from evaluation.checkpoints.rebuilding import (
-    members,
+    iterate_members,
     open_checkpoint,
     rebuild,
     validate_archive,
@@ -372,5 +372,5 @@ def test_a_file_of_more_than_eight_gibibytes_is_packed(tmp_path: Path) -> None:
         (tmp_path / "model.tar.zst").open("rb") as packed,
         zstandard.ZstdDecompressor().stream_reader(packed) as expanded,
     ):
-        member = next(members(expanded.read, lambda count: None))
+        member = next(iterate_members(expanded.read, lambda count: None))
     assert (member.name, member.size) == ("model.safetensors", size)

@@ -14,7 +14,7 @@ import pytest
 
 from evaluation.checkpoints.configuration import library_models, read_configuration
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.checkpoints.files import walk
+from evaluation.checkpoints.files import list_model_files
 from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.rebuilding import rebuild, validate_folder
 from evaluation.engines.neural.checking import check_checkpoint
@@ -75,7 +75,7 @@ def test_every_declared_field_is_rebuilt_or_refused_by_its_name(model_type: str,
     (tmp_path / "config.json").write_text(text.replace("Infinity", "1e9"))
     findings = Findings()
 
-    found = read_configuration(walk(tmp_path, findings), None)
+    found = read_configuration(list_model_files(tmp_path, findings), None)
 
     stated = json.loads((tmp_path / "config.json").read_text())
     refused = " ".join(problem.message for problem in findings.report().errors)

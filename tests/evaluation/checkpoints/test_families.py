@@ -74,7 +74,7 @@ def test_a_family_encodes_as_its_sender_does(model_type: str, tmp_path: Path) ->
     loading.prepare(threads=1)
     folder = save(model_type, {**ENCODERS, **DECODERS}[model_type], tmp_path / "raw")
     mode = "lasttoken" if model_type in DECODERS else "mean"
-    modules = [Transformer(str(folder), model_kwargs=loading.safe_model(folder)), Pooling(32, mode)]
+    modules = [Transformer(str(folder), model_kwargs=loading.safe_model_options(folder)), Pooling(32, mode)]
     theirs = SentenceTransformer(modules=modules, device="cpu")
 
     validation = validate_folder(folder, CheckpointKind.SENTENCE_ENCODER, mode)
@@ -117,7 +117,7 @@ def test_a_cross_encoder_scores_as_its_sender_does(model_type: str, labels: int,
     assert described.kind is CheckpointKind.CROSS_ENCODER
     pairs = [(TEXTS[0], other) for other in TEXTS]
     found = [
-        CrossEncoder(str(each), device="cpu", model_kwargs=loading.safe_model(each)).predict(pairs)
+        CrossEncoder(str(each), device="cpu", model_kwargs=loading.safe_model_options(each)).predict(pairs)
         for each in (folder, tmp_path / "rebuilt" / "model")
     ]
     np.testing.assert_array_equal(*found)
@@ -197,7 +197,7 @@ def test_a_tokenizer_of_no_family_gives_a_cross_encoder_no_token_types(tmp_path:
 
     pairs = [(TEXTS[0], other) for other in TEXTS]
     theirs, ours = (
-        CrossEncoder(str(each), device="cpu", model_kwargs=loading.safe_model(each)).predict(pairs)
+        CrossEncoder(str(each), device="cpu", model_kwargs=loading.safe_model_options(each)).predict(pairs)
         for each in (folder, tmp_path / "rebuilt" / "model")
     )
     np.testing.assert_array_equal(ours, theirs)

@@ -55,7 +55,7 @@ def test_it_is_a_gzip_file_like_any_other(tmp_path: Path, small_blocks: None) ->
 @pytest.mark.parametrize("first", [0, 1, 7, 150, 298, 299, 300, 5000])
 def test_reading_from_any_document_on(tmp_path: Path, small_blocks: None, first: int) -> None:
     path = in_blocks(tmp_path, lines_of(300))
-    assert [document.id for document in read_corpus(path, first=first)] == [f"d{n}" for n in range(first, 300)]
+    assert [document.id for document in read_corpus(path, first_document=first)] == [f"d{n}" for n in range(first, 300)]
     assert count_documents(path) == 300
 
 
@@ -74,8 +74,8 @@ def test_any_lines_from_any_document_on(
         patch.setattr(beir, "BLOCK_BYTES", 200)
         write_blocks(io.BytesIO(text), folder / "blocks.gz")
     expected = list(read_corpus(folder / "plain.jsonl"))[first:]
-    assert list(read_corpus(folder / "blocks.gz", first=first)) == expected
-    assert list(read_corpus(folder / "plain.jsonl", first=first)) == expected
+    assert list(read_corpus(folder / "blocks.gz", first_document=first)) == expected
+    assert list(read_corpus(folder / "plain.jsonl", first_document=first)) == expected
     assert count_documents(folder / "blocks.gz") == len(list(read_corpus(folder / "plain.jsonl")))
 
 
@@ -88,7 +88,7 @@ def test_what_comes_before_is_not_read(tmp_path: Path, monkeypatch: pytest.Monke
     size = path.stat().st_size
     for first in (0, 20_000, 39_000):
         before = _bytes_read()
-        documents = list(islice(read_corpus(path, first=first), 10))
+        documents = list(islice(read_corpus(path, first_document=first), 10))
         assert documents[0].id == f"d{first}"
         # The reader's buffer is a mebibyte of the file.
         assert _bytes_read() - before < size / 3
@@ -107,7 +107,7 @@ def test_a_table_in_several_members(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     table = read_table(path)
     assert table is not None
     assert len(table.rows) == 9001
-    assert [document.id for document in islice(read_corpus(path, first=8000), 2)] == ["d8000", "d8001"]
+    assert [document.id for document in islice(read_corpus(path, first_document=8000), 2)] == ["d8000", "d8001"]
     assert gzip.decompress(path.read_bytes()) == b"".join(lines_of(9000, words=2))
 
 
@@ -131,7 +131,7 @@ def test_other_files_have_no_table(tmp_path: Path, small_blocks: None) -> None:
         path.write_bytes(good[:place] + bytes([good[place] ^ 255]) + good[place + 1 :])
         assert read_table(path) is None
     path.write_bytes(gzip.compress(b"".join(lines)))
-    assert next(read_corpus(path, first=42)).id == "d42"
+    assert next(read_corpus(path, first_document=42)).id == "d42"
 
 
 def test_the_same_lines_give_the_same_bytes(tmp_path: Path) -> None:

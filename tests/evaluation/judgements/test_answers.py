@@ -100,7 +100,7 @@ def test_what_is_read_is_counted_up_to_the_end_of_the_first_answer() -> None:
 def test_a_second_reader_agrees_and_notices_another_value(tmp_path: Path) -> None:
     folder = written(tmp_path)
     right = scored(folder)
-    claimed = right.claimed()
+    claimed = right.as_claimed_scores()
     judgements = Judgements((folder / "qrels.txt").read_bytes())
     texts = AnswerTexts(folder / "answers.jsonl", folder / "corpus.jsonl")
     run = (folder / "run.txt").read_bytes()

@@ -154,7 +154,7 @@ def test_a_wheels_kernel_is_as_safe_as_the_modules_beside_it(
     for place in (folder, folder / "prebuilt"):
         place.mkdir(exist_ok=True)
         place.chmod(0o775)
-    name = building._library_name(building._hash())
+    name = building._library_name(building._hash_inputs())
     (folder / "prebuilt" / name).write_bytes(b"compiled")  # only copied here
     (folder / "prebuilt" / name).chmod(kernel)
     (folder / "building.py").chmod(module)

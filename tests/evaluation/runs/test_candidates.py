@@ -52,6 +52,6 @@ def test_places_are_counted_among_the_candidates(folder: Path) -> None:
 
 def test_the_second_computation_passes_over_the_same_documents(folder: Path) -> None:
     found = scored(folder, candidates_only=True)
-    claimed = found.claimed()
+    claimed = found.as_claimed_scores()
     text, judged = (folder / "run.txt").read_bytes(), Judgements((folder / "qrels.txt").read_bytes())
     verify(io.BytesIO(text), judged, claimed, ScoringRules(candidates_only=True), "00")

@@ -71,7 +71,7 @@ def test_scores_are_those_of_the_run_without_the_excluded_documents(
     first = {line.split("\t")[0]: line.split("\t")[1].split() for line in scored.first_documents.decode().splitlines()}
     assert not any(excluded.get(query, set()).intersection(names) for query, names in first.items())
 
-    claimed = scored.claimed()
+    claimed = scored.as_claimed_scores()
     text = "".join(f"{query} 0 {name} {grade}\n" for query, of in graded.items() for name, grade in of.items())
     parsed = parse_excluded((tmp_path / "excluded.tsv").read_bytes())
     rules = ScoringRules(drop_self_matches=drop, excluded=parsed)
@@ -103,7 +103,7 @@ def test_pools_and_pages_have_none_of_them(folder: Path) -> None:
 
 def test_the_second_computation_finds_scores_made_without_the_list(folder: Path) -> None:
     scored = score_run(folder / "run.txt", ScoringTarget(Qrels.from_dict({"1": {"c": 1}}), hidden=False), ["RR"])
-    claimed = scored.claimed()
+    claimed = scored.as_claimed_scores()
     rules = ScoringRules(excluded={"1": {"a"}})
     with (folder / "run.txt").open("rb") as text, pytest.raises(ScoresDiffer):
         verify(text, Judgements(b"1 0 c 1\n"), claimed, rules, "00")

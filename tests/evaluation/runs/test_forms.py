@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.judgements.qrels import Qrels
-from evaluation.runs.forms import recognize, trec_text
+from evaluation.runs.forms import recognize_format, trec_text
 from evaluation.runs.score import ScoringTarget, score_run
 from evaluation.runs.stored import IndexedRun, first_tag
 from evaluation.runs.top_documents import first_documents
@@ -263,15 +263,15 @@ def test_ranks_with_a_decimal_point_that_agree_with_scores_have_no_warning(tmp_p
 def test_fractional_judgments_of_several_documents_are_no_run() -> None:
     grades = [b"0.33", b"0.67", b"0.5"]
     rows = [b"%d d%d %s\n" % (query, number, grades[number]) for query in range(40) for number in range(3)]
-    assert recognize(b"".join(rows)) is None
+    assert recognize_format(b"".join(rows)) is None
 
 
 @pytest.mark.parametrize("comment", ["# depth 1000", "#depth was 1000", "# seed 42", "# run bm25 1 0.9"])
 def test_comments_that_look_like_rows_leave_a_table_recognized(comment: str) -> None:
     rows = "".join(f"1 d{rank} {rank}\n" for rank in range(1, 6))
-    assert recognize(f"{comment}\n{rows}".encode()) == recognize(rows.encode()) != None  # noqa: E711
+    assert recognize_format(f"{comment}\n{rows}".encode()) == recognize_format(rows.encode()) != None  # noqa: E711
     rows = "".join(f"#{query} d{rank} {rank} {1 / (rank + query):.4f}\n" for query in (1, 2) for rank in range(1, 6))
-    assert recognize(f"{rows}# Q0 d 1 0.5 t\n".encode()) == recognize(rows.encode()) != None  # noqa: E711
+    assert recognize_format(f"{rows}# Q0 d 1 0.5 t\n".encode()) == recognize_format(rows.encode()) != None  # noqa: E711
 
 
 def test_problems_of_a_table_name_its_lines(tmp_path: Path) -> None:

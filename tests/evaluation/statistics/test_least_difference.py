@@ -7,7 +7,7 @@ from math import inf, sqrt
 import numpy as np
 import pytest
 
-from evaluation.statistics.gap import STEP, for_all_pairs, least_difference
+from evaluation.statistics.gap import STEP, extend_to_all_pairs, least_difference
 
 
 def test_it_is_that_of_unpaired_values_rounded_up() -> None:
@@ -22,8 +22,8 @@ def test_it_is_that_of_unpaired_values_rounded_up() -> None:
 
 
 def test_among_more_systems_more_is_needed() -> None:
-    assert for_all_pairs(0.05, 2, alpha=0.05) == for_all_pairs(0.05, 1, alpha=0.05) == pytest.approx(0.05)
-    assert for_all_pairs(0.05, 10, alpha=0.05) == pytest.approx(0.05 * 3.261 / 1.960, rel=1e-3)
+    assert extend_to_all_pairs(0.05, 2, alpha=0.05) == extend_to_all_pairs(0.05, 1, alpha=0.05) == pytest.approx(0.05)
+    assert extend_to_all_pairs(0.05, 10, alpha=0.05) == pytest.approx(0.05 * 3.261 / 1.960, rel=1e-3)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])

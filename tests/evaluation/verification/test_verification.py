@@ -296,7 +296,7 @@ def test_lines_of_some_queries_are_found_wherever_they_stand(seed: int, block: i
 
 def rankings(text: bytes, queries: list[str], few: bool = False, depth: int = 100) -> comparing.Rankings:
     with trec_text(text) as (_, lines):
-        return read_rankings(lines, queries, comparing.ScoringRules(maximum_depth=depth), few=few)
+        return read_rankings(lines, queries, comparing.ScoringRules(maximum_depth=depth), few_queries=few)
 
 
 def test_predictions_are_read(tmp_path: Path) -> None:

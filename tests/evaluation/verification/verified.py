@@ -79,7 +79,7 @@ def scored_of(run: Path, qrels: Path, measures: Iterable[str] = MEASURES, rules:
 
 def claimed_of(scored: ScoredRun) -> ClaimedScores:
     """The scores as they are to be verified, in arrays that a test may change."""
-    claimed = scored.claimed()
+    claimed = scored.as_claimed_scores()
     return replace(claimed, per_query=np.array(claimed.per_query), means=dict(claimed.means))
 
 

@@ -244,7 +244,7 @@ def test_a_remark_that_all_rows_share_is_a_chip_of_the_board(client: Client) -> 
 
     page = lack(BM25=15, Dense=15, Sparse=15)
     assert page.count("15 judged queries missing") == 1
-    assert re.search(r'<li title="[^"]*score 0\."> ?15 judged queries missing from every result ?</li>', page)
+    assert re.search(r'<li title="[^"]*scores 0\."> ?15 judged queries missing from every result ?</li>', page)
     at = client.get("/api/v1/datasets/lacking/board/").json()["as_of"]
     past = one_line(text(client, f"/datasets/lacking/at/{at}/"))
     assert past.count("15 judged queries missing from every result") == 1

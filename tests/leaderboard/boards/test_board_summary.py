@@ -343,4 +343,4 @@ def test_the_legend_over_hidden_judgements_says_both_thresholds(client: Client) 
     assert within is not None
     assert float(within[1]) > said
     assert f"by at least {said:+.3f}, which is significant" in page
-    assert "Lower scores have no color: they are not tested on hidden judgments." in page
+    assert "Lower scores have no color because they are not tested on hidden judgments." in page

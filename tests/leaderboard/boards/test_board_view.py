@@ -158,7 +158,7 @@ def test_neither_filter_nor_pin_moves_ranks_or_the_best(dataset: Dataset) -> Non
 
 
 def test_pages_hold_so_many_rows_and_the_pins_again(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filtering, "ROWS_OF_A_PAGE", 2)
+    monkeypatch.setattr(filtering, "ROWS_PER_PAGE", 2)
     assert names(board(dataset)) == ["a", "b"]
     last = board(dataset, "page=2")
     assert (names(last), last.page, last.pages, last.found) == (["c", "d"], 2, 2, 4)

@@ -199,7 +199,7 @@ def test_how_many_searches_were_timed_is_said(client: Client) -> None:
     page = one_line(client.get(f"/systems/{system.slug}/").content.decode())
     assert 'title="number of timed searches">Searches</th>' in page
     assert ('<td class="n">54</td>' in page, '<td class="n">203</td>' in page) == (True, True)
-    assert "lesser depths are of fewer searches" in page
+    assert "lesser depths are measured with fewer searches" in page
     assert (
         "at least 50 searches over 25 queries, and at most 128 queries for throughput"
         in client.get("/efficiency/").content.decode()

@@ -103,7 +103,7 @@ def test_nothing_is_said_over_hidden_judgements_nor_of_reported_figures(client: 
     report(dataset, make_source("paper"), "printed", ndcg=0.4)
     page = client.get("/systems/printed-paper/").content.decode()
     assert "95% interval" not in page
-    assert "r: among reported figures" in page, "what a rank with r is among"
+    assert "r: rank among reported figures" in page, "what a rank with r is among"
 
 
 def test_all_measures_are_a_table_and_dashes_are_no_zeros(client: Client) -> None:

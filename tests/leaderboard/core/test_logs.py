@@ -53,7 +53,7 @@ def invitation_for_somebody() -> str:
     owner = make_user()
     team = personal_team(owner)
     Membership.objects.filter(team=team, user=owner).update(owner=True)
-    return invite(team, "carol@example.org", owner=True, by=owner)[1]
+    return invite(team, "carol@example.org", owner=True, actor=owner)[1]
 
 
 def test_an_open_invitation_is_in_no_line(client: Client, caplog: pytest.LogCaptureFixture) -> None:

@@ -146,7 +146,7 @@ def test_texts_on_coloured_ground_have_a_colour_that_can_be_told_from_it() -> No
 @pytest.mark.parametrize("name", ["BM25+CE", "QUITE-LONG-NAME, k1=0.9", "splade-cocondenser-ensembledistil"])
 def test_on_a_phone_no_name_reaches_over_the_edge_of_the_picture(name: str) -> None:
     points = [(20.0, 0.42), (6100.0, 0.47), (125.0, 0.41)]
-    label = label_points(["BM25", name, "TAS-B"], points, first=[1], log_x=True)[1]["narrow"]
+    label = label_points(["BM25", name, "TAS-B"], points, priority=[1], log_x=True)[1]["narrow"]
     width, place = NARROW.letters * 8.7 * len(name), 0.94 * NARROW.width
     share = {"left": 1.0, "center": 0.5, "right": 0.0}[label["textposition"].split()[1]]
     assert place + (1 - share) * width <= NARROW.width + 8 or not label["text"]

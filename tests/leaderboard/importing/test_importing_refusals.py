@@ -357,7 +357,7 @@ def answers_of(*lines: dict[str, object]) -> dict[str, str]:
 def test_a_measure_that_looks_for_answers_needs_them_and_texts(tmp_path: Path) -> None:
     problem = only_problem(tmp_path, {}, primary="Answer@20", measures=("R@2kt", "R@100"))
     assert problem.code == "missing_answers"
-    assert problem.message.startswith("Answer@20 and R@2kt cannot be computed: there are no answers")
+    assert problem.message.startswith("Answer@20 and R@2kt cannot be computed, because the dataset lacks answers")
     answers = answers_of({"_id": "q1", "answers": ["one"]}, {"_id": "q2", "answers": ["two"]})
     without_texts = only_problem(tmp_path, {**answers, "corpus.jsonl": None}, primary="Answer@20", runs_only=True)
     assert without_texts.code == "missing_answers"

@@ -103,7 +103,7 @@ def test_a_collection_becomes_an_open_and_a_hidden_dataset_over_one_corpus(tmp_p
     assert topic_ids(public.current_version.topics_sha256) == {*first, "unjudged"}
     assert topic_ids(hidden.current_version.topics_sha256) == {*second, "unjudged"}
     assert WorkRequest.objects.filter(kind=WorkRequest.Kind.BASELINE).count() == 2
-    assert said.count("Its baseline has been requested") == 2
+    assert said.count("Its baseline is requested") == 2
     offered = {file.name for file in offered_files(hidden, make_a_curator())}
     assert not any(name.startswith("qrels") for name in offered)
 
@@ -205,7 +205,7 @@ def test_the_halves_share_the_answers_by_their_topics(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("primary", "told"), [("Foo@3", "'Foo@3' is not a known measure"), ("Answer@20", "there are no answers")]
+    ("primary", "told"), [("Foo@3", "'Foo@3' is not a known measure"), ("Answer@20", "the dataset lacks answers")]
 )
 def test_a_draw_by_a_measure_that_cannot_be_computed_is_refused(primary: str, told: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidContent, match=told):

@@ -75,7 +75,7 @@ def test_the_measures_of_a_board_change_with_what_is_stored(client: Client) -> N
         run("set_measures", "nuts", "nonsense@3", by=carol.email)
     said = run("set_measures", "nuts", "RBP(p=0.8)", "AP", by=carol.email)
     assert said.strip().endswith(
-        "now shows RBP(p=0.8), AP. No result has RBP(p=0.8) yet: only runs that are scored from now on will."
+        "now shows RBP(p=0.8), AP. No result has RBP(p=0.8) yet. Only runs that are scored from now on will have them."
     )
     assert "No result has" not in run("set_measures", "nuts", "AP", by=carol.email)
     scored_dataset(slug="secret", hidden=True)

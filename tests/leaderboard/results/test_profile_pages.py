@@ -203,7 +203,7 @@ def test_a_dataset_names_its_group_and_the_group_its_parts(client: Client, tmp_p
     group = collection(tmp_path, "whole")
     part = collection(tmp_path, "part")
     Dataset.objects.filter(pk=part.pk).update(part_of=group)
-    assert '<a href="/datasets/whole/">Whole</a>, whose score' in page_of(client, "part")
+    assert '<a href="/datasets/whole/">Whole</a>, which is scored' in page_of(client, "part")
     assert re.search(r'<a href="/datasets/part/">\s*Part\s*</a>', page_of(client, "whole"))
 
 

@@ -33,7 +33,7 @@ from leaderboard.results.protection import evaluate_parts, get_policy
 from leaderboard.results.publishing.protection import (
     CannotProtect,
     CannotReveal,
-    find_parts,
+    compute_part_means,
     request_change,
     reveal_private,
     switch_protection,
@@ -69,7 +69,7 @@ def change(dataset: Dataset, protection: Any, **options: Any) -> None:
     """Change the policy as a curator and the scorer do together."""
     with acting(None, "because"):
         request_change(dataset, competition=protection == "competition", **options)
-        find_parts(dataset, lambda share: None)
+        compute_part_means(dataset, lambda share: None)
         assert switch_protection(dataset, Protection(protection))
 
 
@@ -279,7 +279,7 @@ def test_open_judgements_and_the_same_policy_are_refused(contest: Dataset) -> No
 def test_the_switch_waits_for_results_that_came_meanwhile(hidden: Dataset) -> None:
     with acting(None, "because"):
         request_change(hidden, competition=True)
-        find_parts(hidden, lambda share: None)
+        compute_part_means(hidden, lambda share: None)
         late = evaluation(hidden, make_system("Late"), 0.1, 0.2)
         assert not switch_protection(hidden, Protection.COMPETITION)
         hidden.refresh_from_db()

@@ -372,4 +372,4 @@ def test_a_round_that_quotas_do_not_let_be_used_up_is_warned_of(capsys: pytest.C
     call_command("round", "change", "short", runs_per_team=4, by=boss.email, why="as many as there may be")
     assert "quota" not in capsys.readouterr().err
     page = Client().get("/rounds/short/").content.decode()
-    assert "Nuts: 2 a day and 10 a month." in page
+    assert "Nuts: 2 per day and 10 per month." in page

@@ -124,7 +124,7 @@ def test_htmx_gets_the_board_alone_and_is_never_given_a_page_that_was_kept(clien
 
 @pytest.mark.usefixtures("dataset")
 def test_long_boards_have_links_to_their_pages(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filtering, "ROWS_OF_A_PAGE", 2)
+    monkeypatch.setattr(filtering, "ROWS_PER_PAGE", 2)
     found = links(page(client, "?sort=R@100"))
     assert found["Page 2"] == "/datasets/demo/?sort=R@100&page=2"
     assert found["All 3 rows"] == "/datasets/demo/?sort=R@100&rows=all"

@@ -52,7 +52,7 @@ def curator_client() -> Client:
 def test_nobody_signs_up_where_that_is_closed_not_even_somebody_who_is_invited(settings: Any) -> None:
     settings.SIGNUP = "closed"
     owner = make_user("Olga")
-    invite(team_of(owner), "new@example.org", owner=False, by=owner)
+    invite(team_of(owner), "new@example.org", owner=False, actor=owner)
     assert "Registration is closed" in sign_up().content.decode()
     assert not User.objects.filter(email="new@example.org").exists()
     assert "/account/signup/" not in Client().get("/").content.decode()
@@ -73,7 +73,7 @@ def test_an_account_that_waits_signs_in_only_when_a_curator_has_approved_it(
 ) -> None:
     settings.SIGNUP = "approval"
     owner = make_user("Olga")
-    invitation, _ = invite(team_of(owner), "new@example.org", owner=False, by=owner)
+    invitation, _ = invite(team_of(owner), "new@example.org", owner=False, actor=owner)
     assert "This account is awaiting approval" in sign_up().content.decode()
     person = User.objects.get(email="new@example.org")
     client, answer = sign_in()
@@ -138,7 +138,7 @@ def test_a_new_team_of_an_approved_person_is_not_approved(settings: Any, secret:
 def test_an_invitation_requires_the_verified_address(settings: Any) -> None:
     settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
     owner, ada = make_user("Olga"), make_user("Ada", email="ada@ibm.example")
-    invitation, _ = invite(team_of(owner), "ada@ibm.example", owner=False, by=owner)
+    invitation, _ = invite(team_of(owner), "ada@ibm.example", owner=False, actor=owner)
     # Databases compare a dotless i with an i, where case does not count.
     EmailAddress.objects.create(user=ada, email="ada@ıbm.example", verified=True)
     with pytest.raises(TeamRefused, match="for another address"):

@@ -142,7 +142,7 @@ def test_revoked_expired_and_renewed_links_let_nobody_in(signed_in: Client, lab:
 def test_invitations_of_somebody_who_no_longer_decides_end(signed_in: Client, lab: Team, alice: User) -> None:
     bob, carol = make_user("Bob"), member(lab, owner=True)
     path = invite(client_of(carol), lab, bob.email)
-    set_role(lab, key(lab, carol), owner=False, by=alice)
+    set_role(lab, key(lab, carol), owner=False, actor=alice)
     assert client_of(bob).post(path).status_code == 404
 
 
@@ -178,7 +178,7 @@ def test_roles_and_actions(lab: Team, alice: User, role: str) -> None:
     client = client_of(people[role]) if role in people else Client()
     base = f"/teams/{lab.slug}/manage/"
     before = sorted(Membership.objects.values_list("pk", "owner"))
-    waiting = membership.invite(lab, "bob@example.org", owner=False, by=alice)[0]
+    waiting = membership.invite(lab, "bob@example.org", owner=False, actor=alice)[0]
     acts = [
         (f"{base}members/{key(lab, dave)}/", {"action": "member"}),
         (f"{base}members/{key(lab, dave)}/", {"action": "remove"}),
@@ -222,7 +222,7 @@ def test_who_is_removed_loses_access_at_once(demo: Dataset, lab: Team, alice: Us
     work()
     Webhook.objects.create(team=lab, url="https://example.org/", secret="s" * 40, created_by=carol)
     assert api.get(f"submissions/{identifier}/").status == 200
-    remove_member(lab, key(lab, carol), by=alice)
+    remove_member(lab, key(lab, carol), actor=alice)
     assert api.get(f"submissions/{identifier}/").status == 404
     assert api.post(f"submissions/{identifier}/withdraw/", reason="spite").status == 404
     assert client.get(f"/submissions/{identifier}/").status_code == 404
@@ -237,15 +237,15 @@ def test_the_last_owner_stays(lab: Team, alice: User, signed_in: Client) -> None
     carol = member(lab)
     for act in (
         lambda: leave_team(lab, alice),
-        lambda: remove_member(lab, key(lab, alice), by=alice),
-        lambda: set_role(lab, key(lab, alice), owner=False, by=alice),
+        lambda: remove_member(lab, key(lab, alice), actor=alice),
+        lambda: set_role(lab, key(lab, alice), owner=False, actor=alice),
     ):
         with pytest.raises(TeamRefused, match="needs an owner"):
             act()
     page = signed_in.post(f"/teams/{lab.slug}/manage/leave/")
     assert page.status_code == 400
     assert "transfer the team" in page.content.decode()
-    transfer_team(lab, key(lab, carol), by=alice)
+    transfer_team(lab, key(lab, carol), actor=alice)
     assert owners(lab) == 1
     leave_team(lab, alice)
     assert list(Membership.objects.filter(team=lab).values_list("user", "owner")) == [(carol.pk, True)]
@@ -341,8 +341,8 @@ def test_of_two_owners_who_remove_each_other_at_once_one_stays() -> None:
         carol = member(team, owner=True)
         keys = key(team, alice), key(team, carol)
         refused = at_once(
-            lambda t=team, k=keys: remove_member(t, k[1], by=alice),  # type: ignore[misc]
-            lambda t=team, k=keys, c=carol: remove_member(t, k[0], by=c),  # type: ignore[misc]
+            lambda t=team, k=keys: remove_member(t, k[1], actor=alice),  # type: ignore[misc]
+            lambda t=team, k=keys, c=carol: remove_member(t, k[0], actor=c),  # type: ignore[misc]
         )
         assert [type(each) for each in refused] == [TeamRefused], refused
         assert owners(team) == 1
@@ -353,7 +353,7 @@ def test_of_two_owners_who_remove_each_other_at_once_one_stays() -> None:
 def test_of_several_who_accept_one_invitation_at_once_none_joins_twice() -> None:
     alice, bob = make_user("Alice"), make_user("Bob")
     team = create_team("Lab", alice)
-    invitation, _ = membership.invite(team, bob.email, owner=False, by=alice)
+    invitation, _ = membership.invite(team, bob.email, owner=False, actor=alice)
     refused = at_once(*[lambda: membership.accept_invitation(invitation, bob)] * 3)
     assert [type(each) for each in refused] == [TeamRefused] * 2, refused
     assert Membership.objects.filter(team=team, user=bob).count() == 1

@@ -104,7 +104,7 @@ def test_who_is_in_a_team_is_changed_by_who_may_change_accounts_and_recorded(owl
     client, address = browser(root), page_of(owls)
     olga, max_ = (each.user for each in owls.memberships.order_by("pk"))
     new = make_user("Nora")
-    membership.invite(owls, "friend@example.org", owner=False, by=olga)
+    membership.invite(owls, "friend@example.org", owner=False, actor=olga)
     assert save(client, address, why="they wrote", **row(2, new)).status_code == 302
     handing = {"memberships-0-owner": None, "memberships-1-owner": "on"}
     assert save(client, address, why="Max leads", **handing).status_code == 302
@@ -274,8 +274,8 @@ def test_closing_an_account_ends_all_that_it_can_do(root: User, owls: Team) -> N
     theirs, new = browser(person), make_user("Nora")
     make_token(person, "theirs")
     team, olga = team_of(person), owls.memberships.get(owner=True).user
-    invitation, _ = membership.invite(team, new.email, owner=True, by=person)
-    others, _ = membership.invite(owls, new.email, owner=False, by=olga)
+    invitation, _ = membership.invite(team, new.email, owner=True, actor=person)
+    others, _ = membership.invite(owls, new.email, owner=False, actor=olga)
     hook, kept = (
         Webhook.objects.create(team=each, url="https://example.org/", secret="s", created_by=by)
         for each, by in ((team, person), (owls, olga))

@@ -31,7 +31,7 @@ def all_taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
     """Every place taken, by others who do not hurry; closed, they are free again."""
     monkeypatch.setattr(concurrency, "PATIENCE_SECONDS", 0.3)
     with ExitStack() as others:
-        for _ in range(concurrency.AT_ONCE):
+        for _ in range(concurrency.MAX_CHECKS):
             others.enter_context(concurrency.checking_slot())
         yield others
 
@@ -50,7 +50,7 @@ def test_the_api_says_when_to_come_back_and_stores_nothing(api: Api, all_taken: 
 
 def test_what_was_kept_before_needs_no_place(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert submit_model(api).status == 201
-    monkeypatch.setattr(concurrency, "AT_ONCE", 0)
+    monkeypatch.setattr(concurrency, "MAX_CHECKS", 0)
     monkeypatch.setattr(concurrency, "MAX_WAITING", 0)
     assert submit_model(api, configuration="another seed").status == 201
 
@@ -81,7 +81,7 @@ def test_few_wait_so_that_others_can_read(api: Api, all_taken: ExitStack, monkey
 
 def test_another_process_counts_and_one_that_dies_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency, "PATIENCE_SECONDS", 0.3)
-    monkeypatch.setattr(concurrency, "AT_ONCE", 1)
+    monkeypatch.setattr(concurrency, "MAX_CHECKS", 1)
     context = multiprocessing.get_context("fork")
     there, held = context.Event(), context.Event()
     process = context.Process(target=_hold, args=(there, held))

@@ -35,7 +35,7 @@ CONSTANTS: dict[str, ModuleType] = {
     "access.STAFF_SESSION_HOURS": access,
     "access.LIMIT": access,
     "files.MAX_FILES": files,
-    "checkpoints.concurrency.AT_ONCE": concurrency,
+    "checkpoints.concurrency.MAX_CHECKS": concurrency,
     "ledger.REFUSALS_PER_DAY": ledger,
     "uploads.service.PIECES_EACH": upload_service,
     "uploads.service.UPLOADS_PER_PERSON": upload_service,

@@ -251,5 +251,5 @@ def test_depths_of_a_re_ranker_are_drawn_and_told(api: Api, tmp_path: Path) -> N
 def test_boards_say_how_much_of_a_text_was_read(own: int | None, parameters: dict[str, int], read: int | None) -> None:
     kind = CheckpointKind.SENTENCE_ENCODER
     model = CheckpointDescription(kind, ("model",), "qwen3", 1, 1, "0" * 64, maximum_length=own)
-    system = intake._completed(SystemFields("It", "dense"), model, parameters)
+    system = intake._complete_system(SystemFields("It", "dense"), model, parameters)
     assert system.maximum_length == read

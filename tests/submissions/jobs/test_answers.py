@@ -102,7 +102,7 @@ def test_a_pattern_without_end_fails_the_job_at_once_and_operators_are_told_its_
         make_baseline(tmp_path, primary="Answer@1000")
     job = Job.objects.get(kind=Job.Kind.BASELINE)
     assert (job.state, job.error_code, job.attempts) == (State.FAILED, "endless_pattern", 1)
-    assert "takes too long" in job.log
+    assert "is too slow" in job.log
     assert "answers.jsonl, line 1: a pattern takes" in caplog.text
     assert "b-d" not in caplog.text + job.log
     with_answers(tmp_path, "common common")

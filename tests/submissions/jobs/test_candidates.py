@@ -12,7 +12,7 @@ from evaluation.engines import describe
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Entry, System
-from submissions.jobs.checkpoints.run_model import ModelTask, _given_runs
+from submissions.jobs.checkpoints.run_model import ModelTask, _write_given_runs
 from tests.leaderboard.tiny_collection import HEADER
 from tests.submissions.jobs.test_baseline import download, make_baseline
 
@@ -52,5 +52,5 @@ def test_a_model_that_re_ranks_a_run_gets_the_candidates(
     engine: str, parameters: dict[str, str], given: bool, tmp_path: Path
 ) -> None:
     imported = make_baseline(tmp_path / "collection", candidates_only=True)
-    found = _given_runs(ModelTask(System(), describe(engine), parameters), imported.version, tmp_path)
+    found = _write_given_runs(ModelTask(System(), describe(engine), parameters), imported.version, tmp_path)
     assert [path.read_text() for path in found] == (["t1 Q0 d1 1 -1 candidates\n"] if given else [])

@@ -36,11 +36,11 @@ from submissions.jobs.checkpoints.embeddings import (
 from submissions.jobs.checkpoints.encodings import (
     EncodedShard,
     EncodingSetting,
-    require_room,
+    require_disk_space,
     store_single_shard,
     use_encoding,
 )
-from submissions.jobs.checkpoints.running import WARM
+from submissions.jobs.checkpoints.running import WARM_ENCODER
 from submissions.jobs.runner import run_job
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.lease import LeaseLost
@@ -149,7 +149,7 @@ def work(storage: Storage, machine: str, kind: Job.Kind) -> Job:
     assert job.kind == kind
     run_job(job)
     if kind != Job.Kind.SHARD:
-        WARM.close()
+        WARM_ENCODER.close()
     job.refresh_from_db()
     return job
 
@@ -371,7 +371,7 @@ def test_room_is_asked_for_what_lies_in_the_bucket_too(
     settings.VAR.mkdir(exist_ok=True)
     monkeypatch.setattr(embeddings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + taken - 1)
     with pytest.raises(DiskTooSmall):
-        require_room(setting, {})
+        require_disk_space(setting, {})
 
 
 def test_a_shard_that_was_sent_by_half_is_not_taken(storage: Storage, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from submissions.jobs.checkpoints.encodings import (
     EncodedShard,
     EncodingSetting,
     finish_shard,
-    require_room,
+    require_disk_space,
     store_single_shard,
     use_encoding,
     wait_for_shards,
@@ -124,13 +124,13 @@ def test_room_is_asked_for_what_is_not_there_yet(
     free = {"bytes": 700}
     monkeypatch.setattr(embeddings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"])
     with pytest.raises(DiskTooSmall):
-        require_room(setting, {})
+        require_disk_space(setting, {})
     wait_for_shards(model_job(dataset), setting)
     encode(next_shard())
-    require_room(setting, {})
+    require_disk_space(setting, {})
     free["bytes"] = 699
     with pytest.raises(DiskTooSmall):
-        require_room(setting, {})
+        require_disk_space(setting, {})
 
 
 def test_room_is_asked_for_the_index_too(
@@ -139,17 +139,17 @@ def test_room_is_asked_for_the_index_too(
     setting.checkpoint.description = {"dimension": 8}  # 25 documents: 800 bytes, and again as much in lists twice
     free = {"bytes": 1200}
     monkeypatch.setattr(embeddings, "free_bytes", lambda folder: settings.DISK_RESERVE_BYTES + free["bytes"])
-    require_room(setting, {"search": "exact", "stored_dtype": "float32"})
-    require_room(setting, {"search": "exact", "stored_dtype": "float16"})
+    require_disk_space(setting, {"search": "exact", "stored_dtype": "float32"})
+    require_disk_space(setting, {"search": "exact", "stored_dtype": "float16"})
     for search, stored, needed in (
         ("hnsw", "float32", 1600),
         ("ivf", "float32", 2400),
         ("ivf", "float16", 1600),
     ):
         with pytest.raises(DiskTooSmall) as refusal:
-            require_room(setting, {"search": search, "stored_dtype": stored})
+            require_disk_space(setting, {"search": search, "stored_dtype": stored})
         assert refusal.value.needed == needed
     settings.MODEL_OUTPUT_BYTES = 399
     with pytest.raises(ModelFailure) as failure:  # and not once all is encoded
-        require_room(setting, {"search": "exact", "stored_dtype": "float16"})
+        require_disk_space(setting, {"search": "exact", "stored_dtype": "float16"})
     assert failure.value.code == "too_much_output"

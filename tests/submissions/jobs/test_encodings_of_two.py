@@ -17,7 +17,7 @@ from leaderboard.core.storage.store import sync
 from leaderboard.models import Dataset
 from submissions.jobs import changes
 from submissions.jobs.checkpoints import embeddings, encodings
-from submissions.jobs.checkpoints.embeddings import arriving, embeddings_folder, embeddings_root
+from submissions.jobs.checkpoints.embeddings import embeddings_folder, embeddings_root, moved_folder
 from submissions.jobs.checkpoints.encodings import EncodingSetting, wait_for_shards
 from submissions.models import Encoding, Job, Shard, State
 from submissions.queue.lease import LeaseLost
@@ -59,7 +59,7 @@ def test_of_two_that_store_the_same_shard_one_wins(
 
     @contextmanager
     def overtaken(source: Path, root: Path) -> Iterator[Path]:
-        with arriving(source, root) as folder:
+        with moved_folder(source, root) as folder:
             if source.name == f"out-{zombie.pk}-{zombie.fence}":
                 Job.objects.filter(pk=zombie.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
                 reap()
@@ -67,7 +67,7 @@ def test_of_two_that_store_the_same_shard_one_wins(
                 assert len(list(embeddings_root().glob(".arriving-*"))) == 1
             yield folder
 
-    monkeypatch.setattr(embeddings, "arriving", overtaken)
+    monkeypatch.setattr(embeddings, "moved_folder", overtaken)
     with pytest.raises(LeaseLost):
         encode(zombie)
     assert [path.name for path in embeddings_root().iterdir()] == [setting.key]

@@ -283,13 +283,13 @@ def test_commands_tell_hidden_judgements_to_readers_alone(secret: Dataset, tmp_p
     judged.write_text(PROBES)
     by = {"by": with_rights("judge_dataset").email, "why": "October", "judge": "NIST assessors"}
     assert run("import_judgements", "secret", str(judged), dry_run=True, **by) == (
-        "The file can be imported: 10 judgements, 0 not judged yet.\n"
+        "The file can be imported: 10 judgments, 0 not judged yet.\n"
     )
     with pytest.raises(CommandError, match="Give --conflicts"):
         run("import_judgements", "secret", str(judged), **by)
     assert not JudgementImport.objects.exists()
     said = run("import_judgements", "secret", str(judged), conflicts="keep", **by)
-    assert "10 judgements. Only users who may read hidden judgments learn what is new" in said
+    assert "10 judgments. Only users who may read hidden judgments learn what is new" in said
     assert "conflicts" not in said
     by["by"] = with_rights("judge_dataset", "read_qrels").email
     judged.write_text("q1 0 d3 2\n")
@@ -311,7 +311,7 @@ def test_a_pool_over_hidden_judgements_is_a_reading(secret: Dataset, api: Api, j
     assert not readings("Pool")
     page = judge.get(f"{POOLS}{pool.pk}/change/").content.decode()
     assert readings("Pool") == 1  # so many pairs are not judged
-    assert "judged already</dt>" not in page
+    assert "already judged</dt>" not in page
     assert f"{POOLS}{pool.pk}/files/csv/" not in page
     assert judge.get(f"{POOLS}{pool.pk}/files/csv/").status_code == 403  # it has the hidden queries' texts
     assert readings("Pool") == 1
@@ -319,7 +319,7 @@ def test_a_pool_over_hidden_judgements_is_a_reading(secret: Dataset, api: Api, j
     assert readings("Pool") == 2
     reader = Client()
     reader.force_login(with_rights("judge_dataset", "read_qrels"))
-    assert "judged already</dt>" in reader.get(f"{POOLS}{pool.pk}/change/").content.decode()
+    assert "already judged</dt>" in reader.get(f"{POOLS}{pool.pk}/change/").content.decode()
     assert b"a question" in b"".join(reader.get(f"{POOLS}{pool.pk}/files/csv/").streaming_content)
     assert readings("Pool") == 4
     assert AuditRecord.objects.filter(action="read hidden queries").count() == 1

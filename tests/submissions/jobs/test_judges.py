@@ -113,7 +113,7 @@ def test_two_judges_of_one_pool_are_named_counted_and_compared(
     assert f"both judged 50 pairs: Cohen’s κ {found['kappa']:.2f}, of relevant or not" in note
     page = one_line(client.get("/datasets/demo/rescores/2/").content.decode())
     assert "Kendall’s τ between the rankings by nDCG@10 before and after:" in page
-    assert "Significantly better than the baseline:" in page
+    assert "Systems significantly better than the baseline:" in page
     assert Rescore.objects.latest("pk").comparison["marks"].keys() == {"better", "worse"}
 
 

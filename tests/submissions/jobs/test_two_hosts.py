@@ -13,7 +13,7 @@ from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area
 from leaderboard.settings.environment import storages_of_several_hosts
 from submissions.checkpoints.service import checkpoint_folder
-from submissions.jobs.checkpoints.running import WARM
+from submissions.jobs.checkpoints.running import WARM_ENCODER
 from submissions.jobs.runner import run_job
 from submissions.models import Job, State
 from submissions.queue.queue import claim
@@ -65,7 +65,7 @@ def test_a_model_runs_where_nothing_but_the_bucket_is(
             assert work("cpu", worker, settings, private=False).state == State.DONE
         found = work("cpu", worker, settings, private=False)
         assert (found.queue, found.state) == (Job.Queue.SCORE, State.QUEUED), found.log
-        WARM.close()
+        WARM_ENCODER.close()
         scored = work("score", site, settings, private=True)
         assert scored.state == State.DONE, scored.log
         entry = scored.entry or scored.further_entries.get()

@@ -179,7 +179,7 @@ def test_a_name_that_is_not_resolved_in_time_keeps_nobody_waiting(
         return resolved(["93.184.216.34"], port)
 
     monkeypatch.setattr(socket, "getaddrinfo", hanging)
-    monkeypatch.setattr(webhook_client, "RESOLVING", 0.2)
+    monkeypatch.setattr(webhook_client, "RESOLVE_SECONDS", 0.2)
     Webhook.objects.update(url="https://slow.example.org/")
     send_test(webhook)
     send_deliveries(FOREVER)

@@ -97,7 +97,7 @@ def test_a_child_that_crashes_gets_no_new_time_before_the_turns_of_others(
     share_out(many, make_dataset(), 64)
     share_out(few, make_dataset(), 64)
     now = 0.0
-    monkeypatch.setattr(shards, "_encoder", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(shards, "create_encoder", lambda *_: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(shards, "time", SimpleNamespace(monotonic=lambda: now))
     device = shards.WarmEncoder()
 
@@ -132,7 +132,7 @@ def test_devices_keep_their_model_for_a_while_and_teams_get_as_much(
         starts += 1
         return SimpleNamespace(close=lambda: None)
 
-    monkeypatch.setattr(shards, "_encoder", start)
+    monkeypatch.setattr(shards, "create_encoder", start)
     monkeypatch.setattr(shards, "time", SimpleNamespace(monotonic=lambda: now))
     devices = [shards.WarmEncoder() for _ in range(4)]
     while Job.objects.waiting().exists():

@@ -18,7 +18,7 @@ from submissions.queue import queue
 from submissions.queue import workers as process
 from submissions.queue.workers import Heartbeat, delete_silent_workers, reported_capabilities, workers_alive
 from submissions.status.overview import overview
-from submissions.views.status import Rows
+from submissions.views.status import SiteCollector
 from tests.factories import make_dataset, make_job
 from tests.submissions.workers import announce
 
@@ -45,7 +45,7 @@ def test_it_sees_who_is_here_and_who_is_not(wrong_clock: None) -> None:
     rows = {row.worker.name: row for row in overview().workers}
     assert (rows["here"].alive, rows["dead"].alive) == (True, False)
     assert timedelta(minutes=29) < rows["dead"].silent < timedelta(minutes=31)
-    metrics = generate_latest(Rows()).decode()
+    metrics = generate_latest(SiteCollector()).decode()
     age = next(line for line in metrics.splitlines() if 'worker="here"' in line)
     assert 0 <= float(age.split()[-1]) < 60
     delete_silent_workers()

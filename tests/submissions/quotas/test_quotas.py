@@ -109,7 +109,7 @@ def test_another_team_does_not_give_a_person_more(api: Api, alice: User, secret:
 def test_our_own_fault_is_given_back(end: str, api: Api, secret: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     identifier = send(api, 1).body["id"]
     if end == "failed":
-        monkeypatch.setattr("submissions.jobs.kinds.score.verify_scored", lambda *_: 1 / 0)
+        monkeypatch.setattr("submissions.jobs.kinds.score.verify_scored_run", lambda *_: 1 / 0)
         Job.objects.update(attempts=ATTEMPTS - 1)
         work()
     else:

@@ -111,7 +111,7 @@ def test_what_came_whole_before_a_kill_can_be_submitted(
         raise KeyboardInterrupt
 
     address = tus.begin(10)
-    whole = service._complete
+    whole = service._mark_complete
     monkeypatch.setattr(service, "_mark_complete", killed)
     with pytest.raises(KeyboardInterrupt):
         tus.patch(address, b"0123456789", 0)

@@ -33,7 +33,7 @@ def test_the_list_says_how_far_each_is_and_deletes_it(half: Upload, signed_in: C
     assert "4 B of 10 B: choose the same file again to resume" in page
     answer = signed_in.post("/account/uploads/delete/", {"upload": half.pk}, follow=True).content.decode()
     assert "night.txt was deleted." in answer
-    assert "There are none." in answer
+    assert "You have no uploads." in answer
     assert not Upload.objects.exists()
 
 

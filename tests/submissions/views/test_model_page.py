@@ -73,7 +73,7 @@ def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) ->
     assert page.count("No CPU worker is alive") == 2
     again = page_of(signed_in, "dense")
     assert f'<option value="{submission.checkpoint_id}">static.zip' in again
-    assert "<b>2</b> of 60 used" in again
+    assert "<b>2</b> of 60 model runs today" in again
 
 
 def test_a_gpu_that_is_not_there_is_said_and_the_choice_kept(signed_in: Client) -> None:
