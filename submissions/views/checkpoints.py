@@ -155,9 +155,9 @@ class ModelPage(SubmissionPage):
         return {
             **base_context,
             "engine": self.engine,
-            "engines": self._engines(),
+            "engines": self._engine_groups(),
             "needs": checkpoints.name_kinds(kinds) + (", for its tokenizer" if only_tokenizer else ""),
-            "steps": self._steps(),
+            "steps": self._section_numbers(),
             "load": load,
             "asks_pooling": bool(PLAIN_ENCODER_KINDS & set(kinds)),
             "parameters_form": self.parameters,
