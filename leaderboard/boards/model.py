@@ -11,10 +11,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from django.utils.safestring import SafeString
 from django.utils.text import slugify
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
+from leaderboard.boards.forest import ForestRow, draw_forest
 from leaderboard.results.board_rows.entry_rows import CLOSED, GONE, QUARANTINED, REPORTED, STALE, EntryRow
 from leaderboard.results.significance.statements import BoardStatements
 
@@ -278,6 +280,7 @@ class Summary:
     is the difference from the baseline, 0.1 for 10% more. `latency` is the mean latency of `cheapest`, the fastest
     comparable system, in milliseconds. `above_bound` tells whether a best that beats the baseline also exceeds the
     baseline's upper bound, `baseline_tied` whether the tests of all pairs fail to separate it from the baseline.
+    `headline` continues the sentence that begins with the system's name.
     """
 
     label: str
@@ -294,6 +297,22 @@ class Summary:
     latency: float | None = None
     above_bound: bool | None = None
     baseline_tied: bool = False
+    headline: str = ""
+    forest: Sequence[ForestRow] = ()
+    baseline: str = ""
+
+    @property
+    def facts(self) -> str:
+        """Team, measure, and score of the best system."""
+        return self.after.removeprefix(",").strip()
+
+    @property
+    def has_intervals(self) -> bool:
+        return any(row.interval is not None for row in self.forest)
+
+    @property
+    def forest_plot(self) -> SafeString:
+        return draw_forest(self.forest, self.measure, self.baseline)
 
     @property
     def text(self) -> str:

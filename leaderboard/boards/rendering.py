@@ -58,6 +58,8 @@ BLOCKS = {
 #: Number of steps of an in-cell bar, whose classes are the digits of the step: b8 c5 d3 for 0.853 of the
 #: longest bar.
 BAR_STEPS = 1000
+#: Number of rows before the figure on phones.
+FIGURE_AFTER = 5
 
 #: Cell of columns in which no row has more than a value.
 EMPTY_CELL = Cell()
@@ -72,8 +74,9 @@ def render_rows(
     *,
     may_pin: bool = False,
     exact: bool = False,
+    figure: str = "",
 ) -> SafeString:
-    """Return all rows as HTML, with a `<tbody>` per block.
+    """Return all rows as HTML, with a `<tbody>` per block, and the figure as a row after the first five.
 
     `widths` are those of `spread_widths`. `unpin` has, by slug of a pinned system, the URL of the view without
     its pin. `may_pin` adds a pin button to other rows. Scores have three decimals unless `exact`.
@@ -100,6 +103,9 @@ def render_rows(
     ]
     first_cells += [heads.write(row, heads.pin_button(row) if may_pin else "") for row in other_rows]
     rows = list(map("".join, zip(first_cells, *columns, strict=True)))
+    if figure:
+        figure_row = f'</tr>\n<tr class="figure-row"><td colspan="{len(board.shown) + 1}">{figure}</td>'
+        rows[min(FIGURE_AFTER, len(rows)) - 1] += figure_row
     return mark_safe("".join(_block_bodies(board, rows)))  # noqa: S308
 
 

@@ -6,19 +6,21 @@ board: filters do not change them, and a filtered view says so.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 
+from django.contrib.humanize.templatetags.humanize import apnumber
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from evaluation.measures.registry import upper_bound_name
+from leaderboard.boards.forest import MAX_ROWS, ForestRow, Role
 from leaderboard.boards.model import DELTA, SEPARATED, Board, Part, Row, Summary
 from leaderboard.boards.wording import p_text, p_values_text, pairs_text
 from leaderboard.core.measures import better
-from leaderboard.core.text.numbers import format_quantity, format_value, signed, signed_percent
+from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed, signed_percent
 from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED
 from leaderboard.results.significance.statements import UNKNOWN, Statement
 
@@ -117,7 +119,76 @@ class _Leader:
             latency,
             exceeds_bound,
             baseline is not None,
+            self._headline(ratio, measure, baseline),
+            list(self._forest()),
+            self.board.baseline,
         )
+
+    def _headline(self, relative: float | None, measure: str, tied_baseline: Row | None) -> str:
+        """Return the sentence on the best system without its name, with which the sentence begins."""
+        if self.best.entry.is_baseline:
+            is_alone = len(self.rows) == 1
+            lead = _("is the baseline and the only result so far") if is_alone else _("is the baseline and leads")
+        elif relative is None:
+            lead = _("has the best %(measure)s, %(score)s") % {
+                "measure": measure,
+                "score": format_value(self.score, 3),
+            }
+        else:
+            is_ahead = (relative < 0) == (better(self.board.measure) == "lower") or relative == 0
+            lead = _("leads %(baseline)s by %(percent)s") if is_ahead else _("is %(percent)s behind %(baseline)s")
+            lead %= {"baseline": self.board.baseline, "percent": f"{_percent(abs(relative))}%"}
+            if certainty := self._lead_certainty(relative):
+                lead += f" ({certainty})"
+            if tied_baseline is not None:
+                lead = _("%(lead)s when tested alone") % {"lead": lead}
+        if not self.board.statements.tied_with_best(self.board.measure) or len(self.rows) < 2:
+            return lead
+        if not self.tied:
+            return _("%(lead)s; every other system can be separated from it") % {"lead": lead}
+        count = len(self.tied)
+        ties = ngettext(
+            "%(lead)s; %(count)s system cannot be separated from it",
+            "%(lead)s; %(count)s systems cannot be separated from it",
+            count,
+        )
+        return ties % {"lead": lead, "count": apnumber(count)}
+
+    def _lead_certainty(self, relative: float) -> str:
+        """Return the interval of the relative lead in percent, or else whether the lead is significant, if known."""
+        statement, delta = self.statement, _number(self.best, DELTA)
+        if self.best.ranked_in == REPORTED:
+            return _("reported, not tested")
+        if statement.interval is None or not delta or not relative:
+            return "" if statement.better is None else _("significant") if statement.better else _("not significant")
+        ends = sorted(end * relative / delta for end in statement.interval)
+        if better(self.board.measure) == "lower":
+            ends = [-end for end in reversed(ends)]
+        low, high = map(_percent, ends)
+        return _("95%% CI %(low)s to %(high)s%%") % {"low": low, "high": high}
+
+    def _forest(self) -> Iterator[ForestRow]:
+        """Yield the best systems with their differences from the baseline, which is always included."""
+        rows = sorted(self.rows, key=lambda row: _number(row, self.key) or 0.0)
+        if better(self.board.measure) != "lower":
+            rows.reverse()
+        baseline = next((row for row in rows if row.entry.is_baseline), None)
+        if baseline is None or len(rows) < 2:
+            return
+        shown_rows = rows[:MAX_ROWS]
+        if baseline not in shown_rows:
+            shown_rows[-1] = baseline
+        for row in shown_rows:
+            delta = _number(row, DELTA)
+            if delta is None:
+                delta = (_number(row, self.key) or 0.0) - (_number(baseline, self.key) or 0.0)
+            statement = self.board.statements.for_entry(row.entries[0], self.board.measure) if row.entries else UNKNOWN
+            yield ForestRow(row.entry.slug, _name(row, self.names), delta, statement.interval, self._role(row))
+
+    def _role(self, row: Row) -> Role:
+        if row.entry.is_baseline:
+            return "baseline"
+        return "best" if row is self.best else "tied" if row in self.tied else "other"
 
     def _exceeds_bound(self) -> bool | None:
         """Return whether the leader beats the baseline even if all unjudged documents of the baseline are relevant.
@@ -251,6 +322,12 @@ def _name(row: Row, names: Counter[str]) -> str:
     if names[name] > 1 and row.entry.configuration:
         name = f"{name} ({row.entry.configuration})"
     return name if len(name) <= MAX_NAME else name[: MAX_NAME - 1].rstrip() + "…"
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent, with a decimal below 20."""
+    number = 100 * share
+    return f"{number:.{0 if abs(number) >= 19.95 else 1}f}".replace("-", MINUS)
 
 
 def _time(latency: float) -> dict[str, str]:

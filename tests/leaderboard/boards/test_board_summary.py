@@ -296,9 +296,79 @@ def test_the_difference_and_its_interval_stay_when_others_submit(client: Client)
 
 
 def verdict(page: str) -> str:
-    found = re.search(r'<p class="verdict" id="verdict">(.*?)</p>', page, re.DOTALL)
-    assert found is not None
-    return " ".join(unescape(re.sub("<[^>]+>", "", found[1])).split())
+    return words_of(page, "statements")
+
+
+def words_of(page: str, name: str) -> str:
+    """The words of the verdict's paragraph with this class."""
+    paragraph = re.search(rf'id="verdict".*?<p class="{name}">(.*?)</p>', page, re.DOTALL)
+    assert paragraph is not None
+    return " ".join(unescape(re.sub("<[^>]+>", "", paragraph[1])).split())
+
+
+HEADLINES: dict[str, tuple[Callable[[], Dataset], str]] = {
+    "open": (
+        lambda: tested(BM25=0.4, First=0.601, Second=0.6, Last=0.2),
+        r"First leads BM25 by 50% \(95% CI \d+ to \d+%\); one system cannot be separated from it\.",
+    ),
+    "alone in front": (
+        lambda: tested(BM25=0.4, First=0.6),
+        r"First leads BM25 by 50% \(95% CI \d+ to \d+%\); every other system can be separated from it\.",
+    ),
+    "hidden": (
+        lambda: protected(BM25=0.4, First=0.601, Second=0.59),
+        r"First leads BM25 by 50% \(significant\); .*",
+    ),
+    "reported": (lambda: reported(baseline=True), r"printed leads BM25 by 25% \(reported, not tested\)\."),
+    "no baseline": (lambda: reported(baseline=False), r"printed has the best nDCG@10, 0\.500\."),
+    "baseline": (
+        lambda: tested(BM25=0.4, Last=0.2),
+        r"BM25 is the baseline and leads; every other system can be separated from it\.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("board", "sentence"), HEADLINES.values(), ids=HEADLINES)
+def test_one_sentence_says_who_leads_by_how_much(board: Callable[[], Dataset], sentence: str, client: Client) -> None:
+    page = client.get(f"/datasets/{board().slug}/").content.decode()
+    assert re.fullmatch(sentence, words_of(page, "headline")), words_of(page, "headline")
+
+
+def test_the_interval_of_the_lead_is_that_of_the_difference_over_the_baselines_score(client: Client) -> None:
+    dataset = tested(BM25=0.4, First=0.6)
+    rows = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["rows"]
+    first = next(row for row in rows if row["system"] == "First")
+    low, high = (100 * first["certainty"][end] / 0.4 for end in ("delta_low", "delta_high"))
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert f"(95% CI {low:.0f} to {high:.0f}%)" in words_of(page, "headline")
+
+
+def test_the_first_screen_draws_differences_from_the_baseline(client: Client) -> None:
+    dataset = tested(**{"BM25": 0.4, "First": 0.601, "Second": 0.6, **{f"System {n}": 0.3 - n / 100 for n in range(9)}})
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    plots = re.findall(r'<svg class="forest-plot".*?</svg></svg>|<svg class="forest-plot".*?</text></svg>', page)
+    assert len(plots) == 2, "in the verdict, and after five rows on phones"
+    assert plots[0] == plots[1]
+    assert page.index(plots[1], page.index("<tbody")) > page.index("System 2")
+    names = re.findall(r"<title>(.*?)</title>", plots[0])
+    assert names == ["First", "Second", "BM25", *(f"System {n}" for n in range(4))]
+    assert re.findall(r"mark is-(\w+)", plots[0]) == ["best", "tied", "baseline", *["other"] * 4]
+    assert re.findall(r'class="value"[^>]*>([^<]*)', plots[0])[:3] == ["+0.201", "+0.200", "0"]
+    positions = [float(x) for x in re.findall(r'class="mark[^>]* x="([\d.]+)%"', plots[0])]
+    assert positions == sorted(positions, reverse=True)
+    zero = re.search(r'class="zero" x1="([\d.]+)%"', plots[0])
+    assert zero is not None
+    assert float(zero[1]) == positions[2], "the baseline is on the line"
+
+
+def test_the_baseline_is_drawn_below_many_better_systems(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    for number in range(9):
+        score(dataset, f"System {number}", ndcg=0.9 - number / 100)
+    score(dataset, "BM25", ndcg=0.1, baseline=True)
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    names = re.findall(r"<title>(.*?)</title>", page[page.index("forest-plot") : page.index("</figure>")])
+    assert names == [*(f"System {n}" for n in range(6)), "BM25"]
 
 
 def test_where_lower_is_better_the_best_is_the_lowest(client: Client) -> None:

@@ -1,0 +1,84 @@
+"""Forest plot on a board's first screen: the best systems' differences from the baseline, drawn as SVG.
+
+The drawing has no size of its own. Horizontal positions are percentages, so that texts keep their size on every
+screen; colors are those of static/css/board.css.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Literal, NamedTuple
+
+from django.urls import reverse
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+
+from leaderboard.core.text.numbers import signed
+
+#: Maximum number of systems, so that the table's first row remains on the first screen.
+MAX_ROWS = 7
+_MAX_NAME = 21
+_ROW_HEIGHT = 19
+#: Horizontal range of the plot, in percent; names are to the left, differences to the right.
+_LEFT, _RIGHT = 35.0, 84.0
+#: Distance of the outermost interval from the ends of the range, as a share of all differences.
+_MARGIN = 0.04
+
+Role = Literal["best", "tied", "baseline", "other"]
+_SHAPES: dict[Role, str] = {
+    "best": '<circle r="5.5"/>',
+    "tied": '<path d="M0-6 6 0 0 6-6 0z"/>',
+    "baseline": '<rect x="-4.5" y="-4.5" width="9" height="9"/>',
+    "other": '<circle r="4.5"/>',
+}
+
+
+class ForestRow(NamedTuple):
+    """A system's difference from the baseline and the 95% interval of that difference, None if it was not tested."""
+
+    slug: str
+    name: str
+    difference: float
+    interval: tuple[float, float] | None
+    role: Role
+
+
+def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeString:
+    """Return the plot of the differences in `measure` as an SVG element."""
+    ends = [0.0, *(end for row in rows for end in (row.difference, *(row.interval or ())))]
+    low, high = min(ends), max(ends)
+    margin = _MARGIN * ((high - low) or 1.0)
+    low, high = low - margin, high + margin
+
+    def position(value: float) -> str:
+        return f"{_LEFT + (_RIGHT - _LEFT) * (value - low) / (high - low):.2f}%"
+
+    bottom = _ROW_HEIGHT * len(rows)
+    zero = position(0.0)
+    texts = {"measure": measure, "baseline": baseline}
+    label = escape(_("Differences in %(measure)s from %(baseline)s") % texts)
+    parts = [
+        f'<svg class="forest-plot" width="100%" height="{bottom + 18}" role="group" aria-label="{label}">',
+        f'<line class="zero" x1="{zero}" x2="{zero}" y1="0" y2="{bottom}"/>',
+        f'<text class="tick" x="{zero}" y="{bottom + 13}">{escape(_shorten(baseline))}</text>',
+    ]
+    for number, row in enumerate(rows):
+        parts += _draw_row(row, number * _ROW_HEIGHT + _ROW_HEIGHT // 2, position(row.difference))
+        if row.interval is not None:
+            y, (start, end) = number * _ROW_HEIGHT + _ROW_HEIGHT // 2, map(position, row.interval)
+            parts.insert(2, f'<line class="interval" x1="{start}" x2="{end}" y1="{y}" y2="{y}"/>')
+    return mark_safe("".join([*parts, "</svg>"]))  # noqa: S308
+
+
+def _draw_row(row: ForestRow, y: int, x: str) -> Iterator[str]:
+    path, name = escape(reverse("system", args=[row.slug])), escape(_shorten(row.name))
+    value = "0" if row.role == "baseline" else signed(row.difference, 3)
+    yield f'<a href="{path}"><title>{escape(row.name)}</title><text x="0" y="{y + 4}">{name}</text></a>'
+    # A nested SVG element moves the mark: transformations do not accept percentages.
+    yield f'<svg class="mark is-{row.role}" x="{x}" y="{y}" overflow="visible">{_SHAPES[row.role]}</svg>'
+    yield f'<text class="value" x="100%" y="{y + 4}">{value}</text>'
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1].rstrip() + "…"
