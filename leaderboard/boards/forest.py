@@ -33,6 +33,8 @@ _SHAPES: dict[Role, str] = {
     "other": '<circle r="4.5"/>',
 }
 
+_GLYPHS = {"best": "●", "tied": "◆", "baseline": "■"}
+
 
 class ForestRow(NamedTuple):
     """A system's difference from the baseline and the 95% interval of that difference, None if it was not tested."""
@@ -45,7 +47,9 @@ class ForestRow(NamedTuple):
 
 
 def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeString:
-    """Return the plot of the differences in `measure` as an SVG element."""
+    """Return a figure of the differences in `measure` as HTML; empty without rows."""
+    if not rows:
+        return SafeString("")
     ends = [0.0, *(end for row in rows for end in (row.difference, *(row.interval or ())))]
     low, high = min(ends), max(ends)
     margin = _MARGIN * ((high - low) or 1.0)
@@ -54,21 +58,33 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
     def position(value: float) -> str:
         return f"{_LEFT + (_RIGHT - _LEFT) * (value - low) / (high - low):.2f}%"
 
-    bottom = _ROW_HEIGHT * len(rows)
-    zero = position(0.0)
-    texts = {"measure": measure, "baseline": baseline}
-    label = escape(_("Differences in %(measure)s from %(baseline)s") % texts)
+    bottom, zero, caption = _ROW_HEIGHT * len(rows), position(0.0), _caption(rows, measure, baseline)
     parts = [
-        f'<svg class="forest-plot" width="100%" height="{bottom + 18}" role="group" aria-label="{label}">',
+        f'<figure class="forest"><figcaption>{caption}</figcaption>',
+        f'<svg class="forest-plot" width="100%" height="{bottom + 18}">',
         f'<line class="zero" x1="{zero}" x2="{zero}" y1="0" y2="{bottom}"/>',
         f'<text class="tick" x="{zero}" y="{bottom + 13}">{escape(_shorten(baseline))}</text>',
     ]
     for number, row in enumerate(rows):
-        parts += _draw_row(row, number * _ROW_HEIGHT + _ROW_HEIGHT // 2, position(row.difference))
+        y = number * _ROW_HEIGHT + _ROW_HEIGHT // 2
         if row.interval is not None:
-            y, (start, end) = number * _ROW_HEIGHT + _ROW_HEIGHT // 2, map(position, row.interval)
-            parts.insert(2, f'<line class="interval" x1="{start}" x2="{end}" y1="{y}" y2="{y}"/>')
-    return mark_safe("".join([*parts, "</svg>"]))  # noqa: S308
+            start, end = map(position, row.interval)
+            parts.append(f'<line class="interval" x1="{start}" x2="{end}" y1="{y}" y2="{y}"/>')
+        parts += _draw_row(row, y, position(row.difference))
+    return mark_safe("".join([*parts, "</svg></figure>"]))  # noqa: S308
+
+
+def _caption(rows: Sequence[ForestRow], measure: str, baseline: str) -> str:
+    """Return the caption with the key of the marks that occur."""
+    caption = _("Difference in %(measure)s from %(baseline)s") % {"measure": measure, "baseline": baseline}
+    if any(row.interval is not None for row in rows):
+        caption = _("%(caption)s, with 95%% intervals") % {"caption": caption}
+    labels = {"best": _("best"), "tied": _("not separable from it"), "baseline": _("baseline")}
+    roles = {row.role for row in rows}
+    key = "".join(
+        f' <span class="is-{role}">{_GLYPHS[role]}</span> {label}' for role, label in labels.items() if role in roles
+    )
+    return f'{escape(caption)} <span class="key">{key}</span>'
 
 
 def _draw_row(row: ForestRow, y: int, x: str) -> Iterator[str]:

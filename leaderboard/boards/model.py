@@ -302,21 +302,13 @@ class Summary:
     baseline: str = ""
 
     @property
-    def facts(self) -> str:
-        """Team, measure, and score of the best system."""
-        return self.after.removeprefix(",").strip()
-
-    @property
-    def has_intervals(self) -> bool:
-        return any(row.interval is not None for row in self.forest)
-
-    @property
     def forest_plot(self) -> SafeString:
         return draw_forest(self.forest, self.measure, self.baseline)
 
     @property
     def text(self) -> str:
-        parts = (Part(self.label, f"{self.name}{self.after}"), *self.parts)
+        separator = " " if self.after.startswith("(") else ", "
+        parts = (Part(self.label, f"{self.name}{separator}{self.after}"), *self.parts)
         return " ".join(part.sentence for part in parts)
 
 

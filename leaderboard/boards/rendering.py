@@ -74,7 +74,6 @@ def render_rows(
     *,
     may_pin: bool = False,
     exact: bool = False,
-    figure: str = "",
 ) -> SafeString:
     """Return all rows as HTML, with a `<tbody>` per block, and the figure as a row after the first five.
 
@@ -103,7 +102,7 @@ def render_rows(
     ]
     first_cells += [heads.write(row, heads.pin_button(row) if may_pin else "") for row in other_rows]
     rows = list(map("".join, zip(first_cells, *columns, strict=True)))
-    if figure:
+    if board.summary and (figure := board.summary.forest_plot):
         figure_row = f'</tr>\n<tr class="figure-row"><td colspan="{len(board.shown) + 1}">{figure}</td>'
         rows[min(FIGURE_AFTER, len(rows)) - 1] += figure_row
     return mark_safe("".join(_block_bodies(board, rows)))  # noqa: S308

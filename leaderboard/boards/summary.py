@@ -107,7 +107,7 @@ class _Leader:
         return Summary(
             label,
             _name(best, self.names),
-            f"{f' ({details})' if details else ''}, {measure} {format_value(self.score, 3)}",
+            f"{f'({details}), ' if details else ''}{measure} {format_value(self.score, 3)}",
             [*parts, Part(_("Cost"), cost)],
             best.entry.slug,
             measure,

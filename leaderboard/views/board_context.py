@@ -11,7 +11,6 @@ from itertools import groupby
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
@@ -85,11 +84,9 @@ class _BoardPage:
         provenances = board.counted[0]["provenance"] if board.counted else {}
         reported = provenances.get(Entry.Provenance.REPORTED.value, 0)
         heads = "".join(self._head(place, spread_widths) for place in range(len(board.shown)))
-        forest = render_to_string("leaderboard/_forest.html", {"said": board.summary}) if board.summary else ""
         return {
-            "forest": forest,
             "body": rendering.render_rows(
-                board, spread_widths, unpin_links, may_pin=len(state.pins) < MAX_PINS, exact=state.exact, figure=forest
+                board, spread_widths, unpin_links, may_pin=len(state.pins) < MAX_PINS, exact=state.exact
             ),
             "heads": mark_safe(heads),  # noqa: S308
             "groups": self._groups(),

@@ -383,7 +383,7 @@ def test_where_lower_is_better_the_best_is_the_lowest(client: Client) -> None:
 def test_a_board_without_results_says_nothing(client: Client) -> None:
     dataset = scored_dataset()
     assert client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"] is None
-    assert 'class="verdict"' not in client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert 'id="verdict"' not in client.get(f"/datasets/{dataset.slug}/").content.decode()
 
 
 def test_more_than_twenty_comparisons_say_how_many_chance_colours(client: Client) -> None:

@@ -295,7 +295,7 @@ def test_a_named_baseline_is_called_by_its_name(client: Client) -> None:
     assert "Δ vs smith.rm3" in page
     assert "Of 1 other system, 1 is better and 0 worse than smith.rm3 at 0.05" in page
     assert "W/T/L: queries won, tied, and lost against smith.rm3." in page
-    assert "BM25" not in page[page.index('class="verdict"') : page.index("</table>")]
+    assert "BM25" not in page[page.index('id="verdict"') : page.index("</table>")]
     page = client.get(f"/datasets/{dataset.slug}/?columns=effectiveness").content.decode()
     assert "p vs smith.rm3" in page[page.index("<thead") : page.index("</thead")]
     assert "Δ compares with smith.rm3, the baseline here" in page
