@@ -167,7 +167,7 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
     checked_values = {key: value for key, value in values.items() if key not in published_type.fixed}
     _report_unread_keys(published_type.name, checked_values, file)
     if model_type == "new":
-        _use_linear_scaling(values)
+        _use_linear_scaling(values, file)
     tables = [
         (tensor.shape[0], tensor.shape[1])
         for name, tensor in (tensors or {}).items()
@@ -258,7 +258,7 @@ def _product(values: Mapping[str, Any], keys: str) -> int:
     return math.prod(value for key, value in values.items() if re.fullmatch(keys, key) and _is_count(value))
 
 
-def _use_linear_scaling(values: dict[str, Any]) -> None:
+def _use_linear_scaling(values: dict[str, Any], file: FileFindings) -> None:
     """Replace `rope_scaling` and `rope_theta` of the model type “new” by equivalent `rope_parameters`, in place.
 
     Values that are not positive numbers are dropped without a replacement. The fixed NTK scaling of this type
@@ -266,6 +266,8 @@ def _use_linear_scaling(values: dict[str, Any]) -> None:
     https://github.com/vllm-project/vllm, `rotary_embedding/ntk_scaling_rope.py`; https://kexue.fm/archives/9706.
     """
     scaling = values.pop("rope_scaling", None) or {}
+    if not isinstance(scaling, dict):
+        file.stop("value", "only an object is accepted", "rope_scaling")
     theta, factor = values.pop("rope_theta", 10_000.0), scaling.get("factor", 1.0)
     numbers = (theta, factor, values.get("hidden_size", 768), values.get("num_attention_heads", 12))
     if not all(type(number) in (int, float) and number > 0 for number in numbers):

@@ -238,8 +238,10 @@ def read_module(entry: ModuleEntry) -> Module:
             if table is None or len(table.shape) != dimensions or table.shape[0] > MAX_STATIC_ROWS:
                 message = f"there is no table of at most {MAX_STATIC_ROWS:,} rows, one per token"
                 file.stop("missing_weights" if table is None else "weights_shape", message)
-            rows = tensors.get("mapping", table).shape[0]
-            words = read_tokenizer(source, rows, keep_truncation=role == STATIC)
+            rows = tensors.get("mapping", table).shape
+            if not rows:
+                file.stop("weights_shape", "the tensor “mapping” has no dimension")
+            words = read_tokenizer(source, rows[0], keep_truncation=role == STATIC)
             part |= ModelPart({tokenizer.NAME: words.content})
             if role == SPARSE_STATIC:
                 settings = words.written_settings(words.maximum_length or 512, token_types=False)

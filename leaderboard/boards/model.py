@@ -349,7 +349,7 @@ class Board:
     member_facets: Sequence[Facets] = ()
     views: Sequence[str] = ()
     summary: Summary | None = None
-    #: Number of judged queries that are missing from every ranked result; 0 for a single result.
+    #: Smallest number of judged queries that a ranked result lacks; 0 for a single result.
     missing_from_all: int = 0
     #: Number of rows that were tested against the baseline.
     compared: int = 0

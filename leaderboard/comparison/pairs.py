@@ -250,5 +250,5 @@ def _document_overlap(first: dict[str, frozenset[str]], second: dict[str, frozen
         first_documents, second_documents = first.get(query, no_documents), second.get(query, no_documents)
         common_count = len(first_documents & second_documents)
         shared_count += common_count
-        similarity_sum += common_count / (len(first_documents) + len(second_documents) - common_count)
+        similarity_sum += common_count / max(len(first_documents | second_documents), 1)
     return shared_count / max(len(queries), 1), similarity_sum / max(len(queries), 1)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zstandard
+from safetensors.numpy import load_file
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.findings import CheckpointAllowance
@@ -288,6 +289,15 @@ def test_a_pickle_with_code_is_not_packed(
     assert "pytorch_model.bin is damaged or contains more than tensors" in capsys.readouterr().err
     assert not (tmp_path / "canary-touched").exists()
     assert not (tmp_path / "folder.tar.zst").exists()
+
+
+def test_a_static_mapping_without_a_dimension_is_refused(tmp_path: Path) -> None:
+    folder = tiny_models.tiny_static(tmp_path / "static")
+    (path,) = folder.rglob("model.safetensors")
+    path.write_bytes(safetensors({**load_file(path), "mapping": np.float32(0).reshape(())}))
+    (problem,) = validate_folder(folder, CheckpointKind.STATIC_EMBEDDINGS).report.errors
+    assert problem.code == "weights_shape"
+    assert "mapping" in problem.message
 
 
 def test_headers_alone_are_enough_for_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

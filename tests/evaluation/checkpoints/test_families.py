@@ -287,6 +287,9 @@ def test_a_type_that_was_code_is_read_as_the_library_has_it(tmp_path: Path) -> N
     torch.testing.assert_close(torch.tensor(found), wanted)
     _change(folder, logn_attention_scale=True)
     assert not validate_folder(folder, CheckpointKind.SENTENCE_ENCODER, "cls").valid
+    _change(folder, logn_attention_scale=False, rope_scaling="linear")
+    problems = validate_folder(folder, CheckpointKind.SENTENCE_ENCODER, "cls").report.errors
+    assert any("rope_scaling" in problem.message for problem in problems), problems
 
 
 def test_keys_that_code_called_otherwise_are_renamed(tmp_path: Path) -> None:
