@@ -16,12 +16,14 @@ from evaluation.core.problems import InvalidContent, Problem, ProblemCode
 from submissions.core.errors import Refused
 from submissions.models import Switch, is_on
 
-HUB_DOWNLOADS_OFF = ProblemCode("hub_downloads_off", "This site does not download models from the Hugging "
-"Face Hub.",
-    "Upload the checkpoint as an archive.")  # fmt: skip
-HUB_NAME = ProblemCode("hub_name", "This is not the name of a model on the Hugging Face "
-"Hub.", "Use owner/name.",
-    "sentence-transformers/all-MiniLM-L6-v2")  # fmt: skip
+HUB_DOWNLOADS_OFF = ProblemCode(
+    "hub_downloads_off", "This site does not download models from the Hugging Face Hub.",
+    "Upload the checkpoint as an archive.",
+)  # fmt: skip
+HUB_NAME = ProblemCode(
+    "hub_name", "This is not the name of a model on the Hugging Face Hub.", "Use owner/name.",
+    "sentence-transformers/all-MiniLM-L6-v2",
+)  # fmt: skip
 HUB_COMMIT = ProblemCode("hub_commit", "This is not a commit. Branches and tags can change.",
     "Use all 40 hexadecimal digits.")  # fmt: skip
 

@@ -34,9 +34,10 @@ from submissions.models import Checkpoint
 from submissions.sandbox.processes import remove_old
 from submissions.uploads.service import lock_for_reading
 
-WRONG_CHECKPOINT_KIND = ProblemCode("wrong_checkpoint_kind", "The checkpoint is valid, but the chosen engine "
-"does not "
-    "run it.", "Choose an engine that runs it.")  # fmt: skip
+WRONG_CHECKPOINT_KIND = ProblemCode(
+    "wrong_checkpoint_kind", "The checkpoint is valid, but the chosen engine does not run it.",
+    "Choose an engine that runs it.",
+)  # fmt: skip
 
 #: Display names of checkpoint kinds.
 KIND_NAMES = {

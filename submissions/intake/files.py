@@ -41,22 +41,24 @@ from submissions.uploads.storage import path_of
 NO_FILE = ProblemCode("no_file", "No run file was sent.", "Choose at least one file.", "-F file=@run.txt.gz")
 UPLOAD_TWICE = ProblemCode("upload_twice", "The request names the same upload more than once.",
     "Name each upload once.")  # fmt: skip
-PAIRING = ProblemCode("pairing", "Files and datasets do not "
-"match.", "Send one dataset per file, in the same order; "
-    "only files in a zip may be named after datasets.", "-F dataset=nfcorpus -F file=@run.txt")  # fmt: skip
-UNKNOWN_DATASET = ProblemCode("unknown_dataset", "The dataset does not accept runs, or neither the file's "
-"name nor "
-    "its ids identify the dataset.", "Send dataset=… with the dataset's slug, or name the file after it.",
-    "nfcorpus.txt.gz")  # fmt: skip
+PAIRING = ProblemCode(
+    "pairing", "Files and datasets do not match.",
+    "Send one dataset per file, in the same order; only files in a zip may be named after datasets.",
+    "-F dataset=nfcorpus -F file=@run.txt",
+)  # fmt: skip
+UNKNOWN_DATASET = ProblemCode(
+    "unknown_dataset", "The dataset does not accept runs, or neither the file's name nor its ids identify the dataset.",
+    "Send dataset=… with the dataset's slug, or name the file after it.", "nfcorpus.txt.gz",
+)  # fmt: skip
 SEVERAL_DATASETS = ProblemCode("several_datasets", "The ids of a file match several datasets.", "Send "
     "dataset=…, or name the file after it.", "-F dataset=nfcorpus")  # fmt: skip
 TOO_LARGE_TO_CHECK_AT_ONCE = ProblemCode("too_large_to_check_at_once", "The file is too large for immediate "
     "validation.", "Submit it for validation by a worker, or check it on your machine, as above.",
     severity="warning")  # fmt: skip
-LEFT_OUT = ProblemCode("left_out", "The zip contains files that are not runs, such as READMEs, scripts, and "
-"metadata.",
-    "No action needed. If one is a run, name it <dataset>.txt.", "run.sh", about="file",
-    severity="warning")  # fmt: skip
+LEFT_OUT = ProblemCode(
+    "left_out", "The zip contains files that are not runs, such as READMEs, scripts, and metadata.",
+    "No action needed. If one is a run, name it <dataset>.txt.", "run.sh", about="file", severity="warning",
+)  # fmt: skip
 
 #: Maximum number of runs per submission, and of skipped files that a warning names.
 MAX_FILES, MAX_LISTED_NAMES = 64, 20

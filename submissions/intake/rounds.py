@@ -33,29 +33,33 @@ from submissions.models import Job, State, Submission
 
 ROUND_NOT_OPEN = ProblemCode("round_not_open", "A round of the dataset is announced but has not opened.",
     "Submit after the opening, which the round's page shows in UTC.", is_free=True)  # fmt: skip
-ROUND_CLOSED = ProblemCode("round_closed", "The round has closed and accepts no late runs or changes of "
-"priority.",
-    "Submit after the reveal, outside of the round.", is_free=True)  # fmt: skip
-ROUNDS_DIFFER = ProblemCode("rounds_differ", "The datasets of the submission are in different rounds, or "
-"some in "
-    "none.", "Send one submission per round.", is_free=True)  # fmt: skip
+ROUND_CLOSED = ProblemCode(
+    "round_closed", "The round has closed and accepts no late runs or changes of priority.",
+    "Submit after the reveal, outside of the round.", is_free=True,
+)  # fmt: skip
+ROUNDS_DIFFER = ProblemCode(
+    "rounds_differ", "The datasets of the submission are in different rounds, or some in none.",
+    "Send one submission per round.", is_free=True,
+)  # fmt: skip
 ROUND_FULL = ProblemCode("round_full", "The team has submitted the maximum number of runs for the round.",
     "Withdraw one before the round closes.", is_free=True)  # fmt: skip
 RUN_TYPE_NEEDED = ProblemCode("run_type_needed", "The round requires the type of the run.",
     "Send run_type=automatic, or manual if queries or ranking involved human intervention.", is_free=True)  # fmt: skip
-TAG_NEEDED = ProblemCode("tag_needed", "The round requires a run tag, but neither request nor file has a "
-"valid one.",
-    "Send tag=…, or write the tag as the last field of each line.", is_free=True)  # fmt: skip
+TAG_NEEDED = ProblemCode(
+    "tag_needed", "The round requires a run tag, but neither request nor file has a valid one.",
+    "Send tag=…, or write the tag as the last field of each line.", is_free=True,
+)  # fmt: skip
 INVALID_TAG = ProblemCode("invalid_tag", "The run tag has invalid characters or is too long.",
     "Use 1 to 24 letters, digits, dots, hyphens, and underscores.", is_free=True)  # fmt: skip
-TAG_TAKEN = ProblemCode("tag_taken", "The team already has a run with this tag in the "
-"round.", "Send another tag=….",
-    is_free=True)  # fmt: skip
+TAG_TAKEN = ProblemCode(
+    "tag_taken", "The team already has a run with this tag in the round.", "Send another tag=….", is_free=True,
+)  # fmt: skip
 INVALID_PRIORITY = ProblemCode("invalid_priority", "The priority is not in the range of the team's runs.",
     "Send a number from 1 to the number of runs per team.", is_free=True)  # fmt: skip
-PRIORITY_TAKEN = ProblemCode("priority_taken", "Another run of the team has this "
-"priority.", "Choose another one, or "
-    "change the priority of the other run first.", is_free=True)  # fmt: skip
+PRIORITY_TAKEN = ProblemCode(
+    "priority_taken", "Another run of the team has this priority.",
+    "Choose another one, or change the priority of the other run first.", is_free=True,
+)  # fmt: skip
 
 #: Format of run tags, which appear in files, tables, and footnotes.
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,23}")

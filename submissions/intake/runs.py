@@ -38,10 +38,11 @@ from submissions.queue.queue import log_line
 from submissions.quotas.ledger import lock_quota, recording_refusals
 from submissions.uploads.service import lock_for_reading
 
-CLOSED_INTERFACE = ProblemCode("closed_interface", "The run's header declares a closed interface, but the "
-"system is "
-    "not marked as using a paid API.", "Edit the system to mark it, or submit the run for "
-    "another system.", "# closed_interface: true")  # fmt: skip
+CLOSED_INTERFACE = ProblemCode(
+    "closed_interface",
+    "The run's header declares a closed interface, but the system is not marked as using a paid API.",
+    "Edit the system to mark it, or submit the run for another system.", "# closed_interface: true",
+)  # fmt: skip
 
 
 def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list[FileReport]:
@@ -200,15 +201,17 @@ def _build_job(submission: Submission, file: CheckedFile, run_tag: str) -> Job:
     )
 
 
-TOO_MANY_SEEDS = ProblemCode("too_many_seeds", "There are more than five files for one dataset; several are "
-"seeds "
-    "of one system.", "Send at most five.")  # fmt: skip
+TOO_MANY_SEEDS = ProblemCode(
+    "too_many_seeds", "There are more than five files for one dataset; several are seeds of one system.",
+    "Send at most five.",
+)  # fmt: skip
 SEED_LABELS = ProblemCode("seed_labels", "The number of seed labels differs from the number of seeds.",
     "Send one label per file, in file order, or none to use the file names.", "-F dataset=nfcorpus -F "
     "file=@a.txt -F file=@b.txt -F seed=1,2")  # fmt: skip
-SEED_LABEL = ProblemCode("seed_label", "A seed label is longer than 80 characters or contains invisible "
-"characters.",
-    "Use a short label.", "-F seed=42")  # fmt: skip
+SEED_LABEL = ProblemCode(
+    "seed_label", "A seed label is longer than 80 characters or contains invisible characters.", "Use a short label.",
+    "-F seed=42",
+)  # fmt: skip
 SEED_LABEL_TWICE = ProblemCode("seed_label_twice", "Two seeds of one dataset have the same label.",
     "Use a different label for each seed.")  # fmt: skip
 SAME_RUN_TWICE = ProblemCode("same_run_twice", "Two seeds of one dataset are the same run.",

@@ -47,44 +47,50 @@ from submissions.queue.workers import UNPROTECTED, reported_capabilities
 from submissions.quotas.ledger import lock_quota, recording_refusals
 from submissions.uploads.service import lock_for_reading
 
-NO_ENGINE = ProblemCode("no_engine", "The request names no engine to run the "
-"model.", "Name one of the listed engines.",
-    "-F engine=dense")  # fmt: skip
+NO_ENGINE = ProblemCode(
+    "no_engine", "The request names no engine to run the model.", "Name one of the listed engines.", "-F engine=dense",
+)  # fmt: skip
 UNKNOWN_ENGINE = ProblemCode("unknown_engine", "There is no engine of this name.", "Name one of those "
     "listed.")  # fmt: skip
-INVALID_PARAMETERS = ProblemCode("invalid_parameters", "The engine does not have this parameter, or does not "
-"accept "
-    "its value.", "Use one of the values in the message.", "k1=0.9, b=0.4")  # fmt: skip
+INVALID_PARAMETERS = ProblemCode(
+    "invalid_parameters", "The engine does not have this parameter, or does not accept its value.",
+    "Use one of the values in the message.", "k1=0.9, b=0.4",
+)  # fmt: skip
 ARCHITECTURE_MISMATCH = ProblemCode("architecture_mismatch", "The system and the engine have different "
     "architectures.", "Choose an engine of the system's architecture, or submit for another system.")  # fmt: skip
-NO_CHECKPOINT = ProblemCode("no_checkpoint", "The engine needs a model, but none was "
-"sent.", "Upload an archive, or "
-    "name a stored checkpoint.", "-F checkpoint=@model.zip")  # fmt: skip
-CHECKPOINT_NOT_WANTED = ProblemCode("checkpoint_not_wanted", "The engine does not use a model, but one was "
-"sent.",
-    "Omit the model, or choose an engine that runs it.")  # fmt: skip
+NO_CHECKPOINT = ProblemCode(
+    "no_checkpoint", "The engine needs a model, but none was sent.", "Upload an archive, or name a stored checkpoint.",
+    "-F checkpoint=@model.zip",
+)  # fmt: skip
+CHECKPOINT_NOT_WANTED = ProblemCode(
+    "checkpoint_not_wanted", "The engine does not use a model, but one was sent.",
+    "Omit the model, or choose an engine that runs it.",
+)  # fmt: skip
 GPU_NOT_WANTED = ProblemCode("gpu_not_wanted", "A GPU was requested, but the engine cannot use one.",
     "Omit the device, or choose cpu.")  # fmt: skip
-UNKNOWN_PROMPT_DATASET = ProblemCode("unknown_prompt_dataset", "There are prompts for a dataset that the "
-"model does not run on.",
-    "Name the dataset too, or omit its prompts.")  # fmt: skip
+UNKNOWN_PROMPT_DATASET = ProblemCode(
+    "unknown_prompt_dataset", "There are prompts for a dataset that the model does not run on.",
+    "Name the dataset too, or omit its prompts.",
+)  # fmt: skip
 SEVERAL_MODELS = ProblemCode("several_models", "More than one model was sent.", "Upload, choose, or name only "
     "one.")  # fmt: skip
-UNKNOWN_CHECKPOINT = ProblemCode("unknown_checkpoint", "Your team has no such "
-"checkpoint.", "Choose one of those in "
-    "the message.")  # fmt: skip
-NUMBER_OF_RUNS = ProblemCode("number_of_runs", "The engine needs a different number of input "
-"runs.", "Send as many as "
-    "the message states.")  # fmt: skip
+UNKNOWN_CHECKPOINT = ProblemCode(
+    "unknown_checkpoint", "Your team has no such checkpoint.", "Choose one of those in the message.",
+)  # fmt: skip
+NUMBER_OF_RUNS = ProblemCode(
+    "number_of_runs", "The engine needs a different number of input runs.", "Send as many as the message states.",
+)  # fmt: skip
 NO_DATASET = ProblemCode("no_dataset", "No dataset was chosen.", "Choose at least one, or a whole benchmark.")
 DATASET_OR_BENCHMARK = ProblemCode("dataset_or_benchmark", "Both datasets and a benchmark were named.",
     "Name one or the other.")  # fmt: skip
-EMPTY_BENCHMARK = ProblemCode("empty_benchmark", "No benchmark of this name has a dataset that models can "
-"run on.",
-    "Choose one of those in the message.")  # fmt: skip
-NO_CORPUS = ProblemCode("no_corpus", "The site does not have the dataset's documents, so models cannot run "
-"on it.",
-    "Run the model yourself and submit the run file.")  # fmt: skip
+EMPTY_BENCHMARK = ProblemCode(
+    "empty_benchmark", "No benchmark of this name has a dataset that models can run on.",
+    "Choose one of those in the message.",
+)  # fmt: skip
+NO_CORPUS = ProblemCode(
+    "no_corpus", "The site does not have the dataset's documents, so models cannot run on it.",
+    "Run the model yourself and submit the run file.",
+)  # fmt: skip
 
 #: Pooling methods that a request can choose for encoders whose files do not specify one.
 POOLINGS = ("mean", "cls", "max", "sum", "lasttoken", SPARTA)

@@ -21,9 +21,10 @@ from submissions.quotas.ledger import QUOTA
 
 #: Maximum number of a team's checkpoints that the library may reject within an hour.
 REFUSED_CHECKPOINTS_PER_HOUR = 10
-SANDBOX_UNAVAILABLE = ProblemCode("sandbox_unavailable", "Models cannot run at present, because no worker "
-"has a "
-    "working sandbox.", "The operator must install the component in the message.")  # fmt: skip
+SANDBOX_UNAVAILABLE = ProblemCode(
+    "sandbox_unavailable", "Models cannot run at present, because no worker has a working sandbox.",
+    "The operator must install the component in the message.",
+)  # fmt: skip
 NO_GPU = ProblemCode("no_gpu", "A GPU was requested, but no GPU worker was online within the last day.",
     "Omit the device, or choose auto or cpu.")  # fmt: skip
 
