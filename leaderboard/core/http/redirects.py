@@ -12,7 +12,7 @@ View = Callable[..., HttpResponseBase]
 
 
 def follow_redirects(redirects: type[Model], owner: str, folder: str) -> Callable[[View], View]:
-    """Return a decorator that redirects views by `slug` from an earlier slug to the current one.
+    """Return a decorator that redirects an earlier slug to the current one if the view of that slug is not found.
 
     Args:
         redirects: Model with rows of an earlier `slug` and a reference to the object that had it.

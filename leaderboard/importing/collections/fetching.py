@@ -194,9 +194,9 @@ def _from_ir_datasets(name: str, options: ImportOptions, target: Path, progress:
 def _write_ir_datasets(
     dataset: Any, kinds: Mapping[str, bool], options: ImportOptions, target: Path, progress: Progress
 ) -> str:
-    """Write documents, queries, and judgments of a dataset in BEIR's layout to `target`.
+    """Write the queries of a dataset, and its documents and judgments if it has them, in BEIR's layout to `target`.
 
-    `kinds` selects which of them. Judgments marked as excluded are written to `excluded.tsv`. Returns the topic field
+    `kinds` tells whether the dataset has documents (“docs”) and judgments (“qrels”). Judgments marked as excluded are written to `excluded.tsv`. Returns the topic field
     that is the query (`text` for plain queries).
     """
     if kinds["docs"]:

@@ -78,9 +78,10 @@ class InspectedCollection:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def statistics(self) -> dict[str, Any]:
-        """Return the statistics of Table 1 of the BEIR paper, and the checksums of the uncompressed files.
+        """Return counts and mean lengths of queries and documents, with sizes, checksums, and excluded pairs.
 
-        `queries` and `words_per_query` cover only the queries to answer, as they do in that table.
+        `queries` and `words_per_query` cover only the queries to answer, as in Table 1 of the BEIR paper; `all_queries`
+        covers all. Without a corpus, document figures are missing.
         """
         statistics: dict[str, Any] = {
             "queries": self.topics.statistics.records,

@@ -58,10 +58,10 @@ def queue_worker(queue: str, name: str, environment: Mapping[str, str], processe
 
 
 def retrievers(environment: Mapping[str, str]) -> list[Command]:
-    """Return the commands of retrieval workers: a single one, or one for the CPU and one per GPU.
+    """Return the commands of retrieval workers: one for the CPU and one per GPU if two or more GPUs are visible, or one.
 
-    Each runs one job at a time. Several share the machine's memory and cores, unless environment variables set the
-    share.
+    Each runs one job at a time. Several get equal shares of memory and threads, except for settings in this process's
+    environment. `environment` is passed on to the commands.
     """
     gpus = visible_gpus()
     if len(gpus) < 2:

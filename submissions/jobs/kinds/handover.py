@@ -166,6 +166,7 @@ def score_retrieved(job: Job, lease: Lease, retrieval: RetrievalResult) -> None:
             examples = store_example_runs(job.dataset, path, Path(name))
 
     def record_more(results: Sequence[score.ScoredResult], entries: Sequence[Entry]) -> None:
+        """Record the costs of new entries, and offer example runs if the run is the baseline."""
         if retrieval.figures and entries:
             labels = [result.label for result in results[-len(entries) :]]
             _record_measurements(dict(zip(labels, entries, strict=True)), retrieval)
