@@ -196,8 +196,8 @@ def _write_ir_datasets(
 ) -> str:
     """Write the queries of a dataset, and its documents and judgments if it has them, in BEIR's layout to `target`.
 
-    `kinds` tells whether the dataset has documents (“docs”) and judgments (“qrels”). Judgments marked as excluded are written to `excluded.tsv`. Returns the topic field
-    that is the query (`text` for plain queries).
+    `kinds` tells whether the dataset has documents (“docs”) and judgments (“qrels”). Judgments marked as excluded are
+    written to `excluded.tsv`. Returns the topic field that is the query (`text` for plain queries).
     """
     if kinds["docs"]:
         progress("fetching documents", 0.0)

@@ -58,7 +58,7 @@ def queue_worker(queue: str, name: str, environment: Mapping[str, str], processe
 
 
 def retrievers(environment: Mapping[str, str]) -> list[Command]:
-    """Return the commands of retrieval workers: one for the CPU and one per GPU if two or more GPUs are visible, or one.
+    """Return the commands of retrieval workers: a single one with at most one GPU, or one for the CPU and one per GPU.
 
     Each runs one job at a time. Several get equal shares of memory and threads, except for settings in this process's
     environment. `environment` is passed on to the commands.
