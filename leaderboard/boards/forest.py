@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from html import escape
 from typing import Literal, NamedTuple
 
-from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
@@ -39,7 +38,6 @@ _GLYPHS = {"best": "●", "tied": "◆", "baseline": "■"}
 class ForestRow(NamedTuple):
     """A system's difference from the baseline and the 95% interval of that difference, None if it was not tested."""
 
-    slug: str
     name: str
     difference: float
     interval: tuple[float, float] | None
@@ -70,10 +68,9 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
         if row.interval is not None:
             start, end = map(position, row.interval)
             parts.append(f'<line class="interval" x1="{start}" x2="{end}" y1="{y}" y2="{y}"/>')
-        path, name = escape(reverse("system", args=[row.slug])), escape(_shorten(row.name))
         value = "0" if row.role == "baseline" else signed(row.difference, 3)
         parts += [
-            f'<a href="{path}"><title>{escape(row.name)}</title><text x="0" y="{y + 4}">{name}</text></a>',
+            f'<text x="0" y="{y + 4}">{escape(_shorten(row.name))}<title>{escape(row.name)}</title></text>',
             # A nested SVG element moves the mark: transformations do not accept percentages.
             f'<svg class="mark is-{row.role}" x="{position(row.difference)}" y="{y}" overflow="visible">'
             f"{_SHAPES[row.role]}</svg>",
