@@ -69,6 +69,11 @@ class SystemLine:
                 return number
         return self.entry.parameters
 
+    @property
+    def model_bytes(self) -> int | None:
+        """Size of the model's files, as known from a result."""
+        return next(filter(None, (result.model_bytes for result in self.results)), self.entry.model_bytes)
+
 
 class BenchmarkLine(NamedTuple):
     """Input for the cells of a row: the line with this `number` and its system.
@@ -85,6 +90,7 @@ class BenchmarkLine(NamedTuple):
     values: Sequence[float | None]
     annotations: Mapping[int, tuple[str, str, str]]
     parameters: int | None
+    model_bytes: int | None
     measured: None = None
     figures: tuple[()] = ()
 
