@@ -108,16 +108,18 @@ class Dataset(models.Model):
         default=2,
         null=True,
         blank=True,
-        help_text="Submissions per day, user and team with hidden judgments. Leave empty for no limit.",
+        help_text="Submissions per day (UTC) for each user and each team while judgments are hidden, such as 2. "
+        "Leave empty for no limit.",
     )
     monthly_quota = models.PositiveSmallIntegerField(
         default=10,
         null=True,
         blank=True,
-        help_text="Submissions per month (UTC), user and team. Leave empty for no limit.",
+        help_text="Submissions per month (UTC) for each user and each team while judgments are hidden, such as 10. "
+        "Leave empty for no limit.",
     )
     runs_only = models.BooleanField(
-        default=False, help_text="Whether there is no corpus, and only uploaded runs are scored."
+        default=False, help_text="Select this if the dataset has no corpus. Only uploaded runs are then scored."
     )
     queries_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC)
     documents_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC)

@@ -248,10 +248,10 @@ def merge_conflicts(duplicate: System, target: System) -> list[str]:
         conflicts.append(
             f"A challenge settled the training claims of {duplicate}, and {target} has others. Correct them first."
         )
-    return [*conflicts, *_same_runs(duplicate, target), *_same_entries(duplicate, target)]
+    return [*conflicts, *_list_run_conflicts(duplicate, target), *_list_entry_conflicts(duplicate, target)]
 
 
-def _same_runs(duplicate: System, target: System) -> Iterator[str]:
+def _list_run_conflicts(duplicate: System, target: System) -> Iterator[str]:
     """Yield a message for each run of the duplicate that the target has, too: same version, content, and label."""
     columns = ("version_id", "sha256", "configuration")
     target_runs = set(Run.objects.filter(system=target).values_list(*columns))
@@ -264,7 +264,7 @@ def _same_runs(duplicate: System, target: System) -> Iterator[str]:
             )
 
 
-def _same_entries(duplicate: System, target: System) -> Iterator[str]:
+def _list_entry_conflicts(duplicate: System, target: System) -> Iterator[str]:
     """Yield a message for each result of the duplicate whose dataset, label, and comparison group the target also has.
 
     Results that may return to the board count: hidden, held, superseded, and moderated ones, but not withdrawn ones.

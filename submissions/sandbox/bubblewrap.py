@@ -279,7 +279,7 @@ def _bind(option: str, names: Iterable[str]) -> list[str]:
 
 
 def _python() -> list[str]:
-    """Return arguments that mount this Python and hide this project's folders beneath mounts."""
+    """Return arguments that mount this Python installation and hide project folders inside the mounted folders."""
     words, visible_folders = [], [Path(name) for name in _SYSTEM]
     if _lies_in(settings.BASE_DIR, visible_folders):
         words += ["--tmpfs", str(settings.BASE_DIR)]

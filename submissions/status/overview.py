@@ -194,7 +194,7 @@ def _count_rows(rows: QuerySet[Any]) -> tuple[int, datetime | None]:
 
 
 def _count_messages() -> tuple[int, datetime | None, int]:
-    """Return the number of due mails and webhook messages, the oldest creation time, and the number retried later."""
+    """Return the number of due emails and webhook messages, the oldest creation time, and the number retried later."""
     outboxes = (
         AccountMail.objects.all(),
         Notice.objects.filter(mail_state="waiting"),
