@@ -117,9 +117,7 @@ def _publication_date(entry: EntryRow) -> str:
     return entry.published[:10]
 
 
-def _dated(
-    request: FigureRequest, rows: Sequence[Row], key: str, decimals: int
-) -> list[tuple[str, drawing.ChartPoint]]:
+def _dated(request: FigureRequest, rows: Sequence[Row], key: str, digits: int) -> list[tuple[str, drawing.ChartPoint]]:
     """Return a (date, point) pair for each row that has a date and a score in the column `key`.
 
     Pairs are sorted by date, and then the best score is first.
@@ -133,7 +131,7 @@ def _dated(
     for row, name in zip(rows, drawing.distinct_names(rows), strict=True):
         day, score = dates.get(_row_key(row)), drawing.value(row, key)
         if day and score is not None:
-            line = f"{day}: {format_value(score, decimals)}"
+            line = f"{day}: {format_value(score, digits)}"
             dated_pairs.append((day, drawing.ChartPoint(row, name, _to_iso_date(day), score, [line])))
     sign = 1 if drawing.lower_is_better(request.board()) else -1
     return sorted(dated_pairs, key=lambda dated_point: (dated_point[0], sign * dated_point[1].y))

@@ -169,7 +169,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='dataset',
             name='daily_quota',
-            field=models.PositiveSmallIntegerField(blank=True, default=2, help_text='Submissions per day (UTC) for each user and each team while judgments are hidden, such as 2. Leave empty for no limit.', null=True),
+            field=models.PositiveSmallIntegerField(blank=True, default=2, help_text='Hidden judgments: submissions per day (UTC) of each user and each team, such as 2. Empty: no limit.', null=True),
         ),
         migrations.AlterField(
             model_name='dataset',
@@ -194,7 +194,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='dataset',
             name='monthly_quota',
-            field=models.PositiveSmallIntegerField(blank=True, default=10, help_text='Submissions per month (UTC) for each user and each team while judgments are hidden, such as 10. Leave empty for no limit.', null=True),
+            field=models.PositiveSmallIntegerField(blank=True, default=10, help_text='Hidden judgments: submissions per month (UTC) of each user and team, such as 10. Empty: no limit.', null=True),
         ),
         migrations.AlterField(
             model_name='dataset',
@@ -419,7 +419,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='historicaldataset',
             name='daily_quota',
-            field=models.PositiveSmallIntegerField(blank=True, default=2, help_text='Submissions per day (UTC) for each user and each team while judgments are hidden, such as 2. Leave empty for no limit.', null=True),
+            field=models.PositiveSmallIntegerField(blank=True, default=2, help_text='Hidden judgments: submissions per day (UTC) of each user and each team, such as 2. Empty: no limit.', null=True),
         ),
         migrations.AlterField(
             model_name='historicaldataset',
@@ -444,7 +444,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='historicaldataset',
             name='monthly_quota',
-            field=models.PositiveSmallIntegerField(blank=True, default=10, help_text='Submissions per month (UTC) for each user and each team while judgments are hidden, such as 10. Leave empty for no limit.', null=True),
+            field=models.PositiveSmallIntegerField(blank=True, default=10, help_text='Hidden judgments: submissions per month (UTC) of each user and team, such as 10. Empty: no limit.', null=True),
         ),
         migrations.AlterField(
             model_name='historicaldataset',

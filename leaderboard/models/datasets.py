@@ -108,15 +108,13 @@ class Dataset(models.Model):
         default=2,
         null=True,
         blank=True,
-        help_text="Submissions per day (UTC) for each user and each team while judgments are hidden, such as 2. "
-        "Leave empty for no limit.",
+        help_text="Hidden judgments: submissions per day (UTC) of each user and each team, such as 2. Empty: no limit.",
     )
     monthly_quota = models.PositiveSmallIntegerField(
         default=10,
         null=True,
         blank=True,
-        help_text="Submissions per month (UTC) for each user and each team while judgments are hidden, such as 10. "
-        "Leave empty for no limit.",
+        help_text="Hidden judgments: submissions per month (UTC) of each user and team, such as 10. Empty: no limit.",
     )
     runs_only = models.BooleanField(
         default=False, help_text="Select this if the dataset has no corpus. Only uploaded runs are then scored."

@@ -77,8 +77,8 @@ def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
         subject = f"Your team {team.name}" if team is not None else "Your team"
         raise Refused.for_problem(
             TEAM_NOT_APPROVED,
-            f"{subject} is not approved yet. The judgments of {', '.join(names)} are hidden, and a curator must approve a "
-            "team before its first submission to a hidden dataset.",
+            f"{subject} is not approved yet. The judgments of {', '.join(names)} are hidden, and a curator must "
+            "approve a team before its first submission to a hidden dataset.",
             "No quota was used. Ask the operators of this site to approve the team. You can submit to open "
             "datasets in the meantime.",
         )
