@@ -169,7 +169,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='dataset',
             name='daily_quota',
-            field=models.PositiveSmallIntegerField(blank=True, default=2, help_text='Hidden judgments: submissions per day (UTC) of each user and each team, such as 2. Empty: no limit.', null=True),
+            field=models.PositiveSmallIntegerField(blank=True, default=2, help_text='Submissions per day, user and team with hidden judgments. Leave empty for no limit.', null=True),
         ),
         migrations.AlterField(
             model_name='dataset',
@@ -194,7 +194,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='dataset',
             name='monthly_quota',
-            field=models.PositiveSmallIntegerField(blank=True, default=10, help_text='Hidden judgments: submissions per month (UTC) of each user and team, such as 10. Empty: no limit.', null=True),
+            field=models.PositiveSmallIntegerField(blank=True, default=10, help_text='Submissions per month (UTC), user and team. Leave empty for no limit.', null=True),
         ),
         migrations.AlterField(
             model_name='dataset',
@@ -219,7 +219,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='dataset',
             name='runs_only',
-            field=models.BooleanField(default=False, help_text='Select this if the dataset has no corpus. Only uploaded runs are then scored.'),
+            field=models.BooleanField(default=False, help_text='Whether there is no corpus, and only uploaded runs are scored.'),
         ),
         migrations.AlterField(
             model_name='dataset',
@@ -419,7 +419,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='historicaldataset',
             name='daily_quota',
-            field=models.PositiveSmallIntegerField(blank=True, default=2, help_text='Hidden judgments: submissions per day (UTC) of each user and each team, such as 2. Empty: no limit.', null=True),
+            field=models.PositiveSmallIntegerField(blank=True, default=2, help_text='Submissions per day, user and team with hidden judgments. Leave empty for no limit.', null=True),
         ),
         migrations.AlterField(
             model_name='historicaldataset',
@@ -444,7 +444,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='historicaldataset',
             name='monthly_quota',
-            field=models.PositiveSmallIntegerField(blank=True, default=10, help_text='Hidden judgments: submissions per month (UTC) of each user and team, such as 10. Empty: no limit.', null=True),
+            field=models.PositiveSmallIntegerField(blank=True, default=10, help_text='Submissions per month (UTC), user and team. Leave empty for no limit.', null=True),
         ),
         migrations.AlterField(
             model_name='historicaldataset',
@@ -469,7 +469,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='historicaldataset',
             name='runs_only',
-            field=models.BooleanField(default=False, help_text='Select this if the dataset has no corpus. Only uploaded runs are then scored.'),
+            field=models.BooleanField(default=False, help_text='Whether there is no corpus, and only uploaded runs are scored.'),
         ),
         migrations.AlterField(
             model_name='historicaldataset',
