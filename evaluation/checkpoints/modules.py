@@ -153,12 +153,14 @@ def _list_modules(
     """
     modules: list[ModuleEntry] = []
     for (path_key, path), (type_key, name) in references:
-        role, folder = get_role(name), _parse_folder(path)
+        role, folder = get_role(name), path
+        if isinstance(path, str):
+            folder = "" if path == "." else path.removesuffix("/")
         if role in NOT_RUN:
             findings.refuse("module_not_run", f"{role} is not supported: {NOT_RUN[role]}", type_key)
         elif not role:
             findings.refuse("module_type", f"{quoted(name)} is not supported", type_key)
-        if folder is None:
+        if not isinstance(folder, str) or (folder and not _FOLDER.fullmatch(folder)):
             findings.refuse("value", f"{quoted(path)} is not a folder next to it", path_key)
         elif (module_files := source.subfolder(folder)) in [module.source for module in modules]:
             # Every copy would be read and written, however large.
@@ -168,14 +170,6 @@ def _list_modules(
     if len(modules) < len(references):
         raise Refused
     return modules
-
-
-def _parse_folder(path: object) -> str | None:
-    """Return a module's folder, empty for the folder of modules.json itself, or None for an unacceptable path."""
-    if not isinstance(path, str):
-        return None
-    folder = "" if path == "." else path.removesuffix("/")
-    return folder if not folder or _FOLDER.fullmatch(folder) else None
 
 
 def get_role(name: object) -> str:

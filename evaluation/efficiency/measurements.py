@@ -148,7 +148,7 @@ class EfficiencyFigures:
 
     `job_seconds` is the time for indexing the corpus and searching all queries, if one job did both. `flops_per_query`
     and `flops_per_document` are mean floating point operations of a search and of encoding a document, over a sample,
-    as counted by `evaluation.engines.operations`.
+    as counted by `evaluation.engines.operations`. `model_bytes` is the size of the checkpoint's files.
     """
 
     protocol: str
@@ -179,6 +179,7 @@ class EfficiencyFigures:
     job_seconds: float | None = None
     flops_per_query: float | None = None
     flops_per_document: float | None = None
+    model_bytes: int | None = None
 
     def as_data(self) -> dict[str, Any]:
         return asdict(self)

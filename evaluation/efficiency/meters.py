@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -167,24 +167,16 @@ def open_meter(device: str) -> EnergyMeter:
 
     With "cuda", the packages are omitted if the machine has several GPUs, because other jobs share the processor.
     """
-    measures_packages = device != "cuda" or len(list_gpu_files()) < 2
-    counters_by_name = {
-        "CPU": _package_counters() if measures_packages else [],
-        "GPU": _gpu_counters() if device == "cuda" else [],
-    }
+    counters_by_name: dict[str, list[Counter]] = {"CPU": [], "GPU": _gpu_counters() if device == "cuda" else []}
+    if device != "cuda" or len(list_gpu_files()) < 2:
+        # Domains of a package (intel-rapl:0:0) are included in it.
+        packages = sorted(folder for folder in POWERCAP.glob("intel-rapl:*") if folder.name.count(":") == 1)
+        with suppress(OSError, ValueError):  # readable only by root
+            counters_by_name["CPU"] = [_package_counter(folder) for folder in packages]
     return EnergyMeter(
         " and ".join(name for name, counters in counters_by_name.items() if counters),
         [counter for counters in counters_by_name.values() for counter in counters],
     )
-
-
-def _package_counters() -> list[Counter]:
-    """Return a counter for each processor package. Domains of a package (intel-rapl:0:0) are included in it."""
-    packages = sorted(folder for folder in POWERCAP.glob("intel-rapl:*") if folder.name.count(":") == 1)
-    try:
-        return [_package_counter(folder) for folder in packages]
-    except (OSError, ValueError):
-        return []  # readable only by root
 
 
 def _package_counter(folder: Path) -> Counter:

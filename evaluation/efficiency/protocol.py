@@ -51,7 +51,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.checkpoints.description import CheckpointDescription
-from evaluation.collections.beir import Document, Query, count_documents, read_corpus, read_table
+from evaluation.collections.beir import Query, count_documents, read_corpus, read_table
 from evaluation.efficiency.measurements import (
     BATCH,
     FULL_EFFORT,
@@ -267,23 +267,20 @@ def flops_per_document(engine: Engine, corpus: Path, folder: Path) -> float | No
     """
     if not isinstance(engine, ShardedEngine):
         return None
-    flops, documents = 0, _sample_documents(corpus)
+    total = count_documents(corpus)
+    sample_size = min(max(total // 200, _MIN_DOCUMENTS), _MAX_DOCUMENTS, total)
+    positions = [number * total // sample_size for number in range(sample_size)]
+    selected_positions = set(positions)
+    if read_table(corpus) is not None:
+        documents = [next(read_corpus(corpus, first_document=position)) for position in positions]
+    else:
+        documents = [document for number, document in enumerate(read_corpus(corpus)) if number in selected_positions]
+    flops = 0
     for document in documents:
         with TemporaryDirectory(dir=folder) as shard_folder, operations.count_operations() as operation_count:
             engine.encode_shard([document], Path(shard_folder))
         flops += operation_count.flops
     return flops / len(documents) if flops else None
-
-
-def _sample_documents(corpus: Path) -> list[Document]:
-    """Return evenly spaced documents of the corpus, one in 200, but at least 4 and at most 64 if possible."""
-    total = count_documents(corpus)
-    sample_size = min(max(total // 200, _MIN_DOCUMENTS), _MAX_DOCUMENTS, total)
-    positions = [number * total // sample_size for number in range(sample_size)]
-    if read_table(corpus) is not None:
-        return [next(read_corpus(corpus, first_document=position)) for position in positions]
-    selected_positions = set(positions)
-    return [document for number, document in enumerate(read_corpus(corpus)) if number in selected_positions]
 
 
 class _TimedRounds:

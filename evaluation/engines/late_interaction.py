@@ -233,7 +233,11 @@ class LateInteraction(DividedEngine):
                 scores[:, block.documents] = late_interaction(batch, block, self.encoder.mean)
                 largest_norm = max(largest_norm, max_norm(block.vectors))
             for query, row in zip(batch, scores, strict=True):
-                candidates = _find_contenders(row, depth, _get_margin(query, largest_norm))
+                # The error of an inner product of `dimension` terms is bounded as in `exact_search`, for each of the
+                # query's vectors. Sums are computed in float64, so rounding them adds at most the same error again. The
+                # factor covers the errors of both scores in both computations.
+                norms = query.double().norm(dim=1).sum().item() * largest_norm
+                candidates = _find_contenders(row, depth, 5 * query.shape[1] * 2.0**-24 * norms)
                 results.append(self._rank_candidates(query, candidates, depth))
         return results
 
@@ -255,17 +259,6 @@ class LateInteraction(DividedEngine):
                 (retrieved_documents,) = self._get_candidates((), [query])
             shares.append(np.isin(exact, retrieved_documents).mean())
         return float(np.mean(shares))
-
-
-def _get_margin(query: torch.Tensor, largest_norm: float) -> float:
-    """Return the maximum distance of a top-k document below the k-th best batched score.
-
-    The error of an inner product of `dimension` terms is bounded as in `exact_search`, for each of the query's
-    vectors. Sums are computed in float64, so rounding them adds at most the same error again. The factor covers the
-    errors of both scores in both computations.
-    """
-    norms = query.double().norm(dim=1).sum().item() * largest_norm
-    return float(5 * query.shape[1] * 2.0**-24 * norms)
 
 
 def _find_contenders(scores: Floats, depth: int, margin: float) -> Numbers:

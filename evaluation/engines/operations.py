@@ -41,7 +41,20 @@ def count_operations() -> Iterator[Operations]:
     Counting slows down the block, so never time it.
     """
     operations = Operations()
-    torch_counts = _torch_counter() if "torch" in sys.modules else None
+    torch_counts: Any = None
+    if "torch" in sys.modules:
+        import torch
+        from torch.utils.flop_counter import FlopCounterMode
+
+        # The counter does not know attention on the CPU, nor grouped-query attention.
+        attention = (
+            "_scaled_dot_product_flash_attention_for_cpu",
+            "_scaled_dot_product_flash_attention",
+            "_scaled_dot_product_efficient_attention",
+            "_scaled_dot_product_cudnn_attention",
+        )
+        mapping = {getattr(torch.ops.aten, name): _attention_flops for name in attention}
+        torch_counts = FlopCounterMode(display=False, custom_mapping=mapping)
     _active_counts.append(operations)
     try:
         if torch_counts is None:
@@ -52,22 +65,6 @@ def count_operations() -> Iterator[Operations]:
     finally:
         _active_counts.remove(operations)
     operations.flops = 2 * operations.multiply_adds + (torch_counts.get_total_flops() if torch_counts else 0)
-
-
-def _torch_counter() -> Any:
-    """Return torch's counter, extended by attention on the CPU and by grouped-query attention."""
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
-    attention = (
-        "_scaled_dot_product_flash_attention_for_cpu",
-        "_scaled_dot_product_flash_attention",
-        "_scaled_dot_product_efficient_attention",
-        "_scaled_dot_product_cudnn_attention",
-    )
-    return FlopCounterMode(
-        display=False, custom_mapping={getattr(torch.ops.aten, name): _attention_flops for name in attention}
-    )
 
 
 def _attention_flops(query: Sequence[int], key: Sequence[int], value: Sequence[int], *_: Any, **__: Any) -> int:

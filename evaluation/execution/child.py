@@ -139,21 +139,15 @@ def perform(job: ExecutionJob, channel: Channel) -> dict[str, Any] | None:
         assert job.checkpoint is not None
         return {"problems": [asdict(problem) for problem in check_checkpoint(job.checkpoint).problems]}
     if job.task == "index":
-        return _index(job, channel)
+        assert job.corpus is not None
+        description = describe(job.engine)
+        engine = description.create(description.complete(job.parameters), _resources(job))
+        folder = job.out / INDEX_FOLDER
+        folder.mkdir()
+        start = perf_counter()
+        engine.build(read_corpus(job.corpus, lambda share: channel.report("indexing", share)), folder)
+        return {"index": {"seconds": perf_counter() - start, "memory": peak_memory()}}
     return _retrieve(job, channel)
-
-
-def _index(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
-    """Build the engine's index in the output folder, and return the seconds and the peak memory for `result.json`."""
-    assert job.corpus is not None
-    description = describe(job.engine)
-    engine = description.create(description.complete(job.parameters), _resources(job))
-    folder = job.out / INDEX_FOLDER
-    folder.mkdir()
-    start = perf_counter()
-    engine.build(read_corpus(job.corpus, lambda share: channel.report("indexing", share)), folder)
-    seconds = perf_counter() - start
-    return {"index": {"seconds": seconds, "memory": peak_memory()}}
 
 
 def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
@@ -218,15 +212,16 @@ def _measure(
     The main variant is the last one. The machine is reserved for this function, so it only measures.
     """
     engines = {label: engine.variant(label) for label in engine.variants} or {"": engine}
-    figures_by_label, deadline = {}, perf_counter() + measuring_seconds(retrieval)
-    for number, (label, effort) in enumerate(zip(engines, plan_efforts(len(engines)), strict=True)):
+    figures_by_label: dict[str, dict[str, Any]] = {}
+    deadline = perf_counter() + measuring_seconds(retrieval)
+    for label, effort in zip(engines, plan_efforts(len(engines)), strict=True):
         try:
             figures = measure(
                 System(engines[label], retrieval.for_variant(label), job.device, job.checkpoint),
                 queries,
                 effort,
-                budget=(deadline - perf_counter()) / (len(engines) - number),
-                progress=partial(_report_measuring, channel, number, len(engines)),
+                budget=(deadline - perf_counter()) / (len(engines) - len(figures_by_label)),
+                progress=lambda share: channel.report("measuring", (len(figures_by_label) + share) / len(engines)),
             )
         except TooSlow:
             return {}
@@ -244,25 +239,16 @@ def _encode_shards(job: ExecutionJob, channel: Channel) -> None:
     engine = description.create(description.complete(job.parameters), resources)
     if not isinstance(engine, ShardedEngine):
         raise TypeError(f"{job.engine} does not encode in shards")
-    for number in channel.requested_shards():
-        _write(job.out / RESULT_NAME, {"shard": _encode_shard(engine, job, number, channel)})
-
-
-def _encode_shard(engine: ShardedEngine, job: ExecutionJob, number: int, channel: Channel) -> dict[str, Any]:
-    """Encode a shard into the output folder, and return its number, its number of documents, and the seconds."""
     assert job.corpus is not None
-    first_document = number * job.shard_size
-    documents = list(islice(read_corpus(job.corpus, first_document=first_document), job.shard_size))
-    channel.report("encoding", 0.0)
     report = partial(channel.report, "encoding")
-    start = perf_counter()
-    make_folder(job.out / SHARD_FOLDER, lambda folder: engine.encode_shard(documents, folder, report))
-    seconds = perf_counter() - start
-    return {"number": number, "documents": len(documents), "seconds": seconds}
-
-
-def _report_measuring(channel: Channel, engines_done: int, engines: int, share: float) -> None:
-    channel.report("measuring", (engines_done + share) / engines)
+    for number in channel.requested_shards():
+        first_document = number * job.shard_size
+        documents = list(islice(read_corpus(job.corpus, first_document=first_document), job.shard_size))
+        report(0.0)
+        start = perf_counter()
+        make_folder(job.out / SHARD_FOLDER, partial(engine.encode_shard, documents, progress=report))
+        shard = {"number": number, "documents": len(documents), "seconds": perf_counter() - start}
+        _write(job.out / RESULT_NAME, {"shard": shard})
 
 
 def _resources(job: ExecutionJob) -> Resources:

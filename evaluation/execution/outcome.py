@@ -312,7 +312,14 @@ def _validate_figures(
         reported_value = getattr(figures, name)
         _require(reported_value == value, f"{name} is {reported_value!r:.40} instead of {value!r}")
     _check_times(figures)
-    _check_resources(figures)
+    memory, gpu_memory = figures.peak_memory_bytes, figures.peak_gpu_memory_bytes
+    _require(max(memory or 0, gpu_memory or 0) <= _TOO_MUCH_MEMORY, "the reported memory is implausibly large")
+    is_consistent = memory != 0 and (figures.device != "cpu" or gpu_memory is None)
+    _require(is_consistent, "the reported memory does not fit the device")
+    joules, source = figures.energy_joules_per_query, figures.energy_source
+    _require(source in _ENERGY_SOURCES and (joules is None) == (source == ""), "the energy has no valid source")
+    highest_energy = _MAX_WATTS * figures.latency_ms.mean / 1000 + _COUNTER_STEP
+    _require(joules is None or joules <= highest_energy, "the reported power is implausibly large")
     return replace(
         figures,
         build_seconds=retrieval.build_seconds if retrieval.built_whole else None,
@@ -320,7 +327,7 @@ def _validate_figures(
         index_bytes=retrieval.index_bytes,
         job_seconds=job_seconds(retrieval),
         parameters=count_parameters(facts.job.checkpoint),
-        peak_memory_bytes=max(figures.peak_memory_bytes or 0, facts.job.index_memory) or None,
+        peak_memory_bytes=max(memory or 0, facts.job.index_memory) or None,
         stored_runs=0,  # the parent adds the number of stored runs
     )
 
@@ -376,18 +383,6 @@ def _check_times(figures: EfficiencyFigures) -> None:
         rate is None or 0 < rate <= highest_rate,
         f"{rate or 0:.3g} queries a second are more than batches give",
     )
-
-
-def _check_resources(figures: EfficiencyFigures) -> None:
-    """Reject implausible memory and energy, and values that do not fit the device or the energy's source."""
-    memory, gpu_memory = figures.peak_memory_bytes, figures.peak_gpu_memory_bytes
-    _require(max(memory or 0, gpu_memory or 0) <= _TOO_MUCH_MEMORY, "the reported memory is implausibly large")
-    is_consistent = memory != 0 and (figures.device != "cpu" or gpu_memory is None)
-    _require(is_consistent, "the reported memory does not fit the device")
-    joules, source = figures.energy_joules_per_query, figures.energy_source
-    _require(source in _ENERGY_SOURCES and (joules is None) == (source == ""), "the energy has no valid source")
-    highest_energy = _MAX_WATTS * figures.latency_ms.mean / 1000 + _COUNTER_STEP
-    _require(joules is None or joules <= highest_energy, "the reported power is implausibly large")
 
 
 def is_plain_file(path: Path) -> bool:

@@ -302,7 +302,12 @@ def upper_ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
     discounts = 1 / np.log2(np.arange(grid.shape[1]) + 2)
     unjudged = grid == _UNJUDGED
     max_unjudged = int(unjudged.sum(axis=1).max(initial=0))
-    added_gains = _cumulate_discounts(np.where(unjudged, discounts, 0.0), unjudged, max_unjudged)
+    # The sums of discounts of each query's first 0, 1, … unjudged documents; −∞ for more than the query has.
+    added_gains = np.full((len(grid), max_unjudged + 1), -np.inf)
+    added_gains[:, 0] = 0.0
+    rows, ranks = np.nonzero(unjudged)
+    positions = np.cumsum(unjudged, axis=1)[rows, ranks]
+    added_gains[rows, positions] = np.cumsum(np.where(unjudged, discounts, 0.0), axis=1)[rows, ranks]
     judged_gains = np.stack([np.where(grid >= grade, discounts, 0.0).sum(axis=1) for grade in levels])
     cumulated_discounts = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(k or grid.shape[1]) + 2))])
     relevant_counts = np.stack([ranking.relevant_totals(int(grade)).astype(np.int64) for grade in levels])
@@ -318,16 +323,3 @@ def upper_ndcg(ranking: JudgedRankings, k: int | None, level: int) -> Values:
         if not np.any(candidate > best + 1e-15):
             return best
         best = np.maximum(best, candidate)
-
-
-def _cumulate_discounts(discounts: Values, unjudged: NDArray[np.bool_], max_unjudged: int) -> Values:
-    """Return the sums of discounts of each query's first 0, 1, … `max_unjudged` unjudged documents.
-
-    Sums of more documents than the query has are −∞.
-    """
-    sums = np.full((len(discounts), max_unjudged + 1), -np.inf)
-    sums[:, 0] = 0.0
-    rows, ranks = np.nonzero(unjudged)
-    count = np.cumsum(unjudged, axis=1)[rows, ranks]
-    sums[rows, count] = np.cumsum(discounts, axis=1)[rows, ranks]
-    return sums

@@ -205,13 +205,16 @@ class _TrecLines:
             levels = _count_levels(document)
             if levels >= _SPLITS:
                 self.has_splits, self.only_grades = True, False  # No tool writes judgments this way.
-            queries = _select_queries(document, levels)
-            for (
-                query,
-                hits,
-            ) in queries.items():  # Checked first, as the clearest sign of a file that is not a run.
+            if levels > _SUBSETS:
+                raise JSON.refusal("objects are nested too deeply for a run", _HINT)
+            if levels == _SUBSETS:
+                document = _choose_entry(document, "default", "subset")
+            if levels >= _SPLITS:
+                document = _choose_entry(document, "test", "split")
+            # All queries are checked first, as the clearest sign of a file that is not a run.
+            for query, hits in document.items():
                 _check_hits(query, hits)
-            for query, hits in queries.items():
+            for query, hits in document.items():
                 self._add_query(query, hits)
         else:
             raise JSON.refusal("the file is neither a JSON object nor a list of objects", _HINT)
@@ -350,18 +353,6 @@ def _parse_hit(hit: Any) -> tuple[Any, Any, Any]:
     if isinstance(hit, list) and len(hit) == 2 and isinstance(hit[0], str):
         return hit[0], hit[1], None
     return (hit if isinstance(hit, str) else None), None, None
-
-
-def _select_queries(document: dict[str, Any], levels: int) -> dict[str, Any]:
-    """Return the object with a key for each query, from below the subset and split if there are any.
-
-    Raises InvalidContent if the subset or the split is ambiguous, or objects are nested too deeply.
-    """
-    if levels > _SUBSETS:
-        raise JSON.refusal("objects are nested too deeply for a run", _HINT)
-    if levels == _SUBSETS:
-        document = _choose_entry(document, "default", "subset")
-    return _choose_entry(document, "test", "split") if levels >= _SPLITS else document
 
 
 def _count_levels(value: Any, limit: int = _SUBSETS + 1) -> int:

@@ -11,7 +11,7 @@ queries of TREC-COVID round 1 both differ by at most 0.006 for runs with an nDCG
 with 0.13. Percentile intervals are easier to verify, and BCa is undefined if all queries have the same value.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple
@@ -57,27 +57,22 @@ def intervals(
         raise ValueError(f"the level must be between 0 and 1, not {level}")
     tail = (1 - level) / 2
     ends = np.empty((2, by_query.shape[1]))
+    queries = len(by_query)
+    rows = max(1, min(resamples, _BLOCK // queries))
     for first_system in range(0, by_query.shape[1], _SYSTEMS):
         part = by_query[:, first_system : first_system + _SYSTEMS]
-        means, start = np.empty((resamples, part.shape[1])), 0
-        for counts in _resample_counts(len(part), resamples, seed):
-            np.matmul(counts, part, out=means[start : start + len(counts)])
-            start += len(counts)
+        means = np.empty((resamples, part.shape[1]))
+        generator = np.random.default_rng(seed)
+        for start in range(0, resamples, rows):
+            block = min(rows, resamples - start)
+            samples = generator.integers(0, queries, size=(block, queries), dtype=np.int32)
+            samples += np.arange(block, dtype=np.int32)[:, None] * queries
+            # The counts of each query in each resample have the shape (resamples, queries).
+            counts = np.bincount(samples.ravel(), minlength=block * queries).reshape(block, queries)
+            np.matmul(counts.astype(np.float64), part, out=means[start : start + block])
         means /= len(part)
         ends[:, first_system : first_system + _SYSTEMS] = np.quantile(means, [tail, 1 - tail], axis=0)
     return ends[0], ends[1]
-
-
-def _resample_counts(queries: int, resamples: int, seed: int) -> Iterator[Values]:
-    """Yield how often each resample contains each query, in blocks of shape (resamples, queries)."""
-    generator = np.random.default_rng(seed)
-    rows = max(1, min(resamples, _BLOCK // queries))
-    for start in range(0, resamples, rows):
-        block = min(rows, resamples - start)
-        samples = generator.integers(0, queries, size=(block, queries), dtype=np.int32)
-        samples += np.arange(block, dtype=np.int32)[:, None] * queries
-        counts = np.bincount(samples.ravel(), minlength=block * queries)
-        yield counts.reshape(block, queries).astype(np.float64)
 
 
 def kendall_tau(first: ArrayLike, second: ArrayLike) -> float | None:

@@ -32,7 +32,6 @@ For pairs that do not differ, both signs are equally likely for each pair. Joint
 differences, and asymptotically for many queries (Romano & Wolf, Econometrica 73(4), 2005).
 """
 
-from collections.abc import Iterator
 from math import ceil, log2
 
 import numpy as np
@@ -74,10 +73,15 @@ class PermutedSums:
         # Rounding to the grid changes a value by at most half the spacing, a difference by the spacing, and a sum of
         # differences by `queries` times that. Two sums are compared, so that ties with the observed one always count.
         self._slack = 2 * queries * spacing(queries)
-        start = 0
-        for signs in _signs(queries, permutations, seed):
-            self.permuted[:, start : start + len(signs)] = (signs @ self.values).T
-            start += len(signs)
+        generator = np.random.default_rng(seed)
+        rows = max(1, min(permutations, _BLOCK // queries))
+        for start in range(0, permutations, rows):
+            block = min(rows, permutations - start)
+            random_bytes = generator.integers(0, 256, size=(block, ceil(queries / 8)), dtype=np.uint8)
+            signs = np.unpackbits(random_bytes, axis=1, count=queries).astype(np.float64)
+            signs *= 2
+            signs -= 1
+            self.permuted[:, start : start + block] = (signs @ self.values).T
 
     def p_values(self, anchor: int) -> Values:
         """Return the two-sided p-value of each system's difference to the system `anchor`, 1 for the anchor itself.
@@ -135,19 +139,6 @@ def exact_p(differences: ArrayLike) -> float:
         sums = np.concatenate([sums + difference, sums - difference])
     slack = 2 * (len(nonzero) + 1) * np.finfo(np.float64).eps * np.abs(nonzero).sum()
     return float(np.mean(np.abs(sums) >= abs(nonzero.sum()) - slack))
-
-
-def _signs(queries: int, permutations: int, seed: int) -> Iterator[Values]:
-    """Yield random signs, −1 and 1, in blocks of shape (permutations, queries)."""
-    generator = np.random.default_rng(seed)
-    rows = max(1, min(permutations, _BLOCK // queries))
-    for start in range(0, permutations, rows):
-        block = min(rows, permutations - start)
-        random_bytes = generator.integers(0, 256, size=(block, ceil(queries / 8)), dtype=np.uint8)
-        signs = np.unpackbits(random_bytes, axis=1, count=queries).astype(np.float64)
-        signs *= 2
-        signs -= 1
-        yield signs
 
 
 #: Maximum bits of sums of values up to 1. The remaining bits of 53 allow for somewhat larger values.

@@ -148,10 +148,6 @@ def _decimal_digits(term: str) -> str:
     return "".join(str(unicodedata.decimal(character)) if character.isdecimal() else character for character in term)
 
 
-def _arabic_letters(term: str) -> str:
-    return _decimal_digits(term).translate(_ARABIC_LETTERS)
-
-
 def analyser_for(language: str = "en", stemming: bool = True) -> Analyser:
     """Return the analyzer of a language, given by its code (see `language_code`).
 
@@ -199,5 +195,7 @@ def _create_analyser(language: str, stemming: bool) -> Analyser:
         stem=Stemmer.Stemmer(algorithm, 0).stemWord if algorithm else None,
         stop_words=stop_words,
         cut=partial(dictionary_words, language) if dictionary else words,
-        normalise=_arabic_letters if language == "ar" else _decimal_digits,
+        normalise=_decimal_digits
+        if language != "ar"
+        else lambda term: _decimal_digits(term).translate(_ARABIC_LETTERS),
     )

@@ -196,7 +196,8 @@ def _append_pieces(text: str, classes: str, long_match: re.Match[str], pieces: l
     start = long_match.start()
     while start < long_match.end():
         end = start + MAX_WORD_LENGTH
-        while (excess := _code_units(text[start:end]) - MAX_WORD_LENGTH) > 0:
+        # Lucene counts code units of UTF-16.
+        while (excess := len(text[start:end].encode("utf-16-le", "surrogatepass")) // 2 - MAX_WORD_LENGTH) > 0:
             end = min(end, len(text)) - (excess + 1) // 2
         match = _CLASSES_WORD.match(classes, start, end)
         if match is not None and match.lastgroup is None:
@@ -207,10 +208,6 @@ def _append_pieces(text: str, classes: str, long_match: re.Match[str], pieces: l
             run = _RUN.match(classes, start)
             start = max(start, run.end() - MAX_WORD_LENGTH if run is not None else 0) + 1
     return start
-
-
-def _code_units(text: str) -> int:
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def lower_case(word: str) -> str:

@@ -287,7 +287,11 @@ class CurationAdmin(SimpleHistoryAdmin):
         before: dict[str, Any] = {}
         after: dict[str, Any] = {}
         for name in names:
-            old_value = _initial_row(form.fields[name], form.initial.get(name))
+            old_value = form.initial.get(name)
+            queryset = getattr(form.fields[name], "queryset", None)
+            if queryset is not None and old_value not in (None, "") and not isinstance(old_value, list):
+                # The initial value of a single choice is a primary key.
+                old_value = queryset.model._default_manager.filter(pk=old_value).first() or old_value
             new_value = form.cleaned_data.get(name)
             if isinstance(form.fields[name], ModelMultipleChoiceField):
                 names_before, names_after = (set(map(subject_name, rows or ())) for rows in (old_value, new_value))
@@ -364,14 +368,6 @@ def _filter_name(item: Any) -> Any:
     if isinstance(item, type):
         return getattr(item, "parameter_name", None)
     return item[0] if isinstance(item, (list, tuple)) else item
-
-
-def _initial_row(field: Any, value: Any) -> Any:
-    """Return the object for a form's initial primary key, or the value itself if it is not a key."""
-    queryset = getattr(field, "queryset", None)
-    if queryset is None or value in (None, "") or isinstance(value, list):
-        return value
-    return queryset.model._default_manager.filter(pk=value).first() or value
 
 
 def _get_dataset(obj: Any) -> Any:

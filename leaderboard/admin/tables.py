@@ -375,7 +375,16 @@ def try_table(
         for row in result.rows
         if row.is_new() or row.is_update()
     ]
-    return rows, _list_problems(result)
+    problems = [{"message": str(error.error), "lines": []} for error in result.base_errors]
+    for number, errors in result.row_errors():  # The header is line 1.
+        for row_error in errors:
+            words = getattr(row_error.error, "messages", None) or [str(row_error.error)]
+            problems.append({"message": " ".join(words), "lines": [number + 1]})
+    for row in result.invalid_rows:
+        for name, messages in row.field_specific_errors.items():
+            problems += [{"message": f"{name}: {message}", "lines": [row.number + 1]} for message in messages]
+        problems += [{"message": message, "lines": [row.number + 1]} for message in row.non_field_specific_errors]
+    return rows, problems
 
 
 def store_table(resource: type[CurationResource], table: tablib.Dataset) -> str:
@@ -400,20 +409,6 @@ def read_table(text: str) -> tablib.Dataset | None:
 
 def _map_cells(table: tablib.Dataset, change: Callable[[Any], Any]) -> tablib.Dataset:
     return tablib.Dataset(*(tuple(map(change, row)) for row in table[:]), headers=table.headers)
-
-
-def _list_problems(result: Any) -> list[dict[str, Any]]:
-    """Return all problems of an import, with their line numbers (the header is line 1)."""
-    problems = [{"message": str(error.error), "lines": []} for error in result.base_errors]
-    for number, errors in result.row_errors():
-        for row_error in errors:
-            words = getattr(row_error.error, "messages", None) or [str(row_error.error)]
-            problems.append({"message": " ".join(words), "lines": [number + 1]})
-    for row in result.invalid_rows:
-        for name, messages in row.field_specific_errors.items():
-            problems += [{"message": f"{name}: {message}", "lines": [row.number + 1]} for message in messages]
-        problems += [{"message": message, "lines": [row.number + 1]} for message in row.non_field_specific_errors]
-    return problems
 
 
 class SystemAdmin(TableImportExportAdmin):

@@ -28,7 +28,6 @@ from leaderboard.boards.dataset_details import awaiting_runs, dataset_details
 from leaderboard.boards.facets import DATASET_FACETS
 from leaderboard.boards.state import FACETS, PARAMETERS, PRESETS, VIEWS, WEIGHT_NAMES, BoardState
 from leaderboard.boards.system import page as system_page
-from leaderboard.boards.system.page import Result
 from leaderboard.comparison.search import read_query, search
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.http.api_errors import ApiError, ErrorSerializer
@@ -274,9 +273,21 @@ class SystemView(ReadView):
         """Get a system with all its public results."""
         facts = _system_facts(slug)
         key = facts["pk"]
+        results = [
+            {
+                **result._asdict(),
+                "scores": {result.measure: result.value, **dict(result.scores)},
+                "measured": [cost.as_data() for cost in result.measured],
+                "seeds": [
+                    {"label": seed.label, "scores": {result.measure: seed.value, **dict(seed.scores)}}
+                    for seed in result.seeds
+                ],
+            }
+            for result in system_page.system_results(key)
+        ]
         answer = {
             **{name.replace("__", "_"): value for name, value in facts.items()},
-            "results": [_result(result) for result in system_page.system_results(key)],
+            "results": results,
             "quarantined": system_page.quarantined_results(key),
             "challenges": public_challenges(key),
             "corrections": list_corrections(key),
@@ -292,19 +303,6 @@ class RecipesView(ReadView):
         """Get the recipe of each public result, or the reason why others cannot reproduce it."""
         recipes = list_recipes(_system_facts(slug)["pk"])
         return Response(answers.RecipeSerializer(recipes, many=True).data)
-
-
-def _result(result: Result) -> dict[str, Any]:
-    """Return a system's result as API data, with scores by measure, costs, and seeds."""
-    seeds = [
-        {"label": seed.label, "scores": {result.measure: seed.value, **dict(seed.scores)}} for seed in result.seeds
-    ]
-    return {
-        **result._asdict(),
-        "scores": {result.measure: result.value, **dict(result.scores)},
-        "measured": [cost.as_data() for cost in result.measured],
-        "seeds": seeds,
-    }
 
 
 class RoundSerializer(Answer):

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_noop as _
 from evaluation.measures.registry import upper_bound_name
 from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
-from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, SIZE, TRAINING
+from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, FILE_SIZE, SIZE, TRAINING
 from leaderboard.boards.columns.baseline import BaselineColumns, difference_head
 from leaderboard.boards.columns.costs import (
     BoardCosts,
@@ -81,6 +81,10 @@ class EntryLine(NamedTuple):
     @property
     def parameters(self) -> int | None:
         return self.entry.parameters
+
+    @property
+    def model_bytes(self) -> int | None:
+        return self.entry.model_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +382,7 @@ _LAST_COLUMNS = (
     TRAINING,
     *DECLARED_COLUMNS,
     SIZE,
+    FILE_SIZE,
     Column(
         "published",
         _("Date"),

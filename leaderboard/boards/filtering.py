@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from leaderboard.boards.columns.about import SIZE
+from leaderboard.boards.columns.about import FILE_SIZE, SIZE
 from leaderboard.boards.columns.costs import describe_costs
 from leaderboard.boards.facets import DATASET_FACETS, count_facets, matches_facet, offered_facets
 from leaderboard.boards.model import (
@@ -199,7 +199,7 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
         ):
             return True
         values = [row.get(column.key) for row in values_of_rows]
-        return any(values) if column == SIZE else values.count(None) < len(values)
+        return any(values) if column in (SIZE, FILE_SIZE) else values.count(None) < len(values)
 
     return [column for column in board.columns if is_kept(column)]
 
@@ -329,12 +329,14 @@ _PRESETS: Mapping[str, Preset] = dict(
                     "effectiveness", "over-all", "delta", "ranks-over-all", "private-part", "other-measures", "judged",
                 ),
             ),
-            Preset(_("Efficiency"), ("efficiency", "reported"), (*_SCORE, "parameters", "weighted-score")),
+            Preset(
+                _("Efficiency"), ("efficiency", "reported"), (*_SCORE, "parameters", "model-bytes", "weighted-score")
+            ),
             Preset(
                 _("Training data"),
                 keys=(
                     *_SCORE, "architecture", "provenance", "training-data", "gap", "gap-shown", "weights", "licence",
-                    "parameters", "maximum-length", "by", "published",
+                    "parameters", "model-bytes", "maximum-length", "by", "published",
                 ),
             ),
             Preset(_("All")),

@@ -6,11 +6,10 @@ screen; colors are those of static/css/board.css.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Literal, NamedTuple
 
-from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
@@ -39,7 +38,6 @@ _GLYPHS = {"best": "●", "tied": "◆", "baseline": "■"}
 class ForestRow(NamedTuple):
     """A system's difference from the baseline and the 95% interval of that difference, None if it was not tested."""
 
-    slug: str
     name: str
     difference: float
     interval: tuple[float, float] | None
@@ -70,7 +68,14 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
         if row.interval is not None:
             start, end = map(position, row.interval)
             parts.append(f'<line class="interval" x1="{start}" x2="{end}" y1="{y}" y2="{y}"/>')
-        parts += _draw_row(row, y, position(row.difference))
+        value = "0" if row.role == "baseline" else signed(row.difference, 3)
+        parts += [
+            f'<text x="0" y="{y + 4}">{escape(_shorten(row.name))}<title>{escape(row.name)}</title></text>',
+            # A nested SVG element moves the mark: transformations do not accept percentages.
+            f'<svg class="mark is-{row.role}" x="{position(row.difference)}" y="{y}" overflow="visible">'
+            f"{_SHAPES[row.role]}</svg>",
+            f'<text class="value" x="100%" y="{y + 4}">{value}</text>',
+        ]
     return mark_safe("".join([*parts, "</svg></figure>"]))  # noqa: S308
 
 
@@ -85,15 +90,6 @@ def _caption(rows: Sequence[ForestRow], measure: str, baseline: str) -> str:
         f' <span class="is-{role}">{_GLYPHS[role]}</span> {label}' for role, label in labels.items() if role in roles
     )
     return f'{escape(caption)} <span class="key">{key}</span>'
-
-
-def _draw_row(row: ForestRow, y: int, x: str) -> Iterator[str]:
-    path, name = escape(reverse("system", args=[row.slug])), escape(_shorten(row.name))
-    value = "0" if row.role == "baseline" else signed(row.difference, 3)
-    yield f'<a href="{path}"><title>{escape(row.name)}</title><text x="0" y="{y + 4}">{name}</text></a>'
-    # A nested SVG element moves the mark: transformations do not accept percentages.
-    yield f'<svg class="mark is-{row.role}" x="{x}" y="{y}" overflow="visible">{_SHAPES[row.role]}</svg>'
-    yield f'<text class="value" x="100%" y="{y + 4}">{value}</text>'
 
 
 def _shorten(name: str) -> str:

@@ -183,7 +183,7 @@ class _Leader:
             if delta is None:
                 delta = (_number(row, self.key) or 0.0) - (_number(baseline, self.key) or 0.0)
             statement = self.board.statements.for_entry(row.entries[0], self.board.measure) if row.entries else UNKNOWN
-            yield ForestRow(row.entry.slug, _name(row, self.names), delta, statement.interval, self._role(row))
+            yield ForestRow(_name(row, self.names), delta, statement.interval, self._role(row))
 
     def _role(self, row: Row) -> Role:
         if row.entry.is_baseline:

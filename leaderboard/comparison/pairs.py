@@ -1,6 +1,6 @@
 """Paired comparisons of systems on one dataset: tests, differences by query, and shared documents."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -102,7 +102,18 @@ def run_tests(requests: Sequence[TestRequest], permutations: int) -> dict[TestRe
     missing_requests = [request for request, key in keys.items() if key not in results]
     if missing_requests:
         entries = entries_with_values(pk for request in missing_requests for pk in request.entries)
-        new_results = {keys[request]: _run_test(request, entries, permutations) for request in missing_requests}
+        new_results: dict[str, list[tuple[Any, ...]]] = {}
+        for request in missing_requests:
+            key, test_entries = keys[request], [entries[pk] for pk in request.entries if pk in entries]
+            is_complete = len(test_entries) == len(request.entries)
+            values = per_query_values(test_entries, request.measure) if is_complete else None
+            if values is None:
+                new_results[key] = []
+                continue
+            p = randomisation_test(values, 0, permutations=permutations)
+            counts = count_wins(values, 0, lower_is_better=better(request.measure) == "lower")
+            rows = zip(p.tolist(), *(count.tolist() for count in counts), strict=True)
+            new_results[key] = list(rows)[1:]  # Without the anchor.
         comparisons.set_many(new_results)
         results |= new_results
     return {request: [PairTest(*counts) for counts in results[key]] for request, key in keys.items()}
@@ -118,24 +129,6 @@ def per_query_values(entries: Sequence[Entry], measure: str) -> NDArray[np.float
     if len(value_columns) < len(columns) or len({len(column) for column in value_columns}) != 1:
         return None
     return np.column_stack(value_columns)
-
-
-def _run_test(request: TestRequest, entries: Mapping[int, Entry], permutations: int) -> list[tuple[Any, ...]]:
-    """Test the request's other entries against its first one, and count queries won, tied, and lost.
-
-    Returns a row (p-value, wins, ties, losses) for each other entry; empty if entries are missing or their values are
-    not comparable.
-    """
-    request_entries = [entries[pk] for pk in request.entries if pk in entries]
-    values = (
-        per_query_values(request_entries, request.measure) if len(request_entries) == len(request.entries) else None
-    )
-    if values is None:
-        return []
-    p = randomisation_test(values, 0, permutations=permutations)
-    counts = count_wins(values, 0, lower_is_better=better(request.measure) == "lower")
-    columns = (p.tolist(), *(count.tolist() for count in counts))
-    return list(zip(*columns, strict=True))[1:]
 
 
 def corrected_on_board(board: BoardStatements, pair: tuple[int, int], measure: str) -> CorrectedP | None:
@@ -237,18 +230,15 @@ def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[tuple
                 if query in judged_queries
             }
         )
-    pairs = combinations(range(len(sets)), 2)
-    return [(first, second, *_document_overlap(sets[first], sets[second])) for first, second in pairs]
-
-
-def _document_overlap(first: dict[str, frozenset[str]], second: dict[str, frozenset[str]]) -> tuple[float, float]:
-    """Return the mean number of shared documents and the mean Jaccard index over the queries of either run."""
+    pairs = []
     no_documents: frozenset[str] = frozenset()
-    shared_count, similarity_sum = 0, 0.0
-    queries = first.keys() | second.keys()
-    for query in queries:
-        first_documents, second_documents = first.get(query, no_documents), second.get(query, no_documents)
-        common_count = len(first_documents & second_documents)
-        shared_count += common_count
-        similarity_sum += common_count / max(len(first_documents | second_documents), 1)
-    return shared_count / max(len(queries), 1), similarity_sum / max(len(queries), 1)
+    for first, second in combinations(range(len(sets)), 2):
+        queries = sets[first].keys() | sets[second].keys()
+        shared_count, similarity_sum = 0, 0.0
+        for query in queries:
+            first_documents, second_documents = (sets[number].get(query, no_documents) for number in (first, second))
+            common_count = len(first_documents & second_documents)
+            shared_count += common_count
+            similarity_sum += common_count / max(len(first_documents | second_documents), 1)
+        pairs.append((first, second, shared_count / max(len(queries), 1), similarity_sum / max(len(queries), 1)))
+    return pairs

@@ -20,7 +20,13 @@ class PlotlyBundleFinder(BaseFinder):
     """
 
     def __init__(self, app_names: Iterable[str] | None = None, *args: Any, **kwargs: Any) -> None:
-        self._storage = FileSystemStorage(location=_folder())
+        package = find_spec("plotly")
+        if package is None or not package.submodule_search_locations:
+            raise ImproperlyConfigured(
+                "plotly is not installed. Run `pip install -r requirements.txt`, which also provides plotly.js."
+            )
+        folder = Path(package.submodule_search_locations[0]) / "package_data"
+        self._storage = FileSystemStorage(location=folder)
         self._storage.prefix = PREFIX  # type: ignore[attr-defined]  # The target folder of collectstatic.
         super().__init__(*args, **kwargs)
 
@@ -34,13 +40,3 @@ class PlotlyBundleFinder(BaseFinder):
     def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, FileSystemStorage]]:
         """Yield the bundle and its storage, for collectstatic."""
         yield BUNDLE, self._storage
-
-
-def _folder() -> Path:
-    """Return the folder of plotly.js. Raises ImproperlyConfigured if plotly is not installed."""
-    package = find_spec("plotly")
-    if package is None or not package.submodule_search_locations:
-        raise ImproperlyConfigured(
-            "plotly is not installed. Run `pip install -r requirements.txt`, which also provides plotly.js."
-        )
-    return Path(package.submodule_search_locations[0]) / "package_data"

@@ -223,7 +223,10 @@ def build_relevance(request: FigureRequest) -> Plot:
     systems, notes = _profiled_systems(page.board.rows, MAX_SYSTEM_LINES)
     lines = [("All documents", profile.documents), ("Relevant documents", profile.relevant), *systems]
     edges = doublings(lengths for _, lengths in lines)
-    ranges = [_format_range(bin_.low, bin_.high) for bin_ in shares(profile.documents, edges)]
+    ranges = [
+        f"{bin_.low:,}" if bin_.high == bin_.low + 1 else f"{bin_.low:,}–{bin_.high - 1:,}"
+        for bin_ in shares(profile.documents, edges)
+    ]
     columns = [[bin_.share for bin_ in shares(lengths, edges)] for _, lengths in lines]
     max_share = max(max(column) for column in columns)
     return Plot(
@@ -250,10 +253,6 @@ def build_relevance(request: FigureRequest) -> Plot:
             *notes,
         ],
     )
-
-
-def _format_range(low: int, high: int) -> str:
-    return f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}"
 
 
 def _distribution_line(number: int, name: str, ranges: list[str], column: list[float]) -> go.Scatter:

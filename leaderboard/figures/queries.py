@@ -19,7 +19,7 @@ from leaderboard.comparison.queries.collection import (
 from leaderboard.core.measures import better
 from leaderboard.figures.drawing import BETTER, BLUE, INK, ORANGE, WORSE, area_trace, go, line_trace
 from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
-from leaderboard.models import Dataset, Entry, Visibility
+from leaderboard.models import Dataset, Visibility
 from leaderboard.results.records import entries_with_values
 from leaderboard.rounds.topics import MIN_OTHERS, Topic
 
@@ -144,9 +144,13 @@ def build_differences(request: FigureRequest) -> Plot:
         return Plot.empty("Values by query are only shown for open judgments.")
     dataset = collection.dataset
     measure = collection.choose_measure(request.state.measure)
-    entries = _select_pair(collection, request.systems, measure)
-    if entries is None:
+    best_entries = collection.best_entries(measure)
+    # By default, these are the baseline and the best system.
+    entry_ids = [best_entries[slug].pk for slug in (request.systems or best_entries) if slug in best_entries][:2]
+    if len(entry_ids) < 2:
         return Plot.empty("A comparison needs two systems with results on the dataset's current judgments.")
+    entries_by_id = entries_with_values(entry_ids)
+    entries = [entries_by_id[pk] for pk in entry_ids]
     pair = compare_by_query(collection, entries, measure)
     if pair is None:
         return Plot.empty(f"One of the two systems has no {measure} values by query.")
@@ -173,19 +177,6 @@ def build_differences(request: FigureRequest) -> Plot:
         subtitle=f"{dataset.name}, {measure}: {second} minus {first}",
         notes=notes,
     )
-
-
-def _select_pair(collection: OpenCollection, systems: tuple[str, ...], measure: str) -> list[Entry] | None:
-    """Return the best entries of the first two systems, or None for fewer than two.
-
-    By default, these are the baseline and the best system.
-    """
-    best_entries = collection.best_entries(measure)
-    entry_ids = [best_entries[slug].pk for slug in (systems or best_entries) if slug in best_entries][:2]
-    if len(entry_ids) < 2:
-        return None
-    entries = entries_with_values(entry_ids)
-    return [entries[pk] for pk in entry_ids]
 
 
 def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, round_title: str) -> Plot:

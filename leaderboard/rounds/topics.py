@@ -128,24 +128,19 @@ def summarise_topics(row: Round, dataset: Dataset, qrels: Qrels, queries: Sequen
         measured_runs = [run for run in runs if measure in run.measures]
         teams = {run.entry.system.team_id for run in measured_runs}
         if len({parties[team] for team in teams if team is not None}) > MIN_OTHERS:
-            columns = np.stack([run.values[:, run.measures.index(measure)] for run in measured_runs])
-            values[measure] = _summary(columns, measure, hidden=dataset.hidden)
+            scores = np.stack([run.values[:, run.measures.index(measure)] for run in measured_runs])
+            highest, lowest = scores.max(axis=0), scores.min(axis=0)
+            best, worst = (lowest, highest) if better(measure) == "lower" else (highest, lowest)
+            values[measure] = {
+                name: [published_value(value, hidden=dataset.hidden) for value in column.tolist()]
+                for name, column in (("best", best), ("median", np.median(scores, axis=0)), ("worst", worst))
+            }
     summary, _ = RoundSummary.objects.get_or_create(
         round=row,
         dataset=dataset,
         defaults={"qrels": qrels, "runs": len(runs), "queries": list(queries), "values": values},
     )
     return summary
-
-
-def _summary(values: NDArray[np.float64], measure: str, *, hidden: bool) -> dict[str, list[float]]:
-    """Return best, median, and worst of each query as published, from values of shape (runs, queries)."""
-    highest, lowest = values.max(axis=0), values.min(axis=0)
-    best, worst = (lowest, highest) if better(measure) == "lower" else (highest, lowest)
-    columns = {"best": best, "median": np.median(values, axis=0), "worst": worst}
-    return {
-        name: [published_value(value, hidden=hidden) for value in column.tolist()] for name, column in columns.items()
-    }
 
 
 def topics(summary: RoundSummary, run: RoundRun | None, measure: str) -> list[Topic]:

@@ -56,14 +56,12 @@ def storages_of_several_hosts(store: str, embeddings: str, folder: Path) -> dict
     if there is none, in `folder`. Raises ImproperlyConfigured for an invalid URL.
     """
     embeddings = embeddings or (store and f"{store.rstrip('/')}/embeddings")
-    entries = (
-        {"embeddings": bucket(embeddings, "EMBEDDINGS_STORAGE")} if embeddings else {"embeddings": _folder(folder)}
-    )
+    if embeddings:
+        entries = {"embeddings": bucket(embeddings, "EMBEDDINGS_STORAGE")}
+    else:
+        backend = "django.core.files.storage.FileSystemStorage"
+        entries = {"embeddings": {"BACKEND": backend, "OPTIONS": {"location": str(folder)}}}
     return {**entries, "store": bucket(store, "STORE_STORAGE")} if store else entries
-
-
-def _folder(folder: Path) -> dict[str, Any]:
-    return {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": str(folder)}}
 
 
 def bucket(url: str, variable: str) -> dict[str, Any]:

@@ -248,20 +248,16 @@ def merge_conflicts(duplicate: System, target: System) -> list[str]:
         conflicts.append(
             f"A challenge settled the training claims of {duplicate}, and {target} has others. Correct them first."
         )
-    return [*conflicts, *_list_run_conflicts(duplicate, target), *_list_entry_conflicts(duplicate, target)]
-
-
-def _list_run_conflicts(duplicate: System, target: System) -> Iterator[str]:
-    """Yield a message for each run of the duplicate that the target has, too: same version, content, and label."""
     columns = ("version_id", "sha256", "configuration")
     target_runs = set(Run.objects.filter(system=target).values_list(*columns))
     for run in Run.objects.filter(system=duplicate).select_related("version__dataset").order_by("pk"):
         if (run.version_id, run.sha256, run.configuration) in target_runs:
             label = f" as “{run.configuration}”" if run.configuration else ""
-            yield (
+            conflicts.append(
                 f"Both have the same run on {run.version}{label}. Unpublish or withdraw one of the results, and assign "
                 "its run to another system or label."
             )
+    return [*conflicts, *_list_entry_conflicts(duplicate, target)]
 
 
 def _list_entry_conflicts(duplicate: System, target: System) -> Iterator[str]:

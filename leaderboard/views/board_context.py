@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 
 from evaluation.statistics.ladder import PUBLIC_STEP
 from leaderboard.boards import rendering
-from leaderboard.boards.columns.about import SIZE
+from leaderboard.boards.columns.about import FILE_SIZE, SIZE
 from leaderboard.boards.columns.costs import WITH_SPREAD
 from leaderboard.boards.columns.significance import COLUMN_NAMES, WINS
 from leaderboard.boards.facets import LABELS, Facet
@@ -200,16 +200,19 @@ class _BoardPage:
         """Yield common filters, each a link that toggles it."""
         state = self.state
         keys = {column.key for column in self.board.ranges}
-        size_range = Range(SIZE.key, None, 1000.0)
+        size_ranges = {
+            "Under 100 MB": Range(FILE_SIZE.key, None, 100.0),
+            "Under 1 B parameters": Range(SIZE.key, None, 1000.0),
+        }
         latency_range = Range("mean-latency", None, 10.0)
         yield Choice(self.link(zero_shot=not state.zero_shot), "Zero-shot", state.zero_shot)
         if "weights" in {facet.name for facet in self.board.facets}:
             is_set = state.selected_values("weights") == ("open",)
             view = state.with_facet("weights", () if is_set else ("open",))
             yield Choice(self.path + view.query_string(), "Open weights", is_set)
-        if size_range.key in keys:
-            href = self.link(ranges=_toggle_range(state, size_range))
-            yield Choice(href, "Under 1 B parameters", size_range in state.ranges)
+        for label, bounds in size_ranges.items():
+            if bounds.key in keys:
+                yield Choice(self.link(ranges=_toggle_range(state, bounds)), label, bounds in state.ranges)
         if latency_range.key in keys:
             is_set = state.cpu_only and latency_range in state.ranges
             ranges = (

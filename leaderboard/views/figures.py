@@ -36,17 +36,12 @@ def _variant(request: HttpRequest) -> PageVariant | None:
     return None if figure_request.state.text else PageVariant(figure_request.query_string(), is_common)
 
 
-def _parameters(slug: str) -> list[str]:
-    figure = FIGURES.get(slug)
-    return figure_parameters(figure) if figure else []
-
-
 def _figure_view(view: Callable[[HttpRequest, FigureRequest], HttpResponse]) -> Callable[..., HttpResponse]:
     """Return a view of a figure, which responds 404 for unknown figures and subjects."""
 
     @require_safe
     @cache_page(site_revision, _variant)
-    @reads(_parameters)
+    @reads(lambda slug: figure_parameters(FIGURES[slug]) if slug in FIGURES else [])
     @wraps(view)
     def answer(request: HttpRequest, slug: str) -> HttpResponse:
         if slug not in FIGURES:

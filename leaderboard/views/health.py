@@ -57,23 +57,18 @@ def readyz(request: HttpRequest) -> JsonResponse:
     removing this process would also remove the pages. Pages do not need the broker, whose state is only reported.
     """
     broker = "ok" if broker_answers() else "unavailable"
-    parts = {"database": _database_state(), "disk": disk_state(), "broker": broker}
+    database = "ok"
+    try:
+        if difference := describe_mismatch():
+            logger.error("Not ready: %s", difference)
+            database = "another version"
+    except DatabaseError as error:
+        logger.error("The database does not answer: %s", error)
+        database = "unavailable"
+    parts = {"database": database, "disk": disk_state(), "broker": broker}
     ready = parts["database"] == "ok"
     status = "unavailable" if not ready else "ok" if parts["disk"] == "ok" else "degraded"
     return JsonResponse({"status": status, **parts}, status=200 if ready else 503)
-
-
-def _database_state() -> str:
-    """Return “ok”, “unavailable”, or “another version” as the state of the database, and log problems."""
-    try:
-        difference = describe_mismatch()
-    except DatabaseError as error:
-        logger.error("The database does not answer: %s", error)
-        return "unavailable"
-    if difference:
-        logger.error("Not ready: %s", difference)
-        return "another version"
-    return "ok"
 
 
 def disk_state() -> str:

@@ -1,7 +1,5 @@
 """Reference pages of measures, efficiency protocol, and file formats."""
 
-from typing import Any
-
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -17,7 +15,6 @@ from evaluation.measures.registry import (
     DEFAULT_MEASURES,
     FAMILIES,
     SPEC_VERSION,
-    Family,
 )
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP
 from leaderboard.boards.columns.costs import BETWEEN_JOBS, COSTS, OVER_STORED_RUNS
@@ -27,26 +24,26 @@ from leaderboard.results.board_rows.measurements import MAX_DEVIATION
 from leaderboard.results.protection import HIDDEN_DECIMALS
 
 
-def _display_form(family: Family) -> dict[str, Any]:
-    """Return a family of measures as shown on pages: label, definition, source, spellings, and direction."""
-    cutoff = {"required": f"@k{family.unit[1:]}", "optional": "", "none": ""}[family.cutoff]
-    return {
-        "label": family.name + (f"({family.parameter})" if family.parameter else "") + cutoff,
-        "description": family.description,
-        "definition": family.definition,
-        "source": family.source,
-        "spellings": [alias.format(k="k") for alias in family.aliases],
-        "higher_is_better": family.higher_is_better,
-    }
-
-
 @require_safe
 @cache_page(lambda: SPEC_VERSION)
 def measures(request: HttpRequest) -> HttpResponse:
     """Show all measures with names, formulas and sources, and the rules that apply to all."""
+    families = [
+        {
+            "label": family.name
+            + (f"({family.parameter})" if family.parameter else "")
+            + (f"@k{family.unit[1:]}" if family.cutoff == "required" else ""),
+            "description": family.description,
+            "definition": family.definition,
+            "source": family.source,
+            "spellings": [alias.format(k="k") for alias in family.aliases],
+            "higher_is_better": family.higher_is_better,
+        }
+        for family in FAMILIES.values()
+    ]
     context = {
         "section": "measures",
-        "families": [_display_form(family) for family in FAMILIES.values()],
+        "families": families,
         "default_measures": DEFAULT_MEASURES,
         "specification": SPEC_VERSION,
         "hidden_decimals": HIDDEN_DECIMALS,

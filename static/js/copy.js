@@ -1,5 +1,5 @@
 // Adds a copy button to every code block and to every element with `data-copy`. The button copies the attribute's value
-// or, if that is empty, the element's text.
+// or, if that is empty, the element's text; for a link with `data-copy-target`, the text that it links to.
 (() => {
   "use strict";
   if (!navigator.clipboard) return;
@@ -14,7 +14,7 @@
     element.textContent = "Copy";
     element.setAttribute("aria-label", what);
     element.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(text());
+      await navigator.clipboard.writeText(await text());
       element.textContent = status.textContent = "Copied";
       setTimeout(() => { element.textContent = "Copy"; status.textContent = ""; }, 2000);
     });
@@ -39,6 +39,10 @@
     for (const one of root.querySelectorAll("[data-copy]:not([data-copied])")) {
       one.dataset.copied = "";
       one.after(" ", button(() => one.dataset.copy || one.textContent.trim(), one.dataset.copyLabel || "Copy"));
+    }
+    for (const link of root.querySelectorAll("[data-copy-target]:not([data-copied])")) {
+      link.dataset.copied = "";
+      link.after(" ", button(async () => (await fetch(link.href)).text(), link.dataset.copyTarget));
     }
   }
 

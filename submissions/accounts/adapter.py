@@ -6,7 +6,7 @@ and the approval of accounts are stages of every sign-in.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit
@@ -164,14 +164,20 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
     }
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
-        """Limit a new account to the addresses that may sign up; the first becomes its primary address.
+        """Limit a new account to the verified addresses that may sign up, or else to one unverified address.
 
+        The first one, preferably the service's primary address, becomes the account's primary address.
         allauth would choose the primary address among all verified ones, regardless of which one was checked, and would
         also store unverified ones, which may belong to someone else.
         """
         if sociallogin.is_existing:
             return
-        sociallogin.email_addresses = _allowed_addresses(sociallogin.email_addresses)
+        rows = sociallogin.email_addresses
+        addresses = [row for row in rows if valid_email_or_none(row.email) and _may_sign_up(row.email)]
+        for address in addresses:
+            address.verified = _is_verified(address)
+        addresses.sort(key=lambda address: (address.verified, address.primary), reverse=True)
+        sociallogin.email_addresses = [address for address in addresses if address.verified] or addresses[:1]
         assert isinstance(sociallogin.user, User)
         user_email(sociallogin.user, sociallogin.email_addresses[0].email if sociallogin.email_addresses else "")
 
@@ -199,19 +205,6 @@ class ElsewhereAdapter(DefaultSocialAccountAdapter):
             raise PermissionDenied
         personal_team(stored_user)
         return stored_user
-
-
-def _allowed_addresses(addresses: Iterable[EmailAddress]) -> list[EmailAddress]:
-    """Return the verified addresses that may sign up, the primary one first, or else one unverified address.
-
-    Also sets `verified` of each address to a boolean.
-    """
-    allowed_addresses = [row for row in addresses if valid_email_or_none(row.email) and _may_sign_up(row.email)]
-    for address in allowed_addresses:
-        address.verified = _is_verified(address)
-    allowed_addresses.sort(key=lambda address: (address.verified, address.primary), reverse=True)
-    verified_addresses = [address for address in allowed_addresses if address.verified]
-    return verified_addresses or allowed_addresses[:1]
 
 
 def _is_verified(address: EmailAddress) -> bool:

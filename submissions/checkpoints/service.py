@@ -106,10 +106,14 @@ def check_checkpoint(source: CheckpointArchive, accepted_kinds: Kinds = ()) -> F
         checking_slot(),
         _validation_in_scratch(source, accepted_kinds, without_weights=True) as (validation, _),
     ):
-        model = _summary(validation, source.name)
-        problems = (*validation.report.problems, *(remarks_on_prompts(model, source.name) if model else ()))
-        pending = [str(VERIFIED_BY_JOB)] if model else []
-        return FileReport(source.name, "", replace(validation.report, problems=problems), model, pending)
+        if validation.plan is None:
+            return FileReport(source.name, "", validation.report)
+        values = asdict(validation.plan.description)
+        model = {key: values[key] for key in _SUMMARY_FIELDS}
+        model["prompt_template"] = prompt_template(model, source.name)
+        problems = (*validation.report.problems, *remarks_on_prompts(model, source.name))
+        report = replace(validation.report, problems=problems)
+        return FileReport(source.name, "", report, model, [str(VERIFIED_BY_JOB)])
 
 
 def remarks_on_prompts(model: Mapping[str, Any], name: str) -> list[Problem]:
@@ -120,16 +124,6 @@ def prompt_template(model: Mapping[str, Any], name: str) -> str:
     """Return the label of the model family whose prompts apply, or an empty string."""
     template = find_template(model.get("prompts", {}), model.get("model_type", ""), name)
     return template.label if template else ""
-
-
-def _summary(validation: Validation, name: str) -> dict[str, Any]:
-    """Return the report's fields of a valid checkpoint and its prompt template; empty if it is not valid."""
-    plan = validation.plan
-    if plan is None:
-        return {}
-    values = asdict(plan.description)
-    model = {key: values[key] for key in _SUMMARY_FIELDS}
-    return {**model, "prompt_template": prompt_template(model, name)}
 
 
 def store_checkpoint(
@@ -178,7 +172,17 @@ def _store_validated_files(
             raise Refused.for_checkpoint(FileReport(source.name, "", validation.report))
         rebuilt_folder = scratch / "rebuilt files"
         description = rebuild(validation, rebuilt_folder)
-        _move_into_place(rebuilt_folder, _folder(team, description.sha256))
+        target = _folder(team, description.sha256)
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            rebuilt_folder.rename(target)
+        except OSError:  # the same model exists, and a rename only replaces empty folders
+            if not (target / FILE_NAME).exists():
+                raise
+            os.utime(target)
+            shutil.rmtree(rebuilt_folder)
+        sync(target.parent)
+        shared.send(target)
     return StoredFiles(sha256, source.name, description)
 
 
@@ -259,20 +263,6 @@ def wrong_kind(name: str, kind: CheckpointKind | None, accepted_kinds: Kinds) ->
 def _folder(team: Team | None, model_sha256: str) -> Path:
     owner = str(team.pk) if team is not None else SITE_FOLDER
     return Path(settings.VAR) / Area.CHECKPOINTS.value / owner / model_sha256
-
-
-def _move_into_place(source: Path, target: Path) -> None:
-    """Move the rebuilt files atomically into place and sync them. Existing files of the same model remain."""
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    try:
-        source.rename(target)
-    except OSError:  # the target exists, and a rename only replaces empty folders
-        if not (target / FILE_NAME).exists():
-            raise
-        os.utime(target)
-        shutil.rmtree(source)
-    sync(target.parent)
-    shared.send(target)
 
 
 def sweep_checkpoints(grace: float) -> int:

@@ -48,9 +48,14 @@ def remove_unreferenced(grace: float = GRACE) -> int:
     profiles = CollectionProfile.objects.values_list("terms_sha256", flat=True)
     uploads = Job.objects.needing_files().values_list("upload_sha256", flat=True)
     upload_folder, pieces = Path(settings.FILE_UPLOAD_TEMP_DIR), Upload.objects.values_list("pk", flat=True)
+    excluding_runs = Run.objects.exclude(version__excluded_sha256="").values_list("sha256", "version__excluded_sha256")
     steps: dict[str, Callable[[], int]] = {
         "runs": lambda: _sweep_files(_folder(Area.RUNS), referenced_runs(), grace),
-        "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), _top_document_names(), grace),
+        "top documents": lambda: _sweep_files(
+            _folder(Area.TOP_DOCUMENTS),
+            referenced_runs() | {top_documents_path(*run).name for run in excluding_runs},
+            grace,
+        ),
         "profiles": lambda: _sweep_files(_folder(Area.PROFILES), set(profiles), grace),
         "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), set(uploads), grace),
         "files of datasets": lambda: _sweep_datasets(grace),
@@ -138,12 +143,6 @@ def referenced_runs() -> set[str]:
         retrieval = RetrievalResult.from_payload(payload)
         checksums |= {payload.get("run_sha256", ""), *(retrieval.sha256s if retrieval else ())}
     return checksums
-
-
-def _top_document_names() -> set[str]:
-    """Return the names of the files with the top documents of referenced runs."""
-    runs = Run.objects.exclude(version__excluded_sha256="").values_list("sha256", "version__excluded_sha256")
-    return referenced_runs() | {top_documents_path(*run).name for run in runs}
 
 
 def referenced_checksums() -> set[str]:

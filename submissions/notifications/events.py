@@ -288,7 +288,29 @@ def _notify_challenged(payload: Mapping[str, Any]) -> None:
         people = {person.pk: person for person in team_members([challenge.system.team])}
     if challenge.state != Challenge.State.OPEN and challenge.raised_by.is_active:
         people.setdefault(challenge.raised_by_id, challenge.raised_by)
-    notify(people.values(), _challenge_message(challenge))
+    system, state = challenge.system, challenge.get_state_display()
+    subject_label = (
+        _("{system} on {where}").format(system=system, where=challenge.dataset) if challenge.dataset else system
+    )
+    values = {
+        "system": system,
+        "what": subject_label,
+        "state": state,
+        "doubted": challenge.get_claim_display(),
+    }
+    if challenge.state == Challenge.State.OPEN:
+        subject = _("Challenged: {system}")
+        text = _(
+            "A user disputes a claim about {what}: {doubted}. The system's page shows the reasons, and a curator will "
+            "settle the challenge. You can correct the system's description at any time."
+        )
+    else:
+        subject, text = _("Challenge {state}: {system}"), _("The challenge to {what} ({doubted}) was {state}.")
+    subject, text = subject.format(**values), text.format(**values)
+    text += f"\n\n{challenge.decision}" if challenge.decision else ""
+    key = f"challenge-{challenge.pk}-{challenge.state}"
+    message = Message(NoticeKind.CHALLENGED, key, subject, text, system.get_absolute_url())
+    notify(people.values(), message)
 
 
 _EVENTS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
@@ -429,29 +451,3 @@ def _round_message(kind: NoticeKind, round_: Round) -> Message:
     }
     text = text.format(end=utc(round_.closes_at), **values).strip()
     return Message(kind, f"round-{round_.pk}", subject.format(**values), text, round_.get_absolute_url())
-
-
-def _challenge_message(challenge: Challenge) -> Message:
-    """Return the message about a system that was challenged, or a challenge that was settled."""
-    system, state = challenge.system, challenge.get_state_display()
-    subject_label = (
-        _("{system} on {where}").format(system=system, where=challenge.dataset) if challenge.dataset else system
-    )
-    values = {
-        "system": system,
-        "what": subject_label,
-        "state": state,
-        "doubted": challenge.get_claim_display(),
-    }
-    if challenge.state == Challenge.State.OPEN:
-        subject = _("Challenged: {system}")
-        text = _(
-            "A user disputes a claim about {what}: {doubted}. The system's page shows the reasons, and a curator will "
-            "settle the challenge. You can correct the system's description at any time."
-        )
-    else:
-        subject, text = _("Challenge {state}: {system}"), _("The challenge to {what} ({doubted}) was {state}.")
-    subject, text = subject.format(**values), text.format(**values)
-    text += f"\n\n{challenge.decision}" if challenge.decision else ""
-    key = f"challenge-{challenge.pk}-{challenge.state}"
-    return Message(NoticeKind.CHALLENGED, key, subject, text, system.get_absolute_url())

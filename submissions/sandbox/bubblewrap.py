@@ -259,7 +259,7 @@ def arguments(program: backends.Program, *, is_root: bool) -> list[str]:
 
 
 def _system(*, cuda: bool) -> list[str]:
-    """Return arguments for the visible parts of the machine: system libraries, this Python, and the GPU if needed."""
+    """Return arguments that mount system libraries, this Python, and the GPU if needed, and hide this project."""
     words = _bind("--ro-bind", _SYSTEM)
     for name in _SYSTEM_LINKS:
         path = Path(name)
@@ -271,16 +271,7 @@ def _system(*, cuda: bool) -> list[str]:
     if cuda:
         words += _bind("--dev-bind", map(str, sorted(Path("/dev").glob("nvidia*"))))
         words += _bind("--ro-bind-try", _CUDA_FILES)
-    return [*words, *_python()]
-
-
-def _bind(option: str, names: Iterable[str]) -> list[str]:
-    return [word for name in names for word in (option, name, name)]
-
-
-def _python() -> list[str]:
-    """Return arguments that mount this Python installation and hide project folders inside the mounted folders."""
-    words, visible_folders = [], [Path(name) for name in _SYSTEM]
+    visible_folders = [Path(name) for name in _SYSTEM]
     if _lies_in(settings.BASE_DIR, visible_folders):
         words += ["--tmpfs", str(settings.BASE_DIR)]
     for prefix in dict.fromkeys(map(Path, (sys.base_prefix, sys.base_exec_prefix, sys.prefix))):
@@ -290,6 +281,10 @@ def _python() -> list[str]:
     if _lies_in(settings.VAR, visible_folders):
         words += ["--tmpfs", str(settings.VAR)]
     return words
+
+
+def _bind(option: str, names: Iterable[str]) -> list[str]:
+    return [word for name in names for word in (option, name, name)]
 
 
 def _folders_above(target: str) -> list[str]:

@@ -27,9 +27,10 @@ _START_TIME = 19
 
 def process_tree(root: int) -> list[int]:
     """Return the process ids of the process and all of its descendants."""
-    children: dict[int | None, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for process in all_processes():
-        children.setdefault(_parent(process), []).append(process)
+        with suppress(OSError):  # the process has ended
+            children.setdefault(int(_stat(_PROC / str(process))[1]), []).append(process)
     tree = [root]
     for process in tree:
         tree += children.get(process, [])
@@ -47,13 +48,6 @@ def _stat(folder: Path) -> list[bytes]:
     """Return the fields after the name in a process's or thread's stat file (proc(5)). Raises OSError."""
     text = (folder / "stat").read_bytes()
     return text[text.rindex(b")") + 2 :].split()  # "pid (name) state ppid …", where the name may be anything
-
-
-def _parent(process: int) -> int | None:
-    try:
-        return int(_stat(_PROC / str(process))[1])
-    except OSError:
-        return None
 
 
 def has_no_running_thread(process: int) -> bool:
@@ -217,7 +211,13 @@ def _kill_if_orphaned(process: int) -> bool:
     except OSError:
         return False
     try:
-        if not _is_orphaned(process):
+        prefix = f"{_MARK}={_namespace()}/".encode()
+        variables = (_PROC / str(process) / "environ").read_bytes().split(b"\0")
+        marks = [variable.removeprefix(prefix) for variable in variables if variable.startswith(prefix)]
+        if len(marks) != 1:
+            return False
+        owner, _, start_time = marks[0].decode(errors="replace").partition("/")
+        if not owner.isdecimal() or _start_time(int(owner)) == start_time:
             return False
         signal.pidfd_send_signal(handle, signal.SIGKILL)
     except OSError:
@@ -226,17 +226,6 @@ def _kill_if_orphaned(process: int) -> bool:
         return True
     finally:
         os.close(handle)
-
-
-def _is_orphaned(process: int) -> bool:
-    """Return whether the process has the mark of an ended process."""
-    prefix = f"{_MARK}={_namespace()}/".encode()
-    variables = (_PROC / str(process) / "environ").read_bytes().split(b"\0")
-    marks = [variable.removeprefix(prefix) for variable in variables if variable.startswith(prefix)]
-    if len(marks) != 1:
-        return False
-    owner, _, start_time = marks[0].decode(errors="replace").partition("/")
-    return owner.isdecimal() and _start_time(int(owner)) != start_time
 
 
 def _namespace() -> str:

@@ -172,7 +172,14 @@ def _running_child(
     """
     if not backend.available:
         raise SandboxUnavailable(f"{backend.name}: {backend.reason}")
-    _prepare(job, isolates=backend.isolates)
+    job.out.mkdir(exist_ok=True)
+    if backend.isolates and os.geteuid() == 0:
+        # Let the child's user write to its folders and read its input.
+        for folder in filter(None, (job.out, job.shards, job.rankings)):
+            os.chown(folder, NOBODY_UID, NOBODY_UID)
+        files = (job.corpus, job.queries, job.excluded, job.checkpoint, job.shards, job.index, *job.runs)
+        for path in filter(None, files):
+            _make_readable(path)
     require_free_disk(job.out, limits)
     _compile_once()
     kept_folders = [folder for folder in (job.shards, job.rankings) if folder is not None]
@@ -271,18 +278,6 @@ def _gzip_extension(path: Path) -> str:
     return ".gz" if path.suffix == ".gz" else ""
 
 
-def _prepare(job: ExecutionJob, *, isolates: bool) -> None:
-    """Create the output folder. If root, let the child's user write to its folders and read its input."""
-    job.out.mkdir(exist_ok=True)
-    if not isolates or os.geteuid() != 0:
-        return
-    for folder in filter(None, (job.out, job.shards, job.rankings)):
-        os.chown(folder, NOBODY_UID, NOBODY_UID)
-    files = (job.corpus, job.queries, job.excluded, job.checkpoint, job.shards, job.index, *job.runs)
-    for path in filter(None, files):
-        _make_readable(path)
-
-
 def _make_readable(path: Path) -> None:
     """Make a file or a folder's content readable for everyone. Parent folders such as var/ remain closed."""
     status = path.lstat()
@@ -305,11 +300,17 @@ def _outcome(job: ExecutionJob, limits: SandboxLimits, supervision: Supervision)
         logger.warning("a child ended with %s (%s): %s", supervision.status, supervision.breach, complaints)
     if ended_well or supervision.turn.was_asked:
         try:
-            return _success(read_result(job.out, job, supervision.seconds), supervision)
+            result = read_result(job.out, job, supervision.seconds)
         except InvalidOutcome as error:
             logger.warning("a child left no usable result: %s", error)
             if ended_well:
                 return _failure("crashed", "no_usable_result", supervision)
+        else:  # even if the child ended during the measurement
+            unmeasured, code = supervision.turn.refusal, _CODES[supervision.breach] if supervision.breach else "crashed"
+            if supervision.turn.was_asked and not unmeasured and result["figures"] is None:
+                too_slow = "too few searches can be timed within a tenth of the job's time"
+                unmeasured = too_slow if ended_well else f"the measurement failed ({code})"
+            return SandboxOutcome("done", supervision.seconds, supervision.peak_memory, result, unmeasured=unmeasured)
     if supervision.breach is None and supervision.status not in (0, EXIT_MODEL_FAILED, EXIT_OUT_OF_MEMORY):
         # A full disk can end the child before its own limit, for example by SIGBUS on a mapped page.
         require_free_disk(job.out, limits)
@@ -322,16 +323,6 @@ def _outcome(job: ExecutionJob, limits: SandboxLimits, supervision: Supervision)
     if (failure := read_failure(job.out, job)) is not None:
         return _failure("model_failed", failure.code, supervision, failure.message)
     return _failure("crashed", "crashed", supervision)
-
-
-def _success(result: dict[str, Any], supervision: Supervision) -> SandboxOutcome:
-    """Return the outcome of a child that left a result, even if it ended during the measurement."""
-    unmeasured = supervision.turn.refusal
-    if supervision.turn.was_asked and not unmeasured and result["figures"] is None:
-        unmeasured = "too few searches can be timed within a tenth of the job's time"
-        if supervision.breach is not None or supervision.status != 0:
-            unmeasured = f"the measurement failed ({_CODES[supervision.breach] if supervision.breach else 'crashed'})"
-    return SandboxOutcome("done", supervision.seconds, supervision.peak_memory, result, unmeasured=unmeasured)
 
 
 def _failure(kind: Kind, code: str, supervision: Supervision, message: str = "") -> SandboxOutcome:

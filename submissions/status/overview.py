@@ -126,7 +126,18 @@ def overview() -> Overview:
         jobs.append(JobRow(job, _age(job.started_at or now, now), job.lease_expires_at - now))
     workers = _worker_rows(now, jobs)
     # Messages for the notifier, and requests that the dispatcher has not processed yet.
-    messages, oldest_message, retried_later = _count_messages()
+    outboxes = (
+        AccountMail.objects.all(),
+        Notice.objects.filter(mail_state="waiting"),
+        Delivery.objects.filter(state="waiting"),
+    )
+    counts = [
+        rows.order_by().aggregate(n=Count("pk"), due=Count("pk", filter=is_due()), oldest=Min("created_at"))
+        for rows in outboxes
+    ]
+    oldest_message = min((row["oldest"] for row in counts if row["oldest"]), default=None)
+    messages = sum(row["due"] for row in counts)
+    retried_later = sum(row["n"] for row in counts) - messages
     requests, oldest_request = _count_rows(WorkRequest.objects.filter(taken_at=None))
     queues = [
         *_job_queue_rows(now, workers),
@@ -191,22 +202,6 @@ def _count_rows(rows: QuerySet[Any]) -> tuple[int, datetime | None]:
     """Return the number of rows and the creation time of the oldest one."""
     aggregates = rows.order_by().aggregate(n=Count("pk"), oldest=Min("created_at"))
     return aggregates["n"], aggregates["oldest"]
-
-
-def _count_messages() -> tuple[int, datetime | None, int]:
-    """Return the number of due emails and webhook messages, the oldest creation time, and the number retried later."""
-    outboxes = (
-        AccountMail.objects.all(),
-        Notice.objects.filter(mail_state="waiting"),
-        Delivery.objects.filter(state="waiting"),
-    )
-    counts = [
-        rows.order_by().aggregate(n=Count("pk"), now=Count("pk", filter=is_due()), oldest=Min("created_at"))
-        for rows in outboxes
-    ]
-    oldest = min((row["oldest"] for row in counts if row["oldest"]), default=None)
-    now = sum(row["now"] for row in counts)
-    return now, oldest, sum(row["n"] for row in counts) - now
 
 
 def _age(start: datetime, now: datetime) -> timedelta:

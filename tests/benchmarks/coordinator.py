@@ -137,7 +137,7 @@ def device(delay: float, seconds: float, rounds: int, report: Path) -> None:
     vars(shards).update(create_encoder=encoder)
     time.sleep(delay)
     hung = HungProcessMonitor(process.worker_name())
-    Heartbeat(process.worker_name(), ["cpu"], VERSION, callback=lambda: hung.end([])).start()
+    Heartbeat(process.worker_name(), ["cpu"], VERSION, callback=lambda: hung.kill_hung([])).start()
     used = time.process_time()
     while not process.STOPPING.is_set() and Job.objects.waiting().filter(kind=Job.Kind.SHARD).exists():
         drain_queue("cpu", process.process_name())

@@ -187,14 +187,14 @@ def test_a_command_says_that_a_submission_was_already_withdrawn_or_had_ended(
     assert main(["cancel", sent, "--json"]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["state"] == "done"
-    assert printed.err == f"{sent} had already ended (done), so there was nothing to cancel.\n"
+    assert printed.err == f"{sent} had already ended (done), so no job was canceled.\n"
     withdraw = ["withdraw", sent, "--why"]
     assert main([*withdraw, "a wrong file"]) == 0
     assert capsys.readouterr().err == ""
     assert main([*withdraw, "another reason"]) == 0
     assert capsys.readouterr().err == f"{sent} was already withdrawn. Its reason is still “a wrong file”.\n"
     assert main(["cancel", sent]) == 0
-    assert capsys.readouterr().err == f"{sent} had already ended (withdrawn), so there was nothing to cancel.\n"
+    assert capsys.readouterr().err == f"{sent} had already ended (withdrawn), so no job was canceled.\n"
 
 
 def test_a_hint_follows_the_message_that_it_belongs_to(client: Client, small: Dataset, run: Path) -> None:

@@ -140,7 +140,7 @@ def _set_times(scale: float) -> None:
     times = settings.QUEUE_TIMES = scaled(QueueTimes(), scale)
     standing = round(60_000 * scale)
     connection.settings_dict["OPTIONS"]["options"] = f"-c idle_in_transaction_session_timeout={standing}"
-    lease.CHECK_INTERVAL = times.look
+    lease.CHECK_INTERVAL = times.claim_interval
     queue.BACKOFF = tuple(timedelta(seconds=seconds) for seconds in times.retries)
 
     def silent(*arguments: Any, **options: Any) -> bool:

@@ -389,30 +389,21 @@ def _run_in_halves(run: Callable[[Indices], Output], batch: Indices) -> Iterator
 
     Raises ModelFailure if memory is insufficient for a single text, or the model fails.
     """
-    result = _try_batch(run, batch)
-    if result is not None:
-        yield batch, result[0]
-    elif len(batch) == 1:
-        raise ModelFailure("out_of_memory", "the model needs more memory than available for a single text")
-    else:
-        for half in np.array_split(batch, 2):
-            yield from _run_in_halves(run, half)
-
-
-def _try_batch(run: Callable[[Indices], Output], batch: Indices) -> tuple[Output] | None:
-    """Return the result of a batch in a tuple, or None if memory is insufficient, after freeing some.
-
-    Raises ModelFailure for other errors.
-    """
     try:
         with torch.inference_mode():
-            return (run(batch),)
+            result = run(batch)
     except (MemoryError, RuntimeError, IndexError, ValueError, TypeError, KeyError) as error:
         if not is_out_of_memory(error):
             raise ModelFailure("does_not_run", f"the model failed on its input ({type(error).__name__})") from error
+    else:
+        yield batch, result
+        return
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    return None
+    if len(batch) == 1:
+        raise ModelFailure("out_of_memory", "the model needs more memory than available for a single text")
+    for half in np.array_split(batch, 2):
+        yield from _run_in_halves(run, half)
 
 
 def index_distinct(texts: Tokenised, count: int) -> list[int]:

@@ -31,12 +31,26 @@ _IGNORED_KEYS = {"gemma": {"use_bidirectional_attention"}, "gemma2": {"use_bidir
 
 def list_model_types() -> dict[str, Any]:
     """Return the version of transformers, its text-only types by use, its causal types, and each type's keys."""
-    types = {use: _list_types(getattr(transformers, name)) for use, name in USES.items()}
+    auto_classes = {use: getattr(transformers, name) for use, name in USES.items()}
+    types = {
+        use: sorted(
+            model_type
+            for model_type in auto_class._model_mapping._model_mapping
+            if model_type in CONFIG_MAPPING_NAMES and _has_text_model(auto_class, model_type)
+        )
+        for use, auto_class in auto_classes.items()
+    }
     names = sorted(set().union(*types.values()))
     keys = {name: _find_keys(name) for name in names}
     common_keys = reduce(frozenset.intersection, keys.values())
     bidirectional = _BOTH_DIRECTIONS.union(types["masked"], types["writer"])
-    causal = [name for name in names if name not in bidirectional and _is_causal(name, name in types["causal"])]
+    models = {name: _get_sources(name)[1] for name in names if name not in bidirectional}
+    # These types attend only to preceding tokens by default.
+    causal = [
+        name
+        for name, model in models.items()
+        if (name in types["causal"] or _CAUSAL_MASK.search(model)) and not _READS_IS_DECODER.search(model)
+    ]
     return {
         "transformers": transformers.__version__,
         "types": types,
@@ -46,15 +60,6 @@ def list_model_types() -> dict[str, Any]:
             **{name: " ".join(sorted(type_keys - common_keys)) for name, type_keys in keys.items()},
         },
     }
-
-
-def _is_causal(model_type: str, is_causal_lm: bool) -> bool:
-    """Return whether a type attends only to preceding tokens by default.
-
-    `is_causal_lm` is whether the library has a causal language model of this type.
-    """
-    source = _get_sources(model_type)[1]
-    return (is_causal_lm or _CAUSAL_MASK.search(source) is not None) and not _READS_IS_DECODER.search(source)
 
 
 def _find_keys(model_type: str) -> frozenset[str]:
@@ -93,15 +98,6 @@ def _get_sources(model_type: str) -> tuple[str, str]:
 
 def _find_words(pattern: re.Pattern[str], source: str) -> set[str]:
     return {word for match in pattern.finditer(source) for word in match.groups() if word}
-
-
-def _list_types(auto_class: Any) -> list[str]:
-    """Return the sorted model types for which the class has a text-only model."""
-    return sorted(
-        model_type
-        for model_type in auto_class._model_mapping._model_mapping
-        if model_type in CONFIG_MAPPING_NAMES and _has_text_model(auto_class, model_type)
-    )
 
 
 def _has_text_model(auto_class: Any, model_type: str) -> bool:

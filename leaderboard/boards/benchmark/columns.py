@@ -17,7 +17,7 @@ from leaderboard.boards.benchmark.lines import (
     build_tables,
     collect_lines,
 )
-from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, SIZE
+from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, FILE_SIZE, SIZE
 from leaderboard.boards.columns.costs import WEIGHTED, weighted_column
 from leaderboard.boards.columns.marks import seeds_title
 from leaderboard.boards.facets import row_facets
@@ -134,6 +134,7 @@ def build_columns(
         *ABOUT_SYSTEM,
         *DECLARED_COLUMNS,
         SIZE,
+        FILE_SIZE,
     ]
 
 
@@ -278,6 +279,7 @@ def build_rows(
                 view_values[number],
                 annotations,
                 line.parameters,
+                line.model_bytes,
             )
         )
         row = Row(entry, kind, decimals, facets=row_facets(line.entry, provenances, trainings))

@@ -90,9 +90,13 @@ def _latest_results(rows: BoardRows, group: str) -> dict[LineKey, EntryRow]:
 def _compose_entry(values: Sequence[EntryRow], group: str, decimals: int | None) -> EntryRow:
     """Return the mean of a line's results on the parts; other columns come from the first part."""
     provenances, trainings = {value.provenance for value in values}, {value.training for value in values}
+    names = [name for name in values[0].scores if all(name in value.scores for value in values)]
+    means = {name: sum(value.scores[name] for value in values) / len(values) for name in names}
+    if decimals is not None:  # The means include hidden judgments.
+        means = {name: round(mean, decimals) for name, mean in means.items()}
     return values[0]._replace(
         provenance=provenances.pop() if len(provenances) == 1 else SCORED,  # Measured only if all parts are.
-        scores=_mean_scores([value.scores for value in values], decimals),
+        scores=means,
         figures=(),
         comparison_group=group,
         is_baseline=int(all(value.is_baseline for value in values)),
@@ -106,10 +110,3 @@ def _compose_entry(values: Sequence[EntryRow], group: str, decimals: int | None)
         deviations={},
         measured=(),
     )
-
-
-def _mean_scores(part_scores: Sequence[Mapping[str, float]], decimals: int | None) -> dict[str, float]:
-    """Return the mean of each measure that all parts have, rounded if it includes hidden judgments."""
-    names = [name for name in part_scores[0] if all(name in scores for scores in part_scores)]
-    means = {name: sum(scores[name] for scores in part_scores) / len(part_scores) for name in names}
-    return means if decimals is None else {name: round(value, decimals) for name, value in means.items()}

@@ -69,6 +69,11 @@ class SystemLine:
                 return number
         return self.entry.parameters
 
+    @property
+    def model_bytes(self) -> int | None:
+        """Size of the model's files, as known from a result."""
+        return next(filter(None, (result.model_bytes for result in self.results)), self.entry.model_bytes)
+
 
 class BenchmarkLine(NamedTuple):
     """Input for the cells of a row: the line with this `number` and its system.
@@ -85,6 +90,7 @@ class BenchmarkLine(NamedTuple):
     values: Sequence[float | None]
     annotations: Mapping[int, tuple[str, str, str]]
     parameters: int | None
+    model_bytes: int | None
     measured: None = None
     figures: tuple[()] = ()
 
@@ -186,23 +192,16 @@ def _line_results(facts: BenchmarkFacts, member: Member, rows: BoardRows, measur
     current_results = dict(results)
     if len(current_results) == len(results):
         return current_results, current_results
-    return dict(reversed(results)), _current_results(results)
-
-
-def _current_results(results: Iterable[tuple[LineKey, EntryRow]]) -> dict[LineKey, EntryRow]:
-    """Return the current result of each line, which is usually the last one.
-
-    A baseline is only replaced by a baseline, or by a result of another comparison group, which then counts as the
-    baseline.
-    """
-    current_results: dict[LineKey, EntryRow] = {}
+    # A baseline is only replaced by a baseline, or by a result of another comparison group, which then counts as the
+    # baseline.
+    current_results = {}
     for key, row in results:
         previous = current_results.get(key)
         if previous is None or not previous.is_baseline or row.is_baseline:
             current_results[key] = row
         elif row.comparison_group != previous.comparison_group:
             current_results[key] = row._replace(is_baseline=previous.is_baseline)
-    return current_results
+    return dict(reversed(results)), current_results
 
 
 def _current_groups(lines: Sequence[SystemLine], dataset_count: int) -> list[str]:

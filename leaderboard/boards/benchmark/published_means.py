@@ -59,28 +59,26 @@ def compare_published_means(
             computed_means.append(_ComputedMeans(name, row.entry.slug, wins, ratio, ratios, averages[name]))
     if not computed_means:
         return None
+    rows = [
+        PublishedMeansRow(
+            means.system,
+            means.slug,
+            str(means.wins),
+            "—" if means.printed.wins is None else str(means.printed.wins),
+            signed(means.ratio, 1, percent=True),
+            signed(means.ratios, 1, percent=True),
+            "—" if means.printed.average is None else signed(means.printed.average, 1),
+            means.printed.wins not in (None, means.wins),
+        )
+        for means in computed_means
+    ]
     dataset_count = len(facts.counted)
     return PublishedMeans(
-        [_format_row(system) for system in computed_means],
+        rows,
         dataset_count,
         facts.measure,
         sorted({locator for system in computed_means for locator in system.printed.locators}),
         _describe_agreement(computed_means, dataset_count),
-    )
-
-
-def _format_row(system: _ComputedMeans) -> PublishedMeansRow:
-    """Return a system's computed and printed aggregates as text."""
-    printed = system.printed
-    return PublishedMeansRow(
-        system.system,
-        system.slug,
-        str(system.wins),
-        "—" if printed.wins is None else str(printed.wins),
-        signed(system.ratio, 1, percent=True),
-        signed(system.ratios, 1, percent=True),
-        "—" if printed.average is None else signed(printed.average, 1),
-        printed.wins not in (None, system.wins),
     )
 
 

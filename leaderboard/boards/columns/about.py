@@ -96,3 +96,13 @@ SIZE = Column(
     note=_("counted here, else self-reported; 0 for lexical systems"),
     cell=lambda line: None if line.parameters is None else line.parameters / 1e6,
 )
+#: Size of the model's files.
+FILE_SIZE = Column(
+    "model-bytes",
+    _("Model size"),
+    ABOUT,
+    "figure",
+    unit="MB",
+    note=_("files of the checkpoint; 0 for lexical systems"),
+    cell=lambda line: None if line.model_bytes is None else line.model_bytes / 1e6,
+)

@@ -331,15 +331,11 @@ def describe_costs(columns: Iterable[Column], rows: Iterable[Row]) -> None:
             value, noise = row.value(key), row[key].noise
             if row[key].mark:  # A doubtful value already has an explanation.
                 continue
-            row[key] = Cell(value, title=_title(key, row.measured), spread=_spread_text(value, noise), noise=noise)
-
-
-def _spread_text(value: Value, noise: float | None) -> str:
-    """Return the uncertainty of a cost with as many decimals as the cost itself, empty if unknown."""
-    if not isinstance(value, float) or not noise or not math.isfinite(noise):
-        return ""
-    decimals = len(format_quantity(value).partition(".")[2])
-    return f"± {max(noise, 10**-decimals):,.{decimals}f}"
+            spread = ""
+            if isinstance(value, float) and noise and math.isfinite(noise):
+                decimals = len(format_quantity(value).partition(".")[2])  # The spread has as many as the cost.
+                spread = f"± {max(noise, 10**-decimals):,.{decimals}f}"
+            row[key] = Cell(value, title=_title(key, row.measured), spread=spread, noise=noise)
 
 
 def _title(key: str, measurement: MeasuredEntry) -> str:
@@ -597,27 +593,13 @@ def figure_columns(
             if key not in columns_by_key:
                 columns_by_key[key] = _reported_column(key, split_names, keys)
                 keys.add(columns_by_key[key].key)
-    return [
-        column
-        for _, column in sorted(
-            columns_by_key.items(), key=lambda item: (item[1].group != EFFICIENCY, _figure_order(item[0]))
-        )
-    ]
+    places = {name: place for place, name in enumerate(reported_facts.COSTS)}
 
+    def order(key: FigureKey) -> tuple[bool, int, str, str]:
+        is_other = columns_by_key[key].group != EFFICIENCY
+        return is_other, places.get(key.name, len(places)), key.name, key.hardware
 
-def _reported_cell(figure: Mapping[str, Any]) -> Cell:
-    """Return the cell of a figure; a doubtful one is shown as printed and has no value to sort by."""
-    factor = MILLISECONDS.get(str(figure.get("unit", "")), 1.0)
-    printed_text = str(figure.get("as_printed") or f"{figure['value']:g}")
-    if figure.get("doubtful"):
-        return Cell(text=f"{printed_text} {figure['unit']}" if factor != 1.0 else printed_text, mark="?")
-    value = round(float(figure["value"]) * factor, 6)
-    return Cell(value, printed_text if factor == 1.0 else f"{value:g}")
-
-
-def _figure_order(key: FigureKey) -> tuple[int, str, str]:
-    names = list(reported_facts.COSTS)
-    return (names.index(key.name) if key.name in reported_facts.COSTS else len(names), key.name, key.hardware)
+    return [columns_by_key[key] for key in sorted(columns_by_key, key=order)]
 
 
 def figure_key(figure: Mapping[str, Any], split_names: set[str]) -> FigureKey:
@@ -635,7 +617,15 @@ def _reported_column(key: FigureKey, split_names: set[str], other_keys: set[str]
 
     def cell(line: Any) -> Cell | None:
         matching_figures = [figure for figure in line.figures if figure_key(figure, split_names) == key]
-        return _reported_cell(matching_figures[-1]) if matching_figures else None
+        if not matching_figures:
+            return None
+        figure = matching_figures[-1]
+        factor = MILLISECONDS.get(str(figure.get("unit", "")), 1.0)
+        printed_text = str(figure.get("as_printed") or f"{figure['value']:g}")
+        if figure.get("doubtful"):  # Shown as printed, without a value to sort by.
+            return Cell(text=f"{printed_text} {figure['unit']}" if factor != 1.0 else printed_text, mark="?")
+        value = round(float(figure["value"]) * factor, 6)
+        return Cell(value, printed_text if factor == 1.0 else f"{value:g}")
 
     label = f"{key.name[:1].upper()}{key.name[1:]}" + (f", {key.hardware}" if key.hardware else "")
     slug = slugify(f"{key.name} {key.hardware}") or "figure"

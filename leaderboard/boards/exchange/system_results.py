@@ -82,26 +82,24 @@ def to_yaml(results: Sequence[ExchangedResult], site: str, url: str, user: str) 
 
     `url` is the system's page on the `site`, and `user` its team, empty if unknown.
     """
-    entries = [_yaml_item(result, site, url, user) for result in results if result.value is not None]
+    entries = [
+        {
+            "dataset": {
+                "id": f"BeIR/{result.beir_name}" if result.beir_name else result.dataset_slug,
+                "task_id": result.split,
+            },
+            "value": result.value,
+            "date": result.published_at.date().isoformat(),
+            "source": {"url": url, "name": site, **({"user": user} if user else {})},
+            "notes": ", ".join(
+                filter(None, (result.measure, result.provenance, result.configuration, result.training))
+            ),
+        }
+        for result in results
+        if result.value is not None
+    ]
     text: str = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=math.inf)
     return text
-
-
-def _yaml_item(result: ExchangedResult, site: str, url: str, user: str) -> dict[str, Any]:
-    """Return a result as an item of `.eval_results`; `user` is the team, omitted if empty."""
-    dataset = {"id": f"BeIR/{result.beir_name}" if result.beir_name else result.dataset_slug}
-    dataset["task_id"] = result.split
-    source = {"url": url, "name": site}
-    if user:
-        source["user"] = user
-    notes = [result.measure, result.provenance, result.configuration, result.training]
-    return {
-        "dataset": dataset,
-        "value": result.value,
-        "date": result.published_at.date().isoformat(),
-        "source": source,
-        "notes": ", ".join(note for note in notes if note),
-    }
 
 
 #: MTEB's `Licenses` (2.26.24), in Hugging Face's spelling.

@@ -117,7 +117,20 @@ def _line_chart(title: str, points: Sequence[tuple[float, float, str]], axis: Ax
 
     If `from_zero`, the vertical axis starts at 0.
     """
-    positions = [(_x(points, depth, axis), _y(points, value, from_zero), text) for depth, value, text in points]
+    scale = log if axis.logarithmic else float
+    first, last = scale(points[0][0]), scale(points[-1][0])
+    low, high = (0.0 if from_zero else min(value for _, value, _ in points)), max(value for _, value, _ in points)
+    span = (high - low) or abs(high) or 1.0
+    bottom = low if from_zero else low - _LABEL_MARGIN * span
+    top = high + _LABEL_MARGIN * span
+    positions = [
+        (
+            LEFT + INDENT + (RIGHT - LEFT - 2 * INDENT) * (scale(depth) - first) / (last - first),
+            BOTTOM - (BOTTOM - TOP) * (value - bottom) / (top - bottom),
+            text,
+        )
+        for depth, value, text in points
+    ]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in positions)
     values = ", ".join(f"{text} at {depth:g}" for depth, _, text in points)
     description = f"{escape(title)} by {axis.words}: {values}"
@@ -187,20 +200,3 @@ def _labels(points: Sequence[_LabelPosition]) -> Iterator[_LabelPosition]:
                 occupied_boxes.append(box)
                 yield center, baseline, text
                 break
-
-
-def _x(points: Sequence[tuple[float, float, str]], depth: float, axis: Axis) -> float:
-    """Return the horizontal position of a depth; the first and the last depth are slightly indented."""
-    first_value, scaled_depth, last_value = (
-        log(number) if axis.logarithmic else number for number in (points[0][0], depth, points[-1][0])
-    )
-    return LEFT + INDENT + (RIGHT - LEFT - 2 * INDENT) * (scaled_depth - first_value) / (last_value - first_value)
-
-
-def _y(points: Sequence[tuple[float, float, str]], value: float, from_zero: bool) -> float:
-    """Return the vertical position of a value; the axis starts at 0 if `from_zero`, else below the minimum."""
-    values = [point_value for _, point_value, _ in points]
-    low, high = (0.0 if from_zero else min(values)), max(values)
-    span = (high - low) or abs(high) or 1.0
-    bottom = low if from_zero else low - _LABEL_MARGIN * span
-    return BOTTOM - (BOTTOM - TOP) * (value - bottom) / (high + _LABEL_MARGIN * span - bottom)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -140,14 +140,6 @@ def history(system_id: int) -> list[Event]:
         reasons = {BoardChange.Kind.WITHDRAWN: by_team, BoardChange.Kind.QUARANTINED: by_curator}
         note = reasons.get(BoardChange.Kind(kind), configuration)
         events.append((time, _EVENT_NAMES[BoardChange.Kind(kind)], note, tuple(dataset)))
-    return _merge_events(events)[:MAX_EVENTS]
-
-
-def _merge_events(events: list[tuple[str, str, str, tuple[str, str]]]) -> list[Event]:
-    """Return the events, given as time, name, note, and dataset, newest first.
-
-    Equal events of several results on one day are combined.
-    """
     events_by_key: dict[tuple[str, str, str], Event] = {}
     for time, what, note, dataset in sorted(events, key=lambda event: event[0], reverse=True):
         event = events_by_key.setdefault((time[:10], what, note), Event(time[:10], what, note, []))
@@ -155,7 +147,7 @@ def _merge_events(events: list[tuple[str, str, str, tuple[str, str]]]) -> list[E
             event.datasets.append(dataset)
     for event in events_by_key.values():
         event.datasets.sort(key=lambda dataset: dataset[1].casefold())
-    return list(events_by_key.values())
+    return list(events_by_key.values())[:MAX_EVENTS]
 
 
 def _authors_and_variants(system_id: int) -> tuple[list[Author], list[Author], list[tuple[str, str, str]]]:
@@ -288,13 +280,10 @@ def author_facts(slug: str) -> dict[str, Any] | None:
         .values("title", "authors", "year", "venue", "url", "number")
         if _has_author(row["authors"], slug)
     ]
-    name = _author_name(slug, (str(row["authors"]) for row in (*systems, *sources)))
+    authors = (author for row in (*systems, *sources) for author in authors_in(str(row["authors"])))
+    name = next((author.name for author in authors if author.slug == slug and slug), "")
     return {"name": name, "slug": slug, "systems": systems, "sources": sources} if name else None
 
 
 def _has_author(authors: str, slug: str) -> bool:
     return any(author.slug == slug for author in authors_in(authors))
-
-
-def _author_name(slug: str, texts: Iterable[str]) -> str:
-    return next((author.name for text in texts for author in authors_in(text) if author.slug == slug and slug), "")

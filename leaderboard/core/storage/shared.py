@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from django.conf import settings
@@ -76,7 +76,9 @@ def ensure_local(path: Path) -> Path:
     if not is_shared_path(path):
         return path
     if not _touch_copy(path):
-        with _download_lock():
+        _root().mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (_root() / f"{PARTIAL}fetching").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # Wait until no other process of this host is downloading.
             if not _touch_copy(path):
                 try:
                     _fetch(path)
@@ -126,7 +128,8 @@ def trim_copies(max_bytes: int) -> int:
     copies, sizes, count = {}, {}, 0
     for path in (path for area in AREAS for path in _paths(area)):
         with suppress(FileNotFoundError):  # Another worker of this host was faster, here and below.
-            copies[path], sizes[path] = path.stat().st_mtime, _size(path)
+            files = path.rglob("*") if path.is_dir() else (path,)
+            copies[path], sizes[path] = path.stat().st_mtime, sum(file.stat().st_size for file in files)
     total = sum(sizes.values())
     for path in sorted(sizes, key=copies.__getitem__):
         if total <= max_bytes or copies[path] > time.time() - GRACE:
@@ -201,21 +204,8 @@ def _folders(name: str) -> list[str]:
         return []
 
 
-def _size(path: Path) -> int:
-    return sum(file.stat().st_size for file in (path.rglob("*") if path.is_dir() else (path,)))
-
-
 def _root() -> Path:
     return Path(settings.VAR) / "store"
-
-
-@contextmanager
-def _download_lock() -> Iterator[None]:
-    """Wait until no other process of this host is downloading."""
-    _root().mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (_root() / f"{PARTIAL}fetching").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _ignore(size: int) -> None:

@@ -63,7 +63,13 @@ def parse_entries(text: str) -> list[BibtexEntry]:
     programs that do not; entries that contain the start of another; and entries with LaTeX commands that do more than
     typesetting.
     """
-    entries, position, closing = [], 0, _closing_braces(text)
+    closing, open_braces = {}, []
+    for brace in _BRACE.finditer(text):  # Counts escaped braces as BibTeX does.
+        if brace[0] == "{":
+            open_braces.append(brace.start())
+        elif open_braces:
+            closing[open_braces.pop()] = brace.start()
+    entries, position = [], 0
     while match := _START.search(text, position):
         opening = text.index("{", match.start())
         end = closing.get(opening)
@@ -75,17 +81,6 @@ def parse_entries(text: str) -> list[BibtexEntry]:
             entries.append(BibtexEntry(kind, match[2], text[match.end() : end]))
         position = end + 1
     return entries
-
-
-def _closing_braces(text: str) -> dict[int, int]:
-    """Map the position of each opening brace to its closing one, counting escaped braces as BibTeX does."""
-    pairs, open_braces = {}, []
-    for brace in _BRACE.finditer(text):
-        if brace[0] == "{":
-            open_braces.append(brace.start())
-        elif open_braces:
-            pairs[open_braces.pop()] = brace.start()
-    return pairs
 
 
 def _is_whole(entry: str) -> bool:
@@ -155,7 +150,8 @@ class AuthorName(NamedTuple):
         """Name in BibTeX order, as LaTeX that compiles."""
         if self.is_corporate:
             return f"{{{escape(self.display_name)}}}"
-        return ", ".join(_brace_name(part) for part in self.parts)
+        names = ((part, escape(part)) for part in self.parts)
+        return ", ".join(f"{{{name}}}" if "," in part or _AND.search(part) else name for part, name in names)
 
 
 def parse_authors(text: str | None) -> list[AuthorName]:
@@ -182,10 +178,6 @@ def latex_to_text(text: str) -> str:
 
 def to_latin(text: str) -> str:
     return text.translate(_LATIN_LETTERS)
-
-
-def _brace_name(part: str) -> str:
-    return f"{{{escape(part)}}}" if "," in part or _AND.search(part) else escape(part)
 
 
 def _split(text: str, separator: re.Pattern[str]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from urllib.parse import quote
 
 _ESCAPED = {
     "\\": r"\textbackslash{}",
@@ -98,10 +99,6 @@ def _escape_character(character: str) -> str:
 def escape_url(url: str) -> str:
     r"""Escape a URL for `\url` in a caption, where `%`, `#` and unbalanced braces would break the table."""
     quoted = "".join(
-        character if character.isascii() and character not in ' {}\\^`"<>|' else _quote(character) for character in url
+        character if character.isascii() and character not in ' {}\\^`"<>|' else quote(character) for character in url
     )
     return quoted.replace("%", r"\%").replace("#", r"\#")
-
-
-def _quote(character: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in character.encode())

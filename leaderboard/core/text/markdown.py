@@ -31,16 +31,12 @@ def to_html(text: str) -> SafeString:
         rendered,
         tags=_TAGS,
         attributes={"a": {"href"}},
-        attribute_filter=_kept_attribute,
+        # Remove relative and protocol-relative (`//host`) links.
+        attribute_filter=lambda tag, attribute, value: value if attribute != "href" or _LINK.match(value) else None,
         url_schemes={"http", "https", "mailto"},
         link_rel="nofollow noopener",
     )
     return mark_safe(clean)  # noqa: S308
-
-
-def _kept_attribute(tag: str, attribute: str, value: str) -> str | None:
-    """Return the attribute's value, or None for relative and protocol-relative (`//host`) links."""
-    return value if attribute != "href" or _LINK.match(value) else None
 
 
 def first_sentence(text: str) -> str:

@@ -94,12 +94,9 @@ def read_functions(library: Path) -> Iterator[Function]:
 
 
 def _as_function(node: ast.stmt, parent: str, lines: list[bytes]) -> Iterator[Function]:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        yield Function(f"{parent}.{node.name}", _source_without_docstring(node, lines), ast.get_docstring(node) or "")
-
-
-def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[bytes]) -> str:
-    """Return a function's source from `def` to its end, dedented and without its docstring."""
+    """Yield the function that a node defines, with its dedented source from `def` to its end, without docstring."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return
     first_line, last_line = node.lineno - 1, node.end_lineno or node.lineno
     kept_lines = lines[first_line:last_line]
     if ast.get_docstring(node, clean=False) is not None:
@@ -114,7 +111,8 @@ def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, line
         ]
     indent = node.col_offset
     dedented_lines = [line[indent:] if not line[:indent].strip() else line for line in kept_lines]
-    return b"".join(dedented_lines).decode("utf-8", "replace").strip()
+    source = b"".join(dedented_lines).decode("utf-8", "replace").strip()
+    yield Function(f"{parent}.{node.name}", source, ast.get_docstring(node) or "")
 
 
 def choose_queries(functions: list[Function], queries: int) -> list[tuple[str, str, str]]:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -126,7 +126,11 @@ def read_mteb_results(
                 results.figures += _read_task(files[name], file, model, places, f"{source.rstrip('/')}/{quote(name)}")
             except _InvalidFile as error:
                 problems.append(f"{name}: {error}")
-    problems += _find_duplicates(results.figures)
+    addresses: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
+    for figure in results.figures:
+        addresses[figure.dataset.slug, figure.system, figure.configuration, figure.measure].append(figure.address)
+    for urls in sorted({tuple(urls) for urls in addresses.values() if len(urls) > 1}):
+        problems.append(f"{' and '.join(urls)} have the same model, revision, and dataset. Keep only one")
     if not results.figures and not problems:
         problems.append(f"{path.name} has no results for datasets on this site. {' '.join(results.left_out())}".strip())
     if problems:
@@ -391,15 +395,6 @@ def _read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise _InvalidFile("it is not a JSON object")
     return content
-
-
-def _find_duplicates(figures: Iterable[CuratedFigure]) -> list[str]:
-    """Return a problem for each group of files with the same model, revision, and dataset."""
-    files: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
-    for figure in figures:
-        files[figure.dataset.slug, figure.system, figure.configuration, figure.measure].append(figure.address)
-    lists = {tuple(addresses) for addresses in files.values() if len(addresses) > 1}
-    return [f"{' and '.join(urls)} have the same model, revision, and dataset. Keep only one" for urls in sorted(lists)]
 
 
 def _abbreviate(value: Any) -> str:

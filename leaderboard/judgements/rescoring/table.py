@@ -121,7 +121,9 @@ def comparison_table(
     lines = [build_line(row, selected_measure, hidden=hidden, holes=not hide_holes) for row in rows]
     lines.sort(key=lambda line: (line.system.casefold(), line.configuration))
     sortable_lines = [line for line in lines if getattr(line, key) is not None]
-    sortable_lines.sort(key=lambda line: _sortable(getattr(line, key)), reverse=is_descending)
+    sortable_lines.sort(
+        key=lambda line: line.system.casefold() if key == "system" else getattr(line, key), reverse=is_descending
+    )
     lines = [*sortable_lines, *(line for line in lines if getattr(line, key) is None)]
     has_holes = any(line.hole_before is not None or line.hole_after is not None for line in lines)
     headings = []
@@ -139,10 +141,6 @@ def comparison_table(
         has_holes,
         {} if hidden or selected_measure != comparison["primary"] else comparison.get("marks", {}),
     )
-
-
-def _sortable(value: Any) -> Any:
-    return value.casefold() if isinstance(value, str) else value
 
 
 def build_line(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool = False) -> ComparisonLine:

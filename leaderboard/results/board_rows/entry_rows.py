@@ -69,9 +69,18 @@ class EntryRow(NamedTuple):
     @property
     def parameters(self) -> int | None:
         """Number of model parameters, counted by Runboard or declared; 0 for lexical systems, None if unknown."""
-        counts = (measurement["figures"].get("parameters") for measurement in reversed(self.measured))
-        parameters = next((count for count in counts if count is not None), self.parameter_count)
-        return 0 if parameters is None and self.architecture == Architecture.LEXICAL else parameters
+        return self._latest_figure("parameters", self.parameter_count)
+
+    @property
+    def model_bytes(self) -> int | None:
+        """Size of the checkpoint's files; 0 for lexical systems, None if unknown."""
+        return self._latest_figure("model_bytes", None)
+
+    def _latest_figure(self, name: str, default: int | None) -> int | None:
+        """Return a measured property of the model, or else the default, which is 0 for lexical systems."""
+        figures = (measurement["figures"].get(name) for measurement in reversed(self.measured))
+        figure = next((value for value in figures if value is not None), default)
+        return 0 if figure is None and self.architecture == Architecture.LEXICAL else figure
 
     @property
     def reported_by(self) -> int | None:

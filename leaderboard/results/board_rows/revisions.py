@@ -262,15 +262,9 @@ def private_rows(datasets: Collection[int], teams: Collection[int]) -> dict[int,
 def _read_entry_rows(entries: QuerySet[Entry], *extra_columns: str) -> list[dict[str, Any]]:
     """Return the fields of `EntryRow` except `_SEPARATE_FIELDS`, and `extra_columns`, of each entry, in one query."""
     names = [name for name in EntryRow._fields if name not in _SEPARATE_FIELDS]
-    columns = _column_expressions()
-    rows = entries.values_list(*(columns.get(name, name) for name in names), *extra_columns)
-    return [dict(zip((*names, *extra_columns), row, strict=True)) for row in rows]
-
-
-def _column_expressions() -> dict[str, Any]:
-    """Return query expressions for the fields of `EntryRow` whose column has another name or type."""
     challenges = Challenge.objects.filter(system=OuterRef("system"), state=Challenge.State.OPEN)
-    return {
+    # Expressions for the fields whose column has another name or type.
+    columns: dict[str, Any] = {
         "system": "system__name",
         "slug": "system__slug",
         "team": anonymity.team_name("system__"),
@@ -284,6 +278,8 @@ def _column_expressions() -> dict[str, Any]:
         **{name: Cast(name, IntegerField()) for name in ("is_baseline", "late", "pooled")},
         **{name: f"system__{name}" for name in _SYSTEM_FIELDS},
     }
+    rows = entries.values_list(*(columns.get(name, name) for name in names), *extra_columns)
+    return [dict(zip((*names, *extra_columns), row, strict=True)) for row in rows]
 
 
 def result_facts(dataset_id: int, entry: int, row: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:

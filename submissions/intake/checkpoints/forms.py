@@ -25,8 +25,17 @@ class ParametersForm(forms.Form):
 
     def __init__(self, engine: EngineDescription, data: QueryDict | None, **options: Any) -> None:
         """Create the fields of the engine's parameters. Parameters missing from `data` get their defaults."""
-        prefix = options.get("prefix", "")
-        super().__init__(None if data is None else _complete_values(engine, data, prefix), **options)
+        values: dict[str, str] | None = None
+        if data is not None:
+            values = {}
+            for parameter in engine.parameters:
+                name = f"{options.get('prefix', '')}-{parameter.name}"
+                entered: str | None = data.get(name)
+                # Empty texts are preserved.
+                if entered is None or (not entered and not parameter.is_text):
+                    entered = _format_value(parameter.default)
+                values[name] = entered
+        super().__init__(values, **options)
         self.engine = engine
         for parameter in engine.parameters:
             self.fields[parameter.name] = _build_field(parameter)
@@ -78,21 +87,6 @@ class PromptsForm(forms.Form):
             for slug in slugs
         }
         return {slug: prompts for slug, prompts in prompts_by_slug.items() if prompts}
-
-
-def _complete_values(engine: EngineDescription, data: QueryDict, prefix: str) -> dict[str, str]:
-    """Return the entered values of the engine's parameters by field name; missing ones get their defaults.
-
-    Empty texts are preserved.
-    """
-    values = {}
-    for parameter in engine.parameters:
-        name = f"{prefix}-{parameter.name}"
-        entered: str | None = data.get(name)
-        if entered is None or (not entered and not parameter.is_text):
-            entered = _format_value(parameter.default)
-        values[name] = entered
-    return values
 
 
 def _build_field(parameter: Parameter) -> forms.Field:

@@ -352,7 +352,14 @@ def trim_cache() -> None:
     if not is_remote():
         return
     try:
-        _trim_local_copies()
+        _sweep_unreferenced_folders()
+        sizes, last_used = {}, {}
+        for folder in _list_folders():
+            with suppress(FileNotFoundError):  # another worker on this host removed it
+                sizes[folder.name], last_used[folder.name] = disk_usage([folder]), folder.stat().st_mtime
+        least_used_first = sorted(sizes, key=last_used.__getitem__)
+        delete_copy = partial(_delete_encoding, copy_only=True)
+        remove_least_used(sizes, least_used_first, settings.EMBEDDINGS_CACHE_BYTES, delete_copy)
         if time.monotonic() - _swept_at >= _SWEEP_PAUSE:
             _swept_at = time.monotonic()
             if cache.add(_SWEEP_KEY, 1, _SWEEP_PAUSE):
@@ -388,18 +395,6 @@ def _sweep_unreferenced_folders() -> int:
     return remove_old([folder for folder in _list_folders() if folder.name not in referenced_keys], GRACE)
 
 
-def _trim_local_copies() -> None:
-    """Remove unreferenced copies on this machine, and those beyond the limit; they can be downloaded again."""
-    _sweep_unreferenced_folders()
-    sizes, last_used = {}, {}
-    for folder in _list_folders():
-        with suppress(FileNotFoundError):  # another worker on this host removed it
-            sizes[folder.name], last_used[folder.name] = disk_usage([folder]), folder.stat().st_mtime
-    least_used_first = sorted(sizes, key=last_used.__getitem__)
-    delete_copy = partial(_delete_encoding, copy_only=True)
-    remove_least_used(sizes, least_used_first, settings.EMBEDDINGS_CACHE_BYTES, delete_copy)
-
-
 def _list_folders() -> list[Path]:
     """Return the folders on this machine, including folders of arriving shards."""
     root = embeddings_root()
@@ -425,20 +420,15 @@ def _delete_encoding(key: str, *, copy_only: bool = False) -> bool:
             if jobs.exclude(state__in=TERMINAL).exists():
                 return False
             encoding.delete()
-        _remove_folder(key)
+        folder = embeddings_folder(key)
+        if folder.exists():
+            # An interrupted removal would leave it incomplete, so it is renamed first.
+            renamed_folder = folder.rename(folder.with_name(f".leaving-{key}"))
+            shutil.rmtree(renamed_folder, ignore_errors=True)
     # A shard stored at the same moment is missed here, and encoded again by the job that needs it.
     if is_remote() and not copy_only:
         _remove_stored(key)
     return True
-
-
-def _remove_folder(key: str) -> None:
-    """Delete an encoding's folder; it is renamed first, because an interrupted removal would leave it incomplete."""
-    folder = embeddings_folder(key)
-    if folder.exists():
-        renamed_folder = folder.with_name(f".leaving-{key}")
-        folder.rename(renamed_folder)
-        shutil.rmtree(renamed_folder, ignore_errors=True)
 
 
 def _remove_stored(key: str) -> None:

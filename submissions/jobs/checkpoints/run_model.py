@@ -296,6 +296,8 @@ def _figures(plan: _Plan, work: ExecutionJob, result: Mapping[str, Any]) -> dict
         )
         overrides = {**dict.fromkeys(build_figures), "stored_runs": len(work.runs)}
         figures = {label: {**values, **overrides} for label, values in figures.items()}
+    if checkpoint := plan.task.checkpoint:
+        figures = {label: {**values, "model_bytes": checkpoint.size} for label, values in figures.items()}
     return figures
 
 

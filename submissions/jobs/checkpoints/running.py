@@ -169,8 +169,13 @@ def get_result(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) ->
         for path in filter(None, (work.corpus, work.queries, work.excluded)):
             if not path.is_file() or file_sha256(path) != path.name:
                 raise DamagedInput(f"{path} is missing or damaged")
-    if outcome.kind in ("crashed", "model_failed"):
-        _require_whole_checkpoint(work)
+    if outcome.kind in ("crashed", "model_failed") and work.checkpoint is not None:
+        # It was complete when it was submitted. The next job on this host downloads a damaged copy again.
+        description = work.checkpoint / FILE_NAME
+        files = CheckpointDescription.read(work.checkpoint).files if description.is_file() else (FILE_NAME,)
+        if missing_files := [name for name in files if not (work.checkpoint / name).is_file()]:
+            shared.remove_damaged_copy(work.checkpoint)
+            raise DamagedInput(f"{work.checkpoint} lacks {', '.join(missing_files)}")
     if outcome.kind in ("crashed", "model_failed") and work.device == "cuda":
         reset_own_capability()
         if refusal := own_capability([Job.Queue.GPU]).refusal:
@@ -180,20 +185,6 @@ def get_result(outcome: SandboxOutcome, work: ExecutionJob, *, trusted: bool) ->
     if outcome.kind == "crashed":
         raise RuntimeError(f"The child ended with {outcome.failure_code} after {outcome.seconds:.0f} s.")
     raise ModelFailure(outcome.failure_code, outcome.message)
-
-
-def _require_whole_checkpoint(work: ExecutionJob) -> None:
-    """Raise DamagedInput if this host lacks a file of the checkpoint, which was complete when it was submitted.
-
-    A local copy is removed, so that the next job on this host downloads it again.
-    """
-    if work.checkpoint is None:
-        return
-    description = work.checkpoint / FILE_NAME
-    files = CheckpointDescription.read(work.checkpoint).files if description.is_file() else (FILE_NAME,)
-    if missing_files := [name for name in files if not (work.checkpoint / name).is_file()]:
-        shared.remove_damaged_copy(work.checkpoint)
-        raise DamagedInput(f"{work.checkpoint} lacks {', '.join(missing_files)}")
 
 
 def reject_model(job: Job, failure: ModelFailure) -> None:

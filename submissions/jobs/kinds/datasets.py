@@ -247,7 +247,10 @@ def rescore_job(job: Job, lease: Lease) -> None:
             _evaluate_waiting_run(job, lease, rescore, run)
             rescore = _get_active_rescore(job)
         if get_policy(dataset).competition:
-            _evaluate_missing_parts(rescore, lease)
+            evaluations = Evaluation.objects.filter(qrels=rescore.to_qrels).order_by("pk")
+            for key in list(evaluations.values_list("pk", flat=True)):
+                lease.check()
+                evaluate_parts(evaluations.select_related("qrels").get(pk=key))
         content, marks = prepare_content(dataset, rescore.to_qrels), count_marks(rescore)
         with transaction.atomic():
             # Write the state first: a worker that lost its claim must not finish the rescore.
@@ -306,14 +309,6 @@ def _evaluate_waiting_run(job: Job, lease: Lease, rescore: Rescore, run: Run) ->
             job.attempts = 1
             Job.objects.filter(pk=job.pk, fence=job.fence).update(attempts=1)
     campaigns.note_progress(rescore)
-
-
-def _evaluate_missing_parts(rescore: Rescore, lease: Lease) -> None:
-    """Compute the missing means over a competition's parts, one evaluation after the other."""
-    evaluations = Evaluation.objects.filter(qrels=rescore.to_qrels).order_by("pk")
-    for key in list(evaluations.values_list("pk", flat=True)):
-        lease.check()
-        evaluate_parts(evaluations.select_related("qrels").get(pk=key))
 
 
 def fail_lost_rescores() -> int:

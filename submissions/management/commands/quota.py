@@ -11,7 +11,7 @@ from leaderboard.management import curating
 from leaderboard.models import Dataset, Team, User
 from submissions.accounts.permissions import get_teams
 from submissions.models import QuotaUse
-from submissions.quotas.counting import Quota, Window, limited_quotas
+from submissions.quotas.counting import Window, limited_quotas
 from submissions.quotas.ledger import end_exception, grant_exception, refund_unit
 
 
@@ -60,7 +60,11 @@ class Command(BaseCommand):
     def _show_quotas(self, person: User) -> None:
         hidden_datasets = Dataset.objects.open_for_runs().filter(hidden=True)
         quotas = [*chain(*limited_quotas(person, list(get_teams(person)), hidden_datasets).values())]
-        self.stdout.write("\n".join(map(_format_quota, quotas)) or "No dataset is limited.")
+        for quota in quotas:
+            usage = f"{_usage(quota.day)} today\t{_usage(quota.month)} this month"
+            self.stdout.write(f"{quota.dataset.slug}\t{quota.team or '-'}\t{usage}")
+        if not quotas:
+            self.stdout.write("No dataset is limited.")
 
     def _refund(self, options: dict[str, Any]) -> str:
         """Refund the submission on all its datasets, or on `--dataset`.
@@ -93,10 +97,6 @@ class Command(BaseCommand):
         team, dataset = curating.find_by_slug(Team, options["team"]), _dataset(options)
         end_exception(team, dataset)
         return f"{team} has the default quota on {dataset or 'all datasets'} again."
-
-
-def _format_quota(quota: Quota) -> str:
-    return f"{quota.dataset.slug}\t{quota.team or '-'}\t{_usage(quota.day)} today\t{_usage(quota.month)} this month"
 
 
 def _usage(window: Window) -> str:

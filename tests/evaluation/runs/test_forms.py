@@ -117,7 +117,7 @@ def test_every_reader_reads_the_same_rankings(tmp_path: Path, form: str, compres
     IndexedRun.write(path, tmp_path / "stored")
     assert {query: IndexedRun(tmp_path / "stored").documents(query)[0] for query in RANKINGS} == RANKINGS
     with trec_text(path) as (_, text):
-        rankings = read_rankings(text, RANKINGS, ScoringRules(maximum_depth=9), few=False)
+        rankings = read_rankings(text, RANKINGS, ScoringRules(maximum_depth=9), few_queries=False)
     assert {query: list(names) for query, names in rankings.items()} == RANKINGS
 
 

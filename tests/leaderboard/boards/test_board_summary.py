@@ -346,7 +346,7 @@ def test_the_interval_of_the_lead_is_that_of_the_difference_over_the_baselines_s
 def test_the_first_screen_draws_differences_from_the_baseline(client: Client) -> None:
     dataset = tested(**{"BM25": 0.4, "First": 0.601, "Second": 0.6, **{f"System {n}": 0.3 - n / 100 for n in range(9)}})
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
-    plots = re.findall(r'<svg class="forest-plot".*?</svg></svg>|<svg class="forest-plot".*?</text></svg>', page)
+    plots = re.findall(r'<svg class="forest-plot".*?</svg></figure>', page)
     assert len(plots) == 2, "in the verdict, and after five rows on phones"
     assert plots[0] == plots[1]
     assert page.index(plots[1], page.index("<tbody")) > page.index("System 2")

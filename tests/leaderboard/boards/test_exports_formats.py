@@ -397,6 +397,7 @@ def test_exports_have_all_rows_and_leave_out_hidden_columns(client: Client) -> N
         "licence",
         "declared-parameters",
         "maximum-length",
+        "model-bytes",
         "parameters",
     }
     page = client.get("/benchmarks/beir/?hide=about").content.decode()

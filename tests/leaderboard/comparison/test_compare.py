@@ -371,3 +371,13 @@ def test_a_seed_set_is_compared_by_its_means_and_its_first_seed(client: Client, 
     assert "seeded is a set of 2 seeds" in query
     mean = (1 + 2 / (2 + 1 / np.log2(3))) / 2
     assert f"nDCG@10 {mean:.3f}" in query
+
+
+def test_runs_whose_only_document_is_the_query_itself_are_compared(client: Client, tmp_path: Path) -> None:
+    queries = '{"_id": "q1", "text": "one"}\n{"_id": "d3", "text": "three"}\n'
+    judged = "query-id\tcorpus-id\tscore\nq1\td1\t2\nd3\td4\t1\n"
+    changes = {"queries.jsonl": queries, "qrels/test.tsv": judged, "qrels/train.tsv": None}
+    dataset = open_dataset(tmp_path, changes, drop_self_matches=True)
+    first, second = (run_for(dataset, name, {"q1": ["d1", "d2"], "d3": ["d3"]}).system for name in ("one", "two"))
+    page = text_of(client.get(address(first.slug, second.slug, dataset=dataset.slug)).content.decode())
+    assert "one, two 1.0 0.50" in page, "the documents of q1 are the same; d3 has none"

@@ -147,13 +147,13 @@ def test_a_hung_process_is_ended_at_the_second_look(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "kill", lambda process, what: ended.append((process, what)))
     job = claimed()
     hung = HungProcessMonitor("host:1")
-    assert hung.end([2]) == []
+    assert hung.kill_hung([2]) == []
     Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() + timedelta(seconds=20))
-    assert hung.end([2]) == []
+    assert hung.kill_hung([2]) == []
     extend_lease(job, 0.1, "")
-    assert hung.end([2]) == []
+    assert hung.kill_hung([2]) == []
     Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() + timedelta(seconds=20))
-    assert [hung.end([2]), hung.end([2])] == [[], [2]]
+    assert [hung.kill_hung([2]), hung.kill_hung([2])] == [[], [2]]
     assert ended == [(2, signal.SIGKILL)]
 
 
@@ -167,10 +167,10 @@ def test_a_process_that_does_not_hear_that_its_job_ended_is_ended(
     before = claimed()
     assert advance(before.pk, State.CANCELLED, fence=before.fence)  # by a worker of the same name, before this one
     hung = HungProcessMonitor("host:1")
-    assert hung.end([2]) == []
+    assert hung.kill_hung([2]) == []
     job = claimed()
     assert time_out(job)
-    assert [hung.end([2]), hung.end([2]), hung.end([2])] == [[], [2], []]
+    assert [hung.kill_hung([2]), hung.kill_hung([2]), hung.kill_hung([2])] == [[], [2], []]
     assert ended == [2]
 
 
@@ -183,7 +183,7 @@ def test_a_process_that_heard_goes_on(monkeypatch: pytest.MonkeyPatch, settings:
     monkeypatch.setattr(os, "kill", lambda process, what: pytest.fail("ended"))
     settings.QUEUE_TIMES = replace(settings.QUEUE_TIMES, cancellation_grace=0.0, lease=0.0)
     hung = HungProcessMonitor("host:1")
-    assert hung.end([2]) == []
+    assert hung.kill_hung([2]) == []
     job = claimed()
 
     def timed_out_meanwhile(job: Job, lease: Lease) -> None:
@@ -197,7 +197,7 @@ def test_a_process_that_heard_goes_on(monkeypatch: pytest.MonkeyPatch, settings:
     run_job(waits)
     assert request_cancel(waits)
     assert set(Job.objects.values_list("state", flat=True)) == {State.TIMED_OUT, State.CANCELLED}
-    assert [hung.end([2]), hung.end([2])] == [[], []]
+    assert [hung.kill_hung([2]), hung.kill_hung([2])] == [[], []]
 
 
 def test_a_wish_to_stop_outlives_the_third_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_whoever_has_measured_shares_the_machine_again_before_the_next_one_measu
     assert first.try_acquire("exclusive")
     assert not second.try_acquire("exclusive")
     first.share()
-    assert first.held == "shared"
+    assert first.held_mode == "shared"
     assert not second.try_acquire("exclusive")
     second.release()
     assert third.try_acquire("shared")
