@@ -87,7 +87,7 @@ def _take_step(step: Callable[[], object]) -> None:
 
 @shared_task(name=NOTIFY)
 def notify() -> None:
-    """Create notices and send mails and webhooks for a limited time."""
+    """Create notices and send emails and webhooks for a limited time."""
     if refusal() or not AT_WORK.acquire(blocking=False):
         return
     try:

@@ -162,7 +162,6 @@ def _add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_retrieve(add_command: AddCommand) -> None:
-    """Add the command `retrieve`."""
     parser = add_command("retrieve", _retrieve, "create a run with an API like OpenAI's /v1/embeddings")
     parser.add_argument(
         "--endpoint", required=True, help="address before /v1/embeddings, such as https://api.example.org"

@@ -208,7 +208,8 @@ class Chain:
 def recognize_kind(roles: Sequence[str], model_type: str, classes: Sequence[str]) -> CheckpointKind | None:
     """Return the kind of a model by traits that only one kind has, or None if it has no such trait.
 
-    `roles` are its modules, `model_type` the class in its settings, and `classes` the ones in config.json.
+    `roles` are the roles of its modules, `model_type` is the library class that its settings name, and `classes` are
+    the model classes in config.json.
     """
     if {m.SPLADE, m.SPARSE_STATIC, m.AUTO_ENCODER}.intersection(roles):
         return CheckpointKind.SPARSE_ENCODER
@@ -222,19 +223,19 @@ def recognize_kind(roles: Sequence[str], model_type: str, classes: Sequence[str]
     return CheckpointKind.SENTENCE_ENCODER if m.TRANSFORMER in roles and m.POOLING in roles else None
 
 
-def read_chain(module_list: Sequence[ModuleEntry], kind: CheckpointKind, file: FileFindings) -> Chain:
+def read_chain(module_list: Sequence[ModuleEntry], kind: CheckpointKind, findings: FileFindings) -> Chain:
     """Read the modules of a model of this kind, and return them in order.
 
-    Problems of the list of modules are added to `file`, such as different dimensions of adjacent modules. Raises
+    Problems of the list of modules are added to `findings`, such as different dimensions of adjacent modules. Raises
     Refused if the modules are not in an order of this kind, or one of them cannot be read.
     """
     roles = [entry.role for entry in module_list]
     if kind is CheckpointKind.MULTI_VECTOR and m.DENSE not in roles:
-        file.stop("missing_projection", f"it lists {', '.join(roles)}, but no Dense")
+        findings.stop("missing_projection", f"it lists {', '.join(roles)}, but no Dense")
     other_roles = set(roles[1:])
     orders = [(required, optional) for first, required, optional in _ORDERS[kind] if first == roles[0]]
     if not any(required <= other_roles <= required | optional for required, optional in orders):
-        file.stop("module_order", f"{', '.join(roles)} do not form a {kind}")
+        findings.stop("module_order", f"{', '.join(roles)} do not form a {kind}")
     transformer = None
     first = module_list[0]
     if first.role == m.TRANSFORMER:
@@ -251,7 +252,7 @@ def read_chain(module_list: Sequence[ModuleEntry], kind: CheckpointKind, file: F
             message = "models of this kind must treat queries and documents alike"
             first.source.at(TRANSFORMER_NAME).refuse("value", message, key)
         modules = [*Chain.from_transformer(transformer, *modules).modules]
-    check_dimensions(modules, file)
+    check_dimensions(modules, findings)
     width = modules[0].output_width
     for index, module in enumerate(modules):
         if module.role == m.POOLING and not module.input_width and width:

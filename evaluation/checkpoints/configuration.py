@@ -143,19 +143,19 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
     Forbidden keys, unknown code, and values out of bounds are added to the findings, and so are sizes that `tensors`
     rule out, if they are known. Raises Refused if the file is missing or damaged, or if it has no valid model type.
     """
-    file = source.at(NAME)
+    findings = source.at(NAME)
     if not source.has(NAME):
-        file.stop("missing_config", "the file is missing")
+        findings.stop("missing_config", "the file is missing")
     content = source.read_object(NAME)
-    refuse_forbidden_keys({key: value for key, value in content.items() if key != "auto_map"}, file)
-    _refuse_activations(content, file)
+    refuse_forbidden_keys({key: value for key, value in content.items() if key != "auto_map"}, findings)
+    _refuse_activations(content, findings)
     model_type = content.get("model_type")
     if not isinstance(model_type, str) or not _NAME.fullmatch(model_type):
-        file.stop("model_type", f"{quoted(model_type)} is not the name of an architecture", "model_type")
+        findings.stop("model_type", f"{quoted(model_type)} is not the name of an architecture", "model_type")
     published_type = _TYPES.get(model_type, _PublishedType(model_type))
-    refuse_code(content.get("auto_map"), file, published_type.code)
+    refuse_code(content.get("auto_map"), findings, published_type.code)
     fixed_values = {"is_decoder": False, "add_cross_attention": False, **published_type.fixed}
-    read_values(content, {key: constant(value) for key, value in fixed_values.items()}, file)
+    read_values(content, {key: constant(value) for key, value in fixed_values.items()}, findings)
     read_keys = library_models().keys_read(published_type.name)
     values = {
         published_type.keys.get(key, key): value
@@ -163,11 +163,11 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
         if key not in _UNREMARKED and (value or not key.startswith("_"))
     }
     values = {key: value for key, value in values.items() if key in read_keys or not key.startswith("_")}
-    values = typed_values(values, file, read_keys)
+    values = typed_values(values, findings, read_keys)
     checked_values = {key: value for key, value in values.items() if key not in published_type.fixed}
-    _report_unread_keys(published_type.name, checked_values, file)
+    _report_unread_keys(published_type.name, checked_values, findings)
     if model_type == "new":
-        _use_linear_scaling(values, file)
+        _use_linear_scaling(values, findings)
     tables = [
         (tensor.shape[0], tensor.shape[1])
         for name, tensor in (tensors or {}).items()
@@ -187,11 +187,11 @@ def read_configuration(source: ModelFiles, tensors: Mapping[str, Tensor] | None)
         _first_count(values, _HIDDEN_SIZE_KEYS) or columns,
     )
     if tensors:
-        _check_claims(values, tensors, file)
+        _check_claims(values, tensors, findings)
     return result
 
 
-def refuse_code(auto_map: object, file: FileFindings, known_modules: str = "") -> None:
+def refuse_code(auto_map: object, findings: FileFindings, known_modules: str = "") -> None:
     """Refuse an `auto_map` that names code, unless all of its modules match the pattern `known_modules`.
 
     Code in a checkpoint may differ from the library's class, which would run instead.
@@ -201,35 +201,35 @@ def refuse_code(auto_map: object, file: FileFindings, known_modules: str = "") -
     modules = [str(name).rpartition(".")[0] for name in names]
     if not all(known_modules and re.fullmatch(known_modules, module) for module in modules):
         message = f"it names code, {quoted(names[0])}, which is never run: the library's own class would run instead"
-        file.refuse("own_code", message, "auto_map")
+        findings.refuse("own_code", message, "auto_map")
 
 
-def refuse_activation(name: object, file: FileFindings, key: str, allowed_names: Collection[str] = ACTIVATIONS) -> None:
+def refuse_activation(name: object, findings: FileFindings, key: str, choices: Collection[str] = ACTIVATIONS) -> None:
     """Refuse an activation, the value of `key`, that is not allowed, because libraries import it by name.
 
     None is accepted.
     """
-    if name is not None and name not in allowed_names:
-        file.refuse("activation", f"{quoted(name)} is not one of {', '.join(allowed_names)}", key)
+    if name is not None and name not in choices:
+        findings.refuse("activation", f"{quoted(name)} is not one of {', '.join(choices)}", key)
 
 
-def _refuse_activations(content: Mapping[str, Any], file: FileFindings) -> None:
+def _refuse_activations(content: Mapping[str, Any], findings: FileFindings) -> None:
     """Refuse a cross-encoder's activations in config.json if they do not preserve the order of scores."""
-    refuse_activation(content.get(_OLD_ACTIVATION), file, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
+    refuse_activation(content.get(_OLD_ACTIVATION), findings, _OLD_ACTIVATION, SCORE_ACTIVATIONS)
     sentence_transformers_settings = content.get("sentence_transformers")
     if isinstance(sentence_transformers_settings, dict):
         for key in ("activation_fn", "activation_function"):
             refuse_activation(
                 sentence_transformers_settings.get(key),
-                file,
+                findings,
                 f"sentence_transformers.{key}",
                 SCORE_ACTIVATIONS,
             )
     elif sentence_transformers_settings is not None:
-        file.refuse("value", f"{quoted(sentence_transformers_settings)} is not an object", "sentence_transformers")
+        findings.refuse("value", f"{quoted(sentence_transformers_settings)} is not an object", "sentence_transformers")
 
 
-def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file: FileFindings) -> None:
+def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], findings: FileFindings) -> None:
     """Refuse numbers of layers and experts above the number of tensors, and sizes above the rows of every tensor.
 
     The library builds every layer of a configuration: 20,000 took 28 s and 641 MiB, without any weights.
@@ -245,12 +245,12 @@ def _check_claims(values: Mapping[str, Any], tensors: Mapping[str, Tensor], file
         bound = next((bound for keys, bound in bounds if re.fullmatch(keys, key)), None)
         if bound is not None and type(claimed_size) is int and claimed_size > bound:
             message = f"it claims {claimed_size:,}, but the weights are {count:,} tensors of at most {max_rows:,} rows"
-            file.refuse("weights_shape", message, key)
+            findings.refuse("weights_shape", message, key)
     layers = _product(values, r"(num|n)_hidden_layers|n_layers?|num_layers")
     if layers * _product(values, r"(num|n)_.*experts") > MAX_EXPERTS_IN_ALL:
-        file.refuse("dimension_cap", f"its layers have more than {MAX_EXPERTS_IN_ALL:,} experts together")
+        findings.refuse("dimension_cap", f"its layers have more than {MAX_EXPERTS_IN_ALL:,} experts together")
     if _product(values, r"num_hidden_groups|inner_group_num") > count:
-        file.refuse("weights_shape", "its groups have more layers than there are tensors")
+        findings.refuse("weights_shape", "its groups have more layers than there are tensors")
 
 
 def _product(values: Mapping[str, Any], keys: str) -> int:
@@ -258,7 +258,7 @@ def _product(values: Mapping[str, Any], keys: str) -> int:
     return math.prod(value for key, value in values.items() if re.fullmatch(keys, key) and _is_count(value))
 
 
-def _use_linear_scaling(values: dict[str, Any], file: FileFindings) -> None:
+def _use_linear_scaling(values: dict[str, Any], findings: FileFindings) -> None:
     """Replace `rope_scaling` and `rope_theta` of the model type “new” by equivalent `rope_parameters`, in place.
 
     Values that are not positive numbers are dropped without a replacement. The fixed NTK scaling of this type
@@ -267,7 +267,7 @@ def _use_linear_scaling(values: dict[str, Any], file: FileFindings) -> None:
     """
     scaling = values.pop("rope_scaling", None) or {}
     if not isinstance(scaling, dict):
-        file.stop("value", "only an object is accepted", "rope_scaling")
+        findings.stop("value", "only an object is accepted", "rope_scaling")
     theta, factor = values.pop("rope_theta", 10_000.0), scaling.get("factor", 1.0)
     numbers = (theta, factor, values.get("hidden_size", 768), values.get("num_attention_heads", 12))
     if not all(type(number) in (int, float) and number > 0 for number in numbers):
@@ -308,7 +308,7 @@ _BEHAVIOR: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _report_unread_keys(model_type: str, values: Mapping[str, Any], file: FileFindings) -> None:
+def _report_unread_keys(model_type: str, values: Mapping[str, Any], findings: FileFindings) -> None:
     """Refuse output-changing keys that the library's class ignores, and remark on other unread keys.
 
     Values that match the behavior of the class are accepted. With other values, the class would run a different model
@@ -327,9 +327,9 @@ def _report_unread_keys(model_type: str, values: Mapping[str, Any], file: FileFi
             values[key], [*_BEHAVIOR[pattern], causal if key == "is_causal" else False, *class_values]
         ):
             message = f"{quoted(values[key])} would be ignored: the library's “{model_type}” does not read the key"
-            file.refuse("ignored_key", message, key)
+            findings.refuse("ignored_key", message, key)
     if unknown_keys:
-        file.remark("keys_not_read", summarize_names(unknown_keys))
+        findings.remark("keys_not_read", summarize_names(unknown_keys))
 
 
 def _is_standard_value(value: Any, usual_values: list[Any]) -> bool:

@@ -175,35 +175,35 @@ class ModelFolder:
 
         Raises Refused if the modules do not form an acceptable kind of model, or one of them cannot be read.
         """
-        source, file = self.source, self.source.at(MODULES)
+        source, findings = self.source, self.source.at(MODULES)
         settings = read_settings(source)
         modules = read_module_list(source)
         roles = [module.role for module in modules]
         if roles == [m.ROUTER]:
             return self._plan_from_router(modules[0].source, settings)
         if m.ROUTER in roles:
-            file.stop("module_order", "a Router must be the only module")
+            findings.stop("module_order", "a Router must be the only module")
         pylate = any(module.spelling.startswith("pylate.") for module in modules)
         kind = recognize_kind(roles, "ColBERT" if pylate else settings.model_type, self.classes)
         if kind is None:
-            file.stop("module_order", f"{', '.join(roles)} do not form a known kind of model")
+            findings.stop("module_order", f"{', '.join(roles)} do not form a known kind of model")
         self.require(kind)
-        chain = read_chain(modules, kind, file)
+        chain = read_chain(modules, kind, findings)
         plan, heads = chain.plan(kind, settings), [each for each, name in HEADS.items() if source.has(name)]
         if kind is not CheckpointKind.SENTENCE_ENCODER or not heads:
             return plan
         width = (chain.transformer.hidden_size if chain.transformer else None) or 0
         files = {}
         for name in (HEADS[kind] for kind in heads):
-            tensors, file = attempt(partial(weights.read_weights, source, name)) or {}, source.at(name)
+            tensors, findings = attempt(partial(weights.read_weights, source, name)) or {}, source.at(name)
             head = tensors.get("weight")
             if head is None or set(tensors) != {"weight", "bias"}:
                 message = f"it has {summarize_names(sorted(tensors))} instead of weight and bias"
-                file.refuse("missing_weights", message)
+                findings.refuse("missing_weights", message)
                 continue
             rows = head.shape[0] if head.shape else 0
-            weights.refuse_shape("weight", head, (rows, width), file)
-            weights.refuse_shape("bias", tensors["bias"], (rows,), file)
+            weights.refuse_shape("weight", head, (rows, width), findings)
+            weights.refuse_shape("bias", tensors["bias"], (rows,), findings)
             files[name] = tensors
         part = plan.parts["model"] | ModelPart(weights=files)
         return replace(plan.with_description(also=tuple(heads)), parts={"model": part})
@@ -291,9 +291,9 @@ class ModelFolder:
         too and its pooling is one of theirs, such as mean. A model with the pooling SPARTA is sparse. Raises Refused if
         the kind is not acceptable or the pooling is unknown.
         """
-        source, file = self.source, self.source.at(CONFIG)
+        source, findings = self.source, self.source.at(CONFIG)
         if self.kinds == {CheckpointKind.MULTI_VECTOR}:
-            file.stop("missing_projection", "it is a plain encoder, without a projection of its tokens")
+            findings.stop("missing_projection", "it is a plain encoder, without a projection of its tokens")
         settings = read_settings(source)
         pooling = self.pooling or settings.pooling
         masked = self.has_class("ForMaskedLM", "ForPreTraining")
@@ -304,7 +304,7 @@ class ModelFolder:
             sparse = CheckpointKind.SPARSE_ENCODER in self.kinds and (predicts or pooling == SPARTA)
         kind = CheckpointKind.SPARSE_ENCODER if sparse else CheckpointKind.SENTENCE_ENCODER
         if self.kinds and kind not in self.kinds:
-            file.stop(
+            findings.stop(
                 "unknown_kind",
                 f"{summarize_names(self.classes) or 'it'} is not a {summarize_names(sorted(self.kinds))}",
             )
@@ -316,7 +316,7 @@ class ModelFolder:
             source.at(MODULES).stop("missing_config", message)
         if pooling not in _POOLINGS[kind]:
             message = f"it does not state how tokens are pooled for a {kind}: {', '.join(_POOLINGS[kind])}"
-            file.stop("pooling_needed", message)
+            findings.stop("pooling_needed", message)
         model = read_transformer(source, "masked" if sparse and pooling != SPARTA else "base")
         if pooling == SPARTA:
             part = model.module_part() | ModelPart({SETTINGS: {STORED_POOLING: SPARTA}})
@@ -328,7 +328,7 @@ class ModelFolder:
 
     def _plan_augmentation(self) -> Plan:
         """Return the plan of learned query augmentation: an encoder, with W and u next to it. Raises Refused."""
-        kind, source, file = CheckpointKind.QUERY_AUGMENTATION, self.source, self.source.at(AUGMENTATION)
+        kind, source, findings = CheckpointKind.QUERY_AUGMENTATION, self.source, self.source.at(AUGMENTATION)
         self.require(kind)
         model = attempt(lambda: read_transformer(source, "base"))
         tensors = weights.read_weights(source, AUGMENTATION)
@@ -337,9 +337,9 @@ class ModelFolder:
         hidden_size, vocabulary = model.hidden_size or 0, model.configuration.vocabulary or 0
         shapes = {"W": (vocabulary, hidden_size), "u": (hidden_size,)}
         if missing_names := [name for name in shapes if name not in tensors]:
-            file.stop("missing_weights", f"there is no {summarize_names(missing_names)}")
+            findings.stop("missing_weights", f"there is no {summarize_names(missing_names)}")
         for name, shape in shapes.items():
-            weights.refuse_shape(name, tensors[name], shape, file)
+            weights.refuse_shape(name, tensors[name], shape, findings)
         used_tensors = {name: tensors[name] for name in shapes}
         return _plain_plan(kind, model, model.base_part() | ModelPart(weights={AUGMENTATION: used_tensors}))
 

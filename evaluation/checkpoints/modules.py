@@ -126,30 +126,30 @@ class Module:
 def read_module_list(source: ModelFiles) -> list[ModuleEntry]:
     """Return the role and the files of each module in modules.json. Raises Refused if an entry is unusable."""
     entries = source.read_json(MODULES)
-    file = source.at(MODULES)
+    findings = source.at(MODULES)
     if not isinstance(entries, list) or not 0 < len(entries) <= _MAX_MODULES:
-        file.stop("json_damaged", f"it is not a list of 1 to {_MAX_MODULES} modules")
+        findings.stop("json_damaged", f"it is not a list of 1 to {_MAX_MODULES} modules")
     for number, entry in enumerate(entries):
         if not isinstance(entry, dict):
-            file.stop("json_damaged", "a module is not an object { … }", f"[{number}]")
-    refuse_forbidden_keys([{key: entry[key] for key in entry if key != "path"} for entry in entries], file)
+            findings.stop("json_damaged", "a module is not an object { … }", f"[{number}]")
+    refuse_forbidden_keys([{key: entry[key] for key in entry if key != "path"} for entry in entries], findings)
     for entry in entries:
-        refuse_unknown(entry, ("idx", "name", "path", "type", "kwargs"), file)
+        refuse_unknown(entry, ("idx", "name", "path", "type", "kwargs"), findings)
     references = [
         ((f"[{number}].path", entry.get("path", "")), (f"[{number}].type", entry.get("type")))
         for number, entry in enumerate(entries)
     ]
-    return _list_modules(references, source, file)
+    return _list_modules(references, source, findings)
 
 
 def _list_modules(
     references: Sequence[tuple[tuple[str, object], tuple[str, object]]],
     source: ModelFiles,
-    file: FileFindings,
+    findings: FileFindings,
 ) -> list[ModuleEntry]:
     """Return the modules for references of the form ((key, folder), (key, class)). Raises Refused if one is unusable.
 
-    Messages name a value by its key. `file` receives an error for each unusable folder or class.
+    Messages name a value by its key. `findings` receives an error for each unusable folder or class.
     """
     modules: list[ModuleEntry] = []
     for (path_key, path), (type_key, name) in references:
@@ -157,14 +157,14 @@ def _list_modules(
         if isinstance(path, str):
             folder = "" if path == "." else path.removesuffix("/")
         if role in NOT_RUN:
-            file.refuse("module_not_run", f"{role} is not supported: {NOT_RUN[role]}", type_key)
+            findings.refuse("module_not_run", f"{role} is not supported: {NOT_RUN[role]}", type_key)
         elif not role:
-            file.refuse("module_type", f"{quoted(name)} is not supported", type_key)
+            findings.refuse("module_type", f"{quoted(name)} is not supported", type_key)
         if not isinstance(folder, str) or (folder and not _FOLDER.fullmatch(folder)):
-            file.refuse("value", f"{quoted(path)} is not a folder next to it", path_key)
+            findings.refuse("value", f"{quoted(path)} is not a folder next to it", path_key)
         elif (module_files := source.subfolder(folder)) in [module.source for module in modules]:
             # Every copy would be read and written, however large.
-            file.refuse("value", f"{quoted(path)} occurs twice", path_key)
+            findings.refuse("value", f"{quoted(path)} occurs twice", path_key)
         elif role in CLASSES:
             modules.append(ModuleEntry(role, str(name), module_files))
     if len(modules) < len(references):
@@ -185,25 +185,25 @@ def read_routes(source: ModelFiles) -> dict[str, list[ModuleEntry]]:
     content = source.read_settings(config)
     if not content:
         source.at(ROUTER_CONFIG).stop("missing_config", "the Router's file is missing or damaged")
-    file = source.at(config)
-    refuse_forbidden_keys(content, file)
-    refuse_unknown(content, ("types", "structure", "parameters"), file)
+    findings = source.at(config)
+    refuse_forbidden_keys(content, findings)
+    refuse_unknown(content, ("types", "structure", "parameters"), findings)
     types, structure = content.get("types"), content.get("structure")
     if not isinstance(types, dict) or not isinstance(structure, dict) or set(structure) != _ROUTES:
-        file.stop("value", "the routes must be exactly query and document", "structure")
+        findings.stop("value", "the routes must be exactly query and document", "structure")
     parameters = content.get("parameters") or {}
     if not isinstance(parameters, dict) or parameters.get("route_mappings"):
-        file.refuse("value", "only an empty object is accepted", "parameters.route_mappings")
+        findings.refuse("value", "only an empty object is accepted", "parameters.route_mappings")
     routes: dict[str, list[ModuleEntry]] = {}
     for route, names in structure.items():
         if not isinstance(names, list) or not 0 < len(names) <= _MAX_MODULES:
-            file.stop("value", "it is not a list of modules", f"structure.{route}")
+            findings.stop("value", "it is not a list of modules", f"structure.{route}")
         types_of_route = [types.get(name) if isinstance(name, str) else None for name in names]
         route_modules = [
             ((f"structure.{route}", name), (f"types.{name}", type_name))
             for name, type_name in zip(names, types_of_route, strict=True)
         ]
-        routes[route] = _list_modules(route_modules, source, file)
+        routes[route] = _list_modules(route_modules, source, findings)
     return routes
 
 
@@ -214,16 +214,16 @@ def read_module(entry: ModuleEntry) -> Module:
     readers.
     """
     role, source = entry.role, entry.source
-    kind, file = _CLASSES[role], source.at(_CLASSES[role].config)
+    kind, findings = _CLASSES[role], source.at(_CLASSES[role].config)
     if kind.needs_config and not source.has(kind.config):
-        file.stop("missing_config", "the file is missing, although the list of modules has its folder")
+        findings.stop("missing_config", "the file is missing, although the list of modules has its folder")
     values = _read_values(role, source) if role != STATIC and source.has(kind.config) else {}
     part = ModelPart({kind.config: values} if role != STATIC else {})
     if kind.has_weights:
         tensors = weights.read_weights(source, buffers=True)
         part |= ModelPart(weights={weights.NAME: tensors})
         if role in (STATIC, SPARSE_STATIC):
-            file = source.at(weights.NAME)
+            findings = source.at(weights.NAME)
             table = next(
                 (tensors[name] for name in ("embedding.weight", "embeddings", "weight") if name in tensors),
                 None,
@@ -231,10 +231,10 @@ def read_module(entry: ModuleEntry) -> Module:
             dimensions = 1 if role == SPARSE_STATIC else 2
             if table is None or len(table.shape) != dimensions or table.shape[0] > MAX_STATIC_ROWS:
                 message = f"there is no table of at most {MAX_STATIC_ROWS:,} rows, one per token"
-                file.stop("missing_weights" if table is None else "weights_shape", message)
+                findings.stop("missing_weights" if table is None else "weights_shape", message)
             rows = tensors.get("mapping", table).shape
             if not rows:
-                file.stop("weights_shape", "the tensor “mapping” has no dimension")
+                findings.stop("weights_shape", "the tensor “mapping” has no dimension")
             words = read_tokenizer(source, rows[0], keep_truncation=role == STATIC)
             part |= ModelPart({tokenizer.NAME: words.content})
             if role == SPARSE_STATIC:
@@ -247,7 +247,7 @@ def read_module(entry: ModuleEntry) -> Module:
         modes = values.get("pooling_mode")
         modes = modes if isinstance(modes, list) else [modes]
         if not modes or any(mode not in _POOLING_MODES for mode in modes):
-            file.stop("value", f"the pooling is not one of {', '.join(_POOLING_MODES)}")
+            findings.stop("value", f"the pooling is not one of {', '.join(_POOLING_MODES)}")
         output_width = module.input_width and module.input_width * len(modes)
         return replace(module, output_width=output_width, pooling="+".join(modes))
     if role == "CNN":
@@ -269,14 +269,14 @@ def _read_values(role: str, source: ModelFiles) -> dict[str, Any]:
     Forbidden keys and unacceptable values are added to the findings.
     """
     kind = _CLASSES[role]
-    file = source.at(kind.config)
+    findings = source.at(kind.config)
     content = source.read_settings(kind.config)
     content = {key: value for key, value in content.items() if value is not None}
-    refuse_forbidden_keys(content, file)
-    words = read_values(content, {"skiplist_words": WORDS}, file)
+    refuse_forbidden_keys(content, findings)
+    words = read_values(content, {"skiplist_words": WORDS}, findings)
     if role == DENSE:
         activation = content.setdefault("activation_function", ACTIVATIONS[1])
-        refuse_activation(activation, file, "activation_function")
+        refuse_activation(activation, findings, "activation_function")
     if (width := content.pop(kind.old_width, None)) is not None:
         content.setdefault(kind.old_width.replace("word_", ""), width)
     if role == POOLING:
@@ -284,7 +284,7 @@ def _read_values(role: str, source: ModelFiles) -> dict[str, Any]:
         modes = content.setdefault("pooling_mode", old_modes)
         if isinstance(modes, list) and len(modes) == 1:
             content["pooling_mode"] = modes[0]
-    return typed_values({key: content[key] for key in content if key not in words}, file) | words
+    return typed_values({key: content[key] for key in content if key not in words}, findings) | words
 
 
 def pooling_by_name(mode: str, width: int) -> Module:
@@ -314,11 +314,11 @@ def token_projection(tensors: weights.Tensors) -> Module:
     return Module(DENSE, ModelPart({CONFIG: config}, {weights.NAME: tensors}), input_width, output_width)
 
 
-def check_dimensions(modules: Sequence[Module], file: FileFindings) -> None:
+def check_dimensions(modules: Sequence[Module], findings: FileFindings) -> None:
     """Refuse modules with an input dimension that differs from the output dimension of the previous module."""
     width = None
     for module in modules:
         if module.input_width and width and module.input_width != width:
             message = f"{module.role} expects {module.input_width:,} dimensions, but the module before has {width:,}"
-            file.refuse("dimension_mismatch", message)
+            findings.refuse("dimension_mismatch", message)
         width = module.output_width or width

@@ -238,22 +238,22 @@ def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
     errors of the disk, ENOSPC if it is full.
     """
     scratch.mkdir(exist_ok=True)
-    file = findings.at(path.name)
+    archive_findings = findings.at(path.name)
     extracted_paths: dict[str, Path] = {}
     try:
-        extracted_paths = (_extract_zip if is_zip(path) else _extract_tar)(path, scratch, file)
+        extracted_paths = (_extract_zip if is_zip(path) else _extract_tar)(path, scratch, archive_findings)
         if not extracted_paths and not findings.has_errors:
-            file.refuse("empty_folder", "there are no files of a model")
+            archive_findings.refuse("empty_folder", "there are no files of a model")
     except InvalidContent as error:
         for problem in error.report.problems:
             code = "file_too_large" if problem.code == "size" else problem.code
-            file.refuse(code, quote(problem.message, 200))
+            archive_findings.refuse(code, quote(problem.message, 200))
     except NotTar as error:
-        file.refuse(error.code, quote(error, 200))
+        archive_findings.refuse(error.code, quote(error, 200))
     return extracted_paths
 
 
-def _extract_zip(path: Path, scratch: Path, file: FileFindings) -> dict[str, Path]:
+def _extract_zip(path: Path, scratch: Path, findings: FileFindings) -> dict[str, Path]:
     """Extract the usable files of a zip into `scratch`, and return their paths by name.
 
     Data before or after the zip is refused. Returns no files if any two names conflict. Raises InvalidContent if the
@@ -264,14 +264,14 @@ def _extract_zip(path: Path, scratch: Path, file: FileFindings) -> dict[str, Pat
         end = file_object.read(22)
     # The list of members must be last and without a comment: following data could be another archive.
     if not end.startswith(b"PK\x05\x06") or end[20:] != b"\0\0":
-        file.refuse("trailing_data", "data follows the end of the zip")
+        findings.refuse("trailing_data", "data follows the end of the zip")
     with open_archive(path, POLICY) as archive:
         if archive.first_byte:
             message = f"{archive.first_byte:,} bytes precede the zip's first member"
-            file.refuse("trailing_data", message)
-        names = _MemberNames(file.findings)
+            findings.refuse("trailing_data", message)
+        names = _MemberNames(findings.findings)
         fitting = [name for name in archive.names if names.take(name)]
-        used_names = [name for name in archive.names if check_file_name(name, file.findings)]
+        used_names = [name for name in archive.names if check_file_name(name, findings.findings)]
         if len(fitting) < len(archive.names):  # It is unclear which of two files is meant.
             return {}
         targets = {name: scratch / str(number) for number, name in enumerate(used_names)}
@@ -288,7 +288,7 @@ class _MemberNames:
         self._folders: dict[str, str] = {}
 
     def take(self, name: str) -> bool:
-        """Add a file's normalized name, and return whether it fits with the others. If not, add an error."""
+        """Record a file's normalized name. Return False and add an error if it conflicts with an earlier name."""
         folders = [name[:index] for index, letter in enumerate(name) if letter == "/"]
         fault = self._describe_conflict(name.casefold(), folders)
         if fault:
@@ -309,7 +309,7 @@ class _MemberNames:
         return ""
 
 
-def _extract_tar(path: Path, scratch: Path, file: FileFindings) -> dict[str, Path]:
+def _extract_tar(path: Path, scratch: Path, findings: FileFindings) -> dict[str, Path]:
     """Extract the usable files of a tar in zstd into `scratch`, and return their paths by name.
 
     Another compression is refused, and no files are returned. Raises NotTar if the tar is damaged or has too many
@@ -319,17 +319,17 @@ def _extract_tar(path: Path, scratch: Path, file: FileFindings) -> dict[str, Pat
     limits = FileLimits(max_stored_bytes=limit, max_expanded_bytes=limit, max_ratio=POLICY.max_ratio,
                     ratio_floor_bytes=POLICY.ratio_floor_bytes, may_be_tar=True)  # fmt: skip
     targets: dict[str, Path] = {}
-    names = _MemberNames(file.findings)
+    names = _MemberNames(findings.findings)
     with open_expanded(path, limits) as expanded:
         if expanded.kind != "zstd":
-            file.refuse("archive_kind", f"it is neither a zip nor a tar in zstd ({expanded.kind})")
+            findings.refuse("archive_kind", f"it is neither a zip nor a tar in zstd ({expanded.kind})")
             return {}
         stream = _Stream(expanded)
         for number, member in enumerate(iterate_members(stream.read, stream.skip)):
             if number >= POLICY.max_members:
                 raise NotTar("too_many_files", f"the archive has more than {POLICY.max_members} files")
             fits = names.take(member.name)
-            if check_file_name(member.name, file.findings) and fits:
+            if check_file_name(member.name, findings.findings) and fits:
                 targets[member.name] = scratch / str(len(targets))
                 _write_blocks(targets[member.name], stream.blocks(member.size))
             else:

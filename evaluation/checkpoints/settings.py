@@ -212,11 +212,11 @@ def read_settings(source: ModelFiles) -> EncoderDefaults:
 
     Forbidden keys and unacceptable values are added to the findings as errors, and unknown keys as a remark.
     """
-    content, file = source.read_settings(NAME), source.at(NAME)
-    refuse_forbidden_keys({key: value for key, value in content.items() if key != "prompts"}, file)
-    refuse_activation(content.get("activation_fn"), file, "activation_fn", SCORE_ACTIVATIONS)
-    values = read_values(content, _RULES, file)
-    remark_on_unknown(content, {*_RULES, "__version__", "activation_fn"}, file)
+    content, findings = source.read_settings(NAME), source.at(NAME)
+    refuse_forbidden_keys({key: value for key, value in content.items() if key != "prompts"}, findings)
+    refuse_activation(content.get("activation_fn"), findings, "activation_fn", SCORE_ACTIVATIONS)
+    values = read_values(content, _RULES, findings)
+    remark_on_unknown(content, {*_RULES, "__version__", "activation_fn"}, findings)
     similarity, default = values.get("similarity_fn_name", ""), values.get("default_prompt_name", "")
     stated_prompts: Mapping[str, Any] = values.get("prompts", {})
     # Each side has its own prompt, which may be empty, or else the default one.
@@ -247,14 +247,14 @@ def read_transformer_settings(source: ModelFiles, head: Head) -> dict[str, Any]:
     Unknown keys, and values that do not suit a text model with this head, are added to the findings as errors.
     """
     name = next(filter(source.has, _TRANSFORMER_NAMES), TRANSFORMER_NAME)
-    content, file = source.read_settings(name), source.at(name)
+    content, findings = source.read_settings(name), source.at(name)
     non_empty = {key: value for key, value in content.items() if value != {}}
     text_rules = _text_rules(head)
-    refuse_forbidden_keys(non_empty, file)
+    refuse_forbidden_keys(non_empty, findings)
     # `unpad_inputs` concerns attention without padding, which is not used here.
-    refuse_unknown(non_empty, {*_TRANSFORMER_RULES, *text_rules, "unpad_inputs"}, file)
-    read_values(non_empty, text_rules, file)
-    return read_values(content, _TRANSFORMER_RULES, file)
+    refuse_unknown(non_empty, {*_TRANSFORMER_RULES, *text_rules, "unpad_inputs"}, findings)
+    read_values(non_empty, text_rules, findings)
+    return read_values(content, _TRANSFORMER_RULES, findings)
 
 
 def _text_rules(head: Head) -> dict[str, Rule]:

@@ -110,23 +110,23 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     which engines do not set it. Unsupported parts, and ids without an embedding, are added to the findings. Raises
     Refused if the file is missing or damaged, or its vocabulary or its added tokens are unusable.
     """
-    file = source.at(NAME)
+    findings = source.at(NAME)
     if not source.has(NAME):
-        file.stop("missing_tokenizer", "the file is missing")
+        findings.stop("missing_tokenizer", "the file is missing")
     content = source.read_object(NAME, MAX_TOKENIZER)
     if unknown_keys := sorted(key for key in content if key not in _KEYS):
-        file.refuse("tokenizer_value", f"the keys {summarize_names(unknown_keys)} are not supported")
-    ids = attempt(lambda: _check_parts(content, file))
-    added_tokens = _read_added_tokens(content.get("added_tokens"), file)
+        findings.refuse("tokenizer_value", f"the keys {summarize_names(unknown_keys)} are not supported")
+    ids = attempt(lambda: _check_parts(content, findings))
+    added_tokens = _read_added_tokens(content.get("added_tokens"), findings)
     if ids is None:
         raise Refused
     ids |= {token["content"]: token["id"] for token in added_tokens}
     highest_id = max(ids.values(), default=-1)
     if highest_id < 0:
-        file.refuse("tokenizer_vocabulary", "it has no tokens")
+        findings.refuse("tokenizer_vocabulary", "it has no tokens")
     elif rows is not None and highest_id >= rows:
         message = f"a token has the id {highest_id:,}, but the model has {rows:,} embeddings"
-        file.refuse("tokenizer_vocabulary", message)
+        findings.refuse("tokenizer_vocabulary", message)
     settings = read_tokenizer_settings(source)
     template = settings.get("chat_template")
     if source.has(CHAT_TEMPLATE):
@@ -156,25 +156,25 @@ def read_tokenizer(source: ModelFiles, rows: int | None, keep_truncation: bool =
     )
 
 
-def _check_parts(content: Mapping[str, Any], file: FileFindings) -> dict[str, int]:
+def _check_parts(content: Mapping[str, Any], findings: FileFindings) -> dict[str, int]:
     """Return the ids of the vocabulary by token, and add errors for unsupported parts of tokenizer.json.
 
     The vocabulary is an object of tokens and ids, or a list of tokens with scores. Raises Refused if it is neither, or
     if tokens or ids are repeated or too large.
     """
     for role in ("truncation", *_PARTS[:-1]):
-        _check_setting(content.get(role), role, file)
+        _check_setting(content.get(role), role, findings)
     model = content.get("model")
     if not isinstance(model, dict):
-        file.stop("tokenizer_value", "it is not an object { … }", "model")
-    _check_setting({key: model[key] for key in model if key not in ("vocab", "merges")}, "model", file)
+        findings.stop("tokenizer_value", "it is not an object { … }", "model")
+    _check_setting({key: model[key] for key in model if key not in ("vocab", "merges")}, "model", findings)
     merges, max_word_length = model.get("merges"), model.get("max_input_chars_per_word")
     if isinstance(merges, list) and len(merges) > _MAX_MERGES:
-        file.refuse("tokenizer_value", f"it has over {_MAX_MERGES:,} pairs", "model.merges")
+        findings.refuse("tokenizer_value", f"it has over {_MAX_MERGES:,} pairs", "model.merges")
     if model.get("dropout") or (max_word_length is not None and max_word_length not in range(_MAX_WORD + 1)):
         word_limit = f"accepts words of over {_MAX_WORD:,} characters"
         message = f"it has dropout, which splits words at random, or {word_limit}"
-        file.refuse("tokenizer_value", message, "model")
+        findings.refuse("tokenizer_value", message, "model")
     vocab = model.get("vocab")
     ids: dict[str, int] = {}
     if isinstance(vocab, dict):
@@ -192,30 +192,30 @@ def _check_parts(content: Mapping[str, Any], file: FileFindings) -> dict[str, in
             f"it is not an object of at most {MAX_VOCABULARY:,} tokens and ids, or a list of tokens with scores, "
             f"without repetitions and with at most {MAX_TOKEN:,} characters per token"
         )
-        file.stop("tokenizer_vocabulary", message, "model.vocab")
+        findings.stop("tokenizer_vocabulary", message, "model.vocab")
     return ids
 
 
-def _check_setting(value: Any, path: str, file: FileFindings, depth: int = 0) -> None:
+def _check_setting(value: Any, path: str, findings: FileFindings, depth: int = 0) -> None:
     """Refuse deep nesting, large objects, long texts, and regular expressions that may be slow.
 
     Nested values are checked too. `path` names the value in messages.
     """
     if isinstance(value, dict | list):
         if depth > _MAX_DEPTH or len(value) > _MAX_SETTINGS:
-            file.refuse("tokenizer_value", "it is nested too deeply or has too many parts", path)
+            findings.refuse("tokenizer_value", "it is nested too deeply or has too many parts", path)
             return
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             if key == "Regex":
                 if not (isinstance(item, str) and is_harmless(item)):
-                    file.refuse("tokenizer_regex", f"{quoted(item)} is not accepted", path)
+                    findings.refuse("tokenizer_regex", f"{quoted(item)} is not accepted", path)
             else:
                 inner_path = f"{path}.{key}" if isinstance(value, dict) else f"{path}[{key}]"
-                _check_setting(item, inner_path, file, depth + 1)
+                _check_setting(item, inner_path, findings, depth + 1)
     elif isinstance(value, str):
         limit = _MAX_TEXT if path.endswith(".precompiled_charsmap") else 64
         if len(value) > limit:
-            file.refuse("tokenizer_value", "the text is too long", path)
+            findings.refuse("tokenizer_value", "the text is too long", path)
 
 
 def is_harmless(expression: str) -> bool:
@@ -223,7 +223,7 @@ def is_harmless(expression: str) -> bool:
     return expression in _KNOWN_EXPRESSIONS or (len(expression) <= 200 and _SIMPLE.fullmatch(expression) is not None)
 
 
-def _read_added_tokens(content: object, file: FileFindings) -> list[dict[str, Any]]:
+def _read_added_tokens(content: object, findings: FileFindings) -> list[dict[str, Any]]:
     """Return the checked added tokens of tokenizer.json, with false for missing switches.
 
     Raises Refused if one is malformed.
@@ -231,15 +231,15 @@ def _read_added_tokens(content: object, file: FileFindings) -> list[dict[str, An
     if content is None:
         return []
     if not isinstance(content, list) or len(content) > MAX_ADDED:
-        file.stop("tokenizer_value", f"it is not a list of at most {MAX_ADDED:,} tokens", "added_tokens")
+        findings.stop("tokenizer_value", f"it is not a list of at most {MAX_ADDED:,} tokens", "added_tokens")
     added_tokens = []
     for number, entry in enumerate(content):
         path = f"added_tokens[{number}]"
         if not isinstance(entry, dict) or set(entry) - set(ADDED_RULES):
-            file.stop("tokenizer_value", "it is not an added token in the library's format", path)
-        token = read_values(entry, ADDED_RULES, file, path)
+            findings.stop("tokenizer_value", "it is not an added token in the library's format", path)
+        token = read_values(entry, ADDED_RULES, findings, path)
         if "id" not in token or not token.get("content"):
-            file.stop("tokenizer_value", "it has no id or no content", path)
+            findings.stop("tokenizer_value", "it has no id or no content", path)
         switches = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
         added_tokens.append({**switches, **token})
     return added_tokens
@@ -299,15 +299,15 @@ def read_tokenizer_settings(source: ModelFiles) -> dict[str, Any]:
     """
     read_names = []
     for name in (SETTINGS_NAME, SPECIAL_NAME):
-        content, file = source.read_settings(name), source.at(name)
+        content, findings = source.read_settings(name), source.at(name)
         content.pop(ADDED_NAME, None)  # This is the name of a file, which is read separately.
-        refuse_code(content.get("auto_map"), file)
+        refuse_code(content.get("auto_map"), findings)
         checked_settings = {key: content[key] for key in content if key not in ("auto_map", "added_tokens_decoder")}
-        refuse_forbidden_keys(checked_settings, file)
+        refuse_forbidden_keys(checked_settings, findings)
         known_keys = {*SPECIAL_TOKENS, *HONORED, *_LISTS, *WITHOUT_EFFECT, *_other_token_keys(content)}
-        remark_on_unknown(content, known_keys, file)
+        remark_on_unknown(content, known_keys, findings)
         if content.get("init_inputs"):
-            file.refuse("ignored_key", "positional arguments are not accepted", "init_inputs")
+            findings.refuse("ignored_key", "positional arguments are not accepted", "init_inputs")
         read_names.append(content)
     settings, older_settings = read_names
     if settings.get("added_tokens_decoder") is None:
@@ -325,7 +325,7 @@ def read_tokenizer_settings(source: ModelFiles) -> dict[str, Any]:
 
 
 def honored_settings(
-    settings: Mapping[str, Any], content: Mapping[str, Any], ids: Mapping[str, int], file: FileFindings
+    settings: Mapping[str, Any], content: Mapping[str, Any], ids: Mapping[str, int], findings: FileFindings
 ) -> dict[str, Any]:
     """Return the settings that change tokens, as in tokenizer_config.json of the rebuilt model.
 
@@ -334,11 +334,11 @@ def honored_settings(
         content: tokenizer.json. Its sides of truncation and padding, and its padding token, are used if the settings
             have none.
         ids: Token to id of the vocabulary and of added tokens.
-        file: Receives the problems of the settings.
+        findings: Receives the problems of the settings.
     """
     # For some classes, null differs from an absent key.
     honored: dict[str, Any] = {key: None for key in (*_FLAGS, *SPECIAL_TOKENS) if key in settings}
-    honored |= read_values(settings, HONORED, file)
+    honored |= read_values(settings, HONORED, findings)
     parts = {name: content.get(name) for name in ("truncation", "padding")}
     truncation, padding = (part if isinstance(part, dict) else {} for part in parts.values())
     for part, key in ((truncation, "truncation_side"), (padding, "padding_side")):
@@ -346,11 +346,11 @@ def honored_settings(
         if honored.get(key) is None and side in ("left", "right"):
             honored[key] = side
     padding_token = settings.get("pad_token") or padding.get("pad_token")
-    honored |= _special_tokens({**settings, "pad_token": padding_token}, ids, file)
+    honored |= _special_tokens({**settings, "pad_token": padding_token}, ids, findings)
     if honored.get("pad_token") is None and honored.get("eos_token"):  # Usual for decoders.
         honored["pad_token"] = honored["eos_token"]
         message = f"there is none; texts are padded with {quoted(_get_content(honored['eos_token']))}"
-        file.remark("keys_left_out", message, "pad_token")
+        findings.remark("keys_left_out", message, "pad_token")
     decoder = settings.get("added_tokens_decoder")
     if decoder is None and settings.get(ADDED_NAME):
         older_tokens = settings[ADDED_NAME]
@@ -363,7 +363,7 @@ def honored_settings(
         }
         decoder |= {str(token["id"]): token for token in content.get("added_tokens") or []}
     if decoder is not None:
-        honored["added_tokens_decoder"] = _check_added_tokens(decoder, ids, file)
+        honored["added_tokens_decoder"] = _check_added_tokens(decoder, ids, findings)
     names = settings.get("model_input_names")
     if inputs := [name for name in _INPUTS if isinstance(names, list) and name in names]:
         honored["model_input_names"] = inputs
@@ -383,25 +383,25 @@ def _other_token_keys(settings: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _special_tokens(settings: Mapping[str, Any], ids: Mapping[str, int], file: FileFindings) -> dict[str, Any]:
+def _special_tokens(settings: Mapping[str, Any], ids: Mapping[str, int], findings: FileFindings) -> dict[str, Any]:
     """Return the named tokens by role or name, and the lists of further special tokens.
 
     Refuse a role's token that is not in `ids`. The library adds other unknown tokens to the vocabulary.
     """
     tokens: dict[str, Any] = {}
     for key in (*SPECIAL_TOKENS, *_other_token_keys(settings)):
-        token = _parse_token(settings.get(key), file, key)
+        token = _parse_token(settings.get(key), findings, key)
         if token is not None and key in SPECIAL_TOKENS and _get_content(token) not in ids:
             message = f"{quoted(_get_content(token))} is not a token of tokenizer.json"
-            file.refuse("tokenizer_vocabulary", message, key)
+            findings.refuse("tokenizer_vocabulary", message, key)
         elif token is not None:
             tokens[key] = token
     for key in _LISTS:
         value = settings.get(key) or []
         values = list(value.values()) if isinstance(value, dict) else value
         if not isinstance(values, list) or len(values) > MAX_ADDED:
-            file.refuse("tokenizer_value", f"it is not a list of at most {MAX_ADDED:,} tokens", key)
-        elif parsed_tokens := [token for value in values if (token := _parse_token(value, file, key)) is not None]:
+            findings.refuse("tokenizer_value", f"it is not a list of at most {MAX_ADDED:,} tokens", key)
+        elif parsed_tokens := [token for value in values if (token := _parse_token(value, findings, key)) is not None]:
             tokens[key] = parsed_tokens
     return tokens
 
@@ -410,35 +410,35 @@ def _get_content(token: str | dict[str, Any]) -> str:
     return token if isinstance(token, str) else str(token["content"])
 
 
-def _parse_token(value: object, file: FileFindings, key: str) -> str | dict[str, Any] | None:
+def _parse_token(value: object, findings: FileFindings, key: str) -> str | dict[str, Any] | None:
     """Return a token in the library's format, or None for null and for refused values."""
     if isinstance(value, dict):
-        token = read_values(value, ADDED_RULES, file, key)
+        token = read_values(value, ADDED_RULES, findings, key)
         token.pop("id", None)
         if token.get("content"):
             return {"__type": "AddedToken", **token}
     elif value is None or (isinstance(value, str) and 0 < len(value) <= MAX_TOKEN):
         return value
-    file.refuse("tokenizer_value", f"{quoted(value)} is not a token", key)
+    findings.refuse("tokenizer_value", f"{quoted(value)} is not a token", key)
     return None
 
 
-def _check_added_tokens(decoder: object, ids: Mapping[str, int], file: FileFindings) -> dict[str, dict[str, Any]]:
+def _check_added_tokens(decoder: object, ids: Mapping[str, int], findings: FileFindings) -> dict[str, dict[str, Any]]:
     """Return the tokens of `added_tokens_decoder` by id, without tokens that contradict tokenizer.json.
 
     Adds an error for each token that is omitted.
     """
     key = "added_tokens_decoder"
     if not isinstance(decoder, dict) or len(decoder) > MAX_ADDED:
-        file.refuse("tokenizer_value", f"it is not an object of at most {MAX_ADDED:,} tokens", key)
+        findings.refuse("tokenizer_value", f"it is not an object of at most {MAX_ADDED:,} tokens", key)
         return {}
     tokens = {}
     for number, entry in decoder.items():
-        token = read_values(entry, ADDED_RULES, file, key) if isinstance(entry, dict) else {}
+        token = read_values(entry, ADDED_RULES, findings, key) if isinstance(entry, dict) else {}
         content = token.get("content")
         if content is None or str(ids.get(content)) != number:
             message = f"{quoted(content)} is missing in tokenizer.json or has another id there"
-            file.refuse("tokenizer_vocabulary", message, f"{key}.{number}")
+            findings.refuse("tokenizer_vocabulary", message, f"{key}.{number}")
         else:
             tokens[number] = {name: value for name, value in token.items() if name != "id"}
     return tokens

@@ -115,35 +115,35 @@ _BOUNDS: Mapping[str, Rule] = {
 _ANY_NUMBER = number(-limits.MAX_VOCABULARY, limits.MAX_VOCABULARY)
 
 
-def refuse_forbidden_keys(value: object, file: FileFindings, path: str = "", depth: int = 0) -> None:
+def refuse_forbidden_keys(value: object, findings: FileFindings, path: str = "", depth: int = 0) -> None:
     """Refuse keys that refer to anything outside of the checkpoint, at any depth; null counts as absent."""
     if isinstance(value, Mapping) and depth < 32:
         for key, item in value.items():
             inner_path = f"{path}.{key}" if path else str(key)
             if item is not None and key not in _HARMLESS and _FORBIDDEN_KEY.fullmatch(key):
-                file.refuse("forbidden_key", "the key is not accepted, whatever its value", inner_path)
+                findings.refuse("forbidden_key", "the key is not accepted, whatever its value", inner_path)
             else:
-                refuse_forbidden_keys(item, file, inner_path, depth + 1)
+                refuse_forbidden_keys(item, findings, inner_path, depth + 1)
     elif isinstance(value, list) and depth < 32:
         for item in value[:1000]:
-            refuse_forbidden_keys(item, file, path, depth + 1)
+            refuse_forbidden_keys(item, findings, path, depth + 1)
 
 
-def typed_values(values: Mapping[str, Any], file: FileFindings, required_keys: Collection[str] = ()) -> dict[str, Any]:
+def typed_values(values: Mapping[str, Any], findings: FileFindings, read_keys: Collection[str] = ()) -> dict[str, Any]:
     """Return the entries with plain values: numbers, booleans, short words, null, or short lists and objects of these.
 
-    Numbers out of bounds are added to the findings as errors, and so are other values of `required_keys`. Other entries
+    Numbers out of bounds are added to the findings as errors, and so are other values of `read_keys`. Other entries
     are omitted with a remark. null is accepted, because it can differ from an absent key.
     """
     typed_items = {key: value for key, value in values.items() if _KEY.fullmatch(key) and _is_typed(value)}
     for key, value in typed_items.items():
-        _check_numbers(key, value, file)
+        _check_numbers(key, value, findings)
     untyped_keys = [key for key in values if key not in typed_items]
     for key in untyped_keys:
-        if key in required_keys:
-            file.refuse("value", "the model reads the key, but values of this form are not accepted", key)
-    if omitted_keys := [key for key in untyped_keys if key not in required_keys]:
-        file.remark("keys_left_out", summarize_names(omitted_keys))
+        if key in read_keys:
+            findings.refuse("value", "the model reads the key, but values of this form are not accepted", key)
+    if omitted_keys := [key for key in untyped_keys if key not in read_keys]:
+        findings.remark("keys_left_out", summarize_names(omitted_keys))
     return typed_items
 
 
@@ -163,25 +163,25 @@ def _is_typed(value: Any, depth: int = 0) -> bool:
     return value is None or type(value) in (bool, int) or (type(value) is float and math.isfinite(value))
 
 
-def _check_numbers(key: str, value: Any, file: FileFindings) -> None:
+def _check_numbers(key: str, value: Any, findings: FileFindings) -> None:
     """Refuse numbers in a value, or in its parts, that are out of the bounds for their key or dotted path."""
     if isinstance(value, Mapping):
         for inner, each in value.items():
-            _check_numbers(f"{key}.{inner}", each, file)
+            _check_numbers(f"{key}.{inner}", each, findings)
     elif isinstance(value, list):
         for each in value:
-            _check_numbers(f"{key}[]", each, file)
+            _check_numbers(f"{key}[]", each, findings)
     elif type(value) in (int, float):
         name = key.removesuffix("[]").rpartition(".")[2]
         rules = (rule for keys, rule in _BOUNDS.items() if re.fullmatch(keys, name) or re.fullmatch(keys, key))
         rule = next(rules, _ANY_NUMBER)
         if not rule.accepts(value):
             code = "dimension_cap" if type(value) is int and value > 0 else "value"
-            file.refuse(code, f"{value:,} is not {rule.words}", key)
+            findings.refuse(code, f"{value:,} is not {rule.words}", key)
 
 
 def read_values(
-    values: Mapping[str, Any], rules: Mapping[str, Rule], file: FileFindings, path: str = ""
+    values: Mapping[str, Any], rules: Mapping[str, Rule], findings: FileFindings, path: str = ""
 ) -> dict[str, Any]:
     """Return the values that follow their rule, and add an error for others. Keys without a rule are skipped.
 
@@ -192,7 +192,7 @@ def read_values(
     for key, value in present_values.items():
         if key not in accepted_values:
             value_path = f"{path}.{key}" if path else key
-            file.refuse("value", f"{quoted(value)} is not {rules[key].words}", value_path)
+            findings.refuse("value", f"{quoted(value)} is not {rules[key].words}", value_path)
     return accepted_values
 
 
@@ -201,13 +201,13 @@ def unknown_keys(values: Mapping[str, Any], known_keys: Collection[str]) -> list
     return [key for key, value in values.items() if key not in known_keys and value is not None]
 
 
-def refuse_unknown(values: Mapping[str, Any], known_keys: Collection[str], file: FileFindings) -> None:
+def refuse_unknown(values: Mapping[str, Any], known_keys: Collection[str], findings: FileFindings) -> None:
     """Refuse unknown keys, for files in which every key has a meaning."""
     if unsupported_keys := unknown_keys(values, known_keys):
-        file.refuse("unknown_key", f"the keys {summarize_names(unsupported_keys)} are not supported")
+        findings.refuse("unknown_key", f"the keys {summarize_names(unsupported_keys)} are not supported")
 
 
-def remark_on_unknown(values: Mapping[str, Any], known_keys: Collection[str], file: FileFindings) -> None:
+def remark_on_unknown(values: Mapping[str, Any], known_keys: Collection[str], findings: FileFindings) -> None:
     """Remark on unknown keys, for files that libraries fill with irrelevant keys."""
     if omitted_keys := unknown_keys(values, known_keys):
-        file.remark("keys_left_out", summarize_names(omitted_keys))
+        findings.remark("keys_left_out", summarize_names(omitted_keys))

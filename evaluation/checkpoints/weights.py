@@ -205,16 +205,16 @@ def read_weights(source: ModelFiles, name: str = NAME, buffers: bool = False) ->
         stored_tensors = _read_shards(source)
     else:
         source.at(name).stop("missing_weights", "the file is missing")
-    file = source.at(name)
+    findings = source.at(name)
     tensors: Tensors = {}
     for title, tensor in stored_tensors.items():
         short_name = _PREFIXES.sub("", title)
         if tensor.is_buffer and not buffers:
             continue
         if short_name in tensors:
-            file.refuse("weights_header", f"it repeats {quoted(short_name)}")
+            findings.refuse("weights_header", f"it repeats {quoted(short_name)}")
         if not tensor.is_usable and not tensor.is_buffer:
-            file.refuse("weights_type", f"its type is {tensor.dtype}", title)
+            findings.refuse("weights_type", f"its type is {tensor.dtype}", title)
         tensors[short_name] = tensor
     if not source.allowance.has_omitted_weights:
         try:
@@ -269,11 +269,11 @@ def _read_shards(source: ModelFiles) -> Tensors:
     return tensors
 
 
-def refuse_shape(name: str, tensor: Tensor, expected_shape: Iterable[int], file: FileFindings) -> None:
+def refuse_shape(name: str, tensor: Tensor, expected_shape: Iterable[int], findings: FileFindings) -> None:
     """Refuse a tensor with a shape other than the expected one."""
     if tensor.shape != tuple(expected_shape):
         message = f"its shape is {sizes(tensor.shape)} instead of {sizes(expected_shape)}"
-        file.refuse("weights_shape", message, name)
+        findings.refuse("weights_shape", message, name)
 
 
 def sizes(shape: Iterable[int]) -> str:

@@ -50,7 +50,7 @@ class Unigrams:
 
     @classmethod
     def from_counts(cls, word_counts: Mapping[str, int], dropped: int = 0) -> Unigrams:
-        """Build the counts from words, with `dropped` further occurrences."""
+        """Build from a mapping of words to counts; `dropped` is the number of occurrences of words omitted from it."""
         keys = np.fromiter(map(hash_word, word_counts), np.uint64, len(word_counts))
         counts = np.fromiter(word_counts.values(), np.uint64, len(word_counts))
         order = np.argsort(keys, kind="stable")

@@ -53,15 +53,15 @@ def open_atomically(path: Path, heading: Callable[[], str] = str) -> Iterator[Te
     # so it can be overwritten.
     stored_as = partial(gzip.compress, compresslevel=0, mtime=0) if packed else bytes
     with replace_on_success(path) as unfinished:
-        with unfinished.open("wb") as stored:
+        with unfinished.open("wb") as raw_file:
             if line := heading():
-                stored.write(stored_as(line.encode()))
-            content = gzip.GzipFile("", "wb", _GZIP_LEVEL, stored) if packed else stored
+                raw_file.write(stored_as(line.encode()))
+            content = gzip.GzipFile("", "wb", _GZIP_LEVEL, raw_file) if packed else raw_file
             with TextIOWrapper(cast(Any, content), encoding="utf-8", newline="\n") as file:
                 yield file
         if line:
-            with unfinished.open("r+b") as stored:
-                stored.write(stored_as(heading().encode()))
+            with unfinished.open("r+b") as raw_file:
+                raw_file.write(stored_as(heading().encode()))
 
 
 def make_folder(target: Path, make: Callable[[Path], object]) -> None:

@@ -31,13 +31,13 @@ class Effort:
 
     After `warm_up` searches, at least `searches` searches of at most `queries` queries are timed, in `rounds` rounds or
     until these have taken `seconds`. If the interval of the mean is still wide, rounds continue up to `most_rounds` or
-    `most_seconds`. Throughput is measured over at most `batched` queries.
+    `most_seconds`. Throughput is measured over at most `throughput_queries` queries.
     """
 
     warm_up: int
     searches: int
     queries: int
-    batched: int
+    throughput_queries: int
     rounds: int
     seconds: float
     most_rounds: int
@@ -73,7 +73,7 @@ FULL_EFFORT = Effort(
     warm_up=20,
     searches=200,
     queries=100,
-    batched=1000,
+    throughput_queries=1000,
     rounds=10,
     seconds=10.0,
     most_rounds=40,
@@ -84,7 +84,7 @@ VARIANT_EFFORT = Effort(
     warm_up=5,
     searches=50,
     queries=25,
-    batched=2 * BATCH,
+    throughput_queries=2 * BATCH,
     rounds=4,
     seconds=2.0,
     most_rounds=8,

@@ -155,7 +155,7 @@ def measure(
         rounds = _TimedRounds(engine, timed_queries, effort, system.device)
         energy = rounds.run(progress, meter)
     remaining = max(remaining - rounds.elapsed, 0.0)
-    target = min(effort.batched, len(queries))
+    target = min(effort.throughput_queries, len(queries))
     if (batched := count_affordable(target, remaining, batch_search_seconds)) < target:
         batched -= batched % BATCH
     figures = rounds.figures()  # before other searches add to the engine's clock

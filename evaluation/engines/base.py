@@ -68,16 +68,16 @@ class InvalidParameter(ValueError):
 class Parameter:
     """One setting of an engine.
 
-    `choices` lists all accepted values. Without it, numbers range from `least` to `most`. The checkpoint may decide
-    an integer whose default is AUTO.
+    `choices` lists all accepted values. Without it, numbers range from `minimum` to `maximum`. The checkpoint may
+    decide an integer whose default is AUTO.
     """
 
     name: str
     default: ParameterValue
     description: str
     choices: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
     #: Validates a text value. Raises InvalidParameter.
     check: Callable[[str], object] | None = None
     #: Returns the canonical spelling of a text value. Raises ValueError with a message for users.
@@ -86,7 +86,7 @@ class Parameter:
     @property
     def is_text(self) -> bool:
         """Whether the parameter accepts any text, including ""."""
-        return isinstance(self.default, str) and not self.choices and self.least is None
+        return isinstance(self.default, str) and not self.choices and self.minimum is None
 
     @property
     def keeps_blanks(self) -> bool:
@@ -127,8 +127,8 @@ class Parameter:
             return None
         if not abs(number) < _TOO_LARGE:  # also true for NaN
             return None
-        too_small = self.least is not None and number < self.least
-        too_great = self.most is not None and number > self.most
+        too_small = self.minimum is not None and number < self.minimum
+        too_great = self.maximum is not None and number > self.maximum
         return None if too_small or too_great else number
 
     @property
@@ -142,35 +142,35 @@ class Parameter:
             return "text"
         kind = "a number" if isinstance(self.default, float) else "a whole number"
         kind = f"{AUTO} or {kind}" if self.default == AUTO else kind
-        if self.least is None or self.most is None:
+        if self.minimum is None or self.maximum is None:
             return kind
-        return f"{kind} from {_format_number(self.least)} to {_format_number(self.most)}"
+        return f"{kind} from {_format_number(self.minimum)} to {_format_number(self.maximum)}"
 
 
 @dataclass(frozen=True, slots=True)
 class NumberList:
     """Parser of number lists such as "10,50,100", for `Parameter.check`.
 
-    Accepts at most `count` numbers up to `most`, in addition to the value of the parameter `main`.
+    Accepts at most `count` numbers up to `limit`, in addition to the value of the parameter `main`.
     """
 
     parameter: str
-    most: int
+    limit: int
     count: int
     main: str
 
     def __call__(self, text: str) -> list[int]:
         """Return the distinct numbers of a comma-separated text in ascending order.
 
-        Raises InvalidParameter if a number is not from 1 to `most`, or if there are more than `count`.
+        Raises InvalidParameter if a number is not from 1 to `limit`, or if there are more than `count`.
         """
         try:
             numbers = sorted({int(part) for part in text.split(",") if part.strip()})
         except ValueError:
             numbers = [0]
-        if any(not 1 <= number <= self.most for number in numbers):
+        if any(not 1 <= number <= self.limit for number in numbers):
             raise InvalidParameter(
-                f"{self.parameter} = {text!r} is not valid; expected numbers from 1 to {self.most}, such as 10,50,100."
+                f"{self.parameter} = {text!r} is not valid; expected numbers from 1 to {self.limit}, such as 10,50,100."
             )
         if len(numbers) > self.count:
             noun = self.parameter.rpartition("_")[2]
@@ -212,8 +212,8 @@ MAXIMUM_LENGTH = Parameter(
     "maximum_length",
     0,
     "maximum number of tokens per text; 0 uses the checkpoint's limit, at most 8,192; capped at the model's positions",
-    least=0,
-    most=LONGEST_TEXT,
+    minimum=0,
+    maximum=LONGEST_TEXT,
 )
 COMPUTE_DTYPE = Parameter(
     "compute_dtype",
@@ -225,8 +225,8 @@ BATCH_TOKENS = Parameter(
     "batch_tokens",
     0,
     "tokens per batch, including padding; 0 chooses a size for the machine",
-    least=0,
-    most=16_777_216,
+    minimum=0,
+    maximum=16_777_216,
 )
 
 

@@ -271,9 +271,9 @@ def word_index(parameters: Mapping[str, Any]) -> dict[str, ParameterValue]:
 _RM3_FIELDS = ("title+text", "title", "text")
 _RM3_PARAMETERS = (
     *(replace(p, choices=_RM3_FIELDS) if p.name == "fields" else p for p in PARAMETERS),
-    Parameter("feedback_documents", 10, "number of top documents used for feedback", least=1, most=1000),
-    Parameter("feedback_terms", 10, "number of terms in the relevance model", least=1, most=1000),
-    Parameter("original_query_weight", 0.5, "weight of the original query, 0 to 1", least=0.0, most=1.0),
+    Parameter("feedback_documents", 10, "number of top documents used for feedback", minimum=1, maximum=1000),
+    Parameter("feedback_terms", 10, "number of terms in the relevance model", minimum=1, maximum=1000),
+    Parameter("original_query_weight", 0.5, "weight of the original query, 0 to 1", minimum=0.0, maximum=1.0),
 )
 
 DESCRIPTIONS = (

@@ -149,7 +149,7 @@ def _check_parameters(parameters: Mapping[str, Any], checkpoint: CheckpointDescr
 
 
 PARAMETERS = (
-    Parameter("reranking_depth", 100, "number of first-stage documents to re-rank", least=1, most=_MAX_DEPTH),
+    Parameter("reranking_depth", 100, "number of first-stage documents to re-rank", minimum=1, maximum=_MAX_DEPTH),
     Parameter(
         "reranking_depths",
         "10,50,100,200",

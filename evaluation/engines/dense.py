@@ -304,8 +304,8 @@ PARAMETERS = (
         "truncate_dimension",
         AUTO,
         "number of leading dimensions to keep; auto uses the checkpoint's truncate_dim; 0 keeps all",
-        least=0,
-        most=_MAX_DIMENSIONS,
+        minimum=0,
+        maximum=_MAX_DIMENSIONS,
     ),
     Parameter(
         "dimensions",

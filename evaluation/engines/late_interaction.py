@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 _PRODUCTS = 2**25
 #: Maximum number of document scores in memory (256 MiB).
 _SCORES = 2**26
-_STATE, _FINDER = "shards.json", "finder"
+_SHARD_LIST_FILE, _FINDER_FOLDER = "shards.json", "finder"
 #: Number of queries for the comparison with exhaustive search, and its depth.
 _SAMPLE, _COMPARED_DEPTH = 20, 100
 
@@ -128,23 +128,23 @@ class LateInteraction(DividedEngine):
         """
         texts = [Texts(shard / "texts") for shard in shards]
         write_ordered_ids(folder, (name for part in texts for name in part.ids.get_ids(np.arange(len(part)))))
-        (folder / _STATE).write_text(json.dumps([str(shard.resolve()) for shard in shards]), "utf-8")
-        (folder / _FINDER).mkdir()
+        (folder / _SHARD_LIST_FILE).write_text(json.dumps([str(shard.resolve()) for shard in shards]), "utf-8")
+        (folder / _FINDER_FOLDER).mkdir()
         if isinstance(self.finder, BM25 | StoredRun):
-            self.finder.build(chain.from_iterable(texts), folder / _FINDER)
+            self.finder.build(chain.from_iterable(texts), folder / _FINDER_FOLDER)
         elif isinstance(self.finder, NearestTokens):
-            self.finder.build(TokenStore(shards), folder / _FINDER)
+            self.finder.build(TokenStore(shards), folder / _FINDER_FOLDER)
         elif self.finder is not None:
-            self.finder.build(TokenStore(shards), learned, folder / _FINDER)
+            self.finder.build(TokenStore(shards), learned, folder / _FINDER_FOLDER)
         self.open(folder)
         progress(1.0)
 
     def open(self, folder: Path) -> None:
         """Open an index, including the shards that it refers to."""
         self.ids = OrderedIds(folder)
-        self.store = TokenStore([Path(name) for name in json.loads((folder / _STATE).read_text("utf-8"))])
+        self.store = TokenStore([Path(name) for name in json.loads((folder / _SHARD_LIST_FILE).read_text("utf-8"))])
         if self.finder is not None:
-            self.finder.open(folder / _FINDER)
+            self.finder.open(folder / _FINDER_FOLDER)
 
     def size(self) -> int:
         vectors = 0 if isinstance(self.finder, CompressedTokens) else self.store.size()
@@ -278,14 +278,14 @@ PARAMETERS = (
         "to a few bits), or all documents",
         choices=("candidates", "end-to-end", "compressed", "exhaustive"),
     ),
-    Parameter("candidates", 1000, "candidates: number of first-stage documents", least=1, most=10_000),
-    Parameter("nearest_vectors", 500, "end-to-end: nearest vectors per query vector", least=1, most=16_384),
+    Parameter("candidates", 1000, "candidates: number of first-stage documents", minimum=1, maximum=10_000),
+    Parameter("nearest_vectors", 500, "end-to-end: nearest vectors per query vector", minimum=1, maximum=16_384),
     Parameter(
         "probes",
         32,
         "end-to-end, compressed: number of lists to read per query vector",
-        least=1,
-        most=65_536,
+        minimum=1,
+        maximum=65_536,
     ),
     Parameter(
         "residual_bits",

@@ -97,8 +97,8 @@ PARAMETERS = (
         AUTO,
         "maximum number of terms per document, by largest weight; auto uses the checkpoint's max_active_dims, "
         "also for queries, or 2,000 if it has none; 0 keeps all",
-        least=0,
-        most=1_000_000,
+        minimum=0,
+        maximum=1_000_000,
     ),
     FIELDS_PARAMETER,
     *PROMPT_PARAMETERS,

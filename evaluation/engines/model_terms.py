@@ -346,22 +346,22 @@ def _variant_switches(parameters: Mapping[str, Any]) -> dict[str, Switches | Non
     return switches if other_variants == "none" else {_BASELINE: None, **switches}
 
 
-_TEXT_LENGTH = Parameter("maximum_length", 512, "maximum number of tokens per document", least=8, most=LONGEST_TEXT)
+_MAX_LENGTH = Parameter("maximum_length", 512, "maximum number of tokens per document", minimum=8, maximum=LONGEST_TEXT)
 
 _SAMPLING_PARAMETERS = (
-    Parameter("queries_per_document", 40, "number of queries to generate per document", least=1, most=200),
-    Parameter("top_k", 10, "number of most likely tokens to sample from", least=1, most=1000),
-    Parameter("maximum_length", 512, "maximum number of tokens per text", least=8, most=LONGEST_TEXT),
-    Parameter("generated_tokens", 64, "maximum number of tokens per generated text", least=1, most=512),
-    Parameter("seed", 0, "seed of the random generator", least=0, most=2**31 - 1),
+    Parameter("queries_per_document", 40, "number of queries to generate per document", minimum=1, maximum=200),
+    Parameter("top_k", 10, "number of most likely tokens to sample from", minimum=1, maximum=1000),
+    Parameter("maximum_length", 512, "maximum number of tokens per text", minimum=8, maximum=LONGEST_TEXT),
+    Parameter("generated_tokens", 64, "maximum number of tokens per generated text", minimum=1, maximum=512),
+    Parameter("seed", 0, "seed of the random generator", minimum=0, maximum=2**31 - 1),
     COMPUTE_DTYPE,
 )
 
 _WRITING_PARAMETERS = (
     Parameter("prompt", "", "prefix of each query in the model's input, such as “expand: ”"),
-    Parameter("beams", 1, "number of beams; 1 is greedy search", least=1, most=16),
-    Parameter("maximum_length", 512, "maximum number of tokens per query", least=8, most=LONGEST_TEXT),
-    Parameter("generated_tokens", 64, "maximum number of tokens per expansion", least=1, most=512),
+    Parameter("beams", 1, "number of beams; 1 is greedy search", minimum=1, maximum=16),
+    Parameter("maximum_length", 512, "maximum number of tokens per query", minimum=8, maximum=LONGEST_TEXT),
+    Parameter("generated_tokens", 64, "maximum number of tokens per expansion", minimum=1, maximum=512),
     COMPUTE_DTYPE,
 )
 
@@ -383,9 +383,9 @@ DESCRIPTIONS = (
         architecture="learned-sparse",
         description="BM25 over term frequencies that a model predicts for the words of each document (DeepCT).",
         parameters=(
-            _TEXT_LENGTH,
+            _MAX_LENGTH,
             COMPUTE_DTYPE,
-            Parameter("scale", 100.0, "factor that converts weights to frequencies", least=0.01, most=1000.0),
+            Parameter("scale", 100.0, "factor that converts weights to frequencies", minimum=0.01, maximum=1000.0),
             K1,
             B,
             STEMMING,
@@ -393,7 +393,7 @@ DESCRIPTIONS = (
         ),
         create=TermWeighting,
         checkpoints=(CheckpointKind.TERM_WEIGHTING,),
-        encoding_parameters=(_TEXT_LENGTH.name, COMPUTE_DTYPE.name),
+        encoding_parameters=(_MAX_LENGTH.name, COMPUTE_DTYPE.name),
     ),
     EngineDescription(
         name="query-augmentation",
@@ -411,7 +411,7 @@ DESCRIPTIONS = (
                 "further rankings over the same index: BM25, or also each part of the model alone (ablations)",
                 choices=(_BASELINE, "ablations", "none"),
             ),
-            Parameter("maximum_length", 512, "maximum number of tokens per query", least=8, most=LONGEST_TEXT),
+            Parameter("maximum_length", 512, "maximum number of tokens per query", minimum=8, maximum=LONGEST_TEXT),
             COMPUTE_DTYPE,
         ),
         create=QueryAugmentation,

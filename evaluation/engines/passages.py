@@ -24,15 +24,15 @@ PASSAGE_PARAMETERS = (
         "passage_words",
         0,
         "words per passage; documents are scored by their best passage (MaxP); 0 does not divide documents",
-        least=0,
-        most=_MAX_WORDS,
+        minimum=0,
+        maximum=_MAX_WORDS,
     ),
     Parameter(
         "passage_stride",
         0,
         "words between the starts of two passages; 0 is half a passage",
-        least=0,
-        most=_MAX_WORDS,
+        minimum=0,
+        maximum=_MAX_WORDS,
     ),
 )
 

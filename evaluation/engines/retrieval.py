@@ -300,7 +300,7 @@ class _RetrievalJob:
         return compute_dtype
 
     def record_precision_loss(self, retrieval: Retrieval, rankings: Sequence[SearchResult], folder: Path) -> None:
-        """Measure the loss from lower precision and, if it is known, add it to the facts, also of the main variant."""
+        """Measure the loss from lower precision; if known, add it to the facts of retrieval and main variant."""
         folder.mkdir()
         loss = precision_loss(self.engine, self.task, self.queries, rankings, folder)
         if loss is not None:

@@ -362,7 +362,7 @@ def _check_counts(figures: EfficiencyFigures, queries: int, effort: Effort) -> N
     has_uncertainty = figures.unsettled <= timed and figures.spread_ms is not None
     _require(has_uncertainty, "the uncertainty of the latency is missing")
     _require((figures.other_work or 0) <= 1, "other work used more processors than exist")
-    batched_limit = min(queries, effort.batched) if figures.queries_per_second is not None else 0
+    batched_limit = min(queries, effort.throughput_queries) if figures.queries_per_second is not None else 0
     is_batched_valid = figures.batched == batched_limit or figures.batched in range(BATCH, batched_limit, BATCH)
     _require(is_batched_valid, f"throughput is over {figures.batched} of {queries} queries")
 

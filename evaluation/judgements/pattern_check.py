@@ -22,7 +22,7 @@ MAX_CHARACTERS, MAX_PATTERNS = 1_000, 10_000
 #: Seconds that a pattern may take on each test text, and the length of these texts in characters.
 SEARCH_SECONDS, TEXT_LENGTH = 0.2, 1_000
 #: Maximum processor seconds for one pattern (rounded up) and for a file, and bytes of memory for all its patterns.
-PATTERN_SECONDS, FILE_SECONDS, MEMORY = 2.0, 30.0, 1 << 29
+PATTERN_SECONDS, FILE_SECONDS, MEMORY_BYTES = 2.0, 30.0, 1 << 29
 #: Strings to repeat in test texts, in addition to strings of the pattern, and the maximum number of texts.
 _REPEATED_STRINGS, _MAX_TRIALS = ("a", "1", " ", "ab ", "1,"), 60
 #: Calls of groups, which can recurse endlessly, and the flag that permits spaces and comments inside them.
@@ -66,7 +66,7 @@ def _main() -> None:
 
     The code `endless_pattern` is printed first, in case the process is killed.
     """
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(_RECURSION)
     compiled: list[object] = []  # Stored, because the memory limit is for all patterns together.

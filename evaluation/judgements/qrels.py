@@ -130,7 +130,7 @@ class Qrels:
         return dict(zip(names, self.grades[first:last].tolist(), strict=True))
 
     def find_row(self, query_id: str) -> int | None:
-        """Return the number of a judged query, or None for any other."""
+        """Return the row of a query, or None if the query is not judged."""
         row = bisect_left(self.query_ids, query_id)
         return row if row < len(self.query_ids) and self.query_ids[row] == query_id else None
 

@@ -3,11 +3,14 @@
 The canonical name of a measure is that of ir_measures. Names of trec_eval, ranx, BEIR, and MTEB are accepted.
 
 An entry contains the formula and the verifier that computes every score a second time: pytrec_eval's names, or a
-reference of `evaluation.verification.references`. Also add the measure to `MEASURES` in the tests of verification.
+reference of `evaluation.verification.references`. Also add the measure to `MEASURES` in
+`tests/evaluation/verification/verified.py`, and test the formula in `tests/evaluation/runs/test_score.py`.
 
-A registered measure is not yet a column. `manage.py set_measures` makes it a column of a dataset. Every result is
-scored with `DEFAULT_MEASURES`, which new datasets show. Earlier results lack the values of a new measure until they
-are scored again, for example when their dataset is rescored with new judgments (`leaderboard.judgements.rescoring`).
+A registered measure is not yet a column. `manage.py set_measures` makes it a column of a dataset. Runs are scored with
+`DEFAULT_MEASURES`, which new datasets show, and the dataset's own measures. Earlier results lack the values of a new
+measure until they are scored again, for example when their dataset is rescored with new judgments
+(`leaderboard.judgements.rescoring`). If a measure can reveal hidden judgments, add its name to `REVEALING` in
+`leaderboard.results.values`.
 """
 
 import math

@@ -182,13 +182,13 @@ def write_as_trec(form: Form, source: Path | str | bytes, limits: FileLimits, ou
     if isinstance(form, str):
         return json_as_lines(source, limits, output, by_line=form == "jsonl")
     assert form is not None
-    below_names = False
+    header_seen = False
     for number, line in enumerate(open_lines(source, limits, MIB)):
         line = line if number else line.removeprefix(BYTE_ORDER_MARK)
         row = b"# " + line + b"\n" if line == form.names else form.as_trec(line)
-        if row is None and below_names and _begins_as_comment(line) and form.has_query_id(line):
+        if row is None and header_seen and _begins_as_comment(line) and form.has_query_id(line):
             row = b" " + line + b"\n"  # The leading blank prevents that a damaged row is read as a comment.
-        below_names |= line == form.names
+        header_seen |= line == form.names
         output.write(row or line + b"\n")
     return {}
 
@@ -223,9 +223,9 @@ class StreamedLines(io.RawIOBase):
 def trec_text(
     source: Path | str | bytes, limits: FileLimits | None = None, *, is_trec: bool = False
 ) -> Iterator[tuple[RunHeader, BinaryIO]]:
-    """Open a run in any format, plain or compressed, as TREC text after its header. Raises InvalidContent.
+    """Open a run in any format, plain or compressed, and yield its header and the remaining text in TREC format.
 
-    `is_trec` skips the recognition of other formats.
+    If `is_trec`, other formats are not recognized. Raises InvalidContent.
     """
     limits = limits or FileLimits()
     with open_expanded(source, limits) as file:

@@ -256,8 +256,8 @@ def is_header(text: bytes) -> bool:
 
 def recognize_other_kind(rows: Sequence[bytes]) -> tuple[str, str] | None:
     """Guess the kind of a file that is not a run; return it with a hint, or None if it is unknown."""
-    below_names = rows[1:] if rows and is_header(rows[0]) else rows
-    cells = [re.split(rb"[\s,;]+", row.strip()) for row in below_names]
+    rows_below_header = rows[1:] if rows and is_header(rows[0]) else rows
+    cells = [re.split(rb"[\s,;]+", row.strip()) for row in rows_below_header]
     if not cells:
         return None
     if all(map(is_trec_eval_result, cells)):

@@ -281,7 +281,10 @@ class RunFacts:
         return quotation(code, self.line_count(code).lines, self.contents.texts)
 
     def _line_errors(self, limits: FileLimits) -> Iterator[Problem]:
-        """Yield errors of lines with the first line quoted, and the likely kind of file if it is not a run."""
+        """Yield the line errors, each quoting its first line.
+
+        If the file does not look like a run, or its first line is a header, the message says so.
+        """
         texts, first = self.contents.texts, self.contents.first_line
         for code in _LINE_ERRORS:
             count, lines = self.line_count(code).count, self.line_count(code).lines

@@ -84,7 +84,7 @@ def fingerprint_run(path: Path, target: ScoringTarget) -> RunFingerprints:
     Documents that the target drops from rankings are ignored. This needs about a microsecond per line.
     """
     first = first_documents(path, DEPTH, target.excluded, drop_self_matches=target.drop_self_matches)
-    names = sorted({topic.encode() for topic in target.query_ids})
+    names = sorted({query_id.encode() for query_id in target.query_ids})
     ordered, sets = np.zeros(len(names), np.uint64), np.zeros(len(names), np.uint64)
     documents = np.zeros(len(names), np.int64)
     for row, query in enumerate(names):

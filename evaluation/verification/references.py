@@ -234,7 +234,7 @@ class VerifiedMeasure:
 
     @property
     def trec_eval(self) -> str:
-        """pytrec_eval's name, empty if a reference computes the measure."""
+        """Name of the measure in pytrec_eval, or an empty string if a reference implementation computes it."""
         if not isinstance(self.verifier, PytrecEval):
             return ""
         return self.verifier.at_cutoff.format(k=self.cutoff) if self.cutoff else self.verifier.whole

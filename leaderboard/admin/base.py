@@ -133,7 +133,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         return super().get_object(request, object_id, from_field)
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
-        """Return whether the list may be filtered by a lookup, which only its own filters and its date hierarchy may.
+        """Return whether the lookup belongs to one of the list's filters or to its date hierarchy.
 
         Django allows filtering by any column, which would disclose columns that no page shows.
         """

@@ -26,7 +26,7 @@ from leaderboard.judgements.pools import (
     JudgingRefused,
     draw_again,
     eligible_runs,
-    pool_file,
+    record_download,
     request_pool,
 )
 from leaderboard.judgements.rescoring.campaigns import get_pending_rescore
@@ -221,7 +221,7 @@ class PoolAdmin(JudgingAdmin):
         if form not in disclosure.downloadable_forms(pool, request.user):
             raise PermissionDenied
         with acting(curator(request)):
-            path, name = pool_file(pool, form)
+            path, name = record_download(pool, form)
         kind = "csv" if form == "csv" else "plain"
         return send_private(path, name, f"text/{kind}; charset=utf-8")
 
@@ -256,7 +256,7 @@ class JudgementUploadForm(DatasetForm):
         label="SHA-256 of its prompt",
         max_length=64,
         required=False,
-        help_text="64 hexadecimal digits with which others can verify that they use the same prompt",
+        help_text="64 hexadecimal digits, so that others can verify that they use the same prompt",
     )
     scale_grew = tick_box(
         label="Accept higher grades",

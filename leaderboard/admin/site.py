@@ -47,7 +47,7 @@ def pending_rows(request: HttpRequest) -> list[dict[str, Any]]:
     return pending
 
 
-_index, _lists = admin.site.index, admin.site.get_app_list
+_django_index, _get_django_app_list = admin.site.index, admin.site.get_app_list
 
 
 def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
@@ -55,7 +55,7 @@ def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
     pending, groups = pending_rows(request), task_groups(request)
     for entry in (entry for group in groups for entry in group["models"]):
         entry["waiting"] = [row for row in pending if row["model"] is entry["model"]]
-    return _index(request, {**(extra_context or {}), "waiting": pending, "app_list": groups})
+    return _django_index(request, {**(extra_context or {}), "waiting": pending, "app_list": groups})
 
 
 def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def task_groups(request: HttpRequest, app_label: str | None = None) -> list[dict
 
     If `app_label` is given, return Django's lists of that application instead.
     """
-    lists = _lists(request, app_label)
+    lists = _get_django_app_list(request, app_label)
     if app_label is not None:
         return lists
     *tasks, last_task = TASKS

@@ -182,7 +182,7 @@ def count_rows(rows: Sequence[Row]) -> FacetCounts:
 def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardState, default: str) -> list[Column]:
     """Return the columns with a value in the rows of the view, and those used for sorting or filtering.
 
-    Benchmarks, and views without rows, only omit empty figures and additional measures.
+    For benchmarks, and for views without rows, only figures and additional measures are omitted when empty.
     """
     rows = matching_rows or board.rows
     check_all_kinds = bool(matching_rows) and not board.views

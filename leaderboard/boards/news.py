@@ -201,7 +201,10 @@ def _import_items(change: BoardChange, old_facts: Mapping[str, Any]) -> list[Ite
 
 
 def _takes_runs(facts: Mapping[str, Any]) -> bool:
-    """Return whether runs are accepted and scored, which takes several changes but is one news item."""
+    """Return whether runs are accepted and scored.
+
+    Several changes may lead to this state, but they form one news item.
+    """
     return facts["state"] in Dataset.TAKES_RUNS and facts["current_version_id"] is not None
 
 

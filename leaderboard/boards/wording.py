@@ -33,7 +33,7 @@ def p_values_text(statement: Statement) -> str:
 
 
 def significance_text(statement: Statement, delta: float | None, measure: str) -> str:
-    """Return whether a difference from the baseline is significant, with its p-values; empty if unknown.
+    """Describe whether a difference from the baseline is significant, with its p-values; empty if unknown.
 
     `delta` is the difference. Hidden judgments allow only a one-sided comparison, so worse scores are not tested.
     """
@@ -57,8 +57,8 @@ def pairs_text(board: BoardStatements, measure: str) -> str:
 def separation_text(rank: int | None, statement: Statement, tied_count: int) -> str:
     """Return the ranks that the tests of all pairs leave open, such as `rank range 2–4`; empty without a rank.
 
-    Hidden judgments give no ranges: the text then says whether the result is separable from the best, or the best from
-    `tied_count`.
+    Hidden judgments give no ranges. The text then says that the result is not separable from the best or, for the best
+    result, from how many others (`tied_count`) it is not separable.
     """
     if rank is None:
         return ""

@@ -20,7 +20,7 @@ from leaderboard.results.significance.types import BoardCertainty
 class BoardCard:
     """Summary of one board for lists of boards.
 
-    `about` has columns of the dataset or benchmark, `at` the time of the last change, None if unknown.
+    `about` contains columns of the dataset or benchmark. `at` is the time of the last change, or None if unknown.
     """
 
     kind: str

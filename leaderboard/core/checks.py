@@ -64,7 +64,7 @@ def check_branding(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     """Check that the site name is one line, the logo is usable, and links in the accent color are legible."""
     messages: list[CheckMessage] = []
     if not settings.SITE_NAME.strip() or not settings.SITE_NAME.isprintable():
-        hint = "Use a name of one line: it appears in mails, feeds and titles."
+        hint = "Use a name of one line: it appears in emails, feeds, and titles."
         messages.append(Error("SITE_NAME is empty or not one line.", hint=hint, id="leaderboard.E004"))
     if settings.SITE_LOGO is not None and (problem := describe_logo_problem(settings.SITE_LOGO)):
         hint = "Name an SVG or PNG file that the web processes can read."

@@ -1,6 +1,6 @@
 """Figures of benchmarks: sizes of datasets and means by task and domain, and wins over datasets.
 
-Figures 1 and 3 of the BEIR paper, and its finding 5.
+They correspond to Figures 1 and 3 and to finding 5 of the BEIR paper.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> 
     if not rows or not means:
         return Plot.empty(f"No system of this view has all datasets of any {grouping}.")
     kind_label = drawing.describe_kind(kind)
-    names, form = drawing.distinct_names(rows), drawing.score_format(rows)
+    names, number_format = drawing.distinct_names(rows), drawing.score_format(rows)
     labels = {group: f"{group} ({len(groups[group])})" for group in means}
     numbers = [value for values in means.values() for value in values if value is not None]
     axis = drawing.linear_axis(f"Mean {page.board.measure}", numbers)
@@ -160,12 +160,12 @@ def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> 
     if len(kind_rows) > len(rows):
         notes.append(f"The figure shows {len(rows)} of {len(kind_rows)} systems.")
     return Plot(
-        data=_mean_traces(rows, names, means, labels, form),
+        data=_mean_traces(rows, names, means, labels, number_format),
         layout=drawing.bar_layout(len(means), 34, xaxis=axis, yaxis_showgrid=True),
         table=Table.from_columns(
             (grouping.capitalize(), list(means)),
             ("Datasets", [len(groups[group]) for group in means], "d"),
-            *((name, values, form) for name, values in by_system),
+            *((name, values, number_format) for name, values in by_system),
         ),
         caption=f"Mean {page.board.measure} of {drawing.count_systems(len(rows))} over the datasets of each "
         f"{grouping} of {drawing.inline_title(page.board)}, {kind_label} only. The number of datasets is in brackets.",
@@ -179,7 +179,7 @@ def _mean_traces(
     names: Sequence[str],
     means: Mapping[str, Sequence[float | None]],
     labels: Mapping[str, str],
-    form: str,
+    number_format: str,
 ) -> list[go.Scatter]:
     """Return points for the baselines, the first other system, which is highlighted, and the remaining ones in gray."""
     highlighted_number = next((number for number, row in enumerate(rows) if not row.entry.is_baseline), None)
@@ -200,7 +200,7 @@ def _mean_traces(
             x=[mean for mean, *_ in points],
             y=[label for _, label, _ in points],
             customdata=[name for *_, name in points],
-            hovertemplate=f"%{{y}}<br>%{{customdata}}: %{{x:{form}}}<extra></extra>",
+            hovertemplate=f"%{{y}}<br>%{{customdata}}: %{{x:{number_format}}}<extra></extra>",
             marker=marker,
         )
 
@@ -275,19 +275,19 @@ def build_wins(request: FigureRequest) -> Plot:
     ]
     if not win_counts:
         return Plot.empty("No system of this view can be compared with a baseline on these datasets.")
-    datasets = len(drawing.visible_datasets(request.benchmark_page))
+    dataset_count = len(drawing.visible_datasets(request.benchmark_page))
     win_counts.sort(key=lambda win_count: (-win_count.total, -win_count.wins, win_count.losses))
     shown_counts, notes = drawing.limit_bars(win_counts, "most datasets, and of these the most wins")
     systems = drawing.distinct_names([win_count.row for win_count in shown_counts])
-    coverage = [f"{win_count.total}/{datasets}" for win_count in shown_counts]
-    incomplete_count = sum(win_count.total < datasets for win_count in shown_counts)
+    coverage = [f"{win_count.total}/{dataset_count}" for win_count in shown_counts]
+    incomplete_count = sum(win_count.total < dataset_count for win_count in shown_counts)
     if incomplete_count:
         notes.append(
-            f"Systems that cannot be compared on all {datasets} datasets ({incomplete_count} of "
+            f"Systems that cannot be compared on all {dataset_count} datasets ({incomplete_count} of "
             f"{len(shown_counts)}) are listed last, with their number of datasets in brackets."
         )
     names = [
-        f"{name} ({coverage_text})" if win_count.total < datasets else name
+        f"{name} ({coverage_text})" if win_count.total < dataset_count else name
         for win_count, name, coverage_text in zip(shown_counts, systems, coverage, strict=True)
     ]
     wins, ties, losses = map(list, zip(*(win_count[1:] for win_count in shown_counts), strict=True))
@@ -300,7 +300,7 @@ def build_wins(request: FigureRequest) -> Plot:
         layout=drawing.bar_layout(
             len(shown_counts),
             barmode="relative",
-            xaxis=_count_axis(datasets),
+            xaxis=_count_axis(dataset_count),
             xaxis_title_text="← datasets lost · datasets won →",
         ),
         table=Table.from_columns(
@@ -311,7 +311,7 @@ def build_wins(request: FigureRequest) -> Plot:
             ("Datasets compared", coverage),
         ),
         caption=f"Datasets of {drawing.inline_title(board)} on which each system scores above or below "
-        f"{board.baseline} in {board.measure}, of the {datasets} that count.",
+        f"{board.baseline} in {board.measure}, of the {dataset_count} that count.",
         baseline=board.baseline,
         subtitle=f"{board.title}, {board.measure}",
         notes=notes,

@@ -332,8 +332,8 @@ def build_heatmap(request: FigureRequest) -> Plot:
     values: list[list[float | None]] = matrix.similarities[np.ix_(order, order)].tolist()
     for number, row in enumerate(values):
         row[number] = None
-    form = "%.2f" if len(names) <= _MAX_WITH_NUMBERS else ""
-    texts = [[form % value if form and value is not None else "" for value in row] for row in values]
+    number_format = "%.2f" if len(names) <= _MAX_WITH_NUMBERS else ""
+    texts = [[number_format % value if number_format and value is not None else "" for value in row] for row in values]
     max_overlap = max(value for row in values for value in row if value is not None) or 1.0
     hover = "%{customdata[0]} and %{customdata[1]}: %{marker.color:.3f}"
     narrow_names = [drawing.shorten(name, drawing.MAX_NARROW_NAME) for name in names]

@@ -64,7 +64,7 @@ class _Subject(NamedTuple):
 
     measure: str
     baseline: str
-    form: str
+    number_format: str
     caption: str
     subtitle: str
     lower_is_better: bool
@@ -188,14 +188,14 @@ def _draw(
 
     `heads` is the title of the first table column and its values.
     """
-    names, is_single, form = heads[1], len(series) == 1, subject.form
+    names, is_single, number_format = heads[1], len(series) == 1, subject.number_format
     all_differences = [difference for group in series for difference in group.differences]
     ends = [difference.ends for difference in all_differences]
     has_intervals = any(ends)
-    columns = [(group.name, [difference.value for difference in group.differences], form) for group in series]
+    columns = [(group.name, [difference.value for difference in group.differences], number_format) for group in series]
     if is_single and has_intervals:
         low, high = zip(*(pair or (None, None) for pair in ends), strict=True)
-        columns += [("95% from", list(low), form), ("to", list(high), form)]
+        columns += [("95% from", list(low), number_format), ("to", list(high), number_format)]
     data = [_points(number, group, names, subject, is_single=is_single) for number, group in enumerate(series)]
     if is_single:
         data.append(
@@ -248,7 +248,7 @@ def _points(number: int, series: _Series, heads: Sequence[str], subject: _Subjec
         [difference.value or 0.0 for difference in differences],
         [difference.ends for difference in differences],
     )
-    digits = int(subject.form[-2])
+    digits = int(subject.number_format[-2])
     return go.Scatter(
         mode="markers",
         name=series.name,

@@ -62,11 +62,11 @@ def linear_ticks(
     step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= min_step * (1 - 1e-9))
     first_tick, last_tick = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    form = f".{max(decimals - 2, 0)}%" if percent else f"{'+' if signed else ''}.{decimals}f"
+    number_format = f".{max(decimals - 2, 0)}%" if percent else f"{'+' if signed else ''}.{decimals}f"
     values = [round(number * step, decimals) for number in range(first_tick, last_tick + 1)]
     return {
         "tickvals": values,
-        "ticktext": [format(value, form).replace("-", MINUS) if value else "0" for value in values],
+        "ticktext": [format(value, number_format).replace("-", MINUS) if value else "0" for value in values],
     }
 
 

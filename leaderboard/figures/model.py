@@ -33,16 +33,16 @@ _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class TableColumn(NamedTuple):
-    """A column of a figure's table; `form` is a format specification, such as `.3f`, `+.3f`, or `,d`."""
+    """A column of a figure's table; `number_format` is a format specification, such as `.3f`, `+.3f`, or `,d`."""
 
     head: str
     values: Sequence[Cell]
-    form: str = ""
+    number_format: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The values of a picture, by column."""
+    """The values of a figure, by column."""
 
     columns: Sequence[TableColumn]
 
@@ -59,7 +59,7 @@ class Table:
         return list(zip(*(column.values for column in self.columns), strict=True))
 
     def texts(self) -> list[list[str]]:
-        columns = ([_format_cell(value, column.form) for value in column.values] for column in self.columns)
+        columns = ([_format_cell(value, column.number_format) for value in column.values] for column in self.columns)
         return [list(row) for row in zip(*columns, strict=True)]
 
     def as_data(self) -> dict[str, Any]:
@@ -68,10 +68,10 @@ class Table:
         return {"heads": self.heads, "rows": self.rows, "texts": self.texts(), "numeric": is_numeric}
 
 
-def _format_cell(value: Cell, form: str) -> str:
+def _format_cell(value: Cell, number_format: str) -> str:
     if value is None:
         return "—"
-    return value if isinstance(value, str) else format(value, form).replace("-", MINUS)
+    return value if isinstance(value, str) else format(value, number_format).replace("-", MINUS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def build(request: FigureRequest) -> Plot:
             + (f" Also available: {'; '.join(costs.other_sources)}." if costs.other_sources else "")
         )
     rows = [scored_rows.rows[number] for number in sorted(costs.values)]
-    form, points = drawing.score_format(rows), _points(scored_rows, costs)
+    number_format, points = drawing.score_format(rows), _points(scored_rows, costs)
     lower = drawing.lower_is_better(scored_rows.board)
     frontier_numbers = frontier(points, lower=lower)
     x_axis = log_axis(f"{costs.title}, log scale", [point.x for point in points])
@@ -126,7 +126,7 @@ def build(request: FigureRequest) -> Plot:
         chosen={"x": axis},
         table=Table.from_columns(
             ("System", [point.name for point in points]),
-            (scored_rows.title, [point.y for point in points], form),
+            (scored_rows.title, [point.y for point in points], number_format),
             (costs.title, [point.x for point in points], ",.6g"),
             ("On the frontier", ["yes" if number in frontier_numbers else "no" for number in range(len(points))]),
         ),
@@ -142,15 +142,15 @@ def _points(scored_rows: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoin
     """Return a point for each row with a score and a positive cost, with the 95% interval of a dataset's scores."""
     numbers = sorted(costs.values)
     rows = [scored_rows.rows[number] for number in numbers]
-    form, points = drawing.score_format(rows), []
+    number_format, points = drawing.score_format(rows), []
     for number, row, name in zip(numbers, rows, drawing.distinct_names(rows), strict=True):
         score, cost, certainty = drawing.value(row, scored_rows.score), costs.values[number], row.certainty
         if score is None or cost <= 0:
             continue
-        score_line, ends = f"{scored_rows.title}: {score:{form}}", None
+        score_line, ends = f"{scored_rows.title}: {score:{number_format}}", None
         if scored_rows.request.dataset and certainty is not None:
             ends = certainty.low, certainty.high
-            score_line += f" ({ends[0]:{form}} to {ends[1]:{form}})"
+            score_line += f" ({ends[0]:{number_format}} to {ends[1]:{number_format}})"
         lines = (score_line, f"{costs.title}: {format_quantity(cost)}")
         points.append(drawing.ChartPoint(row, name, cost, score, lines, ends))
     return points

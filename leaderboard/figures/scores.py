@@ -59,8 +59,8 @@ def build_progress(request: FigureRequest) -> Plot:
     board = request.board()
     column, y_title = drawing.effectiveness_column(request, board)
     rows = [row for row in drawing.comparable_rows(board) if drawing.value(row, column) is not None]
-    lower, form = drawing.lower_is_better(board), drawing.score_format(rows)
-    dated_pairs = _dated(request, rows, column, form)
+    lower, number_format = drawing.lower_is_better(board), drawing.score_format(rows)
+    dated_pairs = _dated(request, rows, column, int(number_format[-2]))
     days = len({day for day, _ in dated_pairs})
     if days < MIN_DATES:
         return Plot.empty(
@@ -87,7 +87,7 @@ def build_progress(request: FigureRequest) -> Plot:
             yaxis=linear_axis(capitalize_first(y_title), scores),
         ),
         table=Table.from_columns(
-            ("System", names), ("Date", dates), (y_title, scores, form), ("Best at that date", best_flags)
+            ("System", names), ("Date", dates), (y_title, scores, number_format), ("Best at that date", best_flags)
         ),
         caption=f"{capitalize_first(y_title)} of {drawing.inline_title(board)} over time, for "
         f"{drawing.count_systems(len(dated_pairs))}; lines show the best so far. {capitalize_first('; '.join(texts))}.",
@@ -117,8 +117,11 @@ def _publication_date(entry: EntryRow) -> str:
     return entry.published[:10]
 
 
-def _dated(request: FigureRequest, rows: Sequence[Row], column: str, form: str) -> list[tuple[str, drawing.ChartPoint]]:
-    """Return a (date, point) pair for each row with a date and a score, by date and then best first."""
+def _dated(request: FigureRequest, rows: Sequence[Row], key: str, digits: int) -> list[tuple[str, drawing.ChartPoint]]:
+    """Return a (date, point) pair for each row that has a date and a score in the column `key`.
+
+    Pairs are sorted by date, and then the best score is first.
+    """
     if request.dataset:
         datasets = [request.dataset_page.dataset["pk"]]
     else:
@@ -126,9 +129,9 @@ def _dated(request: FigureRequest, rows: Sequence[Row], column: str, form: str) 
     dates = _dates(datasets)
     dated_pairs = []
     for row, name in zip(rows, drawing.distinct_names(rows), strict=True):
-        day, score = dates.get(_row_key(row)), drawing.value(row, column)
+        day, score = dates.get(_row_key(row)), drawing.value(row, key)
         if day and score is not None:
-            line = f"{day}: {format_value(score, int(form[-2]))}"
+            line = f"{day}: {format_value(score, digits)}"
             dated_pairs.append((day, drawing.ChartPoint(row, name, _to_iso_date(day), score, [line])))
     sign = 1 if drawing.lower_is_better(request.board()) else -1
     return sorted(dated_pairs, key=lambda dated_point: (dated_point[0], sign * dated_point[1].y))
@@ -225,11 +228,11 @@ def build_in_domain(request: FigureRequest) -> Plot:
     rows = [row for row in kind_rows if _is_zero_shot(row, other_datasets)]
     if trained_on is None or not rows:
         return Plot.empty("No system of this view was trained on one of these datasets and scored on all others.")
-    form, measure = drawing.score_format(rows), board.measure
+    number_format, measure = drawing.score_format(rows), board.measure
     x_label = f"{trained_on.measure(measure)} on {trained_on.facts.name}"
     y_label = f"mean {measure} over the other {len(other_datasets)}"
     points = [
-        drawing.ChartPoint(row, name, x, y, (f"{x_label}: {x:{form}}", f"{y_label}: {y:{form}}"))
+        drawing.ChartPoint(row, name, x, y, (f"{x_label}: {x:{number_format}}", f"{y_label}: {y:{number_format}}"))
         for row, name in zip(rows, drawing.distinct_names(rows), strict=True)
         if (x := drawing.value(row, trained_on.slug)) is not None
         and (y := drawing.mean(row, other_datasets)) is not None
@@ -243,8 +246,8 @@ def build_in_domain(request: FigureRequest) -> Plot:
         layout=go.Layout(height=420, xaxis=x_axis, yaxis=y_axis, **labels),
         table=drawing.points_table(
             points,
-            (capitalize_first(x_label), form),
-            (capitalize_first(y_label), form),
+            (capitalize_first(x_label), number_format),
+            (capitalize_first(y_label), number_format),
             (f"Trained on {trained_on.facts.name}", training_texts),
         ),
         caption=f"{capitalize_first(x_label)}, on which {training_texts.count('yes')} of these {len(points)} systems "

@@ -132,7 +132,7 @@ def fail_pool(pool_id: int, reason: str = "") -> None:
     pending_pools.update(state=Pool.State.FAILED, statistics={"refused": reason} if reason else {})
 
 
-def pool_file(pool: Pool, form: str) -> tuple[Path, str]:
+def record_download(pool: Pool, form: str) -> tuple[Path, str]:
     """Record a download of a pool file, and return its path and download name. Call this within `audit.acting`.
 
     With hidden judgments, the download is also recorded as access to judged pairs.

@@ -108,16 +108,16 @@ class Dataset(models.Model):
         default=2,
         null=True,
         blank=True,
-        help_text="Submissions per day, user and team with hidden judgments. Leave empty for no limit.",
+        help_text="Hidden judgments: submissions per day (UTC) of each user and each team, such as 2. Empty: no limit.",
     )
     monthly_quota = models.PositiveSmallIntegerField(
         default=10,
         null=True,
         blank=True,
-        help_text="Submissions per month (UTC), user and team. Leave empty for no limit.",
+        help_text="Hidden judgments: submissions per month (UTC) of each user and team, such as 10. Empty: no limit.",
     )
     runs_only = models.BooleanField(
-        default=False, help_text="Whether there is no corpus, and only uploaded runs are scored."
+        default=False, help_text="Select this if the dataset has no corpus. Only uploaded runs are then scored."
     )
     queries_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC)
     documents_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC)

@@ -257,10 +257,10 @@ def merge_conflicts(duplicate: System, target: System) -> list[str]:
                 f"Both have the same run on {run.version}{label}. Unpublish or withdraw one of the results, and assign "
                 "its run to another system or label."
             )
-    return [*conflicts, *_same_entries(duplicate, target)]
+    return [*conflicts, *_list_entry_conflicts(duplicate, target)]
 
 
-def _same_entries(duplicate: System, target: System) -> Iterator[str]:
+def _list_entry_conflicts(duplicate: System, target: System) -> Iterator[str]:
     """Yield a message for each result of the duplicate whose dataset, label, and comparison group the target also has.
 
     Results that may return to the board count: hidden, held, superseded, and moderated ones, but not withdrawn ones.

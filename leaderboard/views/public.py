@@ -129,7 +129,7 @@ def _badge(request: HttpRequest, slug: str) -> Badge:
 @require_safe
 @embeddable
 @cache_page(lambda slug, kind: REVISIONS[kind](slug))
-def board_share(request: HttpRequest, slug: str, kind: Kind) -> HttpResponse:
+def board_preview_image(request: HttpRequest, slug: str, kind: Kind) -> HttpResponse:
     """Render the preview image of a board."""
     page = pages.READERS[kind](slug, BoardState())
     if page is None:

@@ -90,7 +90,7 @@ def efficiency(request: HttpRequest) -> HttpResponse:
             "depth": protocol.DEPTH,
             "warm_up": measurements.FULL_EFFORT.warm_up,
             "searches": measurements.FULL_EFFORT.searches,
-            "most_queries": measurements.FULL_EFFORT.batched,
+            "most_queries": measurements.FULL_EFFORT.throughput_queries,
             "batch": measurements.BATCH,
             "whole": measurements.FULL_EFFORT,
             "beside": measurements.VARIANT_EFFORT,

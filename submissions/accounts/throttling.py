@@ -52,19 +52,19 @@ class _PersonThrottle(SimpleRateThrottle):
 
 
 class CheckThrottle(_PersonThrottle):
-    """Limit of validations without a submission."""
+    """Rate limit for validations without a submission."""
 
     scope = "check"
 
 
 class SubmitThrottle(_PersonThrottle):
-    """Limit of submissions."""
+    """Rate limit for submissions."""
 
     scope = "submit"
 
 
 class ChangeThrottle(_PersonThrottle):
-    """Limit of changes of visibility and of descriptions of systems and teams.
+    """Rate limit for changes to the visibility of results and to the descriptions of systems and teams.
 
     Each such change adds a permanent revision of every affected board.
     """
@@ -73,19 +73,19 @@ class ChangeThrottle(_PersonThrottle):
 
 
 class InviteThrottle(_PersonThrottle):
-    """Limit of emails to addresses that users enter."""
+    """Rate limit for emails to addresses that users enter."""
 
     scope = "invite"
 
 
 class ChallengeThrottle(_PersonThrottle):
-    """Limit of challenges, each of which a curator has to check."""
+    """Rate limit for challenges, each of which a curator has to check."""
 
     scope = "challenge"
 
 
 class TokenThrottle(_PersonThrottle):
-    """Limit of tokens created on the account page."""
+    """Rate limit for creating tokens on the account page."""
 
     scope = "token"
 

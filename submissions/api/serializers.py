@@ -264,7 +264,7 @@ class ResultSerializer(Answer):
     )
     of = integer_field("Number of ranked results.", "standing.of")
     ties = serializers.ListField(
-        source="standing.ties",
+        source="standing.rank_range",
         child=serializers.IntegerField(),
         allow_null=True,
         help_text="First and last rank that the pairwise tests cannot rule out; null if unknown.",

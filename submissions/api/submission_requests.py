@@ -65,7 +65,7 @@ class PromptsField(TextField):
     def run_validation(self, data: Any = empty) -> Mapping[str, Mapping[str, object]]:
         """Return the prompts by dataset and parameter.
 
-        Raises ApiError if the text is not a JSON object of objects, or a prompt is not a text, is too long, or contains
+        Raises ApiError if the text is not a JSON object of objects, or a prompt is not text, is too long, or contains
         invalid characters.
         """
         hint = 'Send {"SLUG": {"query_prompt": "…"}}.'
@@ -78,7 +78,7 @@ class PromptsField(TextField):
         for slug, name, prompt in ((slug, *item) for slug, prompts in values.items() for item in prompts.items()):
             location = f"prompts: {name} of {slug}"
             if not isinstance(prompt, str) or len(prompt) > intake.LONGEST_PROMPT:
-                message = f"{location} is not a text of at most {intake.LONGEST_PROMPT:,} characters."
+                message = f"{location} is not text of at most {intake.LONGEST_PROMPT:,} characters."
                 raise field_error("prompts", message, hint)
             try:
                 validate_text(prompt)
@@ -386,11 +386,11 @@ def _refuse_changes(system: System, description: Mapping[str, str]) -> None:
     require_valid(form)
     fields = form.fields_of_system()
     columns = {name: COLUMNS.get(name, name) for name in names}
-    changed_names = [name for name, column in columns.items() if getattr(fields, column) != getattr(system, column)]
-    if changed_names:
+    unequal_fields = [name for name, column in columns.items() if getattr(fields, column) != getattr(system, column)]
+    if unequal_fields:
         raise field_error(
             "system",
-            f"You have a system “{system.name}” ({system.slug}) already, with a different {', '.join(changed_names)}.",
+            f"You have a system “{system.name}” ({system.slug}) already, with a different {', '.join(unequal_fields)}.",
             "Omit these fields to submit for it, or give the new system another name.",
         )
 

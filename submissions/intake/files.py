@@ -399,7 +399,7 @@ def match_datasets(path: Path) -> list[Dataset]:
     """Return the datasets that accept runs and best match the ids of the file; several if they match equally well.
 
     A dataset matches if its corpus has the documents and enough queries are the same. Raises InvalidContent if the file
-    is empty or not a text.
+    is empty or is not text.
     """
     queries, documents = set[str](), dict[str, None]()
     for line in _read_trec_start(path).splitlines():
@@ -443,7 +443,10 @@ def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def _read_trec_start(path: Path) -> bytes:
-    """Return the first part of the run in TREC format. Raises InvalidContent if the file is empty or not a text."""
+    """Return the beginning of the run, converted to TREC format.
+
+    Raises InvalidContent if the file is empty or is not text.
+    """
     content = _read_start(path, settings.VALIDATE_AT_ONCE_BYTES)
     if not content.strip():
         raise InvalidContent.build(EMPTY.problem())

@@ -202,7 +202,7 @@ def _build_job(submission: Submission, file: CheckedFile, run_tag: str) -> Job:
 
 
 TOO_MANY_SEEDS = ProblemCode(
-    "too_many_seeds", "There are more than five files for one dataset; several are seeds of one system.",
+    "too_many_seeds", "You sent more than five files for one dataset. Its files are seeds of one system.",
     "Send at most five.",
 )  # fmt: skip
 SEED_LABELS = ProblemCode("seed_labels", "The number of seed labels differs from the number of seeds.",

@@ -91,10 +91,10 @@ class SystemForm(forms.Form):
     model_url = WebAddressField(label=_("Model"))
     licence = NameField(required=False, max_length=120, help_text=_("For example Apache-2.0."))
     commercial_use = OptionalBooleanField(
-        label=_("Commercial use"), help_text=_("Whether the license permits commercial use.")
+        label=_("Commercial use"), help_text=_("Select yes if the license permits commercial use.")
     )
     open_weights = OptionalBooleanField(
-        label=_("Open weights"), help_text=_("Whether the model weights are available to everyone.")
+        label=_("Open weights"), help_text=_("Select yes if the model weights are available to everyone.")
     )
     closed_api = CheckboxField(
         label=_("Uses a paid API"),

@@ -171,8 +171,8 @@ def set_reusable(submission: Submission, reusable: bool, person: User) -> None:
     submission.reusable = reusable
     entries = Entry.objects.filter(submission_reference=submission.pk)
     for evaluation in ("evaluation", "seeds__evaluation"):
-        runs = entries.exclude(**{evaluation: None}).values_list(f"{evaluation}__run_id", flat=True)
-        records.set_reusable(runs, reusable=reusable)
+        run_ids = entries.exclude(**{evaluation: None}).values_list(f"{evaluation}__run_id", flat=True)
+        records.set_reusable(run_ids, reusable=reusable)
 
 
 def _delete_waiting_runs(submission: Submission) -> None:

@@ -301,11 +301,11 @@ def _notify_challenged(payload: Mapping[str, Any]) -> None:
     if challenge.state == Challenge.State.OPEN:
         subject = _("Challenged: {system}")
         text = _(
-            "A user disputes {what}: {doubted}. The reasons are on the page of the system, and a curator will settle "
-            "the challenge. You can correct the system's description at any time."
+            "A user disputes a claim about {what}: {doubted}. The system's page shows the reasons, and a curator will "
+            "settle the challenge. You can correct the system's description at any time."
         )
     else:
-        subject, text = _("Challenge {state}: {system}"), _("The challenge of {what} ({doubted}): {state}.")
+        subject, text = _("Challenge {state}: {system}"), _("The challenge to {what} ({doubted}) was {state}.")
     subject, text = subject.format(**values), text.format(**values)
     text += f"\n\n{challenge.decision}" if challenge.decision else ""
     key = f"challenge-{challenge.pk}-{challenge.state}"
@@ -372,7 +372,7 @@ def _bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:
         if job.lost
     ]
     if len(failures) > MAX_PROBLEMS:
-        lines.append(_("And {n:,} more; see the list of submissions.").format(n=len(failures) - MAX_PROBLEMS))
+        lines.append(_("And {n:,} more. See the list of submissions.").format(n=len(failures) - MAX_PROBLEMS))
     return Message(
         kind=NoticeKind.REJECTED if failures else NoticeKind.FINISHED,
         key=f"bulk-{bulk}",
@@ -434,7 +434,7 @@ def _round_message(kind: NoticeKind, round_: Round) -> Message:
     subject, text = {
         NoticeKind.ROUND_OPENING: (
             _("Open: {round}"),
-            _("{round} accepts runs for {subject} until {end}: {most} from each team."),
+            _("{round} accepts runs for {subject} until {end}. Runs per team: {most}."),
         ),
         NoticeKind.ROUND_CLOSING: (_("Closing soon: {round}"), _("{round} closes at {end}. {late}")),
         NoticeKind.ROUND_REVEALED: (

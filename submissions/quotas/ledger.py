@@ -32,7 +32,7 @@ TEAM_NOT_APPROVED = ProblemCode("team_not_approved", "The dataset is hidden, and
 #: Reasons for refunds, as submitters read them. The ledger stores these texts, and `charge_again` compares them.
 OUR_FAULT = "the fault was ours"
 REJECTED = "it was refused, and never scored"
-NEVER_BEGAN = "it was cancelled before a worker began"
+NEVER_BEGAN = "it was canceled before a worker began"
 
 
 class QuotaSpent(Refused):
@@ -77,7 +77,7 @@ def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
         subject = f"Your team {team.name}" if team is not None else "Your team"
         raise Refused.for_problem(
             TEAM_NOT_APPROVED,
-            f"{subject} is not approved yet. {', '.join(names)}: relevance judgments are hidden, and a curator must "
+            f"{subject} is not approved yet. The judgments of {', '.join(names)} are hidden, and a curator must "
             "approve a team before its first submission to a hidden dataset.",
             "No quota was used. Ask the operators of this site to approve the team. You can submit to open "
             "datasets in the meantime.",

@@ -1,4 +1,4 @@
-"""Public scores of a submission's results, the single source for pages, the API, mails, and webhooks.
+"""Public scores of a submission's results, the single source for pages, the API, emails, and webhooks.
 
 Scores are published values compared with the dataset's baseline. For results that a competition withholds, they are the
 team's earlier scores.

@@ -35,8 +35,8 @@ from submissions.uploads.storage import UploadInUse
 #: Maximum number and total size of a user's uploads that are not part of a submission yet.
 UPLOADS_PER_PERSON = 20
 UPLOAD_BYTES_PER_PERSON: int = settings.CHECKPOINT_PIECES_LIMIT_BYTES
-UNKNOWN_UPLOAD = ProblemCode("unknown_upload", "You have no upload with this id. It was used by a submission, deleted, "
-    "or expired a day after its last bytes.", "Send the file again.", "-F upload=ID",
+UNKNOWN_UPLOAD = ProblemCode("unknown_upload", "You have no upload with this id. A submission used it, it was deleted, "
+    "or it expired one day after its last bytes arrived.", "Send the file again.", "-F upload=ID",
     is_free=True)  # fmt: skip
 UNFINISHED_UPLOAD = ProblemCode("unfinished_upload", "The upload is incomplete.", "Send the rest, then submit "
     "it.")  # fmt: skip
@@ -55,11 +55,11 @@ UPLOAD_EXPIRED = ProblemCode("upload_expired", "The upload expired because no by
 TOO_MANY_PIECES = ProblemCode("too_many_pieces", "You or the site have too many concurrent uploads.",
     "Retry in a few seconds; tus clients do so on their own.")  # fmt: skip
 TOO_MANY_UPLOADS = ProblemCode("too_many_uploads", "You have too many uploads that are not part of a submission.",
-    "Submit or delete some. Uploads expire a day after their last bytes.")  # fmt: skip
+    "Submit or delete some. Uploads expire one day after their last bytes arrived.")  # fmt: skip
 
 
 #: Maximum number of chunks that one user may send at once to one web process.
-PIECES_EACH = 2
+MAX_USER_CHUNKS = 2
 #: Seconds after which clients without a slot should retry.
 RETRY_SECONDS = 5
 
@@ -362,8 +362,8 @@ def piece_slot(person: int) -> Iterator[None]:
     Raises Refused if the user or the process has no free slot.
     """
     with _slots_lock:
-        if _used_slots[person] >= PIECES_EACH or _used_slots.total() >= settings.PIECES_AT_ONCE:
-            message = f"You are sending {PIECES_EACH} chunks already, or this site receives its maximum of chunks."
+        if _used_slots[person] >= MAX_USER_CHUNKS or _used_slots.total() >= settings.PIECES_AT_ONCE:
+            message = f"You are sending {MAX_USER_CHUNKS} chunks already, or this site receives its maximum of chunks."
             problem = TOO_MANY_PIECES.problem("No thread is free for this chunk.", "Retry in a few seconds.")
             raise Refused(TOO_MANY_PIECES, message, [problem])
         _used_slots[person] += 1

@@ -211,7 +211,7 @@ def rename(request: HttpRequest, team: Team) -> HttpResponse:
         teams.rename_team(team, form.cleaned_data["name"])
     messages.success(
         request,
-        _("The team was renamed, also on boards. The earlier URL of its page redirects to the new one."),
+        _("The team was renamed, including on all boards. The previous URL of its page redirects to the new one."),
     )
     return redirect("team-manage", slug=team.slug)
 

@@ -152,7 +152,7 @@ class SubmissionPage:
         raise NotImplementedError
 
     def _form_data(self) -> QueryDict:
-        """Return the form data, with the architecture of the page's engine, if any, as that of a new system."""
+        """Return the posted data. If the page has an engine, set the new system's architecture to the engine's."""
         if not self.architecture:
             return self.request.POST
         entered = self.request.POST.copy()

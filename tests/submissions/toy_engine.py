@@ -143,7 +143,7 @@ DESCRIPTION = EngineDescription(
     architecture="dense",
     description="For tests.",
     parameters=(
-        Parameter("pause", 0.0, "Seconds for a document.", least=0, most=10),
+        Parameter("pause", 0.0, "Seconds for a document.", minimum=0, maximum=10),
         Parameter("wrong", "", "What goes wrong."),
         Parameter("variants", False, "Whether there are two."),
         Parameter("query_prompt", "auto", "Put before each query."),

@@ -312,7 +312,7 @@ def search(
 def collect_most_frequent(
     documents: Ranks,
     frequencies: NDArray[np.uint16],
-    numbers: Ranks,
+    term_numbers: Ranks,
     cursors: Numbers,
     ends: Numbers,
     first: int,
@@ -322,12 +322,12 @@ def collect_most_frequent(
 ) -> None:
     """Write the terms with the highest frequencies in documents `first` to `stop` − 1 to the rows of `top_terms`.
 
-    Row r of the input is the term `numbers[r]`, with the remaining postings [cursors[r]:ends[r]]; cursors are
+    Row r of the input is the term `term_numbers[r]`, with the remaining postings [cursors[r]:ends[r]]; cursors are
     advanced. Each row of the output is in descending order of `top_frequencies`, and equally frequent terms are in
     the order of the vocabulary.
     """
     term_count = top_terms.shape[1]
-    for row in range(len(numbers)):
+    for row in range(len(term_numbers)):
         cursor = cursors[row]
         while cursor < ends[row] and documents[cursor] < stop:
             document = documents[cursor] - first
@@ -339,7 +339,7 @@ def collect_most_frequent(
                 top_terms[document, position] = top_terms[document, position - 1]
                 top_frequencies[document, position] = top_frequencies[document, position - 1]
             if slot < term_count:
-                top_terms[document, slot] = numbers[row]
+                top_terms[document, slot] = term_numbers[row]
                 top_frequencies[document, slot] = frequency
             cursor += 1
         cursors[row] = cursor

@@ -31,8 +31,8 @@ from evaluation.text.languages import known_language_code, language_code
 #: Parameter value for the language of the corpus.
 AUTO_LANGUAGE = "auto"
 
-K1 = Parameter("k1", 0.9, "saturation of term frequencies; 0 ignores repetitions", least=0.0, most=100.0)
-B = Parameter("b", 0.4, "strength of length normalization, from 0 (none) to 1 (full)", least=0.0, most=1.0)
+K1 = Parameter("k1", 0.9, "saturation of term frequencies; 0 ignores repetitions", minimum=0.0, maximum=100.0)
+B = Parameter("b", 0.4, "strength of length normalization, from 0 (none) to 1 (full)", minimum=0.0, maximum=1.0)
 STEMMING = Parameter("stemming", True, "whether to reduce words to stems")
 LANGUAGE = Parameter(
     "language",

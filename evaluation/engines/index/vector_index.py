@@ -58,23 +58,23 @@ _GROUP = 2**28
 _RESCORED = 4
 
 INDEX_PARAMETERS = (
-    Parameter("hnsw_links", 32, "hnsw: number of neighbors linked to a vector", least=2, most=256),
-    Parameter("hnsw_build_width", 200, "hnsw: number of candidates when the graph is built", least=4, most=4_096),
-    Parameter("hnsw_search_width", 128, "hnsw: number of candidates in a search", least=1, most=10_000),
+    Parameter("hnsw_links", 32, "hnsw: number of neighbors linked to a vector", minimum=2, maximum=256),
+    Parameter("hnsw_build_width", 200, "hnsw: number of candidates when the graph is built", minimum=4, maximum=4_096),
+    Parameter("hnsw_search_width", 128, "hnsw: number of candidates in a search", minimum=1, maximum=10_000),
     Parameter(
         "ivf_lists",
         0,
         f"ivf: number of lists; 0 is 4 √documents; reduced to at least {VECTORS_PER_LIST} vectors per list",
-        least=0,
-        most=100_000,
+        minimum=0,
+        maximum=100_000,
     ),
-    Parameter("ivf_probes", 16, "ivf: number of lists that a search reads", least=1, most=100_000),
+    Parameter("ivf_probes", 16, "ivf: number of lists that a search reads", minimum=1, maximum=100_000),
     Parameter(
         "pq_bytes",
         0,
         "pq: bytes per vector; 0 is a quarter of the dimension",
-        least=0,
-        most=4_096,
+        minimum=0,
+        maximum=4_096,
     ),
 )
 
@@ -287,7 +287,7 @@ class Binary:
 
 #: Data types of stored vectors.
 STORED_DTYPES = ("float32", "float16", "int8", "binary")
-_STATE = "index.json"
+_STATE_FILE = "index.json"
 #: Depth at which approximate rankings are compared with exact ones.
 _COMPARED_DEPTH = 100
 _ROWS_AT_ONCE = 8_192
@@ -335,14 +335,14 @@ def build_index(
         build_binary([load_vectors(path) for path in shards], folder)
     elif is_learned(parameters):
         fill([load_vectors(path) for path in shards], learned, folder, threads)
-    (folder / _STATE).write_text(json.dumps(state), encoding="utf-8")
+    (folder / _STATE_FILE).write_text(json.dumps(state), encoding="utf-8")
 
 
 class VectorIndex:
     """An open index of `build_index`."""
 
     def __init__(self, folder: Path, parameters: Mapping[str, Any], resources: Resources) -> None:
-        state = json.loads((folder / _STATE).read_text("utf-8"))
+        state = json.loads((folder / _STATE_FILE).read_text("utf-8"))
         self._folder = folder
         self._resources = resources
         self._files = [Path(name) for name in state["shards"]]

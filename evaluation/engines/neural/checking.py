@@ -132,7 +132,7 @@ def _check_transformer(folder: Path, auto_class: Any, path_prefix: str, findings
     return rows
 
 
-def _load_configuration(folder: Path, file: FileFindings) -> Any:
+def _load_configuration(folder: Path, findings: FileFindings) -> Any:
     """Return the configuration object, or None after refusing its type or values.
 
     Undeclared keys may be older names that the class handles. They are allowed unless they would overwrite a method
@@ -142,19 +142,19 @@ def _load_configuration(folder: Path, file: FileFindings) -> Any:
     model_type = values.get("model_type")
     if model_type not in CONFIG_MAPPING_NAMES:
         message = f"{quoted(model_type)} is not an architecture of transformers {transformers.__version__}"
-        file.refuse("model_type", message, "model_type")
+        findings.refuse("model_type", message, "model_type")
         return None
     config_class = transformers.CONFIG_MAPPING[model_type]
     declared_keys = {field.name for field in fields(config_class)} | config_class.attribute_map.keys() | _LEGACY_KEYS
     for key in values.keys() - declared_keys - {"model_type"}:
         attribute = getattr(config_class, key, None)
         if attribute is not None and not isinstance(attribute, bool | int | float | str):
-            file.refuse("configuration", "this key would overwrite an attribute of the configuration class", key)
+            findings.refuse("configuration", "this key would overwrite an attribute of the configuration class", key)
             return None
     try:
         return config_class.from_dict(values)
     except (StrictDataclassError, *_FAILURES) as error:
-        file.refuse("configuration", _library_message(error))
+        findings.refuse("configuration", _library_message(error))
         return None
 
 
@@ -179,7 +179,7 @@ def _library_message(error: BaseException) -> str:
     return quote(words, 200) if words and "/" not in words else f"the library rejects it ({type(error).__name__})"
 
 
-def _create_meta_model(config: Any, auto_class: Any, file: FileFindings) -> Any:
+def _create_meta_model(config: Any, auto_class: Any, findings: FileFindings) -> Any:
     """Return the model on the meta device, or None after refusing its type or configuration."""
     kind = next(
         (
@@ -192,21 +192,21 @@ def _create_meta_model(config: Any, auto_class: Any, file: FileFindings) -> Any:
     try:
         kind = kind or _get_model_class(config, auto_class._model_mapping)
     except (KeyError, ValueError):
-        file.refuse("wrong_kind", f"the library has no {auto_class.__name__} for this type", "model_type")
+        findings.refuse("wrong_kind", f"the library has no {auto_class.__name__} for this type", "model_type")
         return None
     if not reads_texts(kind) or config.sub_configs:
-        file.refuse("model_type", f"{kind.__name__} is not a text-only model", "model_type")
+        findings.refuse("model_type", f"{kind.__name__} is not a text-only model", "model_type")
         return None
     config._attn_implementation = "eager"
     try:
         with ContextManagers(kind.get_init_context(torch.float32, False, False, False)):
             return kind(config)
     except _FAILURES as error:
-        file.refuse("configuration", f"{kind.__name__}: {_library_message(error)}")
+        findings.refuse("configuration", f"{kind.__name__}: {_library_message(error)}")
         return None
 
 
-def _compare_weights(model: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> None:
+def _compare_weights(model: Any, tensors: Mapping[str, Tensor], findings: FileFindings) -> None:
     """Refuse weights that are missing, misshapen, or unknown according to the library's loading function.
 
     Unknown weights outside of the model's layers only cause a warning.
@@ -225,22 +225,22 @@ def _compare_weights(model: Any, tensors: Mapping[str, Tensor], file: FileFindin
     pooled = type(model).__name__.endswith("Classification")
     missing_names = [name for name in loading_info.missing_keys - buffers if pooled or not _POOLER.search(name)]
     if missing_names:
-        file.refuse("missing_weights", f"{summarize_names(sorted(missing_names))} are missing")
+        findings.refuse("missing_weights", f"{summarize_names(sorted(missing_names))} are missing")
     for name, stored_shape, expected_shape in sorted(loading_info.mismatched_keys):
         message = f"its shape is {sizes(stored_shape)}, but {type(model).__name__} requires {sizes(expected_shape)}"
-        file.refuse("weights_shape", message, name)
+        findings.refuse("weights_shape", message, name)
     for name in sorted(loading_info.conversion_errors)[:5]:
-        file.refuse("weights_shape", "it cannot be converted from the stored weights", name)
+        findings.refuse("weights_shape", "it cannot be converted from the stored weights", name)
     unexpected = [name for name in loading_info.unexpected_keys - buffers if not name.startswith("decoder.")]
     computed = sorted(name for name in unexpected if _LAYER_WEIGHT.search(name))
     if computed:
         message = f"{type(model).__name__} has no {summarize_names(computed)} and would ignore these weights"
-        file.refuse("weights_unknown", message)
+        findings.refuse("weights_unknown", message)
     elif unexpected:
-        file.remark("weights_left_out", summarize_names(sorted(unexpected)))
+        findings.remark("weights_left_out", summarize_names(sorted(unexpected)))
 
 
-def _check_tokenizer(folder: Path, rows: int | None, file: FileFindings) -> int | None:
+def _check_tokenizer(folder: Path, rows: int | None, findings: FileFindings) -> int | None:
     """Refuse a tokenizer that is unreadable or has ids without an embedding, and return its number of tokens.
 
     Returns None for an unreadable file. The library's class may derive a different tokenizer from tokenizer.json,
@@ -254,12 +254,12 @@ def _check_tokenizer(folder: Path, rows: int | None, file: FileFindings) -> int 
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # a Rust panic is not an Exception
-        file.refuse("tokenizer_value", _library_message(error))
+        findings.refuse("tokenizer_value", _library_message(error))
         return None
     highest_id = max([*ids, *(max(encoding.ids, default=0) for encoding in encodings)], default=0)
     if rows is not None and highest_id >= rows:
         message = f"a token has the id {highest_id:,}, but the model has only {rows:,} embeddings"
-        file.refuse("tokenizer_vocabulary", message)
+        findings.refuse("tokenizer_vocabulary", message)
     return len(ids)
 
 
@@ -272,10 +272,10 @@ def _check_module(role: str, folder: Path, rows: int | None, path_prefix: str, f
     module_class = import_from_string(m.CLASSES[role])
     name = module_class.config_file_name
     values = _read_json(folder / name) if role != m.STATIC else {}
-    file, weights_file = findings.at(path_prefix + name), findings.at(path_prefix + WEIGHTS)
+    config_findings, weights_findings = findings.at(path_prefix + name), findings.at(path_prefix + WEIGHTS)
     unknown_keys = sorted(values.keys() - set(module_class.config_keys))
     if unknown_keys:
-        file.refuse("unknown_key", f"{role} has no {summarize_names(unknown_keys)}")
+        config_findings.refuse("unknown_key", f"{role} has no {summarize_names(unknown_keys)}")
         return
     tensors = read_tensors(folder / WEIGHTS, CheckpointAllowance()) if (folder / WEIGHTS).is_file() else {}
     if role in (m.STATIC, m.SPARSE_STATIC):
@@ -285,21 +285,21 @@ def _check_module(role: str, folder: Path, rows: int | None, path_prefix: str, f
             findings.at(path_prefix + _TOKENIZER),
         )
         if role == m.SPARSE_STATIC and count is not None:
-            refuse_shape("weight", tensors["weight"], (count,), weights_file)
+            refuse_shape("weight", tensors["weight"], (count,), weights_findings)
         return
     for key in ("true_token_id", "false_token_id"):
         value = values.get(key)
         if rows and isinstance(value, int) and not 0 <= value < rows:
             message = f"{value:,} is not a token; the model has {rows:,} embeddings"
-            file.refuse("tokenizer_vocabulary", message, key)
+            config_findings.refuse("tokenizer_vocabulary", message, key)
     values.pop("activation_function" if role == m.DENSE else "", None)
     try:
         with torch.device("meta"):
             module = module_class(**values)
     except _FAILURES as error:
-        file.refuse("value", _library_message(error))
+        config_findings.refuse("value", _library_message(error))
         return
-    _compare_module(module, tensors, weights_file)
+    _compare_module(module, tensors, weights_findings)
 
 
 def static_rows(tensors: Mapping[str, Tensor]) -> int:
@@ -307,7 +307,7 @@ def static_rows(tensors: Mapping[str, Tensor]) -> int:
     return min(tensor.shape[0] for name, tensor in tensors.items() if name != "embeddings" or len(tensors) == 1)
 
 
-def _compare_module(module: Any, tensors: Mapping[str, Tensor], file: FileFindings) -> None:
+def _compare_module(module: Any, tensors: Mapping[str, Tensor], findings: FileFindings) -> None:
     """Refuse missing, unknown, and misshapen tensors. A tensor with two names may be stored under either."""
     names_by_tensor: dict[int, list[str]] = {}
     state = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
@@ -315,9 +315,9 @@ def _compare_module(module: Any, tensors: Mapping[str, Tensor], file: FileFindin
         names_by_tensor.setdefault(id(value), []).append(name)
     missing_names = [names[0] for names in names_by_tensor.values() if not tensors.keys() & set(names)]
     if missing_names:
-        file.refuse("missing_weights", f"{summarize_names(missing_names)} are missing")
+        findings.refuse("missing_weights", f"{summarize_names(missing_names)} are missing")
     unknown_names = sorted(tensors.keys() - state.keys())
     if unknown_names:
-        file.refuse("weights_unknown", f"the module has no {summarize_names(unknown_names)}")
+        findings.refuse("weights_unknown", f"the module has no {summarize_names(unknown_names)}")
     for name in state.keys() & tensors.keys():
-        refuse_shape(name, tensors[name], state[name].shape, file)
+        refuse_shape(name, tensors[name], state[name].shape, findings)

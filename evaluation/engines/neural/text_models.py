@@ -219,7 +219,7 @@ class TextWriter(_TextModel):
 
 
 class _FiniteCheck(transformers.LogitsProcessor):  # type: ignore[misc]
-    """Raises ModelFailure if the model returns undefined probabilities."""
+    """Logits processor that raises ModelFailure if the model returns undefined probabilities."""
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if bool(torch.isnan(scores).any()):

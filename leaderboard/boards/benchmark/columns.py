@@ -93,8 +93,8 @@ def compute_aggregates(tables: Tables) -> Mapping[str, Sequence[Cell | Value]]:
 class ViewOptions:
     """Options of a view for a benchmark's columns.
 
-    `difference` is the head of differences, `weighted` tells whether there is a weighted score, and `costs` are the
-    cost columns.
+    `difference` is the heading of the difference columns, `weighted` tells whether there is a weighted score, and
+    `costs` are the cost columns.
     """
 
     measure: str

@@ -265,7 +265,7 @@ def find_baselines(facts: BenchmarkFacts, lines: Sequence[SystemLine]) -> dict[i
 
 
 def build_tables(facts: BenchmarkFacts, lines: Sequence[SystemLine], kinds: Sequence[str], measure: str) -> Tables:
-    """Return the lines' scores and their baselines; `kinds` are those that the lines are ranked in."""
+    """Return the scores and baselines of the lines. `kinds` has the kind of ranking of each line."""
     return Tables(
         scores=to_table([line.scores for line in lines], len(facts.members)),
         baselines=to_table([line.baselines for line in lines], len(facts.members)),

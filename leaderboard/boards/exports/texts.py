@@ -196,7 +196,7 @@ class _Dialect:
 
     escape: Callable[[str], str]
     dagger: str
-    status: str
+    status_format: str
     emphasis: Mapping[str, str]
     annotation: str = "{}"
     superscripts: Mapping[str, str] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class _Dialect:
         """Return the rank, the system, and the cells of the other columns."""
         name = self.escape(row_name(row)) + (self.dagger if row.entry.training == "in-domain" else "")
         if status := row_status(row):
-            name += self.status.format(status)
+            name += self.status_format.format(status)
         rank = self.escape(row.rank_label or MISSING_TEXT)
         return [rank, name, *(self._cell_markup(board, row, column) for column in columns[1:])]
 
@@ -340,7 +340,7 @@ def _latex_row(cells: list[str]) -> str:
 _LATEX = _Dialect(
     escape=escape,
     dagger=r"$^{\ddagger}$",
-    status=r" \emph{{{}}}",
+    status_format=r" \emph{{{}}}",
     emphasis={"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"},
     annotation=r"{{\footnotesize {}}}",
     superscripts={"‡": escape("‡"), SEPARATED: r"$^{*}$"},
@@ -380,7 +380,7 @@ def escape_markdown(text: str) -> str:
     return _AUTOLINKED.sub(lambda match: match[0] + _ZERO_WIDTH_SPACE, escaped)
 
 
-_MARKDOWN = _Dialect(escape_markdown, dagger=" ‡", status=" {}", emphasis={"best": "**{}**"})
+_MARKDOWN = _Dialect(escape_markdown, dagger=" ‡", status_format=" {}", emphasis={"best": "**{}**"})
 
 
 def _markdown_row(cells: list[str]) -> str:

@@ -64,7 +64,7 @@ class Standing:
     against: tuple[str, str] = ("", "")
 
     @property
-    def ties(self) -> tuple[int, int] | None:
+    def rank_range(self) -> tuple[int, int] | None:
         """First and last rank that the tests leave open; None if unknown."""
         return self.said.ranks if self.rank is not None else None
 

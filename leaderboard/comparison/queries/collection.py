@@ -92,7 +92,8 @@ class OpenCollection:
     def columns(self, difficulty_values: Difficulty | None) -> dict[str, NDArray[Any]]:
         """Return the values of the list's columns by key, each with one value per judged query.
 
-        Numbers of relevant and judged documents, and if `difficulty_values` is given, statistics of scores.
+        The columns are the numbers of relevant and judged documents and, if `difficulty_values` is given, statistics of
+        the scores.
         """
         judgements = self.judgements
         is_relevant = judgements.grades >= self.dataset.relevance_level

@@ -15,7 +15,7 @@ from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.http.middleware import Middleware
 
 #: Parameters that mail programs and social networks append to links.
-TRACKING = {
+TRACKING_PARAMETERS = {
     "utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id", "utm_source_platform",
     "fbclid", "gclid", "gbraid", "wbraid", "gad_source", "msclkid", "yclid", "twclid", "ttclid", "li_fat_id",
     "mc_cid", "mc_eid", "igshid", "_ga", "_gl", "ref", "si",
@@ -65,7 +65,7 @@ class QueryParametersMiddleware(Middleware):
             return None
         declared_names = declared_parameters(view, options)
         for name in request.GET:
-            if name not in TRACKING and not any(fnmatchcase(name, pattern) for pattern in declared_names):
+            if name not in TRACKING_PARAMETERS and not any(fnmatchcase(name, pattern) for pattern in declared_names):
                 return _refusal(request, UnknownParameter(name, declared_names))
         return None
 

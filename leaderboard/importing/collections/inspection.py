@@ -127,10 +127,10 @@ class Inspection:
         Raises InvalidContent with all problems of all files.
         """
         source, options, work = self.source, self.options, self.work
-        queries = corpus = answers = excluded = None
+        query_statistics = corpus = answers = excluded = None
         if source.queries is not None:
             with self._collect_problems():
-                queries = check_queries(source.queries, self.query_ids.add, partial(self.progress, "queries"))
+                query_statistics = check_queries(source.queries, self.query_ids.add, partial(self.progress, "queries"))
         id_list = work / "document-ids.txt"
         with self._collect_problems():
             corpus = self._read_documents(id_list)
@@ -156,15 +156,15 @@ class Inspection:
         if source.excluded is not None:
             with self._collect_problems(source.excluded.name):
                 excluded = self._read_excluded(source.excluded)
-        if self.problems or queries is None or source.queries is None:
+        if self.problems or query_statistics is None or source.queries is None:
             raise InvalidContent.build(*self.problems)
         origin = {"source": options.source, "topic_field": source.topic_field}
         return InspectedCollection(
             corpus=corpus if not options.runs_only else None,
-            queries=queries,
+            queries=query_statistics,
             id_list=id_list if self.id_table is not None else None,
             id_table=self.id_table,
-            topics=self._find_topics(source.queries, queries),
+            topics=self._find_topics(source.queries, query_statistics),
             answers=answers,
             judgements=self.judgements,
             origin={name: value for name, value in origin.items() if value},

@@ -265,7 +265,10 @@ _OTHER_FORMAT = re.compile(
 
 
 def other_format(name: str, split: str = "") -> tuple[str, str] | None:
-    """Return folder and part of BEIR's layout for a file in another format, or None for any other file."""
+    """Return the root folder of a file in another format and the BEIR file that it corresponds to.
+
+    Returns None for any other file. `split` is the default for judgments whose name has no split.
+    """
     match = _OTHER_FORMAT.fullmatch(name)
     if match is None:
         return None
@@ -282,7 +285,7 @@ class Conversion:
     """Files of a collection by part, with those in other formats converted; each file that fails adds its problems."""
 
     def __init__(self, files: dict[str, Path], options: ImportOptions, work: Path) -> None:
-        """Convert the files that have other formats to `work`, collecting the problems of those that fail.
+        """Convert files in other formats, writing the results into `work`, and collect the problems of those that fail.
 
         Also adds a problem if a topic field is requested, but the queries are not TREC topics.
         """

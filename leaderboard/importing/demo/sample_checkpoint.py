@@ -31,7 +31,8 @@ DIMENSION = 256
 #: Minimum document frequency and maximum length of the vocabulary's words.
 _MIN_DOCUMENTS = 2
 _MAX_WORD_LENGTH = 30
-_EXPONENT = 3
+#: Weight of a word: this power of its inverse document frequency, because a text is the plain mean of its words.
+_RARITY_EXPONENT = 3
 _UNKNOWN = "[UNK]"
 #: Words as the tokenizer below splits ASCII text, without punctuation.
 _WORD = re.compile(r"[^\W_]+")
@@ -69,7 +70,7 @@ def embed_words(texts: Iterable[str], dimension: int = DIMENSION) -> tuple[list[
         if word in columns
     )
     vectors = _right_singular_vectors(np.fromiter(cells, "i8, i8, f4"), dimension)
-    weighted_vectors = vectors * rarity[:, None] ** _EXPONENT
+    weighted_vectors = vectors * rarity[:, None] ** _RARITY_EXPONENT
     return [_UNKNOWN, *words], np.vstack([np.zeros((1, weighted_vectors.shape[1]), np.float32), weighted_vectors])
 
 

@@ -12,7 +12,7 @@ from leaderboard.admin.judging import PoolForm
 from leaderboard.core.audit import actor
 from leaderboard.judgements.comparing import draw_now
 from leaderboard.judgements.disclosure import downloadable_forms, may_see_counts
-from leaderboard.judgements.pools import JudgingRefused, eligible_runs, fail_pool, pool_file, request_pool
+from leaderboard.judgements.pools import JudgingRefused, eligible_runs, fail_pool, record_download, request_pool
 from leaderboard.management.curating import CurationCommand, add_form_arguments, find_by_slug
 from leaderboard.models import Dataset, Pool, Round, System
 
@@ -44,7 +44,7 @@ class Command(CurationCommand):
         pool = self._draw(dataset, options)
         forms = downloadable_forms(pool, actor().person)
         for form in forms:
-            source, name = pool_file(pool, form)
+            source, name = record_download(pool, form)
             shutil.copyfile(source, to / name)
             (to / name).chmod(0o600)
             self.stdout.write(str(to / name))

@@ -219,7 +219,7 @@ class WatchdogPipe:
                 self._write(line)
 
     def close(self) -> None:
-        """Let the watchdog end and remove everything it still knows, and wait for it."""
+        """Close the watchdog's input, so that it ends the remaining processes and removes their files; wait for it."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()

@@ -87,8 +87,8 @@ def find_removed(rows: Mapping[int, BoardRows]) -> dict[int, RemovedEntry]:
     for pk, dataset, visibility, team_reason, curator_reason in removed_entries.values_list(*columns):
         stored_reason = curator_reason if visibility == Entry.Visibility.QUARANTINED else team_reason
         reason = _PUBLIC_REASONS.get(visibility) or stored_reason or "no reason given"
-        if pk in rows[dataset].public:
-            entries[pk] = RemovedEntry(dataset, rows[dataset].public[pk], reason, visibility)
+        if pk in rows[dataset].public_slugs:
+            entries[pk] = RemovedEntry(dataset, rows[dataset].public_slugs[pk], reason, visibility)
     return entries
 
 

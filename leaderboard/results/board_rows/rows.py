@@ -153,7 +153,7 @@ class BoardRows:
         return {entry.slug: entry.bibtex for entry in self.entries if entry.bibtex}
 
     @cached_property
-    def public(self) -> dict[int, str]:
+    def public_slugs(self) -> dict[int, str]:
         """System slugs of the public entries, by entry id."""
         return {entry.pk: entry.slug for entry in self.entries if entry.is_public}
 

@@ -243,9 +243,9 @@ def _remove_from_board(
 
 
 def _record_change(entry: Entry, old_visibility: Entry.Visibility, kind: Kind) -> None:
-    """Record a change of the board if it shows or showed the result, or only an audit record otherwise.
+    """Record a board change if the board shows or showed the result; otherwise write only an audit record.
 
-    In a competition, other results of the team may become visible or hidden.
+    In a competition, other results of the team may become visible or hidden, and are included in the board change.
     """
     moved_ids = {entry.pk}
     if entry.system.team_id is not None:

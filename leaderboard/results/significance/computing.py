@@ -32,7 +32,7 @@ Ends = tuple[Values, Values]
 #: Larger boards are read several times, a batch of measures each time.
 _VALUES_PER_BATCH = 8_000_000
 #: Stored precision of scores (more than any page shows) and of p-values (which may be very small).
-_SCORE, _P = "{:.6f}", "{:.5g}"
+_SCORE_FORMAT, _P_FORMAT = "{:.6f}", "{:.5g}"
 
 
 class BoardAnalysis(NamedTuple):
@@ -93,7 +93,7 @@ def _add_leave_one_out_scores(
         dataset.current_qrels, certainty.measure, list(certainty.entries), known_scores, progress
     )
     entries = {
-        pk: entry._replace(without_own=float(_SCORE.format(scores[pk])) if pk in scores else None)
+        pk: entry._replace(without_own=float(_SCORE_FORMAT.format(scores[pk])) if pk in scores else None)
         for pk, entry in certainty.entries.items()
     }  # fmt: skip
     return replace(certainty, entries=entries, pool_gone=missing_reason)
@@ -164,8 +164,8 @@ def measure_certainty(
         [column for column, entry in enumerate(entries) if entry not in board.closed], dtype=np.intp
     )
     columns: dict[str, Sequence[Any]] = {
-        "low": _round_values(score_ends[0], _SCORE),
-        "high": _round_values(score_ends[1], _SCORE),
+        "low": _round_values(score_ends[0], _SCORE_FORMAT),
+        "high": _round_values(score_ends[1], _SCORE_FORMAT),
     }
     best_column = int(ranked_columns[np.argmax(scores[ranked_columns])]) if len(ranked_columns) else None
     if best_column is not None:
@@ -197,11 +197,11 @@ def _baseline_columns(sums: PermutedSums, differences: Values, ends: Ends, basel
     p = sums.p_values(baseline)
     p[baseline] = np.nan
     return {
-        "delta": _mask_position(_round_values(differences, _SCORE), baseline),
-        "delta_low": _mask_position(_round_values(ends[0], _SCORE), baseline),
-        "delta_high": _mask_position(_round_values(ends[1], _SCORE), baseline),
-        "p_baseline": _round_values(p, _P),
-        "p_baseline_corrected": _round_values(holm(p), _P),
+        "delta": _mask_position(_round_values(differences, _SCORE_FORMAT), baseline),
+        "delta_low": _mask_position(_round_values(ends[0], _SCORE_FORMAT), baseline),
+        "delta_high": _mask_position(_round_values(ends[1], _SCORE_FORMAT), baseline),
+        "p_baseline": _round_values(p, _P_FORMAT),
+        "p_baseline_corrected": _round_values(holm(p), _P_FORMAT),
     }
 
 
@@ -220,8 +220,8 @@ def _pair_columns(
     for column, low, high in zip(ranked_columns, first_ranks.tolist(), last_ranks.tolist(), strict=True):
         ranks["rank_low"][column], ranks["rank_high"][column] = low, high
     return {
-        "p_best": _mask_position(_round_values(sums.p_values(best_column), _P), best_column),
-        "p_best_corrected": _mask_position(_round_values(corrected_p[best_column], _P), best_column),
+        "p_best": _mask_position(_round_values(sums.p_values(best_column), _P_FORMAT), best_column),
+        "p_best_corrected": _mask_position(_round_values(corrected_p[best_column], _P_FORMAT), best_column),
         **ranks,
     }
 

@@ -111,7 +111,7 @@ def _build_field(parameter: Parameter) -> forms.Field:
     if parameter.is_text:
         return forms.CharField(max_length=LONGEST_PROMPT, **options)
     is_integer = isinstance(parameter.default, int)
-    bounds = {"min": parameter.least, "max": parameter.most, "step": 1 if is_integer else "any"}
+    bounds = {"min": parameter.minimum, "max": parameter.maximum, "step": 1 if is_integer else "any"}
     attributes = {name: _format_value(value) for name, value in bounds.items() if value is not None}
     widget = forms.TextInput() if parameter.default == AUTO else forms.NumberInput(attributes)
     return forms.CharField(max_length=40, widget=widget, **options)

@@ -10,7 +10,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from leaderboard.api.boards import VIEW_PARAMETERS
 from leaderboard.boards.state import PARAMETERS
-from leaderboard.core.http.query_parameters import TRACKING, declared_parameters
+from leaderboard.core.http.query_parameters import TRACKING_PARAMETERS, declared_parameters
 from leaderboard.urls import api_calls
 from submissions.urls import api_calls as api_calls_that_write
 from tests.factories import make_user
@@ -107,7 +107,7 @@ def test_a_text_is_answered_in_text(client: Client, slug: str) -> None:
     assert answer.content.decode().startswith("Unknown parameter “utm”. Choose one of: measure, ")
 
 
-@pytest.mark.parametrize("name", sorted(TRACKING))
+@pytest.mark.parametrize("name", sorted(TRACKING_PARAMETERS))
 def test_parameters_of_mails_and_social_networks_change_nothing(client: Client, slug: str, name: str) -> None:
     for address in ("/", f"/datasets/{slug}/", f"/datasets/{slug}/board.csv", f"/api/v1/datasets/{slug}/"):
         answer = client.get(address, {name: "x"})

@@ -99,12 +99,12 @@ def test_an_address_is_verified_before_a_second_factor_is_set_up(settings: Any) 
     client.force_login(person)
     page = client.get("/account/2fa/").content.decode()
     assert f"Verify {person.email} first" in page
-    assert "Set up second factor" not in page
+    assert "Set up a second factor" not in page
     sent = client.post("/account/email/", {"action_send": "", "email": person.email}, follow=True)
     assert f"We sent a link to verify {person.email}." in sent.content.decode()
     assert account_mail()[0].to == [person.email]
     EmailAddress.objects.update(verified=True)
-    assert "Set up second factor" in client.get("/account/2fa/").content.decode()
+    assert "Set up a second factor" in client.get("/account/2fa/").content.decode()
 
 
 def test_a_wrong_code_switches_nothing_on(curator: User) -> None:

@@ -37,7 +37,7 @@ CONSTANTS: dict[str, ModuleType] = {
     "files.MAX_FILES": files,
     "checkpoints.concurrency.MAX_CHECKS": concurrency,
     "ledger.REFUSALS_PER_DAY": ledger,
-    "uploads.service.PIECES_EACH": upload_service,
+    "uploads.service.MAX_USER_CHUNKS": upload_service,
     "uploads.service.UPLOADS_PER_PERSON": upload_service,
     "uploads.service.UPLOAD_BYTES_PER_PERSON": upload_service,
     "uploads.service.UPLOAD_LIFETIME_SECONDS": upload_service,

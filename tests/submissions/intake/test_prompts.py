@@ -86,7 +86,7 @@ def test_each_dataset_has_its_prompts(api: Api) -> None:
             "invalid_parameters",
             "its prompts are sts_query, web_search_query",
         ),
-        ({"demo": {"query_prompt": 3}}, "invalid_prompts", "query_prompt of demo is not a text"),
+        ({"demo": {"query_prompt": 3}}, "invalid_prompts", "query_prompt of demo is not text"),
         ({"demo": {"query_prompt": "a" * 1001}}, "invalid_prompts", "at most 1,000 characters"),
         ({"demo": {"query_prompt": "a\u202eb"}}, "invalid_prompts", "query_prompt of demo"),
         ({"demo": "query: "}, "invalid_prompts", "not an object of objects"),

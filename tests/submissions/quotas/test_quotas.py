@@ -303,7 +303,7 @@ def test_pages_show_what_is_used(
     assert f"Secret : counted. Used: {used}" in shown(f"/submissions/{identifier}/")
     api.post(f"submissions/{identifier}/cancel/")
     status = shown(f"/submissions/{identifier}/")
-    assert "Secret : not counted, because it was cancelled before a worker began." in status
+    assert "Secret : not counted, because it was canceled before a worker began." in status
     send(api, 2)
     send(api, 3)
     assert "None left : 2 of 2 submissions today, 2 of 10 this month · Resets in 12 h" in shown("/submit/")
