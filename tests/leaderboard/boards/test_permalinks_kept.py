@@ -215,4 +215,4 @@ def test_old_boards_are_kept_by_their_size(monkeypatch: pytest.MonkeyPatch, djan
         assert sum(rows.board_cache.get(key) is not None for key in keys) == kept
         with django_assert_num_queries(0 if kept == 3 else 1):
             again = rows.rows_at(revisions)
-        assert {key: each.public for key, each in again.items()} == {key: each.public for key, each in before.items()}
+        assert {key: each.entries for key, each in again.items()} == {key: each.entries for key, each in before.items()}
