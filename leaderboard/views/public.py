@@ -36,6 +36,9 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         raise Http404
     results = page.system_results(facts["pk"])
     challenges = public_challenges(facts["pk"])
+    configurations = run_provenance(facts["pk"])
+    provenances = {result.provenance for result in results}
+    weights = {configuration["checkpoint"].get("parameters") for configuration in configurations}
     context = {
         "section": "system",
         "system": facts,
@@ -52,7 +55,9 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "word_pieces": WORD_PIECES if any(result.word_pieces is not None for result in results) else "",
         "costs": tables.cost_table(results),
         "depths": tables.depth_charts(results),
-        "made": run_provenance(facts["pk"]),
+        "made": configurations,
+        "size": facts["parameter_count"] or (weights.pop() if len(weights) == 1 else None),
+        "provenance": provenances.pop() if len(provenances) == 1 else "",
         "self_reported": self_reported_costs(facts["pk"]) if facts["closed_api"] else [],
         "made_here": any(result.provenance == Entry.Provenance.MEASURED for result in results),
         "address": f"{site_address(request)}/systems/{slug}/",

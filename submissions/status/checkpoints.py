@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from evaluation.engines import ENGINES
 from evaluation.execution.failures import MODEL_FAILURES
+from evaluation.runs.problems import RANK_ORDER, SEVERAL_TAGS, SHALLOW, TIES
 from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS, latency_variation, times_baseline
 from leaderboard.boards.system.depth import DEPTH, Axis, DepthPoint, DepthSeries, depth_series, variant_depth
 from leaderboard.core.text.numbers import format_quantity
@@ -34,10 +35,15 @@ STAGES = {
     "measuring": "measuring search latency",
 }
 #: Hints for warnings about runs by Runboard, if they differ from the hints for uploaded runs.
-_HINTS = dict.fromkeys(
-    ("judged_queries_missing", "queries_missing"),
-    "The model retrieved no document for these queries. Check whether that is expected.",
-)
+_HINTS = {
+    **dict.fromkeys(
+        ("judged_queries_missing", "queries_missing"),
+        "The model retrieved no document for these queries. Check whether that is expected.",
+    ),
+    SHALLOW: "Compare by measures with smaller cutoffs.",
+}
+#: Codes of warnings about how scores and ranks are written.
+_FILE_FORMAT = frozenset({RANK_ORDER, TIES, SEVERAL_TAGS})
 #: Share of the work from which the remaining time is estimated.
 _MIN_PROGRESS = 0.02
 #: Number of recent shards from which the encoding rate is computed.
@@ -161,8 +167,15 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
 
 
 def model_problems(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the problems of a run by Runboard, with hints for the submitter of the model."""
-    return [{**problem, "hint": _HINTS.get(problem["code"], problem["hint"])} for problem in problems]
+    """Return the problems of a run by Runboard, with hints for the submitter of the model.
+
+    Warnings about the format of the file are omitted, because the submitter did not write it.
+    """
+    return [
+        {**problem, "hint": _HINTS.get(problem["code"], problem["hint"])}
+        for problem in problems
+        if problem["code"] not in _FILE_FORMAT
+    ]
 
 
 def _estimate_time_left(job: Job) -> timedelta | None:

@@ -230,6 +230,22 @@ class DatasetPart:
         return self.jobs[0].job.dataset
 
     @property
+    def anchor(self) -> str:
+        """Id of the part's heading on the status page."""
+        return f"job-{self.jobs[0].job.pk}" if self.seeds is None else f"set-{self.dataset.slug}"
+
+    @property
+    def warnings(self) -> int:
+        return sum(problem["severity"] == "warning" for job in self.jobs for problem in job.problems)
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether the status page shows the part's details unfolded: while it runs, and unless it ended as expected."""
+        moderated = (Entry.Visibility.HELD, Entry.Visibility.QUARANTINED, Entry.Visibility.UNPUBLISHED)
+        is_moderated = self.entry is not None and self.entry.visibility in moderated
+        return not self.ended or is_moderated or any(job.lost for job in self.jobs)
+
+    @property
     def entry(self) -> Entry | None:
         """Published entry of the job or of the seed set, if there is one."""
         return self.seeds.entry if self.seeds is not None else self.jobs[0].entry

@@ -10,6 +10,7 @@ from django.db.models import Exists, F, OuterRef, TextField
 from django.db.models.functions import Cast
 
 from leaderboard.boards.columns.about import ARCHITECTURES
+from leaderboard.boards.columns.costs import DOUBTFUL_MARK
 from leaderboard.boards.columns.gap import gap_texts
 from leaderboard.boards.columns.significance import (
     difference_interval_text,
@@ -307,6 +308,7 @@ class Result(NamedTuple):
             "word_pieces_delta": numbers.signed(self.word_pieces_delta, numbers.DECIMALS),
             "word_pieces_relative": numbers.signed(self.word_pieces_relative, 1, percent=True),
             "gap": gap_texts(self.contamination_gap),
+            "latency": self._latency_text(),
             **self._certainty_texts(),
         }
 
@@ -319,6 +321,13 @@ class Result(NamedTuple):
         is_untested = self.better_than_baseline is False and self.certainty is None and direction == "down"
         is_significant = self.better_than_baseline or differs(self.certainty)
         return direction if is_significant else "untested" if is_untested else "ns"
+
+    def _latency_text(self) -> str:
+        """Return the newest mean latency of whole searches in milliseconds, marked if doubtful; empty if unknown."""
+        latest = next((item for item in reversed(self.measured) if not item.over_stored_runs), None)
+        if latest is None:
+            return ""
+        return numbers.format_quantity(latest.latency["mean"]) + (f" {DOUBTFUL_MARK}" if latest.doubt else "")
 
     def _certainty_texts(self) -> dict[str, str]:
         """Return interval, rank range, p-values, and W/T/L as texts, with dashes for unknown ones."""

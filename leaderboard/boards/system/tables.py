@@ -82,22 +82,32 @@ def _all_scores(result: Result) -> dict[str, float]:
 def facts_table(results: Sequence[Result]) -> list[dict[str, Any]]:
     """Return figures as printed by their sources and facts of scored results, in the order of the results.
 
-    `doubt` is the reason for a doubtful figure.
+    Rows that are equal for all results on several datasets come first, once, with an empty `origin`. `doubt` is the
+    reason for a doubtful figure.
     """
-    rows = []
-    for result in results:
-        origin = {
-            "dataset": result.dataset,
-            "dataset_slug": result.dataset_slug,
-            "configuration": result.configuration,
+    rows_by_result = [(result, _fact_rows(result)) for result in results]
+    common_rows: list[dict[str, Any]] = []
+    if len({result.dataset_slug for result in results}) > 1:
+        common_rows = [row for row in rows_by_result[0][1] if all(row in rows for _, rows in rows_by_result)]
+    return [{"origin": {}, **row} for row in common_rows] + [
+        {"origin": {name: getattr(result, name) for name in ("dataset", "dataset_slug", "configuration")}, **row}
+        for result, rows in rows_by_result
+        for row in rows
+        if row not in common_rows
+    ]
+
+
+def _fact_rows(result: Result) -> list[dict[str, Any]]:
+    figure_rows = [
+        {
+            "name": figure["name"],
+            "value": f"{figure['as_printed']} {figure['unit']}".strip(),
+            "hardware": figure["hardware"] if figure["hardware"] != result.configuration else "",
+            "doubt": figure["doubt"],
         }
-        for figure in result.figures:
-            hardware = figure["hardware"] if figure["hardware"] != result.configuration else ""
-            value = f"{figure['as_printed']} {figure['unit']}".strip()
-            cells = {"name": figure["name"], "value": value, "hardware": hardware, "doubt": figure["doubt"]}
-            rows.append({**origin, **cells})
-        rows += [{**origin, "name": label, "value": value} for label, value in result.fact_texts]
-    return rows
+        for figure in result.figures
+    ]
+    return figure_rows + [{"name": label, "value": value} for label, value in result.fact_texts]
 
 
 def cost_table(results: Iterable[Result]) -> dict[str, Any] | None:

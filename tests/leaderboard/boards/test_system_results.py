@@ -7,10 +7,10 @@ import re
 import pytest
 from django.test import Client
 
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, Entry
 from leaderboard.results.board_rows.rows import board_cache
 from tests.leaderboard.certainty import compute_certainty
-from tests.leaderboard.entries import make_source, report, score, scored_dataset
+from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
 from tests.leaderboard.entries_by_query import score_queries, spread
 from tests.pages import one_line
 
@@ -21,6 +21,12 @@ def cells(page: str, name: str) -> list[str]:
     """The texts of the first row that begins with a link of this name."""
     row = one_line(page).partition(f">{name}</a>")[2].partition("</tr>")[0]
     return [" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in re.split(r"</td>", row)]
+
+
+def folded(page: str, heading: str) -> str:
+    """Return the details element whose summary has the heading with this id."""
+    details = next(part for part in one_line(page).split("<details")[1:] if f'<h2 id="{heading}">' in part)
+    return details.partition("</details>")[0]
 
 
 def board() -> tuple[Dataset, dict[str, str]]:
@@ -43,9 +49,9 @@ def test_a_result_has_what_its_datasets_board_says_of_it(client: Client) -> None
         "3rd of 3 with nDCG@10 0.200; −50.0% vs BM25 (significant: p &lt; 0.001 tested alone, p &lt; 0.001 "
         "Holm-corrected for 2 comparisons); separable from all others" in one_line(page)
     )
-    found = cells(page, "Judged")
+    assert any(re.search(r"0\.200 0\.\d{3}–0\.\d{3}$", cell) for cell in cells(page, "Judged"))
+    found = cells(folded(page, "tests"), "Judged")
     assert found.count("&lt;0.001") == 2, "against BM25, and against the best"
-    assert any(re.search(r"0\.200 0\.\d{3}–0\.\d{3}$", cell) for cell in found)
     assert "0/0/40" in found
     (result,) = client.get(f"/api/v1/systems/{slugs['Last']}/").json()["results"]
     sure = result["certainty"]
@@ -87,9 +93,9 @@ def test_it_says_how_much_of_a_result_was_judged(client: Client) -> None:
 
 def test_the_baseline_is_not_compared_with_itself(client: Client) -> None:
     _, slugs = board()
-    found = cells(client.get(f"/systems/{slugs['BM25']}/").content.decode(), "Judged")
-    zero = found.index("±0.000 ±0.0%")
-    assert found[zero + 2 : zero + 5] == ["—", "—", "—"]
+    page = client.get(f"/systems/{slugs['BM25']}/").content.decode()
+    assert "±0.000 ±0.0%" in cells(page, "Judged")
+    assert cells(folded(page, "tests"), "Judged")[:3] == ["—", "—", "—"]
 
 
 def test_nothing_is_said_over_hidden_judgements_nor_of_reported_figures(client: Client) -> None:
@@ -110,9 +116,41 @@ def test_all_measures_are_a_table_and_dashes_are_no_zeros(client: Client) -> Non
     first, second = scored_dataset(name="First"), scored_dataset(name="Second")
     system = score(first, "both", ndcg=0.5, recall=0.7).system
     score(second, system, ndcg=0.4)
-    table = one_line(client.get(f"/systems/{system.slug}/").content.decode()).partition('<h3 id="by-measure">')[2]
+    table = folded(client.get(f"/systems/{system.slug}/").content.decode(), "by-measure")
     assert re.findall(r'<a href="/measures/#[^"]*">([^<]+)</a>', table) == ["nDCG@10", "R@100"]
     assert [cell for cell in cells(table, "First") if cell] == ["0.500", "0.700"]
     assert [cell for cell in cells(table, "Second") if cell] == ["0.400", "—"]
     alone = score(first, "alone", ndcg=0.5).system
     assert 'id="by-measure"' not in client.get(f"/systems/{alone.slug}/").content.decode()
+
+
+def test_facts_that_are_equal_on_all_datasets_are_listed_once(client: Client) -> None:
+    system = make_system("both")
+    for name, dimension in (("First", 256), ("Second", 512)):
+        entry = score(scored_dataset(name=name), system, ndcg=0.5)
+        Entry.objects.filter(pk=entry.pk).update(facts={"dimension": dimension, "similarity": "cosine"})
+    facts = folded(client.get(f"/systems/{system.slug}/").content.decode(), "beside")
+    assert facts.count("Similarity") == facts.count("On all datasets") == 1
+    assert cells(facts, "First") == ["Dimension", "256", ""]
+    assert cells(facts, "Second") == ["Dimension", "512", ""]
+    alone = score(scored_dataset(name="Third"), "alone", ndcg=0.5)
+    Entry.objects.filter(pk=alone.pk).update(facts={"dimension": 256})
+    assert "On all datasets" not in client.get(f"/systems/{alone.system.slug}/").content.decode()
+
+
+def test_one_table_of_results_is_visible_and_everything_else_is_folded(client: Client) -> None:
+    system = make_system("both", licence="MIT", parameter_count=1234, paper_url="https://example.org/paper")
+    for name in ("First", "Second"):
+        dataset = scored_dataset(name=name)
+        score(dataset, "BM25", baseline=True, ndcg=0.4)
+        score(dataset, system, ndcg=0.5, recall=0.7)
+    page = one_line(client.get(f"/systems/{system.slug}/").content.decode())
+    visible = re.sub(r"<details.*?</details>", "", page.partition("<main")[2])
+    assert visible.count("<table") == 1
+    assert 'href="https://example.org/paper"' in visible
+    for fact in ("<dd>MIT</dd>", "1,234 parameters", "0.500", "+0.100", "1 of 2"):
+        assert fact in visible
+    for unknown in ("Backbone", "Code"):
+        assert f"<dt>{unknown}</dt>" not in page
+    assert "R@100" not in visible
+    assert "R@100" in folded(page, "by-measure")

@@ -14,10 +14,11 @@ from django.utils.html import escape
 from playwright.sync_api import Browser, expect
 
 from evaluation.engines import ENGINES
-from leaderboard.models import Dataset, User
+from leaderboard.models import Dataset, System, User
 from submissions.accounts.permissions import get_teams
 from submissions.intake.checkpoints import readiness
 from submissions.models import Job, State, Submission, Upload
+from tests.leaderboard.entries import score
 from tests.pages import one_line
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import make_collection
@@ -227,6 +228,54 @@ def test_what_a_model_did_not_find_is_said_in_words_that_fit(signed_in: Client, 
     page = signed_in.get(f"/submissions/{identifier}/").content.decode()
     assert "The model retrieved no document for these queries." in page
     assert "Retrieve documents." not in page
+
+
+def test_advice_about_files_is_not_given_on_runs_of_models(signed_in: Client, api: Api) -> None:
+    identifier = submit_model(api).body["id"]
+    problems = [
+        {
+            "code": code,
+            "severity": "warning",
+            "count": 2,
+            "lines": [],
+            "message": f"about {code}",
+            "hint": "Write more.",
+        }
+        for code in ("ties", "rank_order", "several_tags", "shallow")
+    ]
+    Job.objects.update(state=State.DONE, report={"problems": problems})
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert re.findall(r"about (\w+)", page) == ["shallow"]
+    assert "Compare by measures with smaller cutoffs." in page
+    assert "Write more." not in page
+    told = api.get(f"submissions/{identifier}/").body["jobs"][0]["problems"]
+    assert [problem["code"] for problem in told] == ["shallow"]
+
+
+def test_several_datasets_are_summarized_and_their_details_folded(
+    signed_in: Client, api: Api, demo: Dataset, tmp_path: Path
+) -> None:
+    other = collection(tmp_path, "other")
+    identifier = submit_model(api, dataset=["demo", "other"]).body["id"]
+    entry = score(demo, System.objects.get(), ndcg=0.5, recall=0.7)
+    Job.objects.filter(dataset=demo).update(state=State.DONE, entry=entry, evaluation=entry.evaluation)
+    page = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
+    summary = page.partition('aria-label="Summary"')[2].partition("</table>")[0]
+    rows = re.findall(r'<th scope="row"><a href="([^"]*)"', summary)
+    assert rows == [demo.get_absolute_url(), other.get_absolute_url()]
+    for cell in ("<b>0.500</b>", f'<a href="/datasets/demo/?pin={entry.system.slug}">1st of 1</a>', "done", "queued"):
+        assert cell in summary
+    ended, waiting = re.findall(r'<details class="fold"([^>]*)>', page)
+    assert "hx-preserve" in ended, "polling does not fold what was unfolded"
+    assert " open" not in ended
+    assert waiting.strip() == "open"
+    visible = re.sub(r'<details class="fold".*?</details>', "", page)
+    assert "R@100" not in visible
+    assert "R@100" in page
+    Job.objects.filter(dataset=other).update(state=State.REJECTED, error_code="constant_output")
+    page = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
+    _, failed = re.findall(r'<details class="fold"([^>]*)>', page)
+    assert " open" in failed
 
 
 def test_reusable_is_set_on_the_status_page(signed_in: Client, api: Api, alice: User) -> None:
