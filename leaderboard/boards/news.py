@@ -38,8 +38,6 @@ NEWS_KINDS = (
     Kind.PROTECTED,
 )
 ITEMS_PER_PAGE = 50
-#: Number of the newest results searched for new best scores, and maximum number of new bests.
-SEARCHED_RESULTS, MAX_BESTS = 100, 5
 
 
 class Item(NamedTuple):
@@ -86,19 +84,6 @@ def news_page(number: int, datasets: Collection[int] | None = None) -> tuple[Pag
     """Return a page of the news of these or all datasets, newest first; past the end, the last page."""
     page = Paginator(_listed_changes(datasets), ITEMS_PER_PAGE).get_page(number)
     return page, _news_items(page.object_list)
-
-
-def new_bests() -> list[Item]:
-    """Return the newest results that were better than all before them on their board, significant ones first.
-
-    There are at most five, one per board, and only among the newest results of the site.
-    """
-    changes = _listed_changes(None).filter(kind=Kind.PUBLISHED)[:SEARCHED_RESULTS]
-    best_by_dataset: dict[str, Item] = {}
-    for item in _news_items(changes):
-        if item.new_best:
-            best_by_dataset.setdefault(item.dataset_slug, item)
-    return sorted(best_by_dataset.values(), key=lambda item: not item.significant)[:MAX_BESTS]
 
 
 def group_by_day(items: Iterable[Item]) -> list[Day]:

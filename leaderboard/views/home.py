@@ -1,7 +1,7 @@
 """Home page, list of boards with facets, and search."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import groupby
 from operator import attrgetter
 
@@ -12,30 +12,22 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from evaluation.text.languages import known_language_code
-from leaderboard.boards import news
 from leaderboard.boards.state import choice
 from leaderboard.comparison.leaders import BoardCard, board_cards
 from leaderboard.comparison.search import KINDS, read_query, search
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.query_parameters import reads
-from leaderboard.figures.registry import FIGURES
-from leaderboard.results.board_rows.entry_rows import SCORED
 from leaderboard.results.profiles.public import public_overlaps
 from leaderboard.rounds.lifecycle import describe_round, unfinished_rounds
 from leaderboard.views.board_views import is_part, site_revision
-
-#: Figures for the home page, in order of preference.
-PICTURES = ("pareto", "deltas")
-#: Minimum number of systems in the figure.
-MIN_SYSTEMS = 3
 
 
 @require_safe
 @cache_page(site_revision)
 def home(request: HttpRequest) -> HttpResponse:
-    """Show an introduction, one figure, cards of all boards, recent best results, and rounds."""
+    """Show an introduction, the forest plot of the board that changed last, cards of all boards, and rounds."""
     cards, now = board_cards(), timezone.now()
-    pictured_card, figure = _picture(cards.datasets)
+    drawn_cards = [card for card in cards.datasets if card.at and card.board.summary and card.board.summary.forest]
     open_boards = [card for card in cards.datasets if card.about["takes_runs"]]
     context = {
         "section": "home",
@@ -43,34 +35,9 @@ def home(request: HttpRequest) -> HttpResponse:
         "benchmarks": cards.benchmarks,
         "datasets": open_boards,
         "reported": len(cards.datasets) - len(open_boards),
-        "bests": news.new_bests(),
-        "pictured": pictured_card,
-        "figure": figure,
+        "drawn": max(drawn_cards, key=attrgetter("at"), default=None),
     }
     return render(request, "leaderboard/home.html", context)
-
-
-def _picture(cards: Sequence[BoardCard]) -> tuple[BoardCard | None, str]:
-    """Return the board with the most systems in the preferred figure, and the slug of that figure.
-
-    The figure is the first of `PICTURES` with a board of at least `MIN_SYSTEMS` systems; None and "" if there is none.
-    """
-    required_columns = {"pareto": "mean-latency", "deltas": "delta"}
-    boards = [
-        (
-            sum(row.ranked_in == SCORED and row.value(required_columns[slug]) is not None for row in card.board.rows),
-            card,
-            slug,
-        )
-        for card in cards
-        for slug in PICTURES
-        if FIGURES[slug].drawable(card.board)
-    ]
-    for slug in PICTURES:
-        candidates = [candidate for candidate in boards if candidate[2] == slug and candidate[0] >= MIN_SYSTEMS]
-        if candidates:
-            return max(candidates, key=lambda candidate: candidate[0])[1], slug
-    return None, ""
 
 
 #: Facets of datasets: label, and value of a card.

@@ -139,7 +139,7 @@ def test_why_a_result_cannot_be_made_again_is_said(small: Dataset, site: str, tm
     assert "has changed since" in str(found)
     Dataset.objects.update(hidden=True)
     (found,) = reproduce(Client(site), "bm25", tmp_path)
-    assert "judgements are hidden" in str(found)
+    assert "judgments are hidden" in str(found)
 
 
 def test_a_package_that_is_not_installed_is_named(

@@ -38,9 +38,20 @@ def test_a_card_names_the_leader_its_lead_and_the_last_change(client: Client) ->
     today = f"{timezone.now():%-d %b %Y}"
     assert f"Quokkas Open judgments · 2 systems Best: Leader 0.500 nDCG@10 +25.0% vs BM25 Updated {today}" in page
     assert "All of them 1 dataset · 2 systems Best: Leader 0.500 nDCG@10 +25.0% vs BM25" in page
-    assert "Leader (Team" in page
-    assert "on Quokkas : nDCG@10 0.500, +0.100 over BM25" in page
+    assert "Quokkas Leader leads BM25 by 25%. All news Difference in nDCG@10 from BM25" in page
     assert "private" not in page
+
+
+def test_the_board_that_changed_last_is_drawn_beside_the_headline(client: Client) -> None:
+    for name in ("Older", "Newer"):
+        dataset = scored_dataset(name=name)
+        score(dataset, "BM25", baseline=True, ndcg=0.4)
+        score(dataset, f"best on {name}", ndcg=0.5)
+    scored_dataset(name="Empty")
+    page = client.get("/").content.decode()
+    (plot,) = re.findall(r'<svg class="forest-plot".*?</figure>', page)
+    assert re.findall("<title>(.*?)</title>", plot) == ["best on Newer", "BM25"]
+    assert page.index("<h1>") < page.index(plot) < page.index("card-list")
 
 
 def test_open_rounds_are_told_from_announced_ones(client: Client) -> None:
