@@ -125,11 +125,11 @@ def _matching_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[st
 
 
 def _similar_systems(name: str, choices: Mapping[str, SystemChoice]) -> list[str]:
-    """Return slugs of systems whose name or slug contains the text, and then of those with a similar spelling."""
+    """Return slugs of systems whose slug, name, team, or publication contains the text, then of similar spellings."""
     key = name.casefold()
     spellings: dict[str, list[str]] = {}
     for slug, choice in choices.items():
-        for text in {slug, choice.name.casefold()}:
+        for text in {slug, choice.name.casefold(), choice.label.casefold()}:
             spellings.setdefault(text, []).append(slug)
     containing_texts = [text for text in spellings if key in text]
     similar_texts = get_close_matches(key, spellings, n=MAX_SUGGESTED, cutoff=0.5)

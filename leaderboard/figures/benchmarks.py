@@ -373,7 +373,7 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     return Plot(
         data=[
             drawing.heatmap(
-                drawing.NameSquare(names, shares, texts),
+                drawing.Matrix(names, shares, texts),
                 1,
                 "share won",
                 "%{customdata[0]} against %{customdata[1]}<br>won–lost %{customdata[2]}",

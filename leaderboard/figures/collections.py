@@ -338,7 +338,7 @@ def build_heatmap(request: FigureRequest) -> Plot:
     hover = "%{customdata[0]} and %{customdata[1]}: %{marker.color:.3f}"
     narrow_names = [drawing.shorten(name, drawing.MAX_NARROW_NAME) for name in names]
     return Plot(
-        data=[drawing.heatmap(drawing.NameSquare(names, values, texts), max_overlap, "overlap", hover)],
+        data=[drawing.heatmap(drawing.Matrix(names, values, texts), max_overlap, "overlap", hover)],
         layout=drawing.heatmap_layout(160 + 36 * max(len(names), 4), narrow_names, {"tickangle": -40}),
         # The similarities are symmetric, so a row equals a column.
         table=Table.from_columns(

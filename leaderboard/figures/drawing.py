@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from django.urls import reverse
@@ -194,32 +195,36 @@ def bar_layout(number: int, bar_height: int = BAR, /, **options: Any) -> go.Layo
     return go.Layout({**defaults, "yaxis": axis}, **options)
 
 
-class NameSquare(NamedTuple):
-    """A matrix with the same names on both axes.
+class Matrix(NamedTuple):
+    """A matrix with names of rows and columns; `columns` are equal to the rows' `names` if they are empty.
 
-    Values and texts are by row and column; an empty cell's value is None.
+    Values, texts, and links are by row and column; an empty cell's value is None.
     """
 
     names: Sequence[str]
     values: Sequence[Sequence[float | None]]
     texts: Sequence[Sequence[str]]
+    columns: Sequence[str] = ()
+    links: Sequence[Sequence[str]] = ()
 
 
-def heatmap(square: NameSquare, max_value: float, title: str, hover: str) -> go.Bar:
-    """Return a heat map of a square matrix, with texts that are readable on every hue of the scale.
+def heatmap(matrix: Matrix, max_value: float, title: str, hover: str, gap: float = 2) -> go.Bar:
+    """Return a heat map with texts that are readable on every hue of the scale.
 
     It consists of bars of width one, because Plotly's smallest bundle has no heat maps. `hover` gets row, column, and
-    text as `%{customdata[0]}` to `[2]`.
+    text as `%{customdata[0]}` to `[2]`. `gap` is the space between cells in pixels.
     """
-    numbers = range(len(square.names))
-    cells = [(row, column) for row in numbers for column in numbers if square.values[row][column] is not None]
-    texts = [square.texts[row][column] for row, column in cells]
+    columns = matrix.columns or matrix.names
+    positions = product(range(len(matrix.names)), range(len(columns)))
+    cells = [(row, column) for row, column in positions if matrix.values[row][column] is not None]
+    texts = [matrix.texts[row][column] for row, column in cells]
+    links = {"links": [matrix.links[row][column] for row, column in cells]} if matrix.links else {}
     marker = {
-        "color": [square.values[row][column] for row, column in cells],
+        "color": [matrix.values[row][column] for row, column in cells],
         "colorscale": SCALE,
         "cmin": 0,
         "cmax": max_value,
-        "line": {"color": PAPER, "width": 2},
+        "line": {"color": PAPER, "width": gap},
     }
     bar = {"thickness": 10, "outlinewidth": 0, "title": {"text": title, "side": "right"}}
     return go.Bar(
@@ -234,11 +239,11 @@ def heatmap(square: NameSquare, max_value: float, title: str, hover: str) -> go.
         textangle=0,
         constraintext="none",
         customdata=[
-            [square.names[row], square.names[column], text] for (row, column), text in zip(cells, texts, strict=True)
+            [matrix.names[row], columns[column], text] for (row, column), text in zip(cells, texts, strict=True)
         ],
         hovertemplate=f"{hover}<extra></extra>",
         marker={**marker, "colorbar": bar},
-        meta={"narrow": {"marker": marker}},
+        meta={"narrow": {"marker": marker}, **links},
     )
 
 

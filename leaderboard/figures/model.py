@@ -42,13 +42,16 @@ class TableColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The values of a figure, by column."""
+    """The values of a figure, by column; `links` are the addresses of the rows' first cells, or empty."""
 
     columns: Sequence[TableColumn]
+    links: Sequence[str] = ()
 
     @classmethod
-    def from_columns(cls, *columns: tuple[str, Sequence[Cell]] | tuple[str, Sequence[Cell], str]) -> Table:
-        return cls([TableColumn(*column) for column in columns])
+    def from_columns(
+        cls, *columns: tuple[str, Sequence[Cell]] | tuple[str, Sequence[Cell], str], links: Sequence[str] = ()
+    ) -> Table:
+        return cls([TableColumn(*column) for column in columns], links)
 
     @property
     def heads(self) -> list[str]:
@@ -62,10 +65,15 @@ class Table:
         columns = ([_format_cell(value, column.number_format) for value in column.values] for column in self.columns)
         return [list(row) for row in zip(*columns, strict=True)]
 
+    def linked_texts(self) -> list[tuple[str, list[str]]]:
+        """Return the address, or an empty string, and the texts of each row."""
+        return list(zip(self.links or [""] * len(self.rows), self.texts(), strict=True))
+
     def as_data(self) -> dict[str, Any]:
-        """Return JSON data: heads, rows of raw values, rows of formatted texts, and whether each column is numeric."""
+        """Return JSON data: heads, raw and formatted rows, whether each column is numeric, and the rows' links."""
         is_numeric = [any(isinstance(value, (int, float)) for value in column.values) for column in self.columns]
-        return {"heads": self.heads, "rows": self.rows, "texts": self.texts(), "numeric": is_numeric}
+        data = {"heads": self.heads, "rows": self.rows, "texts": self.texts(), "numeric": is_numeric}
+        return data | {"links": self.links}
 
 
 def _format_cell(value: Cell, number_format: str) -> str:

@@ -8,18 +8,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard.comparison.pairs import compare_by_query
+from leaderboard.boards.model import Board, Row
+from leaderboard.comparison.pairs import compare_by_query, per_query_values
 from leaderboard.comparison.queries.collection import (
     QUANTILES,
     Difficulty,
     OpenCollection,
     difficulty,
     open_collection,
+    query_url,
 )
 from leaderboard.core.measures import better
+from leaderboard.figures import drawing
 from leaderboard.figures.drawing import BETTER, BLUE, INK, ORANGE, WORSE, area_trace, go, line_trace
 from leaderboard.figures.model import Figure, FigureRequest, Plot, SubjectNotFound, Table
 from leaderboard.models import Dataset, Visibility
+from leaderboard.results.board_rows.entry_rows import SCORED
 from leaderboard.results.records import entries_with_values
 from leaderboard.rounds.topics import MIN_OTHERS, Topic
 
@@ -27,8 +31,14 @@ from leaderboard.rounds.topics import MIN_OTHERS, Topic
 MAX_TABLE_QUERIES = 500
 #: Maximum number of points per line; each is the mean over as many neighboring queries as necessary.
 MAX_LINE_POINTS = 50
-#: Maximum number of vertical bars; more would be thinner than a line.
-MAX_VERTICAL_BARS = 400
+#: Maximum number of bars; more would be thinner than a line.
+MAX_QUERY_BARS = 400
+#: Maximum number of query names next to bars, and the height of a name in pixels.
+MAX_NAMES, QUERY_HEIGHT = 40, 18
+#: Maximum numbers of systems and queries in the heat map.
+MAX_HEATMAP_SYSTEMS, MAX_HEATMAP_QUERIES = 20, 50
+#: Maximum number of query names below the heat map on a phone.
+MAX_NARROW_NAMES = 12
 
 
 def has_open_judgements(dataset: Mapping[str, Any]) -> bool:
@@ -52,7 +62,7 @@ def build_difficulty(request: FigureRequest) -> Plot:
     values = difficulty(collection.dataset, measure, queries)
     if values is None:
         return Plot.empty(f"No system has values of {measure} by query on {name} yet.")
-    sampled_positions = np.unique(np.linspace(0, queries - 1, min(queries, MAX_TABLE_QUERIES)).round().astype(int))
+    sampled_positions = _spread_positions(queries, MAX_TABLE_QUERIES)
     order = _hardest_first(values, collection, measure)
     rows = order[sampled_positions]
     queries_per_point = -(-queries // MAX_LINE_POINTS)
@@ -135,8 +145,77 @@ def _difficulty_traces(
     return traces
 
 
+def _ranked_rows(board: Board) -> list[Row]:
+    """Return the rows scored on the current judgments in rank order, whatever the board is sorted by."""
+    rows = [row for row in drawing.comparable_rows(board) if row.ranked_in == SCORED and row.rank is not None]
+    return sorted(rows, key=lambda row: row.rank or 0)
+
+
+def build_heatmap(request: FigureRequest) -> Plot:
+    """Draw the values of the best systems on queries from the hardest to the easiest; each cell links to its query."""
+    page = request.dataset_page
+    name, measure, slug = page.dataset["name"], page.board.measure, request.dataset
+    collection = open_collection(slug)
+    if collection is None:
+        return Plot.empty(f"The judgments of {name} are not open, so values by query are not shown.")
+    query_ids, ranked_rows = collection.judgements.query_ids, _ranked_rows(page.board)
+    statistics = difficulty(collection.dataset, measure, len(query_ids))
+    entries = entries_with_values(row.entry.pk for row in ranked_rows[:MAX_HEATMAP_SYSTEMS])
+    rows = [row for row in ranked_rows[:MAX_HEATMAP_SYSTEMS] if row.entry.pk in entries]
+    values = per_query_values([entries[row.entry.pk] for row in rows], measure) if len(rows) > 1 else None
+    if statistics is None or values is None or len(values) != len(query_ids):
+        return Plot.empty(f"This figure needs two systems with values of {measure} by query on {name}.")
+    order = _hardest_first(statistics, collection, measure)[_spread_positions(len(query_ids), MAX_HEATMAP_QUERIES)]
+    labels, links = _labels_and_links(collection, [query_ids[row] for row in order])
+    names, cells = drawing.distinct_names(rows), values[order].T.round(4).tolist()
+    axis_options = {"title_text": "queries, hardest first", "tickangle": -60}
+    query_axes = _name_axes(labels, MAX_HEATMAP_QUERIES, MAX_NARROW_NAMES, **axis_options)
+    system_axes = _name_axes(names, len(names), len(names), range=[len(names) - 0.5, -0.5])
+    narrow = {"xaxis": query_axes[1], "yaxis": system_axes[1]}
+    joints = ["&" if "?" in link else "?" for link in links]
+    matrix = drawing.Matrix(
+        names,
+        cells,
+        [[""] * len(order)] * len(rows),
+        [label[:80] for label in labels],
+        [[f"{link}{joint}system={row.entry.slug}" for link, joint in zip(links, joints, strict=True)] for row in rows],
+    )
+    hover = f"%{{customdata[0]}}<br>%{{customdata[1]}}<br>{measure} %{{marker.color:.3f}}"
+    notes = [f"{len(order)} of {len(query_ids):,} judged queries, evenly spaced from the hardest to the easiest."]
+    notes = notes if len(order) < len(query_ids) else []
+    if len(rows) < len(ranked_rows):
+        notes.append(f"The first {len(rows)} of {len(ranked_rows)} systems.")
+    return Plot(
+        data=[drawing.heatmap(matrix, float(values.max()) or 1.0, measure, hover, gap=0.5)],
+        layout=drawing.heatmap_layout(len(names) * drawing.BAR + 250, names, query_axes[0], meta={"narrow": narrow}),
+        table=Table.from_columns(
+            ("Query", labels), *((head, line, ".4f") for head, line in zip(names, cells, strict=True)), links=links
+        ),
+        caption=f"{measure} of {len(names)} systems of {name}, in rank order, on each query. A column of one shade is "
+        f"equally hard for all of them.{_describe_agreement(values)} Each cell links to its query.",
+        subtitle=f"{name}, {measure}",
+        notes=notes,
+    )
+
+
+def _labels_and_links(collection: OpenCollection, query_ids: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the text of each query, or its id if the text is not public, and the URL of its page."""
+    labels = [collection.text(query_id) or query_id for query_id in query_ids]
+    return labels, [query_url(collection.dataset.slug, query_id) for query_id in query_ids]
+
+
+def _describe_agreement(values: NDArray[np.float64]) -> str:
+    """Return a sentence with the mean correlation of pairs of columns over queries, empty if it is undefined."""
+    columns = values[:, values.std(axis=0) > 0]
+    if columns.shape[1] < 2 or len(columns) < 3:
+        return ""
+    correlations: NDArray[np.float64] = np.asarray(np.corrcoef(columns.T))
+    mean = correlations[np.triu_indices(columns.shape[1], 1)].mean()
+    return f" The values of two systems have a mean correlation of {mean:.2f} over all queries."
+
+
 def build_differences(request: FigureRequest) -> Plot:
-    """Draw the second system's value minus the first's for each query, in descending order."""
+    """Draw the second system's value minus the first's for each query that is not tied, in descending order."""
     collection = open_collection(request.dataset)
     if collection is None:
         if not Dataset.objects.listed().filter(slug=request.dataset).exists():
@@ -156,22 +235,32 @@ def build_differences(request: FigureRequest) -> Plot:
         return Plot.empty(f"One of the two systems has no {measure} values by query.")
     first, second = (entry.system.name for entry in entries)
     sorted_queries = np.argsort(-pair.differences, kind="stable")
-    positions, notes = _evenly_spaced(len(sorted_queries))
-    rows = sorted_queries[positions].tolist()
+    places = np.flatnonzero(pair.differences[sorted_queries] if pair.differences.any() else sorted_queries >= 0)
+    positions, notes = _evenly_spaced(len(places))
+    if ties := len(sorted_queries) - len(places):
+        notes.append(f"Not drawn: {ties:,} tied {'query' if ties == 1 else 'queries'}.")
+    rows = sorted_queries[places[positions]].tolist()
     names = [collection.judgements.query_ids[row] for row in rows]
-    differences, ranks = pair.differences[rows].tolist(), [position + 1 for position in positions]
+    differences, ranks = pair.differences[rows].tolist(), (places[positions] + 1).tolist()
     result = pair.result
-    bars = _vertical_bars(
-        ranks,
-        differences,
-        measure,
-        customdata=[collection.text(name)[:80] or name for name in names],
-        hovertemplate="%{customdata}<br>%{y:+.4f}<extra></extra>",
-    )
+    labels, links = _labels_and_links(collection, names)
+    options: dict[str, Any] = {"customdata": [label[:80] for label in labels], "meta": {"links": links}}
+    hover = "%{customdata}<br>%{x:+.4f}<extra></extra>"
+    bars = _bars(differences, list(range(len(rows))), measure, orientation="h", hovertemplate=hover, **options)
+    query_axes = _name_axes(labels, MAX_NAMES, MAX_NAMES, range=[len(rows) - 0.5, -0.5])
     return Plot(
         data=[bars],
-        layout=_vertical_layout(len(rows), f"Δ {measure}", showlegend=False),
-        table=Table.from_columns(("Place", ranks, "d"), ("Query", names), (f"Δ {measure}", differences, "+.4f")),
+        layout=go.Layout(
+            height=min(len(rows), MAX_NAMES) * QUERY_HEIGHT + drawing.BAR_MARGIN,
+            bargap=0.1 if len(rows) < 120 else 0,
+            xaxis={"title_text": f"Δ {measure}", "zeroline": True},
+            yaxis=query_axes[0],
+            showlegend=False,
+            meta={"narrow": {"yaxis": query_axes[1]}},
+        ),
+        table=Table.from_columns(
+            ("Query", names), ("Place", ranks, "d"), (f"Δ {measure}", differences, "+.4f"), links=links
+        ),
         caption=f"{measure} of {second} minus that of {first} on each of the {len(sorted_queries):,} judged queries of "
         f"{dataset.name}: {result.wins:,} won by {second}, {result.ties:,} tied, {result.losses:,} lost.",
         subtitle=f"{dataset.name}, {measure}: {second} minus {first}",
@@ -206,7 +295,7 @@ def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, round_tit
         for name, values, dash in (("best", best_values, "dot"), ("worst", worst_values, "dash"))
     ]
     hover = "%{customdata}<br>%{y:+.3f}<extra></extra>"
-    bars = _vertical_bars(ranks, own_values, measure, name="own", customdata=names, hovertemplate=hover)
+    bars = _bars(own_values, ranks, measure, name="own", customdata=names, hovertemplate=hover)
     return Plot(
         data=[*lines, bars],
         layout=_vertical_layout(len(drawn_topics), f"{measure} minus the median"),
@@ -225,8 +314,8 @@ def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, round_tit
 
 
 def _evenly_spaced(total: int) -> tuple[range, list[str]]:
-    """Return up to MAX_VERTICAL_BARS evenly spaced positions, and a note if queries are omitted."""
-    positions = range(0, total, -(-total // MAX_VERTICAL_BARS))
+    """Return up to MAX_QUERY_BARS evenly spaced positions, and a note if queries are omitted."""
+    positions = range(0, total, -(-total // MAX_QUERY_BARS))
     note = f"{len(positions):,} of {total:,} queries are drawn, at equal distances in the order."
     return positions, [note] if len(positions) < total else []
 
@@ -242,12 +331,37 @@ def _vertical_layout(number: int, title: str, **options: Any) -> go.Layout:
     )
 
 
-def _vertical_bars(ranks: Sequence[int], differences: Sequence[float], measure: str, **options: Any) -> go.Bar:
-    """Return vertical bars colored as better or worse according to the sign and the measure's direction."""
+def _name_axes(
+    names: Sequence[str], max_names: int, max_narrow_names: int, **options: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return an axis for wide screens and one for phones, with up to this many evenly spaced names.
+
+    The first and the last name are included.
+    """
+
+    def axis(max_names: int, max_length: int) -> dict[str, Any]:
+        positions = _spread_positions(len(names), max_names).tolist()
+        texts = [drawing.shorten(names[position], max_length) for position in positions]
+        style = {"range": [-0.5, len(names) - 0.5], "showgrid": False, "zeroline": False, "ticks": ""}
+        return {"tickvals": positions, "ticktext": texts, **style, **options}
+
+    return axis(max_names, drawing.MAX_NAME), axis(max_narrow_names, drawing.MAX_NARROW_NAME)
+
+
+def _spread_positions(total: int, max_positions: int) -> NDArray[np.intp]:
+    """Return up to `max_positions` evenly spaced positions, the first and the last included."""
+    return np.unique(np.linspace(0, total - 1, min(total, max_positions)).round().astype(int))
+
+
+def _bars(
+    differences: Sequence[float], ranks: Sequence[int], measure: str, *, orientation: str = "v", **options: Any
+) -> go.Bar:
+    """Return bars colored as better or worse according to the sign and the measure's direction."""
     lower = better(measure) == "lower"
     colors = [BETTER if (value > 0) != lower else WORSE for value in differences]
-    heights = [round(value, 6) for value in differences]
-    return go.Bar(x=ranks, y=heights, marker={"color": colors, "line_width": 0}, **options)
+    lengths = [round(value, 6) for value in differences]
+    x, y = (lengths, ranks) if orientation == "h" else (ranks, lengths)
+    return go.Bar(x=x, y=y, orientation=orientation, marker={"color": colors, "line_width": 0}, **options)
 
 
 DIFFICULTY = Figure(
@@ -265,6 +379,16 @@ QUERY_DIFFERENCES = Figure(
     subjects=("comparison",),
     build=build_differences,
     fits=has_open_judgements,
+)
+
+HEATMAP = Figure(
+    slug="query-heatmap",
+    title="Are the same queries hard for every system?",
+    caption="Score of each system on each query, on a dataset with open judgments.",
+    subjects=("dataset",),
+    build=build_heatmap,
+    fits=has_open_judgements,
+    drawable=lambda board: len(_ranked_rows(board)) > 1,
 )
 
 _MEDIAN_CAPTION = "A run’s value minus the round’s median on each judged query."

@@ -21,6 +21,7 @@ FIGURES: dict[str, Figure] = {
         scores.PROGRESS,
         benchmarks.SIZES,
         queries.DIFFICULTY,
+        queries.HEATMAP,
         collections.DOCUMENT_LENGTHS,
         collections.RELEVANCE_BY_LENGTH,
         collections.OVERLAP,

@@ -23,6 +23,7 @@ from leaderboard.comparison.selection import (
     resolve_systems,
     system_choices,
 )
+from leaderboard.comparison.suggestions import suggested_comparisons
 from leaderboard.comparison.table import Comparison, compare, datasets_by_footnote
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.choices import UnknownChoice
@@ -61,6 +62,8 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
         return render(request, "leaderboard/compare.html", context, status=400)
     if request.GET.urlencode() and view.systems != tuple(request.GET.getlist("system")):
         return redirect(reverse("compare") + view.query_string())  # Shorten the URL of a submitted form.
+    if not view.systems:
+        context = {"ready_made": suggested_comparisons()}
     context = {"options": options, **_form(view, choices), **context}
     return render(request, "leaderboard/compare.html", context)
 
@@ -85,6 +88,7 @@ def _error(request: HttpRequest, error: UnknownChoice, choices: dict[str, System
         "view": CompareState().with_values(**other_parameters),
         "error": error,
         "suggestions": links,
+        "example": next((choice.label for choice in choices.values()), ""),
         "several": names == {error.value.casefold()},
         "boxes": [*entered_values[:MAX_SYSTEMS], "", ""][: max(2, min(len(entered_values), MAX_SYSTEMS))],
     }

@@ -101,7 +101,7 @@
 
   const SETTINGS = { displayModeBar: false, responsive: true, showTips: false, doubleClick: false };
 
-  // Open the system's page when a point is clicked.
+  // Open the page of a system or query when its point is clicked.
   function lead(plot) {
     if (plot.leads) return;
     plot.leads = true;
@@ -148,14 +148,20 @@
       if (found.chosen[choice.name]) choice.value = found.chosen[choice.name];
     figure.querySelector(".figure-caption").textContent = found.caption;
     figure.querySelector(".figure-notes").replaceChildren(...found.notes.map((note) => cell("li", note)));
-    const { heads, texts, numeric } = found.table;
+    const { heads, texts, numeric, links } = found.table;
     const table = document.createElement("table");
     table.className = "table";
     table.createTHead().append(row(heads.map((head, place) => cell("th", head, numeric[place]))));
     for (const head of table.querySelectorAll("th")) head.scope = "col";
     const lines = texts.map((line) => row(line.map((text, place) => cell(place ? "td" : "th", text, numeric[place]))));
     table.createTBody().append(...lines);
-    for (const head of table.tBodies[0].querySelectorAll("th")) head.scope = "row";
+    table.tBodies[0].querySelectorAll("th").forEach((head, place) => {
+      head.scope = "row";
+      if (!links[place]) return;
+      const link = Object.assign(document.createElement("a"), { href: links[place] });
+      link.append(...head.childNodes);
+      head.append(link);
+    });
     figure.querySelector(".figure-data > div").replaceChildren(table);
     figure.querySelector(".figure-data").hidden = !heads.length;
   }

@@ -349,11 +349,115 @@ def test_the_figure_draws_the_differences_from_the_largest_down(slugs: tuple[str
     differences = column(plot, "Δ nDCG@10")
     assert differences == sorted(differences, reverse=True)
     assert len(differences) == 2
+    assert sorted(plot.layout["yaxis"]["ticktext"]) == ["query number 1", "query number 2"]
+    links = plot.data[0]["meta"]["links"]
+    assert links == list(plot.table.links) == [f"/datasets/tiny/queries/{name}/" for name in column(plot, "Query")]
     assert "2 won by newcomer, 0 tied, 0 lost" in plot.caption
     Dataset.objects.update(hidden=True)
     hidden = drawn("query-differences", f"dataset=tiny&system={slugs[0]}&system={slugs[1]}")
     assert hidden.data == []
     assert "only shown for open judgments" in hidden.caption
+
+
+def test_the_axis_names_queries_and_ties_are_counted_but_not_drawn(tmp_path: Path) -> None:
+    dataset = open_dataset(tmp_path)
+    first = run_for(dataset, "BM25", POOR, baseline=True).system
+    second = run_for(dataset, "newcomer", POOR | {"q1": GOOD["q1"]}).system
+    plot = drawn("query-differences", f"dataset=tiny&system={first.slug}&system={second.slug}")
+    assert plot.layout["yaxis"]["ticktext"] == ["query number 1"]
+    assert plot.notes == ["Not drawn: 1 tied query."]
+    same = run_for(dataset, "copy", POOR).system
+    plot = drawn("query-differences", f"dataset=tiny&system={first.slug}&system={same.slug}")
+    assert column(plot, "Δ nDCG@10") == [0, 0]
+
+
+def test_the_landing_page_suggests_the_best_pair_of_each_board_once(
+    client: Client, slugs: tuple[str, str], tmp_path: Path
+) -> None:
+    hidden = scored_dataset(slug="hidden", hidden=True)
+    for name in ("secret", "other secret"):
+        score(hidden, name, ndcg=0.5)
+    for number, dataset in enumerate((scored_dataset(slug="one"), scored_dataset(slug="two"))):
+        paper = make_source(f"paper{number}")
+        report(dataset, make_source(f"lonely{number}"), "lonely best", ndcg=0.9)
+        for system, value in (("strong", 0.6), ("weak", 0.5), ("weakest", 0.4)):
+            report(dataset, paper, f"{system} {number}", ndcg=value)
+    other = open_dataset(tmp_path, slug="other")
+    for slug, rankings in zip(slugs, (POOR, GOOD), strict=True):
+        run_for(other, System.objects.get(slug=slug), rankings)
+    page = client.get("/compare/").content.decode()
+    cards = page.partition("Ready-made comparisons")[2].partition("</ul>")[0]
+    titles = [" ".join(title.split()) for title in re.findall(r"<h3><a[^>]*>([^<]+)<", cards)]
+    assert titles == ["newcomer and BM25", "strong 1 and weak 1", "strong 0 and weak 0"]
+    for href in re.findall(r'href="([^"]+)"', cards):
+        answer = client.get(unescape(href))
+        assert answer.status_code == 200
+        assert "No two of these systems" not in answer.content.decode()
+    assert "Ready-made" not in client.get(address(*slugs)).content.decode()
+    assert "Ready-made" not in client.get(address(slugs[0])).content.decode()
+
+
+def test_at_most_six_comparisons_are_suggested_newest_boards_first(client: Client) -> None:
+    for number in range(8):
+        dataset = scored_dataset(slug=f"board-{number}")
+        paper = make_source(f"paper{number}")
+        for system, value in (("strong", 0.6), ("weak", 0.5)):
+            report(dataset, paper, f"{system} {number}", ndcg=value)
+    page = client.get("/compare/").content.decode()
+    assert re.findall(r"strong (\d) and", page) == list("765432")
+
+
+def test_an_unknown_name_says_what_would_be_right_and_a_source_finds_its_systems(client: Client) -> None:
+    dataset = scored_dataset()
+    entry = score(dataset, "splade", ndcg=0.5)
+    page = client.get(address("zzzz", "kept")).content.decode()
+    choice = f"{entry.system.name} ({entry.system.team})"
+    assert f"Enter a name as on the boards, for example “{choice}”." in text_of(page)
+    assert boxes(page) == ["zzzz", "kept"]
+    page = client.get(address(str(entry.system.team), "kept")).content.decode()
+    assert list(suggestions(page)) == [choice]
+
+
+def test_the_heat_map_has_systems_in_rank_order_and_queries_from_the_hardest(
+    client: Client, slugs: tuple[str, str]
+) -> None:
+    plot = drawn("query-heatmap", "dataset=tiny&sort=nDCG@10:asc")
+    assert plot.layout["yaxis"]["ticktext"] == ["newcomer", "BM25"]
+    assert plot.table.heads == ["Query", "newcomer", "BM25"]
+    medians = [(row[1] + row[2]) / 2 for row in plot.table.rows]
+    assert medians == sorted(medians)
+    links = plot.data[0]["meta"]["links"]
+    assert len(links) == 4
+    assert all(client.get(link).status_code == 200 for link in [*links, *plot.table.links])
+    assert links[0].endswith(f"/?system={slugs[1]}")
+    page = client.get("/figures/query-heatmap/?dataset=tiny").content.decode()
+    assert f'<th scope="row"><a href="{plot.table.links[0]}">' in page
+    assert 'id="figure-query-heatmap"' in client.get("/datasets/tiny/").content.decode()
+    assert 'id="figure-query-heatmap"' in client.get(address(*slugs)).content.decode()
+    clear_page_cache()
+    Dataset.objects.update(hidden=True)
+    assert drawn("query-heatmap", "dataset=tiny").data == []
+    assert "figure-query-heatmap" not in client.get("/datasets/tiny/").content.decode()
+
+
+def test_the_heat_map_shows_twenty_systems_and_fifty_queries(tmp_path: Path) -> None:
+    queries = [f"q{number}" for number in range(60)]
+    changes: dict[str, str | None] = {
+        "queries.jsonl": "".join(f'{{"_id": "{name}", "text": "x"}}\n' for name in queries),
+        "qrels/test.tsv": "query-id\tcorpus-id\tscore\n" + "".join(f"{name}\td1\t1\n" for name in queries),
+    }
+    dataset = open_dataset(tmp_path, changes)
+    for number in range(22):
+        rankings = {query: ["d1"] for query in queries[: 2 * number + 3]}
+        run_for(dataset, f"system {number}", rankings, baseline=not number)
+    plot = drawn("query-heatmap", "dataset=tiny")
+    assert plot.table.heads[1:] == [f"system {number}" for number in range(21, 1, -1)]
+    assert len(plot.table.rows) == 50
+    assert plot.notes == [
+        "50 of 60 judged queries, evenly spaced from the hardest to the easiest.",
+        "The first 20 of 22 systems.",
+    ]
+    assert "mean correlation of 0." in plot.caption
 
 
 def test_a_seed_set_is_compared_by_its_means_and_its_first_seed(client: Client, slugs: tuple[str, str]) -> None:

@@ -50,10 +50,23 @@ def test_it_all_works_without_javascript(entry: Entry, browser: Browser, live_se
     page.get_by_label("Add a system").fill("Plain BM25")
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("row", name="Tiny")).to_contain_text("0/0/2")
-    page.locator(".figure-data summary").click()
+    page.locator("#figure-query-differences .figure-data summary").click()
     page.get_by_role("link", name="Differences by query as a table").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Differences by query")
     context.close()
+
+
+def test_a_cell_of_the_heat_map_leads_to_its_query_and_the_table_has_links(entry: Entry, page: Page) -> None:
+    page.goto("/figures/query-heatmap/?dataset=tiny")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Are the same queries hard for every system?")
+    figure = page.locator("#figure-query-heatmap[data-ready]")
+    expect(figure.locator(".main-svg").first).to_be_visible(timeout=120_000)
+    figure.locator("summary").click()
+    expect(figure.get_by_role("link", name="query number 1")).to_have_attribute("href", "/datasets/tiny/queries/q1/")
+    box = figure.locator(".bars .point").first.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_url(f"**/datasets/tiny/queries/*/?system={entry.system.slug}")
 
 
 @pytest.mark.long  # test_every_page has a comparison in `make test`
@@ -68,6 +81,7 @@ def test_pages_are_accessible_and_fit_the_screen(
     )
     page = context.new_page()
     for address in (
+        "/compare/",
         "/compare/?system=nobody",
         f"/compare/?system={parent.slug}&system={entry.system.slug}&system=bm25-beir-2021",
         "/datasets/tiny/queries/",

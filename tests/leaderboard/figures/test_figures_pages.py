@@ -57,7 +57,7 @@ def test_a_figure_without_a_subject_is_of_the_dataset_with_most_results_that_has
     hidden = open_dataset(tmp_path, slug="hidden", hidden=True)
     for name in ("first", "second", "third"):
         run_for(hidden, name, {"q1": ["d1"]}, baseline=name == "first")
-    for slug in ("difficulty", "relevance-by-length", "query-differences"):
+    for slug in ("difficulty", "query-heatmap", "relevance-by-length", "query-differences"):
         page = client.get(f"/figures/{slug}/").content.decode()
         assert chosen(page, "dataset") == "many", slug
         assert 'value="nq"' not in page, "a dataset without documents or judgements is not offered"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.test import Client
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from leaderboard.models import Team
 from tests.factories import make_user
@@ -79,6 +79,19 @@ def test_a_long_name_of_the_baseline_is_followed_by_its_team(phone: Page) -> Non
     assert gap < 4
 
 
+def opacity(pin: Locator) -> float:
+    return float(pin.evaluate("element => getComputedStyle(element, '::before').opacity"))
+
+
+@pytest.mark.usefixtures("_board")
+def test_pins_are_visible_on_a_wide_screen_and_stronger_on_the_row_under_the_pointer(page: Page) -> None:
+    page.goto("/datasets/demo/")
+    pins = page.get_by_role("button", name="Pin ")
+    assert [opacity(pin) for pin in pins.all()] == [0.4, 0.4, 0.4]
+    page.locator(".board tbody tr").first.hover()
+    assert [opacity(pin) for pin in pins.all()] == [1, 0.4, 0.4]
+
+
 @pytest.mark.usefixtures("_board")
 def test_rows_are_pinned_and_compared_with_a_finger(phone: Page) -> None:
     phone.goto("/datasets/demo/")
@@ -87,9 +100,11 @@ def test_rows_are_pinned_and_compared_with_a_finger(phone: Page) -> None:
         box = pin.bounding_box()
         assert box is not None
         assert min(box["width"], box["height"]) >= 24
-        assert pin.evaluate("element => getComputedStyle(element, '::before').opacity") != "0"
+        assert opacity(pin) == 0.4
         pin.tap()
-        expect(phone.get_by_role("link", name=f"Unpin {name}")).to_be_visible()
+        pinned = phone.get_by_role("link", name=f"Unpin {name}")
+        expect(pinned).to_be_visible()
+        assert opacity(pinned) == 1
     phone.get_by_role("link", name="Compare pinned").tap()
     expect(phone).to_have_url(re.compile(r"/compare/\?system="))
 
