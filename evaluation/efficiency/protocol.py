@@ -341,7 +341,10 @@ class _TimedRounds:
         return max(self._joules, 0.0) / self.times().size if meter.counters else None
 
     def _is_enough(self) -> bool:
-        """Return whether the rounds may end: after the maximum effort, or after the minimum with a stable mean."""
+        """Return whether the rounds may end: before one that exceeds the maximum effort, or with stable times.
+
+        At least two rounds and the minimum number of searches are required.
+        """
         effort, rounds = self._effort, len(self._seconds)
         if rounds < 2 or rounds * len(self._timed_queries) < effort.searches:
             return False

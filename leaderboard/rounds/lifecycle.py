@@ -375,7 +375,10 @@ def closed_datasets(datasets: Iterable[int], now: datetime) -> dict[int, str]:
 
 
 def timeline(row: Round, now: datetime) -> list[dict[str, Any]]:
-    """Return opening, closing, and reveal in order; `when` is “past”, “next” (the first future step), or “to come”."""
+    """Return opening, closing, and reveal in order; `when` is “past”, “next” (the first step not done), or “to come”.
+
+    The reveal is past only once it was made, even if its earliest time has passed.
+    """
     points = [("Opens", row.opens_at), ("Closes", row.closes_at)]
     points.append(("Revealed", row.revealed_at) if row.revealed_at else ("Reveal, at the earliest", row.reveals_at))
     steps, next_is_marked = [], False

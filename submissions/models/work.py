@@ -105,7 +105,10 @@ class JobQuerySet(models.QuerySet["Job"]):
     """Jobs, filtered by their state in the queue."""
 
     def waiting(self) -> Self:
-        """Return the jobs that a worker may claim now, by the database's clock."""
+        """Return the jobs without a lease that a worker may claim now, by the database's clock.
+
+        Jobs that score runs on a collecting dataset wait for its first judgments.
+        """
         now, longest = Now(), timedelta(seconds=2 * max(settings.QUEUE_TIMES.retries))
         return self.filter(
             Q(state__in=WAITING),

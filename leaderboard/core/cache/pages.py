@@ -94,6 +94,8 @@ def cache_page(
     """
 
     def decorate(view: View[P]) -> View[P]:
+        """Return the view with a cache of pages with status 200 for anonymous visitors; others always call the view."""
+
         @wraps(view)
         def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
             """Return the cached page, or render and cache it; requests of signed-in users always call the view."""

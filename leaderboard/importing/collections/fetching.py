@@ -117,7 +117,7 @@ def _from_hub(reference: str, options: ImportOptions, target: Path, progress: Pr
 
 
 def _get_part(name: str) -> str:
-    """Return the part of BEIR's layout that a repository file belongs to, or `examples`.
+    """Return the path of a repository file in BEIR's layout (such as `qrels/test.tsv`), or `examples`.
 
     Raises ValueError for any other file.
     """

@@ -133,8 +133,8 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = lamb
 def _complete_options(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
     """Return the options with a canonical language and without missing `runs_only`, `hidden`, and `candidates_only`.
 
-    Missing ones are taken from the existing dataset, or have defaults. The default measure for re-ranking candidates is
-    AP.
+    Missing ones are taken from the dataset if it was imported before, or else have defaults. At the first import, the
+    default measure for re-ranking candidates is AP.
     """
     is_known = dataset is not None and (dataset.current_version_id or dataset.state != Dataset.State.REPORTED)
     defaults: dict[str, Any] = {
