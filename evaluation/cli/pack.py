@@ -65,7 +65,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--bidirectional",
         action="store_true",
-        help="for a decoder trained without a causal mask that its files do not mention (LLM2Vec)",
+        help="for a decoder trained without a causal mask although its files do not say so, such as LLM2Vec",
     )
     parser.add_argument(
         "--template",

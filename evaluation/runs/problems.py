@@ -68,7 +68,7 @@ EMPTY = _FileProblem(
 )  # fmt: skip
 NOT_TEXT = _FileProblem(
     "not_text", "A file that is not text, such as an image.",
-    "Send a TREC run as text, plain or as .gz, .zst, or .bz2, a file in another listed format, or a zip of these.",
+    "Send a TREC run as text (plain, .gz, .zst, or .bz2), a file in another listed format, or a zip of such files.",
     message="the file is not text",
 )  # fmt: skip
 #: Differences between a run's ids and the dataset's.

@@ -129,7 +129,7 @@ def check_role(
             reason = "is a superuser" if is_superuser else "owns its table"
             messages.append(
                 Warning(
-                    f"The site works as PostgreSQL's role {role}, which {reason} and can remove the triggers that "
+                    f"The site connects to PostgreSQL as role {role}, which {reason} and can remove the triggers that "
                     "keep the audit log append-only.",
                     hint="Migrate under a separate role: docker/roles.sql creates both roles, and "
                     "`manage.py database_rights` grants the site's role its privileges.",

@@ -99,9 +99,9 @@ def compare(folder: Path, arguments: argparse.Namespace, figures: Figures) -> No
     with run.open(encoding="utf-8") as lines:
         pairs = sum(1 for _ in lines)
     figures.say(
-        f"{pairs:,} pairs of {arguments.queries} queries, {arguments.threads} threads, theirs in batches of "
-        f"{arguments.batch_size} texts; medians of {arguments.rounds} rounds. Top tens in common: "
-        f"{shared_top_tens(folder):.4f}."
+        f"{pairs:,} pairs of {arguments.queries} queries, {arguments.threads} threads; CrossEncoder.rank in batches of "
+        f"{arguments.batch_size} texts; medians of {arguments.rounds} "
+        f"{'rounds' if arguments.rounds > 1 else 'round'}. Top tens in common: {shared_top_tens(folder):.4f}."
     )
     figures.table(["", *SIDES, "ratio", "bound"], rows)
 

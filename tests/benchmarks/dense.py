@@ -127,9 +127,9 @@ def compare(folder: Path, arguments: argparse.Namespace, figures: Figures) -> No
     commands = {side: command(side, folder, model, arguments) for side in SIDES}
     rows = in_turn(commands, arguments.rounds, BOUNDS, folder, figures)
     figures.say(
-        f"{arguments.documents:,} documents, {arguments.threads} threads, theirs in batches of {arguments.batch_size} "
-        "texts; medians of "
-        f"{arguments.rounds} rounds. Top tens in common: {shared_top_tens(folder):.4f}."
+        f"{arguments.documents:,} documents, {arguments.threads} threads; SentenceTransformer.encode in batches of "
+        f"{arguments.batch_size} texts; medians of {arguments.rounds} "
+        f"{'rounds' if arguments.rounds > 1 else 'round'}. Top tens in common: {shared_top_tens(folder):.4f}."
     )
     figures.table(["", "ours", "bare", "ratio", "bound"], rows)
 
