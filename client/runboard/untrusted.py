@@ -1,4 +1,4 @@
-"""Checks of a site's responses before their use: JSON of limited size and of the schema's form, and plain names."""
+"""Checks of a site's responses before their use: JSON of limited size and of the schema's types, and plain names."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def parse_json(body: bytes, url: str) -> Any:
         raise SiteUnavailable(f"{url} did not answer JSON: is this the address of a Runboard site?") from error
 
 
-def require_form(form: type[T], value: Any, url: str) -> T:
-    """Return the value if it has the form, a TypedDict or a list of these. Raises SiteUnavailable otherwise."""
-    difference = _find_misfit(form, value, "the answer")
+def require_form(expected_type: type[T], value: Any, url: str) -> T:
+    """Return the value if it has the type, a TypedDict or a list of these. Raises SiteUnavailable otherwise."""
+    difference = _find_misfit(expected_type, value, "the answer")
     if difference:
         raise SiteUnavailable(f"{url} does not answer like sites of this client's version: {difference}.")
     fits: T = value
@@ -79,18 +79,18 @@ def require_plain_name(name: str, url: str) -> None:
         raise SiteUnavailable(f"{url} names a file or a dataset {name[:100]!r}, which is not a plain name.")
 
 
-def _find_misfit(form: Any, value: Any, path: str) -> str:
-    """Return a description of the value's first difference from its form; empty if there is none."""
-    origin, parts = get_origin(form), get_args(form)
-    if form is Any:
+def _find_misfit(expected_type: Any, value: Any, path: str) -> str:
+    """Return a description of the value's first difference from the type; empty if there is none."""
+    origin, parts = get_origin(expected_type), get_args(expected_type)
+    if expected_type is Any:
         return ""
     if origin is NotRequired:
         return _find_misfit(parts[0], value, path)
     if origin in (Union, UnionType):
         differences = [_find_misfit(part, value, path) for part in parts]
         return "" if "" in differences else differences[0]
-    if is_typeddict(form):
-        return _find_field_misfit(_fields(form), value, path)
+    if is_typeddict(expected_type):
+        return _find_field_misfit(_fields(expected_type), value, path)
     if origin is list and isinstance(value, list):
         misfits = (_find_misfit(parts[0], item, f"{path}[{number}]") for number, item in enumerate(value))
         return next(filter(None, misfits), "")
@@ -98,7 +98,7 @@ def _find_misfit(form: Any, value: Any, path: str) -> str:
         misfits = (_find_misfit(parts[1], item, f"{path}.{name}") for name, item in value.items())
         return next(filter(None, misfits), "")
     # Newer sites may use words that this client does not know.
-    expected = str if origin is Literal else origin or form
+    expected = str if origin is Literal else origin or expected_type
     fits = isinstance(value, (int, float) if expected is float else expected)
     return (
         "" if fits and (expected is bool or not isinstance(value, bool)) else f"{path} is not of type {_JSON[expected]}"
@@ -109,16 +109,16 @@ def _find_field_misfit(fields: dict[str, Any], value: Any, path: str) -> str:
     """Return a description of the first field that is missing or does not fit; empty if the object fits."""
     if not isinstance(value, dict):
         return f"{path} is not of type object"
-    for name, form in fields.items():
+    for name, expected_type in fields.items():
         if name not in value:
-            misfit = "" if get_origin(form) is NotRequired else f"{path} has no {name}"
+            misfit = "" if get_origin(expected_type) is NotRequired else f"{path} has no {name}"
         else:
-            misfit = _find_misfit(form, value[name], f"{path}.{name}")
+            misfit = _find_misfit(expected_type, value[name], f"{path}.{name}")
         if misfit:
             return misfit
     return ""
 
 
 @lru_cache
-def _fields(form: type) -> dict[str, Any]:
-    return get_type_hints(form, include_extras=True)
+def _fields(expected_type: type) -> dict[str, Any]:
+    return get_type_hints(expected_type, include_extras=True)

@@ -267,9 +267,9 @@ class ExpandedFile:
                 message, "Compress the file again and check that the upload is complete."
             ) from error
         if self.expanded_bytes == 0 and count and self.kind != "plain":
-            first = bytes(view[: min(count, _MAGIC_BYTES)])
-            self._refuse_unsupported_format(first)
-            if _recognize_kind(first):
+            first_bytes = bytes(view[: min(count, _MAGIC_BYTES)])
+            self._refuse_unsupported_format(first_bytes)
+            if _recognize_kind(first_bytes):
                 raise COMPRESSION.refusal("the file is compressed twice", "Compress it once.")
         if self.expanded_bytes == 0 and bytes(view[257:262]) == b"ustar" and not self.limits.may_be_tar:
             raise unsupported_format("a tar archive" if self.kind == "plain" else f"a tar archive in {self.kind}")

@@ -1,7 +1,7 @@
 """Problems of a checkpoint, collected so that all of them are reported at once.
 
-The module contains the remedies of all problem and remark codes, and the limits of a checkpoint. Operators can change
-the first limit through the environment.
+The module also defines the limits of a checkpoint, and a remedy for each problem and remark code. Operators can set the
+maximum size of the weights with CHECKPOINT_WEIGHTS_BYTES.
 """
 
 from __future__ import annotations
@@ -203,8 +203,8 @@ CODES: Mapping[str, str] = {
     "unknown_file": f"Omit the file: only safetensors, JSON, and text are accepted. {_PACK}",
     "adapter": "Send complete weights: `python -m evaluation pack FOLDER --base BASE` merges an adapter into its base.",
     "file_kind": f"Send only regular files: no links, no devices. {_PACK}",
-    "file_too_large": "JSON files have at most 4 MiB, tokenizer.json 32 MiB, all JSON together 80 MiB, all "
-    f"weights together {describe_bytes(MAX_WEIGHTS)}.",
+    "file_too_large": "The limits are 4 MiB for a JSON file, 32 MiB for tokenizer.json, 80 MiB for all JSON together, "
+    f"and {describe_bytes(MAX_WEIGHTS)} for all weights together.",
     "empty_folder": "Send the complete folder of the model, with config.json, safetensors, and tokenizer.json.",
     # JSON
     "json_damaged": "Write JSON as UTF-8 text with one value, no repeated keys, no NaN, and few levels of nesting.",

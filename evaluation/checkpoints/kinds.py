@@ -96,9 +96,9 @@ class ModelFolder:
 
     Attributes:
         source: The files of the folder.
-        kinds: Acceptable kinds, empty for any.
+        kinds: Accepted kinds. If empty, all kinds are accepted.
         pooling: Pooling to use if the files do not state one.
-        name: The sender's name of the folder.
+        name: Name that the sender gave the folder.
     """
 
     source: ModelFiles

@@ -1,7 +1,8 @@
-"""Modules of sentence-transformers: recognized by class, and read into values and tensors.
+"""Modules of sentence-transformers, identified by class name and read into values and tensors.
 
-The library checks the keys and tensors of a class when the model is checked. This module finds the class by its name,
-regardless of the package of a release, and its input and output dimensions by its numbers.
+The library checks the keys and tensors of a class when the model is checked. This module identifies a class by its
+name alone, because its package differs between releases, and reads the input and output dimensions from the
+configuration or the tensors.
 """
 
 import re

@@ -119,7 +119,7 @@ def search_time(start: Moment, end: Moment, *, device: str) -> SearchTime:
 
 
 class OtherWork:
-    """Measures the share of the machine's processors that other processes use between two readings."""
+    """Meter of the share of the machine's processors that other processes use between two readings."""
 
     def __init__(self) -> None:
         self._start = self._read_seconds()

@@ -189,10 +189,10 @@ class RM3(BM25):
 
         They interpolate the query's own terms with the relevance model of the feedback documents.
         """
-        feedback = self._build_relevance_model(self._order[ranks], scores)
+        relevance_model = self._build_relevance_model(self._order[ranks], scores)
         query_weight = self.parameters["original_query_weight"]
-        terms, numbers = np.unique(np.concatenate([query_terms[0], feedback[0]]), return_inverse=True)
-        combined = np.concatenate([query_weight * query_terms[1], (1 - query_weight) * feedback[1]])
+        terms, numbers = np.unique(np.concatenate([query_terms[0], relevance_model[0]]), return_inverse=True)
+        combined = np.concatenate([query_weight * query_terms[1], (1 - query_weight) * relevance_model[1]])
         weights = np.bincount(numbers, combined, len(terms)).astype(np.float64)
         return terms[weights > 0], weights[weights > 0]
 

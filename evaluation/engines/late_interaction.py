@@ -68,7 +68,7 @@ Vectors = Sequence["torch.Tensor"]
 
 
 class LateInteraction(DividedEngine):
-    """A late-interaction engine."""
+    """Engine that compares token vectors: of all documents, of an approximate search's, or of a first stage's."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
         from evaluation.engines.neural.sided_encoders import TokenEncoder

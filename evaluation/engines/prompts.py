@@ -165,10 +165,10 @@ def find_template(prompts: Mapping[str, str], model_type: str, name: str) -> Pro
 
     If several families share the form of the prompts, the name decides, regardless of the type.
     """
-    by_form = [template for template in TEMPLATES if any(map(template.reads_like, prompts.values()))]
-    by_form_and_name = [template for template in by_form if template.matches_name(name, "")]
-    by_name = [template for template in TEMPLATES if template.matches_name(name, model_type)]
-    return next(iter([*by_form_and_name, *by_form, *by_name]), None)
+    form_matches = [template for template in TEMPLATES if any(map(template.reads_like, prompts.values()))]
+    form_and_name_matches = [template for template in form_matches if template.matches_name(name, "")]
+    name_matches = [template for template in TEMPLATES if template.matches_name(name, model_type)]
+    return next(iter([*form_and_name_matches, *form_matches, *name_matches]), None)
 
 
 def format_prompt(prompt: str) -> str:

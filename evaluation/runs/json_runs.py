@@ -240,10 +240,10 @@ class _TrecLines:
         """
         _check_hits(query, hits)
         self._check_id(query)
-        hits_by_rank = self._rank_scores(query, hits) if isinstance(hits, dict) else self._rank_hits(query, hits)
+        ranking = self._rank_scores(query, hits) if isinstance(hits, dict) else self._rank_hits(query, hits)
         # Writing line by line saves memory. The repr of a float round-trips.
         self.output.writelines(
-            f"{query} Q0 {name} {rank} {score!r} {self.tag}\n".encode() for name, rank, score in hits_by_rank
+            f"{query} Q0 {document_id} {rank} {score!r} {self.tag}\n".encode() for document_id, rank, score in ranking
         )
 
     def _rank_scores(self, query: str, scores: dict[str, Any]) -> Iterator[tuple[str, int, float]]:
@@ -251,26 +251,26 @@ class _TrecLines:
 
         Raises InvalidContent if one is unusable.
         """
-        for name, score in scores.items():
-            self._check_id(name)
-            self._check_score(query, name, score)
-        for rank, name in enumerate(sorted(scores, key=scores.__getitem__, reverse=True), 1):
-            yield name, rank, float(scores[name])
+        for document_id, score in scores.items():
+            self._check_id(document_id)
+            self._check_score(query, document_id, score)
+        for rank, document_id in enumerate(sorted(scores, key=scores.__getitem__, reverse=True), 1):
+            yield document_id, rank, float(scores[document_id])
 
     def _rank_hits(self, query: str, hits: list[Any]) -> Iterator[tuple[str, int, float]]:
         """Yield documents, ranks (0 if missing), and scores, which default to reciprocal ranks."""
         for hit in hits:
-            name, score, rank = _parse_hit(hit)
-            if name is None:
+            document_id, score, rank = _parse_hit(hit)
+            if document_id is None:
                 message = f"query {query[:64]!r} has a list with items that are not documents"
                 raise JSON.refusal(message, _HINT)
             if type(rank) is int and rank >= 0:
                 self.only_grades = False
                 score = 1 / (rank + 1) if score is None else score
-            name = _as_id(name)
-            self._check_id(name)
-            self._check_score(query, name, score)
-            yield name, rank if type(rank) is int else 0, float(score)
+            document_id = _as_id(document_id)
+            self._check_id(document_id)
+            self._check_score(query, document_id, score)
+            yield document_id, rank if type(rank) is int else 0, float(score)
 
     def _check_score(self, query: str, document: str, score: Any) -> None:
         """Raise InvalidContent if a score is not a number, and count it if it is not finite.

@@ -535,7 +535,10 @@ def _twins_at(datasets: Collection[int], at: datetime.datetime) -> tuple[Sequenc
 
 
 def past_board_key(kind: str, slug: str, at: datetime.datetime) -> str:
-    """Return text that changes with a past board and with later removals from it; empty if there was no board."""
+    """Return a cache key for a past board; empty if there was no board.
+
+    The key changes if the board is different, or if results are removed from it later.
+    """
     row = None
     if kind == "dataset":
         ids = _listed_ids(slug)

@@ -141,7 +141,7 @@ def _join_rows(rows: Sequence[str]) -> str:
 
 
 class ColumnHtml(NamedTuple):
-    """A column's cells: texts as HTML, empty if missing, attributes, and padding."""
+    """HTML of a column's cells: texts (empty for missing values), attributes, and padding."""
 
     texts: list[str]
     attributes: Iterable[str] = repeat("")

@@ -178,13 +178,13 @@ def compare_by_query(collection: OpenCollection, entries: Sequence[Entry], measu
     values = per_query_values(entries, measure)
     if values is None or len(values) != len(collection.judgements.query_ids):
         return None
-    lower = better(measure) == "lower"
+    lower_is_better = better(measure) == "lower"
     first, second = values.T
     resamples = max(1_000, min(RESAMPLES, MAX_RESAMPLED_QUERIES // len(values)))
     # The page shows the table's p-value, which is corrected over all pairs; this one is not used.
-    result = compare_paired(second, first, permutations=1, resamples=resamples, lower_is_better=lower)
+    result = compare_paired(second, first, permutations=1, resamples=resamples, lower_is_better=lower_is_better)
     differences = second - first
-    gains = -differences if lower else differences
+    gains = -differences if lower_is_better else differences
     order = np.argsort(-gains, kind="stable")
     win_rows = [row for row in order[:MAX_CLEAR_WINS].tolist() if gains[row] > 0]
     loss_rows = [row for row in order[::-1][:MAX_CLEAR_WINS].tolist() if gains[row] < 0]

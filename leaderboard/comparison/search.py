@@ -36,7 +36,7 @@ class SearchResult(NamedTuple):
 
 
 def read_query(text: str) -> str:
-    """Return the query with single spaces, cut to the limits of length and words."""
+    """Truncate the query to `LONGEST_QUERY` characters and `MAX_WORDS` words, and collapse white space."""
     return " ".join(text[:LONGEST_QUERY].split()[:MAX_WORDS])
 
 

@@ -118,8 +118,8 @@ def open_judgements(dataset: Dataset) -> judged.Qrels:
     """Return the dataset's current judgments for public pages.
 
     Raises:
-        JudgementsNotOpen: If the judgments are hidden, not published, not copied yet, or require an agreement. The
-            latter can only be downloaded.
+        JudgementsNotOpen: If the judgments are hidden, not published, or not copied yet, or if the dataset has an
+            agreement. Judgments under an agreement can only be downloaded.
     """
     qrels = dataset.current_qrels
     is_published = dataset.state == Dataset.State.PUBLISHED

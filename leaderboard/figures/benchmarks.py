@@ -141,8 +141,8 @@ def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> 
     if any(row.entry.is_baseline for row in rows):
         rows = list(rows)
     else:
-        baseline = [row for row in kind_rows if row.entry.is_baseline][:1]
-        rows = [*rows[: MAX_SYSTEMS - len(baseline)], *baseline]
+        baseline_rows = [row for row in kind_rows if row.entry.is_baseline][:1]
+        rows = [*rows[: MAX_SYSTEMS - len(baseline_rows)], *baseline_rows]
     means = {group: [drawing.mean(row, members) for row in rows] for group, members in groups.items()}
     means = {group: values for group, values in means.items() if any(value is not None for value in values)}
     if not rows or not means:

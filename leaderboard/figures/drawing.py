@@ -196,9 +196,9 @@ def bar_layout(number: int, bar_height: int = BAR, /, **options: Any) -> go.Layo
 
 
 class Matrix(NamedTuple):
-    """A matrix with names of rows and columns; `columns` are equal to the rows' `names` if they are empty.
+    """A matrix with row and column names. Empty `columns` means that the columns have the same names as the rows.
 
-    Values, texts, and links are by row and column; an empty cell's value is None.
+    Values, texts, and links are indexed by row, then column. The value of an empty cell is None.
     """
 
     names: Sequence[str]

@@ -69,7 +69,7 @@ class FieldChange(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """Changes made at one time; `day` is ISO."""
+    """Changes made at the same time; `day` is a date in ISO 8601 format."""
 
     day: str
     changes: list[FieldChange]

@@ -143,7 +143,7 @@ def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsP
 
 
 def _topics_view(view: Callable[[HttpRequest, _TopicsPage], HttpResponse]) -> Callable[..., HttpResponse]:
-    """Return a view of scores per topic from a function of the request and the content."""
+    """Decorate a function of request and page content as a view of scores per topic for signed-in users."""
 
     @require_safe
     @never_cache
@@ -158,7 +158,7 @@ def _topics_view(view: Callable[[HttpRequest, _TopicsPage], HttpResponse]) -> Ca
 
 @_topics_view
 def round_topics(request: HttpRequest, page: _TopicsPage) -> HttpResponse:
-    """Show a team's scores per topic next to best, median and worst of the round."""
+    """Show a team's scores per topic next to the round's best, median, and worst scores."""
     address = reverse("round_topics_json", args=[page.round.slug, page.dataset.slug]) + page.query
     rows = page.topics
     context: dict[str, Any] = {

@@ -87,7 +87,7 @@ def site_logo(request: HttpRequest) -> HttpResponse:
 @require_safe
 @reads("*")
 def favicon(request: HttpRequest) -> HttpResponseBase:
-    """Redirect to the mark, for browsers and tools that request the default name."""
+    """Redirect /favicon.ico to the site's logo, for clients that request that path by default."""
     return redirect("site-logo" if settings.SITE_LOGO else static("img/mark.svg"))
 
 

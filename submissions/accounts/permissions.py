@@ -124,7 +124,7 @@ def downloadable_runs(person: Person, submission: Submission, *, is_own: bool | 
 
 
 def get_evaluation_key(job: Job) -> int | None:
-    """Return the key of the job's evaluation, of its entry or of its seed."""
+    """Return the primary key of the evaluation of the job's seed or, for other jobs, of its entry."""
     return job.evaluation_id or (job.entry.evaluation_id if job.entry is not None else None)
 
 

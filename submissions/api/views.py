@@ -150,7 +150,7 @@ class SubmissionsView(APIView):
 
 
 class _OneSubmission(APIView):
-    """Base of views of a single submission, which exists only for users who may see it."""
+    """Base of views of a single submission. They respond with 404 to users who may not see it."""
 
     def find(self, request: Request, identifier: str, *, manage: bool = False) -> Submission:
         """Return a submission that the user may see.
@@ -199,7 +199,7 @@ def _change_call(summary: str, request: type[requests.RequestSerializer] | None,
     return call("submissions", summary, {200: serializers.SubmissionSerializer}, *codes, **options)
 
 
-class _Change(_OneSubmission):
+class _SubmissionChangeView(_OneSubmission):
     """Base of views that change a submission."""
 
     required_scope = Scope.MANAGE
@@ -226,13 +226,13 @@ class _Change(_OneSubmission):
         return self.answer(request, submission)
 
 
-class _ThrottledChange(_Change):
+class _ThrottledSubmissionChangeView(_SubmissionChangeView):
     """Base of changes that scripts might repeat."""
 
     throttle_classes = [ChangeThrottle]
 
 
-class CancelView(_Change):
+class CancelView(_SubmissionChangeView):
     """API view that cancels a submission."""
 
     required_scope = Scope.SUBMIT
@@ -243,7 +243,7 @@ class CancelView(_Change):
         return self.change(request, identifier, changes.cancel)
 
 
-class WithdrawView(_Change):
+class WithdrawView(_SubmissionChangeView):
     """API view that withdraws a submission."""
 
     @_change_call("Withdraw a submission", requests.WithdrawRequest)
@@ -252,7 +252,7 @@ class WithdrawView(_Change):
         return self.change(request, identifier, changes.withdraw, requests.WithdrawRequest)
 
 
-class VisibilityView(_ThrottledChange):
+class VisibilityView(_ThrottledSubmissionChangeView):
     """API view that changes a submission's visibility."""
 
     @_change_call("Make a submission public or private", requests.VisibilityRequest, throttled=True)
@@ -261,7 +261,7 @@ class VisibilityView(_ThrottledChange):
         return self.change(request, identifier, changes.set_public, requests.VisibilityRequest)
 
 
-class PriorityView(_ThrottledChange):
+class PriorityView(_ThrottledSubmissionChangeView):
     """API view that changes the priority of a run in a round."""
 
     @_change_call("Change a submission's priority in its round", requests.PriorityRequest, throttled=True)
@@ -270,7 +270,7 @@ class PriorityView(_ThrottledChange):
         return self.change(request, identifier, changes.set_priority, requests.PriorityRequest)
 
 
-class ReusableView(_ThrottledChange):
+class ReusableView(_ThrottledSubmissionChangeView):
     """API view that changes whether others may re-rank or fuse a submission's runs."""
 
     @_change_call("Allow or forbid re-ranking and fusing a submission's runs", requests.ReusableRequest, throttled=True)

@@ -1,7 +1,7 @@
 """Admission to rounds: timing, places, run tags, and priorities.
 
-Pages and the API, runs and models use `check_admission` under the locks of the quota, so that concurrent requests
-see each other. A submission uses one place in its round, even if it covers several of the round's datasets. Withdrawn
+Submissions of runs and of models call `check_admission` while holding the quota locks, so that concurrent requests
+count each other. A submission uses one place in its round, even if it covers several of the round's datasets. Withdrawn
 submissions and submissions without a surviving run use none, so withdrawing before the round closes frees a place.
 Places are limited per team and per user, so that users cannot get more runs by creating teams. Late submissions are
 marked and use no place.
@@ -32,7 +32,7 @@ from submissions.intake.files import refuse
 from submissions.models import Job, State, Submission
 
 ROUND_NOT_OPEN = ProblemCode("round_not_open", "A round of the dataset is announced but has not opened.",
-    "Submit after the opening, which the round's page shows in UTC.", is_free=True)  # fmt: skip
+    "Submit after the round has opened. Its page shows the opening time in UTC.", is_free=True)  # fmt: skip
 ROUND_CLOSED = ProblemCode(
     "round_closed", "The round has closed and accepts no late runs or changes of priority.",
     "Submit after the reveal, outside of the round.", is_free=True,

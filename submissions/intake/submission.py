@@ -124,12 +124,12 @@ def refuse_repeat(new_job: Job, submission: Submission) -> None:
     earlier_jobs = [(job, job.submission) for job in jobs if job.submission is not None]
     for job, earlier_submission in earlier_jobs:
         if _is_same(new_job, job):
-            raise _repeat_refusal(new_job, job, earlier_submission)
+            raise _build_duplicate_refusal(new_job, job, earlier_submission)
     for job, earlier_submission in earlier_jobs:
         if earlier_submission.system == submission.system and earlier_submission.withdrawn_at is None:
             changes = _differences(new_job, job) if is_model else {}
             if changes or not is_model:
-                raise _label_refusal(new_job, earlier_submission, changes)
+                raise _build_label_refusal(new_job, earlier_submission, changes)
 
 
 def _is_same(new_job: Job, earlier_job: Job) -> bool:
@@ -163,7 +163,7 @@ def _differences(new_job: Job, earlier_job: Job) -> dict[str, object]:
     }
 
 
-def _repeat_refusal(new_job: Job, earlier_job: Job, submission: Submission) -> Refused:
+def _build_duplicate_refusal(new_job: Job, earlier_job: Job, submission: Submission) -> Refused:
     """Build the refusal of a run, or of a model with these parameters, that `submission` already contains."""
     name, withdrawal_note = submission.system.name, " and was withdrawn" if submission.withdrawn_at else ""
     if new_job.kind == Job.Kind.MODEL:
@@ -177,7 +177,7 @@ def _repeat_refusal(new_job: Job, earlier_job: Job, submission: Submission) -> R
     return Refused.for_problem(ALREADY_SUBMITTED, f"{repeat}: {origin}.", hint)
 
 
-def _label_refusal(new_job: Job, earlier_submission: Submission, changes: Mapping[str, object]) -> Refused:
+def _build_label_refusal(new_job: Job, earlier_submission: Submission, changes: Mapping[str, object]) -> Refused:
     """Build the refusal of a result that needs a label to be distinguished from the earlier submission's.
 
     `changes` are the parameters in which a model's result differs; empty for runs.

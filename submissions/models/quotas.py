@@ -18,7 +18,7 @@ class QuotaUse(models.Model):
     """
 
     class Kind(models.TextChoices):
-        """Kind of quota use."""
+        """Event that the ledger entry records."""
 
         SUBMISSION = "submission", "submission"
         REFUSAL = "refusal", "refused file"

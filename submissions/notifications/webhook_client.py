@@ -149,7 +149,10 @@ def _is_own_machine(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """Outcome of an attempt. `text` contains only the status code of the response."""
+    """Outcome of a delivery attempt.
+
+    `text` describes it. The only part of the response that it contains is the status code.
+    """
 
     arrived: bool
     text: str

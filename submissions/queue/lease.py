@@ -50,7 +50,7 @@ class WorkEnded(Exception):
 
 
 class LeaseLost(WorkEnded):
-    """Exception after the claim was lost: the job has ended, or another worker has claimed it."""
+    """Raised when a worker has lost its claim, because the job has ended or another worker has claimed it."""
 
     def settle(self, job: Job) -> None:
         """Log that nothing was written."""
@@ -58,7 +58,7 @@ class LeaseLost(WorkEnded):
 
 
 class Cancelled(WorkEnded):
-    """Exception after the submitter canceled the job."""
+    """Raised when the submitter has canceled the job."""
 
     def settle(self, job: Job) -> None:
         advance(job.pk, State.CANCELLED, fence=job.fence, line="Canceled.")

@@ -150,11 +150,11 @@ class Capability:
         return f"Its GPU cannot be used: {self.reason_sentence}" if not self.works and self.lacks == "GPU" else ""
 
     def runs(self, *, unprotected: bool) -> bool:
-        """Return whether the worker runs models; `unprotected` ones may run without a sandbox."""
+        """Return whether the worker can run a model. `unprotected` allows running it without a sandbox."""
         return self.works and (self.isolates or unprotected)
 
     def will_run(self, *, unprotected: bool) -> bool:
-        """Return whether the worker runs models now, or will do so after jobs or the sweep have freed disk space."""
+        """Return whether the worker can run a model now, or once jobs or the sweep have freed disk space."""
         return (self.works or self.lacks == "disk") and (self.isolates or unprotected)
 
     def job_filter(self) -> Q:

@@ -334,8 +334,8 @@ class SubmissionStatus:
     def progress(self) -> str:
         """Overall progress in words, such as "1 of 3 datasets done", and the activity of an unfinished job.
 
-        A running job is preferred to waiting ones. If the submission has a single dataset, or all jobs have ended, this
-        is the meaning of its state.
+        A running job is preferred to waiting ones. If the submission has a single dataset, or all jobs have ended, the
+        text explains the submission's state instead.
         """
         active_parts = [part for part in self.parts if not part.ended]
         if not active_parts or len(self.parts) == 1:

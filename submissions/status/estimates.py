@@ -64,7 +64,7 @@ class ModelLoad:
         return self.minimum_seconds(dataset) + work
 
     def minimum_seconds(self, dataset: Dataset) -> float:
-        """Return the seconds by the rule of thumb without any weights."""
+        """Return the seconds by the rule of thumb for a model that applies no weights, a lower bound for all models."""
         return START_SECONDS + _count(dataset, "documents") / LIGHT_TEXTS_PER_SECOND
 
     def _count_texts(self, dataset: Dataset) -> int:

@@ -15,7 +15,10 @@ register.filter(device_name)
 
 @register.simple_tag
 def mail_goes_where() -> str:
-    """Return a sentence for sites without a mail server, with a leading space; otherwise an empty string."""
+    """Return a sentence that emails are printed on the console if the site has no mail server, or an empty string.
+
+    The sentence starts with a space.
+    """
     if "console" not in settings.EMAIL_BACKEND:
         return ""
     return " This site has no mail server; emails are printed on its console."

@@ -291,7 +291,7 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
     )
     status = 200
     if is_post:
-        _raised, status = throttling.save_within_limit(
+        _challenge, status = throttling.save_within_limit(
             form,
             throttling.ChallengeThrottle(),
             request,
@@ -332,7 +332,7 @@ def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
 
 
 def _find_submission(request: HttpRequest, identifier: str, *, manage: bool = False) -> Submission:
-    """Return the submission if the visitor may see it. Raises Http404, and PermissionDenied as `visible_submission`."""
+    """Return the submission if the visitor may see it. Raises the exceptions of `visible_submission`."""
     submissions = with_jobs(Submission.objects.all())
     return permissions.visible_submission(request.user, submissions, identifier, manage=manage)
 
@@ -340,8 +340,8 @@ def _find_submission(request: HttpRequest, identifier: str, *, manage: bool = Fa
 def _page_context(request: HttpRequest, submission: Submission, **values: Any) -> dict[str, Any]:
     """Return the template context of a submission's page.
 
-    `values` overrides context values, such as a form with errors. It contains private facts only for users who may
-    manage the submission.
+    `values` override context values, such as a form with errors. The context contains private facts only for users
+    who may manage the submission.
     """
     status = describe_with_standing(submission, complete=permissions.may_manage(request.user, submission))
     model, remarks = submission.checkpoint, []

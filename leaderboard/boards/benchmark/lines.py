@@ -317,10 +317,10 @@ def line_costs(
 def _select_costs(
     facts: BenchmarkFacts, rows: Mapping[int, BoardRows], lines: Iterable[SystemLine], state: BoardState
 ) -> BoardCosts:
-    """Return the costs on one dataset: the one that the benchmark names, else the one with costs of most lines.
+    """Return the costs on one dataset: the one that the benchmark names, or the one with costs for the most lines.
 
-    The largest dataset wins ties. The machine is the one that the view selects, or else the one with most lines.
-    Raises UnknownChoice.
+    The largest dataset wins ties. The machine is the one that the view selects, or else the one that measured the most
+    lines. Raises UnknownChoice.
     """
     scored_systems = {line.key[:2] for line in lines if line.ranked_in == SCORED}
     measurements_by_member = [

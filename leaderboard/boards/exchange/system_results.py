@@ -189,9 +189,10 @@ def model_meta(system: System, results: Sequence[ExchangedResult], url: str) -> 
 
 
 def model_name(system: System) -> tuple[str, str]:
-    """Return organization and model: the team's slug, else the publication's key, and the system's slug.
+    """Return the names of the organization and the model.
 
-    The organization of an anonymous system is `anonymous`, and that of the site's own systems `runboard`.
+    The organization is the team's slug, else the key of the publication, else `runboard`. For an anonymous system, it
+    is `anonymous`. The model is the system's slug.
     """
     if system.anonymous_until is not None:
         return anonymity.ANONYMOUS, system.slug

@@ -1,11 +1,11 @@
 """Response cache for anonymous visitors, which stores compressed pages.
 
-The key of a page includes its URL, its view of the board, and the revision of its datasets, so that a change of a board
+The key of a page includes its URL, its variant, and the revision of its datasets, so that a change of a board
 leads to a new key, and no page has to be purged. Changes that the revision does not cover (such as the title of a
 source) appear after at most one and a half `LIFETIME`s, or two on comparison pages.
 
-All processes share a fixed number of slots for common views. Views with parameters of unlimited variety (a text, a
-bound) are cached only in the process that rendered them. docs/decisions/0020 explains the sizes.
+All processes share a fixed number of slots for common variants. Variants with parameters of unlimited variety (a text,
+a bound) are cached only in the process that rendered them. docs/decisions/0020 explains the sizes.
 """
 
 import gzip
@@ -41,7 +41,7 @@ View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 
 class PageVariant(NamedTuple):
-    """A view of a page; `common` views are shared by all processes."""
+    """A variant of a page. Pages of `common` variants are cached for all processes, and others only in one."""
 
     view: str = ""
     common: bool = True
@@ -90,7 +90,7 @@ def cache_page(
 
     Args:
         revision: Function of the view's keyword arguments that returns the revision; called on every request.
-        variant: Function of the request that returns the view of the page, or None if it should not be cached.
+        variant: Function of the request that returns the variant of the page, or None if it should not be cached.
     """
 
     def decorate(view: View[P]) -> View[P]:

@@ -74,7 +74,7 @@ def import_twin(
 
 
 def _check_options(options: ImportOptions, share: float) -> Iterator[Problem]:
-    """Yield problems of the share, the measures, and the options, and for each half that already exists."""
+    """Yield a problem for an invalid share, invalid measures, options that twins lack, and each existing half."""
     if not 0 < share < 1:
         yield problem("twin_share", f"{share:g} is not between 0 and 1", "Enter --twin 0.5 for equal halves.")
     yield from check_measures(options.primary or _PRIMARY, options.measures, hidden=True)

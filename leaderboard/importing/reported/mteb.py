@@ -197,14 +197,14 @@ class _Model:
         return f"revision {self.revision[:12] if is_commit else self.revision[:60]}"
 
 
-def _read_model(files: Mapping[str, Path], name: str, folder: str) -> _Model:
+def _read_model(files: Mapping[str, Path], metadata_path: str, folder: str) -> _Model:
     """Return the model of a folder's results from its metadata file.
 
     The revision defaults to the name of the folder. Raises _InvalidFile for a missing or invalid file.
     """
-    if name not in files:
+    if metadata_path not in files:
         raise _InvalidFile("the file is missing. Add the one that mteb writes next to the results")
-    meta = _read_object(files[name])
+    meta = _read_object(files[metadata_path])
     model_name, revision = meta.get("name"), meta.get("revision") or folder.rpartition("/")[2] or NO_REVISION
     if not isinstance(model_name, str) or not _NAME.fullmatch(model_name):
         raise _InvalidFile(f"name is {_abbreviate(model_name)}, but should be organisation/model")

@@ -274,10 +274,10 @@ def count_marks(rescore: Rescore) -> Marks:
     return {"better": (old_counts[0], new_counts[0]), "worse": (old_counts[1], new_counts[1])}
 
 
-def _count_significant(evaluations: Sequence[Sequence[Evaluation]], baseline: int, measure: str) -> tuple[int, int]:
+def _count_significant(seed_sets: Sequence[Sequence[Evaluation]], baseline_index: int, measure: str) -> tuple[int, int]:
     """Return the numbers of entries that are significantly better and worse than the baseline, by uncorrected tests.
 
-    `evaluations` are the seeds of each entry, and `baseline` is a position.
+    `seed_sets` are the evaluations of each entry's seeds, and `baseline_index` is the baseline's position among them.
     """
     values = np.column_stack(
         [
@@ -285,11 +285,11 @@ def _count_significant(evaluations: Sequence[Sequence[Evaluation]], baseline: in
                 [per_query_values(evaluation)[:, evaluation.measures.index(measure)] for evaluation in seeds],
                 axis=0,
             )
-            for seeds in evaluations
+            for seeds in seed_sets
         ]
     )
-    differences = values.mean(axis=0) - values[:, baseline].mean()
-    significant_differences = differences[randomisation_test(values, baseline) < ALPHA]
+    differences = values.mean(axis=0) - values[:, baseline_index].mean()
+    significant_differences = differences[randomisation_test(values, baseline_index) < ALPHA]
     positive_count, negative_count = (
         int(np.count_nonzero(significant_differences > 0)),
         int(np.count_nonzero(significant_differences < 0)),

@@ -104,8 +104,8 @@ def _preview_import(dataset: Dataset, file: Path, is_blind: bool, checks: dict[s
     """Return a summary of what an import of the file would change, as far as the acting user may know it."""
     if is_blind:
         result = imports.check_judgements(dataset, file, **checks)
-        pairs = format_count(result.pairs, "judgment")
-        return f"The file can be imported: {pairs}, {result.unjudged:,} not judged yet."
+        judgment_count_text = format_count(result.pairs, "judgment")
+        return f"The file can be imported: {judgment_count_text}, {result.unjudged:,} not judged yet."
     if dataset.hidden and dataset.current_qrels is not None:
         record_reading(f"{file.name} for {dataset}", dataset.pk, what="comparison")
     return _summary(preview_judgements(dataset, file, **checks).counts())

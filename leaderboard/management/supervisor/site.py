@@ -86,7 +86,7 @@ class Site:
         group.run_until(lambda: False, interval=1.0)
 
     def _start_broker(self, group: ProcessGroup) -> str:
-        """Return the address in `REDIS_URL` or of a broker started here, and write it to a file for other commands."""
+        """Start a broker unless `REDIS_URL` is set, write its address to a file for other commands, and return it."""
         address_file = self._run_folder / "redis-url"
         group.watchdog.add_path(address_file)
         if not (address := os.environ.get("REDIS_URL", "")):

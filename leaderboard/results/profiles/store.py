@@ -204,7 +204,7 @@ def find_overlaps(dataset: Dataset, progress: Progress = lambda share: None) -> 
 
 
 def _compute_overlaps(profile: CollectionProfile, progress: Progress) -> list[Overlap]:
-    """Compute the overlaps with the current texts of other datasets that are not stored yet."""
+    """Compute the missing overlaps of the dataset's texts with the current texts of other datasets."""
     pairs = Overlap.objects.filter(Q(first=profile.version_id) | Q(second=profile.version_id))
     compared_ids = {version for pair in pairs.values_list("first_id", "second_id") for version in pair}
     current_versions = Dataset.objects.filter(current_version__isnull=False).values("current_version_id")

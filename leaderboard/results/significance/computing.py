@@ -25,8 +25,8 @@ Values = NDArray[np.float64]
 #: Progress callback with the fraction done, 0 to 1. It may raise to stop the work.
 Progress = Callable[[float], None]
 
-#: Lower and upper ends of intervals, each of shape (entries,).
-Ends = tuple[Values, Values]
+#: Lower and upper bounds of intervals, each of shape (entries,).
+Bounds = tuple[Values, Values]
 
 #: Maximum number of per-query values in memory at once: 64 MB, plus as much for each copy and for differences.
 #: Larger boards are read several times, a batch of measures each time.
@@ -36,9 +36,9 @@ _SCORE_FORMAT, _P_FORMAT = "{:.6f}", "{:.5g}"
 
 
 class BoardAnalysis(NamedTuple):
-    """Significance of a board as it was when it was read.
+    """Significance results of a board, with the state of the board from which they were computed.
 
-    If the same board was analyzed before, `same_as` is the key of the row with the content, and `content` is empty.
+    If the same state was analyzed before, `same_as` is the key of the row with the results, and `content` is empty.
     """
 
     board: ComparedBoard
@@ -59,11 +59,11 @@ def analyse_board(dataset: Dataset, progress: Progress = lambda share: None) -> 
         return BoardAnalysis(board, {}, previous)
     content: dict[str, dict[str, Any]] = {}
     for batch in _iterate_batches(board):
-        for (measure, entries, values), (score_ends, difference_ends) in zip(
-            batch, _get_intervals(batch, board), strict=True
+        for (measure, entries, values), (score_bounds, difference_bounds) in zip(
+            batch, _intervals(batch, board), strict=True
         ):
             progress(len(content) / len(board.measures))
-            certainty = measure_certainty(measure, entries, values, board, score_ends, difference_ends)
+            certainty = measure_certainty(measure, entries, values, board, score_bounds, difference_bounds)
             if measure == dataset.primary_measure:
                 certainty = _add_leave_one_out_scores(certainty, dataset, board, progress)
             content[measure] = certainty.as_dict()
@@ -99,8 +99,8 @@ def _add_leave_one_out_scores(
     return replace(certainty, entries=entries, pool_gone=missing_reason)
 
 
-def _get_intervals(batch: Sequence[tuple[str, list[int], Values]], board: ComparedBoard) -> Iterator[tuple[Ends, Ends]]:
-    """Yield, for each measure, the interval ends of the entries' means and of their differences from the baseline.
+def _intervals(batch: Sequence[tuple[str, list[int], Values]], board: ComparedBoard) -> Iterator[tuple[Bounds, Bounds]]:
+    """Yield, for each measure, the interval bounds of the entries' means and of their differences from the baseline.
 
     The latter are empty if the baseline lacks the measure. All columns share one call, because drawing the resamples
     dominates the cost.
@@ -114,9 +114,9 @@ def _get_intervals(batch: Sequence[tuple[str, list[int], Values]], board: Compar
     settings = TestSettings()
     columns = np.hstack(parts)
     low, high = intervals(columns, resamples=settings.resamples, level=settings.level, seed=settings.seed)
-    bounds = np.cumsum([part.shape[1] for part in parts])[:-1]
-    ends = zip(np.split(low, bounds), np.split(high, bounds), strict=True)
-    yield from zip(ends, ends, strict=True)
+    split_points = np.cumsum([part.shape[1] for part in parts])[:-1]
+    bounds = zip(np.split(low, split_points), np.split(high, split_points), strict=True)
+    yield from zip(bounds, bounds, strict=True)
 
 
 @transaction.atomic
@@ -146,8 +146,8 @@ def measure_certainty(
     entries: Sequence[int],
     values: Values,
     board: ComparedBoard,
-    score_ends: Ends,
-    difference_ends: Ends,
+    score_bounds: Bounds,
+    difference_bounds: Bounds,
 ) -> MeasureCertainty:
     """Compute the significance of all entries under one measure.
 
@@ -164,15 +164,15 @@ def measure_certainty(
         [column for column, entry in enumerate(entries) if entry not in board.closed], dtype=np.intp
     )
     columns: dict[str, Sequence[Any]] = {
-        "low": _round_values(score_ends[0], _SCORE_FORMAT),
-        "high": _round_values(score_ends[1], _SCORE_FORMAT),
+        "low": _round_values(score_bounds[0], _SCORE_FORMAT),
+        "high": _round_values(score_bounds[1], _SCORE_FORMAT),
     }
     best_column = int(ranked_columns[np.argmax(scores[ranked_columns])]) if len(ranked_columns) else None
     if best_column is not None:
         columns |= _pair_columns(sums, scores, ranked_columns, best_column)
     baseline = entries.index(board.baseline) if board.baseline in entries else None
     if baseline is not None:
-        columns |= _baseline_columns(sums, means - means[baseline], difference_ends, baseline)
+        columns |= _baseline_columns(sums, means - means[baseline], difference_bounds, baseline)
         counts = count_wins(values, baseline, lower_is_better=lower_is_better)
         columns |= {
             name: _mask_position(query_counts.tolist(), baseline) for name, query_counts in counts._asdict().items()
@@ -189,7 +189,7 @@ def measure_certainty(
     )
 
 
-def _baseline_columns(sums: PermutedSums, differences: Values, ends: Ends, baseline: int) -> dict[str, list[Any]]:
+def _baseline_columns(sums: PermutedSums, differences: Values, bounds: Bounds, baseline: int) -> dict[str, list[Any]]:
     """Return the columns of comparisons with the baseline: mean differences, their intervals, and p-values.
 
     P-values are uncorrected and corrected by Holm's method. All values of the baseline itself are None.
@@ -198,8 +198,8 @@ def _baseline_columns(sums: PermutedSums, differences: Values, ends: Ends, basel
     p[baseline] = np.nan
     return {
         "delta": _mask_position(_round_values(differences, _SCORE_FORMAT), baseline),
-        "delta_low": _mask_position(_round_values(ends[0], _SCORE_FORMAT), baseline),
-        "delta_high": _mask_position(_round_values(ends[1], _SCORE_FORMAT), baseline),
+        "delta_low": _mask_position(_round_values(bounds[0], _SCORE_FORMAT), baseline),
+        "delta_high": _mask_position(_round_values(bounds[1], _SCORE_FORMAT), baseline),
         "p_baseline": _round_values(p, _P_FORMAT),
         "p_baseline_corrected": _round_values(holm(p), _P_FORMAT),
     }

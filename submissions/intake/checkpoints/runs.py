@@ -44,7 +44,7 @@ class RunSource:
 def get_sources(teams: Iterable[Team]) -> list[RunSource]:
     """Return the runs that the teams may use on current versions, grouped by submission or system of the site.
 
-    The teams' own are first, then the newest.
+    The teams' own runs come first. Within each part, the newest come first.
     """
     team_ids = {team.pk for team in teams}
     entries = (

@@ -396,7 +396,7 @@ def _sweep_unreferenced_folders() -> int:
 
 
 def _list_folders() -> list[Path]:
-    """Return the folders on this machine, including folders of arriving shards."""
+    """Return this machine's folders of embeddings, including those of shards that are still arriving."""
     root = embeddings_root()
     return [path for path in root.iterdir() if path.is_dir()] if root.exists() else []
 

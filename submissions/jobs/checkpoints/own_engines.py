@@ -58,7 +58,7 @@ _DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError)
 
 
 @dataclass(frozen=True, slots=True)
-class _Building:
+class _BuildCosts:
     """Costs of building an index: wall-clock seconds, peak memory, size in bytes, and the corpus."""
 
     seconds: float
@@ -82,21 +82,21 @@ def use_cached_index(lease: Lease, work: ExecutionJob, version: DatasetVersion) 
     inputs = [version.corpus_sha256, _ENGINE, parameters, FORMAT, analyser, packages]
     folder = path_of(Area.WORD_INDEXES, hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest())
     costs_path = folder / f"{describe_hardware(settings.MODEL_THREADS, 'cpu').slug}.json"
-    building = _read_building(costs_path)
-    if building is None or not _is_whole(folder, building.size, version):
+    costs = _read_build_costs(costs_path)
+    if costs is None or not _is_whole(folder, costs.size, version):
         try:
-            building = _build_index(lease, version, parameters, costs_path)
+            costs = _build_index(lease, version, parameters, costs_path)
         except (ModelFailure, ModelTimedOut, RuntimeError, OSError) as error:
             logger.warning("Could not cache an index: %s: %s", type(error).__name__, error)
             write_log(lease.job.pk, f"BM25's index could not be cached ({type(error).__name__}).")
             return work
     os.utime(folder)
-    return replace(work, index=folder / INDEX_FOLDER, index_seconds=building.seconds, index_memory=building.memory)
+    return replace(work, index=folder / INDEX_FOLDER, index_seconds=costs.seconds, index_memory=costs.memory)
 
 
-def _read_building(costs_path: Path) -> _Building | None:
+def _read_build_costs(costs_path: Path) -> _BuildCosts | None:
     try:
-        return _Building(**json.loads(costs_path.read_text("utf-8")))
+        return _BuildCosts(**json.loads(costs_path.read_text("utf-8")))
     except _DAMAGED:
         return None
 
@@ -110,7 +110,7 @@ def _is_whole(folder: Path, size: int, version: DatasetVersion) -> bool:
         return False
 
 
-def _build_index(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any], costs_path: Path) -> _Building:
+def _build_index(lease: Lease, version: DatasetVersion, parameters: Mapping[str, Any], costs_path: Path) -> _BuildCosts:
     """Build an index and store it with its costs, unless a complete one exists by now; return the costs.
 
     Raises DamagedInput if it is incomplete, OSError, and the exceptions of `run_child`.
@@ -127,7 +127,7 @@ def _build_index(lease: Lease, version: DatasetVersion, parameters: Mapping[str,
         )
         costs = run_child(work, lease, trusted=True)["index"]
         size = checked_size(work.out / INDEX_FOLDER)
-        building = _Building(float(costs["seconds"]), int(costs["memory"]), size, version.corpus_sha256)
+        build_costs = _BuildCosts(float(costs["seconds"]), int(costs["memory"]), size, version.corpus_sha256)
         if not _is_whole(work.out, size, version):
             raise DamagedInput(f"The index of {work.corpus} is incomplete.")
         if not _is_whole(index_folder, size, version):
@@ -136,9 +136,9 @@ def _build_index(lease: Lease, version: DatasetVersion, parameters: Mapping[str,
             (work.out / INDEX_FOLDER).rename(arriving_folder / INDEX_FOLDER)
             move_into_place(arriving_folder, index_folder)
         with atomic_write(costs_path) as file:
-            file.write_text(json.dumps(asdict(building)), "utf-8")
+            file.write_text(json.dumps(asdict(build_costs)), "utf-8")
     write_log(lease.job.pk, f"BM25's index was cached: {size / 2**20:.1f} MiB.")
-    return building
+    return build_costs
 
 
 def sweep_indexes() -> int:
@@ -158,7 +158,7 @@ def sweep_indexes() -> int:
         return bool(remove_old([folder], GRACE))
 
     def is_current(folder: Path) -> bool:
-        return any(building.corpus in corpora for path in folder.glob("*.json") if (building := _read_building(path)))
+        return any(costs.corpus in corpora for path in folder.glob("*.json") if (costs := _read_build_costs(path)))
 
     outdated_folders = [folder for folder in sizes if not is_current(folder)]
     removed_folders = {folder for folder in outdated_folders if delete_if_old(folder)}

@@ -49,7 +49,7 @@ _CHECK_LIMITS = {"memory_bytes": 2 << 30, "output_bytes": 1 << 20}
 
 
 class ModelTimedOut(WorkEnded):
-    """Exception after the child exceeded the time limit of a job."""
+    """Raised when the child has exceeded the time limit of a job."""
 
     def settle(self, job: Job) -> None:
         report = failure_report("timed_out", MODEL_FAILURES["timed_out"].meaning).as_dict()
@@ -58,7 +58,7 @@ class ModelTimedOut(WorkEnded):
 
 
 class ModelCrashed(WorkEnded):
-    """Exception after a model's child ended without an explanation. `code` is one of MODEL_FAILURES."""
+    """Raised when a model's child has ended without an explanation. `code` is one of MODEL_FAILURES."""
 
     def __init__(self, code: str) -> None:
         self.code = code

@@ -311,10 +311,10 @@ def _is_baseline(job: Job) -> bool:
 def _publish_entries(
     job: Job, dataset: Dataset, system: System, results: Sequence[ScoredResult], qrels: Qrels
 ) -> list[Entry]:
-    """Publish an entry for each result and link them to the job, variants as further entries.
+    """Publish an entry for each result, and link the main entry and its variants to the job.
 
-    An uploaded run that exists already is refused. A model or a retrieval by Runboard that is repeated leads to the
-    same entry. Raises InvalidRun.
+    A repeated run by a model or by Runboard reuses the existing entry. Raises InvalidRun if an uploaded run already
+    exists, or if the existing entry of a model was withdrawn.
     """
     provenance = Entry.Provenance.SCORED if job.kind == Job.Kind.SCORE else Entry.Provenance.MEASURED
     entries = [
@@ -442,10 +442,10 @@ def record_scored_run(run: Run, qrels: Qrels, scored_run: ScoredRun) -> Evaluati
 
 
 def delete_upload(job: Job) -> None:
-    """Delete the uploaded file after the verdict, unless another job needs it.
+    """Delete the job's uploaded file after the verdict, unless another job needs it.
 
-    A file that arrived again meanwhile may belong to a submission without a committed row. The sweep removes
-    such files, and all that remain because of a backup.
+    A file that was uploaded again in the meantime is kept, because the row of its submission may not be committed yet.
+    Files are also kept during a backup. The sweep deletes both later.
     """
     if not job.upload_sha256:
         return
