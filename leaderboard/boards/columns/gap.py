@@ -20,7 +20,7 @@ SHOWN, NOT_SHOWN, SIGNIFICANT = "shown", "not-shown", "significant"
 
 
 def significance_label(gap: Gap) -> str:
-    return SIGNIFICANT if gap.is_significant else "not significant"
+    return SIGNIFICANT if gap.shown else "not significant"
 
 
 def gap_texts(gap: Gap | None) -> tuple[str, str] | None:
@@ -29,7 +29,7 @@ def gap_texts(gap: Gap | None) -> tuple[str, str] | None:
 
 
 def facet_value(gap: Gap | None) -> str:
-    return "" if gap is None else SHOWN if gap.is_significant else NOT_SHOWN
+    return "" if gap is None else SHOWN if gap.shown else NOT_SHOWN
 
 
 def interval_text(gap: Gap) -> str:

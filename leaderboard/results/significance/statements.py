@@ -251,10 +251,10 @@ class Gap(NamedTuple):
 
     def as_data(self) -> dict[str, float | bool]:
         """Return plain values for exports and the API."""
-        return {**self._asdict(), "shown": self.is_significant}
+        return {**self._asdict(), "shown": self.shown}
 
     @property
-    def is_significant(self) -> bool:
+    def shown(self) -> bool:
         return self.low > 0
 
 

@@ -53,7 +53,7 @@ def test_it_is_what_a_system_gains_more_on_public_topics(twins: tuple[Dataset, D
     assert least is not None
     # The hidden half's reach is the least significant difference and a step of rounding: nothing of its topics.
     assert least + 0.001 < gap.value - gap.low < least + 0.02
-    assert gap.is_significant
+    assert gap.shown
     assert gap_of(hidden, "Reader") == gap
     honest = gap_of(public, "Honest")
     assert honest is not None
@@ -160,7 +160,7 @@ def test_the_systems_page_and_compare_say_it(client: Client, twins: tuple[Datase
         assert reader.gap == gap_of(twins[0], "Reader")
         assert reader.text["gap"][0] == "+0.200"
         assert honest.gap is not None
-        assert not honest.gap.is_significant
+        assert not honest.gap.shown
 
 
 def test_a_kept_page_follows_the_other_half(client: Client, twins: tuple[Dataset, Dataset]) -> None:
