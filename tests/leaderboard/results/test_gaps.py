@@ -57,7 +57,7 @@ def test_it_is_what_a_system_gains_more_on_public_topics(twins: tuple[Dataset, D
     assert gap_of(hidden, "Reader") == gap
     honest = gap_of(public, "Honest")
     assert honest is not None
-    assert not honest.is_significant
+    assert not honest.shown
     assert honest.low < 0.001 < honest.high
 
 

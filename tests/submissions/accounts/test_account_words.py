@@ -95,7 +95,7 @@ def test_every_mail_names_the_site_and_carries_no_strangers_words(rf: RequestFac
         assert "\u202e" not in mail.body
         assert mail.message().get_content_type() == "text/plain"
         if "From: " in mail.body:
-            assert "From: an unknown program, at 192.0.2.1" in mail.body
+            assert "From: an unknown program, IP address 192.0.2.1" in mail.body
 
 
 def test_signing_up_is_answered_in_our_words(settings: Any) -> None:
