@@ -115,7 +115,7 @@ SHALLOW = _FileProblem(
     "Send up to 1,000 documents per query, or compare by measures with smaller cutoffs.",
     "R@1000 of a run with 100 documents per query",
     message="at most {longest} for a query: {changes} than with more documents",
-    hint="Send up to {depth:,} documents a query, or compare by measures with smaller cutoffs.",
+    hint="Send up to {depth:,} documents per query, or compare by measures with smaller cutoffs.",
     severity="warning",
 )  # fmt: skip
 RANK_ORDER = _FileProblem(
