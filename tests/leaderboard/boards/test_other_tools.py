@@ -95,9 +95,8 @@ def test_repro_eval_reads_what_a_run_says_of_itself(files: tuple[Path, Path], tm
     metadata = pytest.importorskip("repro_eval.metadata")
     arguments = argparse.Namespace(model="owl: large", query_prefix="q: ", document_prefix="", price=0.02)
     endpoint = embeddings.Endpoint("https://api.example.org/v1", "owl: large", "")
-    endpoint.tokens = 120
     run = tmp_path / "with_header.txt"
-    run.write_text(embeddings._header(arguments, endpoint, 8) + files[1].read_text())
+    run.write_text(embeddings._header(arguments, endpoint, 8, embeddings.Cost(120, 1.5)) + files[1].read_text())
     said = metadata.MetadataHandler.read_metadata(str(run))
     assert said["method"]["retrieval"][0]["model"] == "owl: large"
     assert said["resources"]["tokens"] == 120
