@@ -199,7 +199,8 @@ def _run_and_settle(job: Job) -> bool:
 def _worker_fault(job: Job, error: Exception) -> str:
     """Return why this worker caused the failure, so that the attempt does not count; "" if the job may be the cause.
 
-    If the job itself filled the disk, the space is free again by now, so this is not the worker's fault.
+    The worker is at fault if it has no working sandbox or no disk space, or if several shards in a row failed on it
+    while other workers are alive. Its capability is checked again. Space that the job itself filled is free by now.
     """
     if isinstance(error, SandboxUnavailable):
         workers.reset_own_capability()

@@ -237,7 +237,7 @@ def runs_without_profile(dataset: Dataset) -> QuerySet[Run]:
 
 
 def store_overlaps(dataset: Dataset, findings: OverlapFindings) -> None:
-    """Store overlaps and run profiles, and request another job if there is more to compute.
+    """Store overlaps and run profiles; request another job if the dataset has changed or runs lack a profile.
 
     Rows that a concurrent job stored are equal and remain.
     """
