@@ -264,7 +264,7 @@ def _build_parameters(view: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _to_form_values(value: Any) -> list[str]:
-    """Return a field's value as texts: “true” or “false”, JSON for a mapping, and one text per item of a list."""
+    """Return a field's value as strings: “true” or “false”, JSON for a mapping, and one string per item of a list."""
     if isinstance(value, bool):
         return ["true" if value else "false"]
     if isinstance(value, Mapping):

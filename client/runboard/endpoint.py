@@ -133,7 +133,8 @@ def _split_user(address: str) -> tuple[str, tuple[bytes, bytes] | None]:
 def _parse_vectors(rows: Any, texts: Sequence[str]) -> Vectors:
     """Return unit vectors of shape (texts, dimensions), in the order of the rows' `index`.
 
-    Raises ValueError for wrong numbers, indexes, lengths, or values, and KeyError or TypeError for other rows.
+    Raises ValueError if the number of rows, or their indexes, lengths, or values are invalid, and KeyError or TypeError
+    if a row is malformed.
     """
     if len(rows) != len(texts):
         raise ValueError(f"{len(rows)} vectors for {len(texts)} texts")

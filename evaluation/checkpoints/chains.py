@@ -129,7 +129,7 @@ _ORDERS: Mapping[CheckpointKind, tuple[tuple[str, frozenset[str], frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Modules in order; the first may be a model of transformers."""
+    """Modules of a checkpoint in order; the first may be a Hugging Face Transformers model."""
 
     modules: tuple[Module, ...]
     transformer: Transformer | None = None

@@ -1,4 +1,4 @@
-"""Description of a rebuilt checkpoint, stored as `checkpoint.json`, and its content before writing."""
+"""Description of a rebuilt checkpoint, stored as `checkpoint.json`, and plan of the files to write for it."""
 
 from __future__ import annotations
 

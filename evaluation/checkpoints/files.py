@@ -92,7 +92,7 @@ class ModelFiles:
         return replace(self, root=self.root / folder, names=names, prefix=self.prefix + start)
 
     def silent(self) -> ModelFiles:
-        """Return the same files with separate findings, to read them again."""
+        """Return a copy with empty findings, so that reading the files again does not report findings twice."""
         return replace(self, findings=Findings())
 
     def at(self, name: str = "") -> FileFindings:

@@ -58,9 +58,10 @@ class WeightsTooLarge(AllowanceSpent):
 
 
 class CheckpointAllowance:
-    """Amount that may still be parsed of one checkpoint; methods raise AllowanceSpent.
+    """Remaining parsing budget of one checkpoint; methods raise AllowanceSpent when it is used up.
 
-    If `without_weights` is set, files of weights may end after their headers. `has_omitted_weights` is true if one did.
+    If `without_weights` is set, weight files may be truncated after their headers. `has_omitted_weights` records
+    whether any was.
     """
 
     def __init__(self, without_weights: bool = False) -> None:

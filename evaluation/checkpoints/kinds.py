@@ -1,4 +1,4 @@
-"""Plans of checkpoints of each kind, from the files of a folder."""
+"""Plans for checkpoints of each kind, derived from the files in a checkpoint's folder."""
 
 import re
 import string

@@ -1,16 +1,16 @@
 """Protocol v4 for measuring the search time and resources of a system.
 
 Searches run one at a time, in one process and one thread, from the text of a query to its top 100 document ids. After
-20 warm-up searches, up to 100 queries, evenly spaced over all, are searched in rounds of the same order. The time of a
-query is that of its fastest search. Time in which the kernel gave the processor to other work is excluded: for a
-thread that never waited, only its processor time is included. For searches that wait, or that use a GPU, all elapsed
-time is included.
+20 warm-up searches, an evenly spaced sample of up to 100 queries is searched in rounds, each time in the same order.
+The time of a query is that of its fastest search. Time in which the kernel gave the processor to other work is
+excluded: for a thread that never waited, only its processor time is included. For searches that wait, or that use a
+GPU, all elapsed time is included.
 Results are not cached. The first stage of a system and the encoding of the query are included, and also reported
 separately.
 
 Before each timed search the processor's caches are filled with other data, so that the index and the model are read
-from memory, as when queries arrive one by one. Otherwise a search is up to four times faster if other work on the
-host, including other virtual machines, does not use a shared cache.
+from memory, as when queries arrive one by one. Otherwise a search would be up to four times faster whenever no
+other process or virtual machine on the host competes for a shared cache.
 
 At least 200 searches are timed, in two or more rounds, and in ten rounds if these take less than ten seconds. Rounds
 continue until the interval of the mean is narrow, but at most for forty rounds or thirty seconds, including the time to

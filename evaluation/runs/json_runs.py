@@ -275,7 +275,7 @@ class _TrecLines:
     def _check_score(self, query: str, document: str, score: Any) -> None:
         """Raise InvalidContent if a score is not a number, and count it if it is not finite.
 
-        Also updates whether all scores so far look like grades.
+        Also record whether all scores so far look like grades.
         """
         if isinstance(score, bool) or not isinstance(score, int | float):
             defect = "no score" if score is None else "a score that is not a number"

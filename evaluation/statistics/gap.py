@@ -46,7 +46,7 @@ class Interval(NamedTuple):
 
 
 def compute_gap(public: Interval, hidden: Interval) -> Interval:
-    """Return the gap between the gains over BM25 on both halves, with its interval. Higher values are better."""
+    """Return the public gain over BM25 minus the hidden one, with its interval. Higher gains are better."""
     gap = public.value - hidden.value
     return Interval(
         gap,

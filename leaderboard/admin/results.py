@@ -161,7 +161,7 @@ class PublicationForm(forms.ModelForm):
 
 
 def report_view(page: Any, request: HttpRequest) -> HttpResponse:
-    """Show the form for reported figures; on POST, publish the figures of form, CSV, or MTEB zip if all are valid."""
+    """Show the form for reported figures; on POST, publish those of form, CSV file, or MTEB zip if all are valid."""
     require(request, *REPORTS)
     is_single = request.method == "POST" and not request.FILES
     figure_form = FigureForm(request.POST if is_single else None)

@@ -276,10 +276,10 @@ class Part(NamedTuple):
 class Summary:
     """The summary of a board, as statements and as data: slugs and published values, None if withheld or unknown.
 
-    `label` introduces the best system, `after` follows its `name`; the other `parts` have their own labels. `relative`
-    is the difference from the baseline, 0.1 for 10% more. `latency` is the mean latency of `cheapest`, the fastest
-    comparable system, in milliseconds. `above_bound` tells whether a best that beats the baseline also exceeds the
-    baseline's upper bound, `baseline_tied` whether the tests of all pairs fail to separate it from the baseline.
+    `label` precedes the `name` of the best system, and `after` follows it. The other `parts` have their own labels.
+    `relative` is the difference from the baseline, 0.1 for 10% more. `latency` is the mean latency of `cheapest`, the
+    fastest comparable system, in milliseconds. If the best system beats the baseline, `above_bound` is true if it also
+    exceeds the baseline's upper bound, and `baseline_tied` is true if the tests of all pairs do not separate the two.
     `headline` continues the sentence that begins with the system's name.
     """
 
@@ -317,8 +317,8 @@ class Board:
     """A board: columns, rows in page order, and the facts needed to interpret them.
 
     A ranked board has all rows in order of publication, and `filtering.apply_view` makes a view of it. `best` and
-    `second` have, by column and `ranked_in`, the two best distinct values of the ranked board if noise leaves no doubt
-    about them: filters hide rows, but change neither these nor the ranks.
+    `second` map a column and `ranked_in` to the best and second-best distinct value of the ranked board, unless noise
+    makes them uncertain. Filters hide rows, but do not change these values or the ranks.
     """
 
     title: str

@@ -310,7 +310,7 @@ def _present_benchmark(slug: str) -> _BenchmarkMatch | None:
 
 
 def _past_benchmark(slug: str, at: datetime.datetime) -> _BenchmarkMatch | None:
-    """Return a benchmark and its public datasets as they were at a past time, or None if it had none then."""
+    """Return a benchmark and its public datasets as of a past time, or None if it had no public datasets then."""
     row = _benchmark_version(slug, at)
     if row is None:
         return None
@@ -490,7 +490,7 @@ def collect_bibtex(rows: Iterable[BoardRows]) -> dict[str, str]:
 def _mark_removed(
     board: Board, members: Sequence[Member], rows: Mapping[int, BoardRows], *, name_datasets: bool = False
 ) -> Board:
-    """Return a past board on which rows with results that were removed later show the reasons.
+    """Return a past board whose rows show why their results were removed later.
 
     Only entries with values in the row are considered, not other entries of the same system. `name_datasets` adds the
     dataset's name to each reason. If anything was removed, the board also gets a note.

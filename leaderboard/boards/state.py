@@ -110,7 +110,7 @@ class Sort(NamedTuple):
 
 
 class Range(NamedTuple):
-    """A filter for rows whose value in a column is between two inclusive bounds; None is no bound."""
+    """A filter for rows whose value in a column is within two inclusive bounds; None means unbounded."""
 
     key: str
     low: float | None

@@ -81,7 +81,7 @@ class _Leader:
     names: Counter[str]
 
     def summary(self, measure: str, relative: str, *, is_filtered: bool) -> Summary:
-        """Return the statements on the board."""
+        """Return the board's summary; see `summarize` for the arguments."""
         board, best, rows, statement = self.board, self.best, self.rows, self.statement
         ratio, is_reported, total = _number(best, relative), best.ranked_in == REPORTED, len(board.rows)
         baseline = next((row for row in self.tied if row.entry.is_baseline), None)
@@ -325,7 +325,7 @@ def _name(row: Row, names: Counter[str]) -> str:
 
 
 def _percent(share: float) -> str:
-    """Return a share in percent, with a decimal below 20."""
+    """Return a share as a percentage, with one decimal place if it is below 20%."""
     number = 100 * share
     return f"{number:.{0 if abs(number) >= 19.95 else 1}f}".replace("-", MINUS)
 

@@ -307,9 +307,9 @@ def _get_means(slugs: Sequence[str], rows: Sequence[ComparedDataset], measure: s
 
 
 def _common_means(complete_rows: Sequence[ComparedDataset], scope: BenchmarkScope | None) -> dict[str, Any]:
-    """Return the fields about means over the datasets with comparable values of all systems.
+    """Return the template fields for mean scores over datasets on which all systems have comparable values.
 
-    Only datasets with the most frequent measure count. `means` is None for fewer than two datasets.
+    Only datasets with the most common measure are included. `means` is None for fewer than two datasets.
     """
     counts = Counter(row.measure for row in complete_rows)
     measure = max(counts, key=counts.__getitem__, default="")

@@ -309,7 +309,7 @@ class JudgementFile:
         }
 
     def _missing_counts(self, relevance_level: int) -> dict[str, int]:
-        """Return the number of judged documents that are not in the corpus, and of relevant ones; empty without any."""
+        """Return the numbers of judged and of relevant documents missing from the corpus; empty if none are missing."""
         if not self.missing:
             return {}
         judgements = self.qrels.judgements()

@@ -85,7 +85,8 @@ def shown_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> l
 def check_measures(primary: str, secondary: Sequence[str], *, hidden: bool) -> Iterator[Problem]:
     """Yield the problems of a selection of measures.
 
-    These are unknown measures and, with hidden judgments, revealing or too many ones.
+    Unknown measures are always problems. With hidden judgments, so are measures that reveal judgments, and too many
+    measures.
     """
     has_unknown = False
     for name in (primary, *secondary):

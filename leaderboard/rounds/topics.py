@@ -35,9 +35,9 @@ SUMMARY_VISIBILITIES = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
 
 @dataclass(frozen=True, slots=True)
 class RoundRun:
-    """A run of a round on one dataset, or the mean of a seed set.
+    """A run in a round on one dataset, or the mean of a set of seeds.
 
-    `values` has the shape (queries, measures). They are unrounded and must not leave the scorer.
+    `values` is an array of shape (queries, measures). It is unrounded and must not leave the scorer.
     """
 
     entry: Entry

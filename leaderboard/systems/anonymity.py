@@ -34,7 +34,7 @@ class EmbargoRefused(ValueError):
 
 
 def latest_end(system: System | None, now: datetime.datetime) -> datetime.date:
-    """Return the last day until which the system may be anonymous, or a new system if it is None.
+    """Return the latest date on which a system's anonymity may end; `system` is None for a new system.
 
     This is `LONGEST_MONTHS` after it first became anonymous, even if that period has ended.
     """

@@ -163,9 +163,9 @@ class MomentConverter:
 
 
 def _cache_past_boards(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Return the view with a `Cache-Control` header for past boards, once no transaction of their second is running.
+    """Return the view with a `Cache-Control` header for past boards whose time is at least `SETTLING_TIME` ago.
 
-    Times in the future lead to 404.
+    All transactions that began in the board's second have ended by then. Times in the future lead to 404.
     """
 
     @wraps(view)

@@ -95,9 +95,9 @@ def _mark_restrained(request: HttpRequest, person: object) -> object:
 
 
 def _record_session(request: HttpRequest) -> None:
-    """Record the signed-in user's session in the list, at most every `SEEN_SECONDS`.
+    """Add the signed-in user's session to the list of sessions, at most every `SEEN_SECONDS`.
 
-    Without a working cache, it is never recorded, because every page would write.
+    Does nothing without a working cache, because every request would then write to the database.
     """
     key = f"seen:{request.session.session_key}"
     if cache.get(key) or not request.user.is_authenticated:

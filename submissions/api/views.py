@@ -275,7 +275,7 @@ class ReusableView(_ThrottledSubmissionChangeView):
 
     @_change_call("Allow or forbid re-ranking and fusing a submission's runs", requests.ReusableRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
-        """Set `reusable` to true or false. Systems built on the runs earlier remain, with credit."""
+        """Set `reusable` to true or false. Systems already built on the runs remain and still credit them."""
         return self.change(request, identifier, changes.set_reusable, requests.ReusableRequest)
 
 

@@ -57,7 +57,10 @@ Claim = tuple[int, int, int]
 
 
 class WorkerPresence(bootsteps.StartStopStep):
-    """Bootstep between pool and consumer: the pool's processes exist, and the broker is not needed yet."""
+    """Bootstep that runs the worker's heartbeat.
+
+    It starts after the processes of the pool, and before the consumer connects to the broker.
+    """
 
     requires = ("celery.worker.components:Pool",)  # type: ignore[assignment]  # untyped in Celery
 

@@ -148,7 +148,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(is_our_failure, kind__in=kinds, finished_at__gt=earliest, submission__withdrawn_at=None)
 
     def needing_files(self) -> Self:
-        """Return the jobs that are unfinished or can be retried, so that their files must be kept."""
+        """Return the jobs whose files must be kept because they are unfinished or can be retried."""
         retriable_jobs = Job.objects.lost_by_us().values("pk")
         return self.filter(~Q(state__in=TERMINAL) | Q(pk__in=retriable_jobs))
 

@@ -324,9 +324,10 @@ _EVENTS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
 
 
 def _finished_message(status: SubmissionStatus) -> Message:
-    """Return the message about a finished submission: scores, failures with remedies, and datasets without a charge.
+    """Return the message about a finished submission.
 
-    The status must come from `with_standings`.
+    It has the scores, the failures with remedies, and the datasets whose quota the submission does not use. The status
+    must come from `with_standings`.
     """
     kind, subject = _ENDINGS[status.state]
     submission = status.submission

@@ -217,7 +217,7 @@ TOO_MANY_REFUSALS = ProblemCode("too_many_refusals", "Too many of your files for
 
 
 def count_refusals(person: User) -> counting.DailyCount:
-    """Count the user's refused files of today over all hidden datasets and teams."""
+    """Count the user's files refused today, over all hidden datasets and teams."""
     midnight = counting.start_of_day(timezone.now())
     uses = QuotaUse.objects.filter(kind=QuotaUse.Kind.REFUSAL, person=person, at__gte=midnight)
     return counting.DailyCount(uses.count(), REFUSALS_PER_DAY)

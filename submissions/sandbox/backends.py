@@ -149,7 +149,7 @@ class SandboxedProcess:
             send_signal(process, signal.SIGCONT)
 
     def greet(self) -> Self:
-        """Answer the launcher's check that the parent lives, and return this process.
+        """Answer the launcher's check that its parent is alive, and return this process.
 
         Raises SandboxUnavailable, after killing the process, if the launcher does not start in time.
         """

@@ -404,7 +404,7 @@ def private_rows(
 ) -> list[Row]:
     """Return the rows of the private entries of the reader's teams, without costs and ranks.
 
-    `own_entries` are by dataset. They are compared with the baselines of the `public_lines`.
+    `own_entries` maps dataset ids to the teams' entries, which are compared with the baselines of `public_lines`.
     """
     datasets = [member.dataset_id for member in facts.members]
     entries = {dataset: BoardRows(dataset, list(own_entries.get(dataset, ()))) for dataset in datasets}

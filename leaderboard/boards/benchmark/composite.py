@@ -30,7 +30,10 @@ _publication_order = attrgetter("published", "pk")
 
 
 class CompositeRows(NamedTuple):
-    """Rows of a composite dataset, and the ids of the entries averaged in each composed entry, by its id."""
+    """Rows of a composite dataset.
+
+    `components` maps the id of each composite entry to the ids of the entries averaged in it.
+    """
 
     rows: BoardRows
     components: Mapping[int, Sequence[int]]

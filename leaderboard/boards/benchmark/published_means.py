@@ -83,9 +83,9 @@ def compare_published_means(
 
 
 def _describe_agreement(computed_means: list[_ComputedMeans], dataset_count: int) -> str:
-    """Return sentences on the formula that reproduces the printed averages, and on inconsistent printed wins.
+    """Return sentences that name the formula behind the printed averages, and point out inconsistent numbers of wins.
 
-    If no formula reproduces all of them, the first sentence has the deviation of each.
+    If no formula reproduces all averages, the first sentence states how far off each formula is.
     """
     averages = [(system, system.printed.average) for system in computed_means if system.printed.average is not None]
     exact_readings = [

@@ -260,9 +260,13 @@ def estimated_index(documents: int) -> CostColumn:
 def cost_columns(
     measurements: Iterable[MeasuredEntry], machine: Machine | None, dataset: str = "", corpus: int = 0
 ) -> list[Column]:
-    """Return the columns of costs, measured or not; `dataset` is named if the board has several.
+    """Return all cost columns, including those without measurements.
 
-    If `corpus` is given, a column with the estimated index size for that many documents follows the measured one.
+    Args:
+        measurements: Measured entries, which determine the currency.
+        machine: Machine on which costs were measured, named in the group label.
+        dataset: Dataset on which costs were measured, named in the group label; empty if the board has only one.
+        corpus: Number of documents for a column of estimated index size after the measured one; 0 for no such column.
     """
     shown_columns = list(COSTS)
     if corpus:

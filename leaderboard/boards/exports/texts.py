@@ -327,7 +327,7 @@ def _wrap_head(label: str, span: int) -> list[str]:
 
 
 def _stack_head(label: str, span: int) -> str:
-    """Return a head over `span` columns as LaTeX, broken into lines that fit if its words allow it."""
+    """Return a LaTeX column heading that spans `span` columns, broken between words to fit where possible."""
     lines = _wrap_head(label, span)
     text = r"\\".join(map(escape, lines))
     return rf"\shortstack{{{text}}}" if len(lines) > 1 else text

@@ -101,7 +101,7 @@ def _compare_url(*slugs: str, **parameters: str) -> str:
 def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
     """Return labels and URLs of up to two comparisons over all datasets.
 
-    They are with the most frequent baseline of the results and with the most frequent best system of their boards.
+    One is with the most frequent baseline of the results, the other with the most frequent best system of their boards.
     """
     baselines = Counter(
         (result.baseline_slug, result.baseline_name) for result in results if result.baseline_slug not in ("", slug)

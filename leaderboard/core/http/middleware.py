@@ -83,7 +83,7 @@ class NullCharacterMiddleware(Middleware):
     """Middleware that rejects URLs with a NUL character, which no stored text contains and PostgreSQL rejects."""
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Return 400 in the format of the URL if it contains a NUL character."""
+        """Return status 400 if the URL contains a NUL character: JSON for API and `.json` URLs, otherwise text."""
         if "\0" not in request.path_info and "%00" not in request.META.get("QUERY_STRING", ""):
             return self.get_response(request)
         detail = "The URL contains a NUL character (%00). Remove it."

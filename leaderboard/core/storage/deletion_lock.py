@@ -44,7 +44,8 @@ def pause_deletions() -> Iterator[None]:
 def deletions_are_paused() -> bool:
     """Return whether a backup is running.
 
-    Call it after checking the rows: a backup that begins in between has copied the database without them.
+    Call this after checking that no row needs the file. A backup that begins after this call copies a database in which
+    no row needs it either.
     """
     return any(_is_valid(mark) for mark in _folder().glob(f"{_MARK}*"))
 

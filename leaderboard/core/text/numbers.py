@@ -75,7 +75,7 @@ def difference(value: float | None, baseline: float | None) -> float | None:
 
 
 def relative_difference(value: float | None, baseline: float | None) -> float | None:
-    """Return (value − baseline) / baseline, None if either is missing or the baseline is 0."""
+    """Return (value − baseline) / baseline, or None if either is missing or the baseline is 0."""
     if value is None or not baseline:
         return None
     return round((value - baseline) / baseline, DIGITS)

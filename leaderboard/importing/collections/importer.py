@@ -310,10 +310,11 @@ def _choose_qrels(
 
 
 def _use_run(dataset: Dataset, run: BaselineRun | None, qrels: Qrels | None, *, is_judged: bool) -> tuple[bool, bool]:
-    """Make a run the baseline; return whether its result on the board became it, and whether its scoring was requested.
+    """Make a run the baseline, or request its scoring as the baseline.
 
-    Both are False without a run, or if the run already is the baseline. Raises InvalidContent without judgments, or if
-    the acting user may not learn the run's score.
+    Returns whether its existing result on the board was made the baseline, and whether scoring was requested. Both are
+    False without a run, or if the run already is the baseline or its scoring was already requested. Raises
+    InvalidContent without judgments, or if the acting user is not permitted to learn the run's score.
     """
     if run is None:
         return False, False

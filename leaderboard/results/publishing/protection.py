@@ -139,10 +139,10 @@ def count_not_revealed(dataset: Dataset) -> int:
 
 
 def compute_part_means(dataset: Dataset, progress: Callable[[float], None]) -> int:
-    """Compute missing means over the parts of the dataset's evaluations, and return the number of evaluations.
+    """Compute missing means over parts for the dataset's evaluations, and return how many evaluations lacked them.
 
-    Parts that do not exist are drawn first, including those of the current qrels. Runs in the scorer. Older qrels come
-    first, so that queries keep their part. `progress` may raise to stop the work.
+    Missing parts are drawn, also for the current qrels. Evaluations with older qrels come first, so that queries keep
+    their part. Runs in the scorer. `progress` may raise to stop the work.
     """
     evaluation_ids = list(_evaluations_without_parts(dataset).order_by("qrels_id", "pk").values_list("pk", flat=True))
     for number, evaluation_id in enumerate(evaluation_ids):

@@ -93,7 +93,7 @@ class EntryCertainty(NamedTuple):
 
     @property
     def ties_with_best(self) -> bool | None:
-        """Whether the entry may be the best."""
+        """Whether the range of the entry's possible ranks includes rank 1; None if the range is unknown."""
         return None if self.rank_low is None else self.rank_low == 1
 
     def as_data(self, settings: TestSettings) -> dict[str, Any]:

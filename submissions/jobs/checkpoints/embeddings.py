@@ -347,7 +347,10 @@ def sweep_embeddings() -> int:
 
 
 def trim_cache() -> None:
-    """Sweep the remote storage, if there is one, once an hour, and trim this machine's copies. Logs failures."""
+    """Trim this host's copies of remotely stored embeddings, and sweep the remote storage at most once an hour.
+
+    Does nothing if the storage is local. Failures are logged.
+    """
     global _swept_at
     if not is_remote():
         return

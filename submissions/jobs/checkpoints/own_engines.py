@@ -218,7 +218,7 @@ def retrieve_job(job: Job, lease: Lease) -> None:
 def _retrieve(job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, path: Path) -> None:
     """Retrieve the configuration's run to `path`, with the cached index if possible, and log the times.
 
-    Raises DamagedInput if the engine read another number of documents than the version has.
+    Raises DamagedInput if the number of documents that the engine read differs from the version's.
     """
     write_log(job.pk, f"{configuration.name} over {version}")
     corpus = local_path(Area.FILES, version.corpus_sha256)

@@ -281,7 +281,11 @@ def _write_given_runs(task: ModelTask, version: DatasetVersion, folder: Path) ->
 
 
 def _figures(plan: _Plan, work: ExecutionJob, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the measured figures by variant, with the rate of earlier encoding and without the costs of given runs."""
+    """Return the measured figures by variant.
+
+    An unmeasured encoding rate is that of the job that encoded the corpus. The size of the checkpoint is added. For
+    given runs, their number is added, and figures of the build are None unless the engine reads the corpus.
+    """
     figures = result["variants"] or ({"": result["figures"]} if result["figures"] else {})
     if corpus := plan.corpus:
         rate = corpus.documents / corpus.seconds if corpus.seconds > 0 else None

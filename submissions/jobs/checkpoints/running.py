@@ -141,7 +141,7 @@ def run_child(
 
 
 def get_backend(*, trusted: bool) -> Backend:
-    """Return the sandbox, or no sandbox for the site's own models if none works."""
+    """Return the sandbox; if it is unavailable, return an unprotected backend for the site's own models."""
     backend = sandbox.backend()
     return UnprotectedBackend() if trusted and not backend.available else backend
 
