@@ -40,7 +40,7 @@ for model, answers in json.loads(Path(sys.argv[1]).read_text()).items():
         assert read.to_dict().keys() == answer.keys(), model
         assert not read.additional_properties, (model, read.additional_properties)
 boards = [models.Board.from_dict(each) for each in json.loads(Path(sys.argv[1]).read_text())["Board"]]
-board = next(each for each in boards if "nDCG@10" in each.rows[0].values)
+board = next(each for each in boards if each.rows and "nDCG@10" in each.rows[0].values)
 print(len(names), type(board.rows[0]).__name__, board.rows[0].values["nDCG@10"])
 """
 
