@@ -10,7 +10,6 @@ from leaderboard.boards.model import Board, Row
 from leaderboard.comparison.leaders import BoardCard, board_cards
 from leaderboard.comparison.selection import CompareState
 from leaderboard.core.text.numbers import format_value
-from leaderboard.results.board_rows.entry_rows import STALE
 
 MAX_SUGGESTIONS = 6
 
@@ -46,7 +45,7 @@ def suggested_comparisons() -> list[SuggestedComparison]:
 
 def _best_pair(board: Board) -> tuple[Row, Row] | None:
     """Return the first two ranked rows of different systems in one comparison group, or None."""
-    rows = [row for row in board.rows if row.rank is not None and row.ranked_in != STALE]
+    rows = [row for row in board.rows if row.rank is not None]
     for first, second in combinations(rows, 2):
         if first.entry.comparison_group == second.entry.comparison_group and first.entry.slug != second.entry.slug:
             return first, second

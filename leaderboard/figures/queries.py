@@ -298,7 +298,12 @@ def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, round_tit
     bars = _bars(own_values, ranks, measure, name="own", customdata=names, hovertemplate=hover)
     return Plot(
         data=[*lines, bars],
-        layout=_vertical_layout(len(drawn_topics), f"{measure} minus the median"),
+        layout=go.Layout(
+            height=340,
+            bargap=0.1 if len(drawn_topics) < 120 else 0,
+            xaxis={"title_text": "queries, sorted by difference", "showgrid": False},
+            yaxis={"title_text": f"{measure} minus the median", "zeroline": True},
+        ),
         table=Table.from_columns(
             ("Place", ranks, "d"),
             ("Query", names),
@@ -318,17 +323,6 @@ def _evenly_spaced(total: int) -> tuple[range, list[str]]:
     positions = range(0, total, -(-total // MAX_QUERY_BARS))
     note = f"{len(positions):,} of {total:,} queries are drawn, at equal distances in the order."
     return positions, [note] if len(positions) < total else []
-
-
-def _vertical_layout(number: int, title: str, **options: Any) -> go.Layout:
-    """Return the layout of `number` vertical bars, one per query."""
-    return go.Layout(
-        height=340,
-        bargap=0.1 if number < 120 else 0,
-        xaxis={"title_text": "queries, sorted by difference", "showgrid": False},
-        yaxis={"title_text": title, "zeroline": True},
-        **options,
-    )
 
 
 def _name_axes(
