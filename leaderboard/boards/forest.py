@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
+from leaderboard.boards.wording import shorten
 from leaderboard.core.text.numbers import signed
 
 #: Maximum number of systems, so that the table's first row remains on the first screen.
@@ -61,7 +62,7 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
         f'<figure class="forest"><figcaption>{caption}</figcaption>',
         f'<svg class="forest-plot" width="100%" height="{bottom + 18}">',
         f'<line class="zero" x1="{zero}" x2="{zero}" y1="0" y2="{bottom}"/>',
-        f'<text class="tick" x="{zero}" y="{bottom + 13}">{escape(_shorten(baseline))}</text>',
+        f'<text class="tick" x="{zero}" y="{bottom + 13}">{escape(shorten(baseline, _MAX_NAME))}</text>',
     ]
     for number, row in enumerate(rows):
         y = number * _ROW_HEIGHT + _ROW_HEIGHT // 2
@@ -70,7 +71,7 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
             parts.append(f'<line class="interval" x1="{start}" x2="{end}" y1="{y}" y2="{y}"/>')
         value = "0" if row.role == "baseline" else signed(row.difference, 3)
         parts += [
-            f'<text x="0" y="{y + 4}">{escape(_shorten(row.name))}<title>{escape(row.name)}</title></text>',
+            f'<text x="0" y="{y + 4}">{escape(shorten(row.name, _MAX_NAME))}<title>{escape(row.name)}</title></text>',
             # A nested SVG element moves the mark: transformations do not accept percentages.
             f'<svg class="mark is-{row.role}" x="{position(row.difference)}" y="{y}" overflow="visible">'
             f"{_SHAPES[row.role]}</svg>",
@@ -90,7 +91,3 @@ def _caption(rows: Sequence[ForestRow], measure: str, baseline: str) -> str:
         f' <span class="is-{role}">{_GLYPHS[role]}</span> {label}' for role, label in labels.items() if role in roles
     )
     return f'{escape(caption)} <span class="key">{key}</span>'
-
-
-def _shorten(name: str) -> str:
-    return name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1].rstrip() + "…"

@@ -16,7 +16,6 @@ from django.utils.text import slugify
 from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
-from leaderboard.boards.forest import ForestRow, draw_forest
 from leaderboard.results.board_rows.entry_rows import CLOSED, GONE, QUARANTINED, REPORTED, STALE, EntryRow
 from leaderboard.results.significance.statements import BoardStatements
 
@@ -280,7 +279,8 @@ class Summary:
     `relative` is the difference from the baseline, 0.1 for 10% more. `latency` is the mean latency of `cheapest`, the
     fastest comparable system, in milliseconds. If the best system beats the baseline, `above_bound` is true if it also
     exceeds the baseline's upper bound, and `baseline_tied` is true if the tests of all pairs do not separate the two.
-    `headline` continues the sentence that begins with the system's name.
+    `headline` continues the sentence that begins with the system's name. `forest_plot` is the figure of
+    `boards.forest`, drawn once because a page shows it twice.
     """
 
     label: str
@@ -298,12 +298,7 @@ class Summary:
     above_bound: bool | None = None
     baseline_tied: bool = False
     headline: str = ""
-    forest: Sequence[ForestRow] = ()
-    baseline: str = ""
-
-    @property
-    def forest_plot(self) -> SafeString:
-        return draw_forest(self.forest, self.measure, self.baseline)
+    forest_plot: SafeString = SafeString("")  # noqa: RUF009  # immutable
 
     @property
     def text(self) -> str:

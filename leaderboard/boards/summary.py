@@ -16,9 +16,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from evaluation.measures.registry import upper_bound_name
-from leaderboard.boards.forest import MAX_ROWS, ForestRow, Role
+from leaderboard.boards.forest import MAX_ROWS, ForestRow, Role, draw_forest
 from leaderboard.boards.model import DELTA, SEPARATED, Board, Part, Row, Summary
-from leaderboard.boards.wording import p_text, p_values_text, pairs_text
+from leaderboard.boards.wording import p_text, p_values_text, pairs_text, shorten
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed, signed_percent
 from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED
@@ -120,8 +120,7 @@ class _Leader:
             exceeds_bound,
             baseline is not None,
             self._headline(ratio, measure, baseline),
-            list(self._forest()),
-            self.board.baseline,
+            draw_forest(list(self._forest_rows()), measure, board.baseline),
         )
 
     def _headline(self, relative: float | None, measure: str, tied_baseline: Row | None) -> str:
@@ -167,7 +166,7 @@ class _Leader:
         low, high = map(_percent, ends)
         return _("95%% CI %(low)s to %(high)s%%") % {"low": low, "high": high}
 
-    def _forest(self) -> Iterator[ForestRow]:
+    def _forest_rows(self) -> Iterator[ForestRow]:
         """Yield the best systems with their differences from the baseline, which is always included."""
         rows = sorted(self.rows, key=lambda row: _number(row, self.key) or 0.0)
         if better(self.board.measure) != "lower":
@@ -321,7 +320,7 @@ def _name(row: Row, names: Counter[str]) -> str:
     name = row.entry.system
     if names[name] > 1 and row.entry.configuration:
         name = f"{name} ({row.entry.configuration})"
-    return name if len(name) <= MAX_NAME else name[: MAX_NAME - 1].rstrip() + "…"
+    return shorten(name, MAX_NAME)
 
 
 def _percent(share: float) -> str:

@@ -1,4 +1,4 @@
-"""Statements on certainty, shared by boards, system pages, comparisons, submissions, notices, and exports.
+"""Short names, and statements on certainty for boards, system pages, comparisons, submissions, notices, and exports.
 
 *Significant* refers to the row's own test against the baseline. *Not separable from the best* refers to the tests of
 all pairs on the board.
@@ -10,6 +10,11 @@ from django.utils.translation import ngettext
 from evaluation.statistics.randomisation import CORRECTION
 from leaderboard.core.text.numbers import direction
 from leaderboard.results.significance.statements import BoardStatements, Statement
+
+
+def shorten(text: str, length: int) -> str:
+    """Return the text, or if it is longer than `length` characters, its beginning with an ellipsis."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def p_text(p: float) -> str:

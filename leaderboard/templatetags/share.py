@@ -7,6 +7,7 @@ from django.template.loader_tags import BLOCK_CONTEXT_KEY
 from django.utils.html import strip_tags
 
 from leaderboard.boards.model import Board
+from leaderboard.boards.wording import shorten
 from leaderboard.core.text.markdown import first_sentence
 
 register = template.Library()
@@ -47,4 +48,4 @@ def page_summary(context: template.Context) -> str:
         if not summary and isinstance(subject, dict):
             summary = first_sentence(subject.get("description") or "")
     text = " ".join((summary or SITE).split())
-    return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 1].rstrip() + "…"
+    return shorten(text, MAX_LENGTH)

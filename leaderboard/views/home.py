@@ -27,7 +27,7 @@ from leaderboard.views.board_views import is_part, site_revision
 def home(request: HttpRequest) -> HttpResponse:
     """Show an introduction, the forest plot of the board that changed last, cards of all boards, and rounds."""
     cards, now = board_cards(), timezone.now()
-    drawn_cards = [card for card in cards.datasets if card.at and card.board.summary and card.board.summary.forest]
+    drawn_cards = [card for card in cards.datasets if card.at and card.board.summary and card.board.summary.forest_plot]
     open_boards = [card for card in cards.datasets if card.about["takes_runs"]]
     context = {
         "section": "home",
