@@ -243,9 +243,9 @@ Ranks = NDArray[np.int64]
 def rank_intervals(scores: ArrayLike, p_values: ArrayLike, *, level: float = 0.05) -> tuple[Ranks, Ranks]:
     """Return the best and worst rank that each system may have, two arrays of shape (systems,).
 
-    Pairs have different spread, so a system could otherwise have worse ranks than one with a lower score. To follow
-    the scores, the best rank is the minimum over all systems that score no higher, and the worst rank the maximum
-    over all systems that score no lower. This only widens the intervals, so the confidence is preserved.
+    The best rank is 1 + the number of significantly better systems, and the worst rank is the number of systems minus
+    the number of significantly worse ones (Mogstad, Romano, Shaikh & Wilhelm 2024). Pairs have different spread, so a
+    system can have a better best rank than one with a higher score.
 
     Args:
         scores: Scores of shape (systems,), higher being better.
@@ -257,10 +257,4 @@ def rank_intervals(scores: ArrayLike, p_values: ArrayLike, *, level: float = 0.0
     is_higher = score_values[None, :] > score_values[:, None]
     best_ranks = 1 + np.count_nonzero(is_significant & is_higher, axis=1)
     worst_ranks = len(score_values) - np.count_nonzero(is_significant & is_higher.T, axis=1)
-    order = np.argsort(-score_values, kind="stable")
-    best_ranks[order] = np.minimum.accumulate(best_ranks[order][::-1])[::-1]
-    worst_ranks[order] = np.maximum.accumulate(worst_ranks[order])
-    for score in np.unique(score_values):
-        is_tied = score_values == score
-        best_ranks[is_tied], worst_ranks[is_tied] = best_ranks[is_tied].min(), worst_ranks[is_tied].max()
     return best_ranks, worst_ranks

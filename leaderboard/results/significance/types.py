@@ -93,8 +93,10 @@ class EntryCertainty(NamedTuple):
 
     @property
     def ties_with_best(self) -> bool | None:
-        """Whether the range of the entry's possible ranks includes rank 1; None if the range is unknown."""
-        return None if self.rank_low is None else self.rank_low == 1
+        """Whether the tests of all pairs do not separate the entry from the best; None if it has no rank range."""
+        if self.rank_low is None:
+            return None
+        return self.p_best_corrected is None or self.p_best_corrected >= ALPHA
 
     def as_data(self, settings: TestSettings) -> dict[str, Any]:
         """Return plain values for exports, with flags for p-values that are only upper bounds.
