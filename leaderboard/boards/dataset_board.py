@@ -274,7 +274,7 @@ def _add_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
         machine=costs.machine,
         machines=costs.machines,
         cost_group=costs.head,
-        missing_from_all=marks.missing_from_all(rows),
+        usual_missing_count=marks.usual_missing_count(rows),
         compared=sum(row.certainty is not None and row.certainty.delta is not None for row in rows),
     )
     if measure != facts.primary_measure and is_about_judging(measure):

@@ -19,7 +19,7 @@ from leaderboard.core.text.numbers import signed
 #: Maximum number of systems, so that the table's first row remains on the first screen.
 MAX_ROWS = 7
 _MAX_NAME = 21
-_ROW_HEIGHT = 19
+_ROW_HEIGHT = 17
 #: Horizontal range of the plot, in percent; names are to the left, differences to the right.
 _LEFT, _RIGHT = 35.0, 84.0
 #: Distance of the outermost interval from the ends of the range, as a share of all differences.
@@ -82,9 +82,9 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
 
 def _caption(rows: Sequence[ForestRow], measure: str, baseline: str) -> str:
     """Return the caption with the key of the marks that occur."""
-    caption = _("Difference in %(measure)s from %(baseline)s") % {"measure": measure, "baseline": baseline}
+    caption = _("Δ %(measure)s from %(baseline)s") % {"measure": measure, "baseline": baseline}
     if any(row.interval is not None for row in rows):
-        caption = _("%(caption)s, with 95%% intervals") % {"caption": caption}
+        caption = _("%(caption)s, 95%% intervals") % {"caption": caption}
     labels = {"best": _("best"), "tied": _("not separable from it"), "baseline": _("baseline")}
     roles = {row.role for row in rows}
     key = "".join(

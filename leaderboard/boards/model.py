@@ -345,7 +345,7 @@ class Board:
     views: Sequence[str] = ()
     summary: Summary | None = None
     #: Smallest number of judged queries that a ranked result lacks; 0 for a single result.
-    missing_from_all: int = 0
+    usual_missing_count: int = 0
     #: Number of rows that were tested against the baseline.
     compared: int = 0
     #: Numbers of all rows, of matching rows on all pages, of pinned rows at the top, and of pages.

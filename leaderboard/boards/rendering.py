@@ -427,7 +427,7 @@ class RowHeads(NamedTuple):
     """Context for the row heads of a board: facts that have no column, and entries not separable from the best.
 
     `without_page` are slugs of systems that no longer have a page, `implied_provenance` is one that rows omit, and
-    `shared_missing` is the number of missing queries that all results share. The other fields are texts looked up
+    `usual_missing_count` is the number of missing queries of most results. The other fields are texts looked up
     once per board: labels of buttons, with a placeholder for the name, and the notes below a rank.
     """
 
@@ -435,7 +435,7 @@ class RowHeads(NamedTuple):
     tied_entries: Collection[int]
     without_page: Collection[str]
     implied_provenance: str
-    shared_missing: int
+    usual_missing_count: int
     pin: str
     unpin: str
     ties: str
@@ -455,7 +455,7 @@ class RowHeads(NamedTuple):
             tied if len(tied) > 1 else (),
             board.without_page,
             "" if board.counted and board.counted[0]["provenance"].get(REPORTED) else SCORED,
-            board.missing_from_all,
+            board.usual_missing_count,
             _("Pin %s"),
             _("Unpin %s"),
             f'<small title="{_("not separable from the best when all pairs are compared")}">≈ 1</small>',
@@ -500,12 +500,8 @@ class RowHeads(NamedTuple):
         if row.values.get(gaps.GAP_SHOWN) == gaps.SIGNIFICANT:
             gap_label = _("significant gap")
             suffix += f'&ensp;<a class="badge is-gap" href="/docs/contamination/" title="{gaps.CLAIM}">{gap_label}</a>'
-        missing_count = entry.missing_queries
-        if missing_count == (self.shared_missing if row.ranked_in != STALE else 0):
-            missing_count = 0
-        text = ngettext("no results for %d query", "no results for %d queries", missing_count) if missing_count else ""
         facts = _facts_html(self.fact_keys, tuple(map(row.values.get, self.fact_keys)), self.implied_provenance)
-        details = (entry.configuration, text and text % missing_count, reason_gone(entry))
+        details = (entry.configuration, self._missing_text(row), reason_gone(entry))
         if line := DOT.join(filter(None, [facts, *map(cached_escape, details)])):
             suffix += f"<small>{line}</small>"
         is_tied = bool(self.tied_entries) and bool(row.entries) and row.entries[0] in self.tied_entries
@@ -522,6 +518,15 @@ class RowHeads(NamedTuple):
             f'{opening}<td class="rank">{pin}{self._rank_html(row, tied=is_tied)}</td><th scope="row" class="name">'
             f"{name}{suffix}</th>"
         )
+
+    def _missing_text(self, row: Row) -> str:
+        """Return the number of the row's missing queries, empty if most results lack as many."""
+        count, usual_count = row.entry.missing_queries, self.usual_missing_count if row.ranked_in != STALE else 0
+        if count is None or count == usual_count:
+            return ""
+        if count == 0:
+            return _("results for all queries")
+        return ngettext("no results for %d query", "no results for %d queries", count) % count
 
     def _rank_html(self, row: Row, *, tied: bool) -> str:
         """Return the rank as HTML, with the rank range below it if the tests leave several ranks open.

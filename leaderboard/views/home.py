@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -21,21 +22,24 @@ from leaderboard.results.profiles.public import public_overlaps
 from leaderboard.rounds.lifecycle import describe_round, unfinished_rounds
 from leaderboard.views.board_views import is_part, site_revision
 
+#: Number of cards of each kind on the home page: one row of the widest layout.
+HOME_CARDS = 4
+
 
 @require_safe
 @cache_page(site_revision)
 def home(request: HttpRequest) -> HttpResponse:
-    """Show an introduction, the forest plot of the board that changed last, cards of all boards, and rounds."""
+    """Show an introduction, the forest plot of the board with most systems, and cards of the boards changed last."""
     cards, now = board_cards(), timezone.now()
     drawn_cards = [card for card in cards.datasets if card.at and card.board.summary and card.board.summary.forest_plot]
-    open_boards = [card for card in cards.datasets if card.about["takes_runs"]]
+    open_boards = sorted((card for card in cards.datasets if card.about["takes_runs"]), key=SORTS["changed"][1])
     context = {
         "section": "home",
         "rounds": [describe_round(row, now) for row in unfinished_rounds()],
-        "benchmarks": cards.benchmarks,
-        "datasets": open_boards,
-        "reported": len(cards.datasets) - len(open_boards),
-        "drawn": max(drawn_cards, key=attrgetter("at"), default=None),
+        "benchmarks": cards.benchmarks[:HOME_CARDS],
+        "datasets": open_boards[:HOME_CARDS],
+        "board_count": len(cards.benchmarks) + len(cards.datasets),
+        "drawn": max(drawn_cards, key=lambda card: (card.board.total, card.at), default=None),
     }
     return render(request, "leaderboard/home.html", context)
 
@@ -47,7 +51,7 @@ FACETS: Mapping[str, tuple[str, Callable[[BoardCard], str]]] = {
     "language": ("Language", lambda card: known_language_code(card.about["language"])),
     "judgements": ("Judgments", lambda card: card.judgements),
 }
-SORTS: Mapping[str, tuple[str, Callable[[BoardCard], object]]] = {
+SORTS: Mapping[str, tuple[str, Callable[[BoardCard], Any]]] = {
     "name": ("Name", lambda card: card.about["name"].casefold()),
     "changed": ("Last change", lambda card: -(card.at.timestamp() if card.at else 0)),
     "results": ("Number of results", lambda card: -card.about["number"]),
@@ -77,7 +81,7 @@ def leaderboards(request: HttpRequest) -> HttpResponse:
         facets.append((name, label, sorted(counts.items()), selection))
         visible_cards = [card for card in visible_cards if not selection or value(card) == selection]
     sort = choice(request.GET, "sort", SORTS) or "name"
-    visible_cards.sort(key=SORTS[sort][1])  # type: ignore[arg-type]
+    visible_cards.sort(key=SORTS[sort][1])
     context = {
         "section": "benchmarks",
         "benchmarks": cards.benchmarks,

@@ -1,5 +1,6 @@
 """Marks of results: late, manual, and pooled runs, challenges, and the spread over seeds."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from django.utils.translation import gettext_noop as _
@@ -42,16 +43,16 @@ def notes_on_challenges(rows: Iterable[Row]) -> list[str]:
 
 
 MISSING_QUERIES = _(
-    "Missing queries score 0. Their number is shown below the system’s name, or above the board if it is the "
-    "same for every result."
+    "Missing queries score 0. Their number is shown above the board if most results lack the same number, and below "
+    "the names of other systems."
 )
 
 
-def missing_from_all(rows: Iterable[Row]) -> int:
-    """Return the least number of missing queries among scored results, 0 if there are fewer than two."""
-    missing_counts = [row.entry.missing_queries for row in rows if row.ranked_in in (SCORED, CLOSED)]
-    known_counts = [number for number in missing_counts if number is not None]
-    return min(known_counts) if len(known_counts) > 1 else 0
+def usual_missing_count(rows: Iterable[Row]) -> int:
+    """Return the number of missing queries that most scored results have; 0 if no number is that frequent."""
+    counts = Counter(row.entry.missing_queries for row in rows if row.ranked_in in (SCORED, CLOSED))
+    number, frequency = next(iter(counts.most_common(1)), (None, 0))
+    return number if number and frequency > max(1, counts.total() / 2) else 0
 
 
 DOUBTFUL_NOTE = _("?: doubtful, as printed or as measured on a busy machine; never used to rank, sort, or plot.")

@@ -38,20 +38,30 @@ def test_a_card_names_the_leader_its_lead_and_the_last_change(client: Client) ->
     today = f"{timezone.now():%-d %b %Y}"
     assert f"Quokkas Open judgments · 2 systems Best: Leader 0.500 nDCG@10 +25.0% vs BM25 Updated {today}" in page
     assert "All of them 1 dataset · 2 systems Best: Leader 0.500 nDCG@10 +25.0% vs BM25" in page
-    assert "Quokkas Leader leads BM25 by 25%. All news Difference in nDCG@10 from BM25" in page
+    assert "Quokkas Leader leads BM25 by 25%. All news Δ nDCG@10 from BM25" in page
     assert "private" not in page
 
 
-def test_the_board_that_changed_last_is_drawn_beside_the_headline(client: Client) -> None:
-    for name in ("Older", "Newer"):
+def test_the_board_with_most_systems_is_drawn_beside_the_headline(client: Client) -> None:
+    for name, others in (("Small", 0), ("Large", 1)):
         dataset = scored_dataset(name=name)
         score(dataset, "BM25", baseline=True, ndcg=0.4)
         score(dataset, f"best on {name}", ndcg=0.5)
+        for number in range(others):
+            score(dataset, f"other {number}", ndcg=0.45)
     scored_dataset(name="Empty")
     page = client.get("/").content.decode()
     (plot,) = re.findall(r'<svg class="forest-plot".*?</figure>', page)
-    assert re.findall("<title>(.*?)</title>", plot) == ["best on Newer", "BM25"]
+    assert re.findall("<title>(.*?)</title>", plot) == ["best on Large", "other 0", "BM25"]
     assert page.index("<h1>") < page.index(plot) < page.index("card-list")
+
+
+def test_home_has_one_row_of_boards_changed_last(client: Client) -> None:
+    for number in range(6):
+        score(scored_dataset(name=f"Board {number}"), "BM25", baseline=True)
+    page = client.get("/").content.decode()
+    assert re.findall(r"<h3><a [^>]*>(.*?)</a></h3>", page) == [f"Board {number}" for number in (5, 4, 3, 2)]
+    assert "All leaderboards (6)" in text(page)
 
 
 def test_open_rounds_are_told_from_announced_ones(client: Client) -> None:
