@@ -96,9 +96,18 @@ class _Leader:
         exceeds_bound = self._exceeds_bound()
         if exceeds_bound is not None:
             # Unjudged documents that the baseline retrieved may be relevant.
-            remains = _("the lead over %(baseline)s remains even if all of them are relevant")
-            text = remains if exceeds_bound else _("the lead over %(baseline)s could vanish if they were judged")
+            remains = _("the lead remains even if all those of %(baseline)s are relevant")
+            text = remains if exceeds_bound else _("the lead could vanish if those of %(baseline)s were relevant")
             parts.append(Part(_("Unjudged documents"), text % {"baseline": board.baseline}))
+        elif board.statements.published is not None:
+            parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
+        if is_reported:
+            origin = _("reported by %(source)s, not rescored here") % {"source": best.value("by")}
+        elif best.entry.provenance == SCORED:
+            origin = _("uploaded run, scored by Runboard")
+        else:
+            origin = _("run and scored by Runboard")
+        parts.append(Part(_("Scores"), origin))
         label = _("Best reported") if is_reported else _("Best")
         if is_filtered and total > 1:
             all_labels = _("Best reported of all %(total)d systems"), _("Best of all %(total)d systems")
@@ -242,7 +251,7 @@ class _Leader:
         if threshold is not None:  # The judgments are hidden.
             detail = _("threshold %(least)s") % {"least": f"{threshold:+.3f}"}
         else:
-            detail = _("95%% interval in brackets; %(p)s") % {"p": p_values_text(statement)}
+            detail = p_values_text(statement, short=True)
         if tied_baseline is not None:
             p = board.statements.for_entry(tied_baseline.entries[0], board.measure).p_best
             facts = {"detail": detail, "pairs": pairs_text(board.statements, board.measure)}
@@ -280,14 +289,14 @@ class _Leader:
         return _("not known yet") if self.board.pending_columns else ""
 
     def _cheapest(self) -> tuple[Row | None, float | None, str]:
-        """Return the fastest system near the best or not separable from it, its latency, and the cost of the best."""
+        """Return the fastest system with a score near the best one, its latency, and the cost of the best system."""
         best, score, lower = self.best, self.score, better(self.board.measure) == "lower"
         candidates = [
             (latency, row)
             for row in self.rows
             if (latency := _number(row, "mean-latency")) is not None
             and (value := _number(row, self.key)) is not None
-            and (row in self.tied or (value * NEAR_BEST <= score if lower else value >= score * NEAR_BEST))
+            and (value * NEAR_BEST <= score if lower else value >= score * NEAR_BEST)
         ]
         cost_text = next(
             (_("%(time)s ms per query") % _time(latency) for latency, row in candidates if row is best), ""
@@ -300,6 +309,7 @@ class _Leader:
         ]
         if not cost_text and reported_latencies:
             cost_text = _("%(cost)s per query, as reported") % {"cost": _(" or ").join(reported_latencies)}
+        is_timed = bool(cost_text)
         cost_text = cost_text or str(_NOT_TIMED.get(best.entry.provenance, _("not timed")))
         if not candidates:
             return None, None, cost_text
@@ -307,7 +317,9 @@ class _Leader:
         if cheapest is best:
             return best, latency, _("%(cost)s, the fastest of comparable systems") % {"cost": cost_text}
         facts = {"cost": cost_text, "name": _name(cheapest, Counter())} | _time(latency)
-        return cheapest, latency, _("%(cost)s; nearly as good and faster: %(name)s, %(time)s ms") % facts
+        faster = _("%(cost)s; faster and within 5%% of its score: %(name)s, %(time)s ms")
+        text = faster if is_timed else _("%(cost)s; within 5%% of its score: %(name)s, %(time)s ms")
+        return cheapest, latency, text % facts
 
 
 def _number(row: Row, key: str) -> float | None:

@@ -22,10 +22,10 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
-def p_values_text(statement: Statement) -> str:
+def p_values_text(statement: Statement, *, short: bool = False) -> str:
     """Return the known p-values: `p = 0.037 tested alone, p = 0.110 Holm-corrected for 10 comparisons`.
 
-    A single comparison needs no correction.
+    A single comparison needs no correction. The `short` text omits the number of comparisons.
     """
     if statement.p is None:
         return ""
@@ -33,6 +33,8 @@ def p_values_text(statement: Statement) -> str:
     if statement.p_corrected is None or statement.comparisons == 1:
         return uncorrected_text
     text = _("%(alone)s, p %(p)s %(correction)s-corrected for %(number)d comparisons")
+    if short:
+        text = _("%(alone)s, %(p)s %(correction)s-corrected")
     facts = {"alone": uncorrected_text, "p": p_text(statement.p_corrected), "correction": CORRECTION}
     return text % {**facts, "number": statement.comparisons}
 
