@@ -435,8 +435,10 @@ class SystemAdmin(TableImportExportAdmin):
 class SourceAdmin(CurationAdmin):
     """Admin of publications with reported figures."""
 
-    list_display = ("key", "title", "year")
-    search_fields = ("key", "title", "authors")
+    list_display = ("title", "authors", "year", "venue")
+    search_fields = ("title", "authors", "year", "venue", "key")
+    ordering = ("title",)
+    fields = ("title", "authors", "year", "venue", "url", "bibtex", "key")
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
         return boards_of_source(key)

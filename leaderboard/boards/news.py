@@ -19,8 +19,7 @@ from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.judgements.rescoring.switched import rescore_news
-from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion, Protection
-from leaderboard.results.board_rows.entry_rows import short_citation
+from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion, Protection, short_citation
 from leaderboard.results.board_rows.past import is_public
 from leaderboard.results.significance.statements import BoardStatements, statements
 from leaderboard.results.values import published_value

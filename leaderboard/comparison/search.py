@@ -12,8 +12,7 @@ from django.urls import reverse
 from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.system.history import authors_in
 from leaderboard.core import anonymity
-from leaderboard.models import Benchmark, Dataset, Entry, EntryQuerySet, Source, System, Team
-from leaderboard.results.board_rows.entry_rows import short_citation
+from leaderboard.models import Benchmark, Dataset, Entry, EntryQuerySet, Source, System, Team, short_citation
 
 #: Limits: characters and words read from a query, results per kind, results if only one kind is requested,
 #: and author texts scanned.

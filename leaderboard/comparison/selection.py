@@ -14,8 +14,8 @@ from leaderboard.boards.state import Parameters, build_query, last_value
 from leaderboard.core import anonymity
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
-from leaderboard.models import Dataset, Entry, EntryQuerySet, System
-from leaderboard.results.board_rows.entry_rows import REPORTED, STALE, short_citation
+from leaderboard.models import Dataset, Entry, EntryQuerySet, System, short_citation
+from leaderboard.results.board_rows.entry_rows import REPORTED, STALE
 
 #: Reason for missing tests on a dataset with hidden judgments.
 HIDDEN = "hidden"

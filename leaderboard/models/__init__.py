@@ -30,5 +30,6 @@ from leaderboard.models.systems import (
     System,
     SystemRedirect,
     architecture_choices,
+    short_citation,
 )
 from leaderboard.models.work_requests import WorkRequest

@@ -40,6 +40,19 @@ def architecture_choices() -> list[tuple[str, str]]:
     ]
 
 
+def short_citation(authors: str | None, year: int | None) -> str:
+    """Return a citation: `Thakur et al. 2021`, with two authors `Thakur and Reimers 2021`, and empty without authors.
+
+    `authors` are full names separated by " and ", each as in BibTeX: `Nandan Thakur` or `Thakur, Nandan`.
+    """
+    if not authors:
+        return ""
+    names = [name.partition(",")[0].strip().split(" ")[-1] for name in authors.split(" and ")]
+    if len(names) == 2 and names[1] != "others":
+        return f"{names[0]} and {names[1]} {year}"
+    return f"{names[0]}{' et al.' if len(names) > 1 else ''} {year}"
+
+
 class Source(models.Model):
     """A publication with reported figures."""
 
@@ -54,7 +67,7 @@ class Source(models.Model):
     history = HistoricalRecords()
 
     def __str__(self) -> str:
-        return f"{self.authors} ({self.year})"
+        return f"{self.title} ({short_citation(self.authors, self.year)})"
 
 
 class System(models.Model):

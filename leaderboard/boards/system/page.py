@@ -24,8 +24,8 @@ from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core import anonymity
 from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
-from leaderboard.models import DECLARED_NUMBERS, Entry, EntryQuerySet, Seed, System
-from leaderboard.results.board_rows.entry_rows import EntryRow, short_citation
+from leaderboard.models import DECLARED_NUMBERS, Entry, EntryQuerySet, Seed, System, short_citation
+from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.board_rows.measurements import MeasuredEntry, system_measurements
 from leaderboard.results.reported_facts import fact_texts, is_url
 from leaderboard.results.significance.statements import (

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from django.db import connection
 
-from leaderboard.models import Architecture, Entry
+from leaderboard.models import Architecture, Entry, short_citation
 from leaderboard.results.values import published_value
 
 
@@ -121,19 +121,6 @@ def flatten_row(stored_row: Mapping[str, Any]) -> Mapping[str, Any]:
 def entry_row(stored_row: Mapping[str, Any]) -> EntryRow:
     """Build an `EntryRow` from a stored row, with defaults for fields that an earlier release lacked."""
     return EntryRow._make(_get_fields({**DEFAULTS, **flatten_row(stored_row)}))
-
-
-def short_citation(authors: str | None, year: int | None) -> str:
-    """Return a citation: `Thakur et al. 2021`, with two authors `Thakur and Reimers 2021`, and empty without authors.
-
-    `authors` are full names separated by " and ".
-    """
-    if not authors:
-        return ""
-    names = [name.strip().split(" ")[-1] for name in authors.split(" and ")]
-    if len(names) == 2 and names[1] != "others":
-        return f"{names[0]} and {names[1]} {year}"
-    return f"{names[0]}{' et al.' if len(names) > 1 else ''} {year}"
 
 
 #: A dataset and its twin, whose contamination gaps depend on each other.
