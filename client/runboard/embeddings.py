@@ -87,13 +87,14 @@ def _make_run(
             shards.append(folder / f"vectors-{len(shards):05d}.npy")
             np.save(shards[-1], encode(arguments.document_prefix, (text for _, text in group)))
             ids += [document for document, _ in group]
-        query_list = list(read_queries(arguments.queries))
+        document_cost, query_list = store.cost(), list(read_queries(arguments.queries))
         queries = encode(arguments.query_prefix, (query.text for query in query_list))
         build_index(shards, ids, folder, _EXACT_SEARCH, threads, folder)
         index, cost = VectorIndex(folder, _EXACT_SEARCH, Resources(threads=threads)), store.cost()
         run = folder / "run"
         with run.open("w", encoding="utf-8") as output:
-            output.write(_header(arguments, endpoint, int(queries.shape[1]), cost))
+            query_tokens = ((cost.tokens or 0) - (document_cost.tokens or 0)) / len(query_list)
+            output.write(_header(arguments, endpoint, int(queries.shape[1]), cost, query_tokens))
             for query, (positions, scores) in zip(query_list, index.search(queries, arguments.depth), strict=True):
                 ranking = SearchResult(query.id, index.identifiers(positions), scores)
                 output.write(run_lines(ranking, re.sub(r"[/\s]+", "-", arguments.model)))
@@ -134,8 +135,11 @@ def _batched(items: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
         yield group
 
 
-def _header(arguments: argparse.Namespace, endpoint: Endpoint, dimension: int, cost: Cost) -> str:
-    """Return the run's ir_metadata as comment lines: the method, and the seconds, tokens, and price if known."""
+def _header(arguments: argparse.Namespace, endpoint: Endpoint, dimension: int, cost: Cost, query_tokens: float) -> str:
+    """Return the run's ir_metadata as comment lines: the method, and the seconds, tokens, and costs if known.
+
+    `query_tokens` is the mean number of tokens of a query.
+    """
     lines = [
         "ir_metadata.start", "method:", "  retrieval:", "    - name: dense",
         f"      model: {json.dumps(arguments.model)}",
@@ -148,4 +152,5 @@ def _header(arguments: argparse.Namespace, endpoint: Endpoint, dimension: int, c
         lines.append(f"  tokens: {cost.tokens}")
         if arguments.price is not None:
             lines.append(f"  cost_usd: {cost.tokens * arguments.price / 1e6:.6f}")
+            lines.append(f"  cost_usd_per_1000_queries: {query_tokens * arguments.price / 1e3:.9f}")
     return "".join(f"# {line}\n" for line in [*lines, "ir_metadata.end"])

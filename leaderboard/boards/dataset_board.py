@@ -14,13 +14,12 @@ from leaderboard.boards.columns.baseline import BaselineColumns, difference_head
 from leaderboard.boards.columns.costs import (
     BoardCosts,
     CostLine,
-    figure_columns,
     fill_costs,
     fill_weighted,
-    has_doubtful,
 )
 from leaderboard.boards.columns.judging import LEFT_OUT_COLUMN, judging_notes, notes_on_judges
 from leaderboard.boards.columns.marks import seeds_title
+from leaderboard.boards.columns.reported import figure_columns, has_doubtful
 from leaderboard.boards.columns.significance import SignificanceColumns, any_scored, ignored_filters
 from leaderboard.boards.facets import row_facets
 from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows

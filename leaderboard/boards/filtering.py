@@ -319,8 +319,8 @@ _PRESETS: Mapping[str, Preset] = dict(
             Preset(
                 _("Overview"),
                 keys=(
-                    *_SCORE, "coverage", "wins", "private", "mean-latency", "index-bytes", "published",
-                    "weighted-score", "corpus-index",
+                    *_SCORE, "coverage", "wins", "private", "mean-latency", "index-bytes", "cost",
+                    "published", "weighted-score", "corpus-index",
                 ),
             ),
             Preset(

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from leaderboard.boards.columns.about import SIZE
-from leaderboard.boards.columns.costs import MILLISECONDS, figure_key
+from leaderboard.boards.columns.reported import figure_key
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.core.text.numbers import format_quantity
 from leaderboard.figures import drawing
@@ -25,6 +25,7 @@ from leaderboard.figures.model import Figure, FigureChoice, FigureRequest, Plot,
 from leaderboard.models import Dataset, Entry
 from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED
 from leaderboard.results.board_rows.rows import present_rows
+from leaderboard.results.reported_facts import board_value
 
 #: Board columns and titles by axis.
 COST_AXES = {
@@ -307,8 +308,7 @@ def reported_figures(
             for figure in row.figures:
                 if figure["name"] != REPORTED_NAMES[axis] or figure.get("doubtful"):
                     continue
-                key, unit = figure_key(figure, {figure["name"]}), str(figure.get("unit", ""))
-                cost = round(float(figure["value"]) * MILLISECONDS.get(unit, 1.0), 6)
+                key, (cost, _) = figure_key(figure, {figure["name"]}), board_value(figure)
                 if cost > 0:  # A logarithmic axis cannot show zero.
                     facts = names[dataset], row.source, row.source_key or "", key.hardware, key.unit
                     setting = ParetoSetting(dataset, *facts)

@@ -12,14 +12,11 @@ from leaderboard import VERSION
 from leaderboard.core import anonymity
 from leaderboard.datasets.files import judgements_name, offered_files
 from leaderboard.models import DatasetFile, Entry, EntryQuerySet, Run, System
+from leaderboard.results.reported_facts import read_amount
 
 #: Runs of public entries, both single runs and seed sets.
 _PUBLIC = EntryQuerySet(Entry).public()
 _PUBLIC_RUN = Q(evaluations__entry__in=_PUBLIC) | Q(evaluations__seed__entry__in=_PUBLIC)
-
-
-#: Upper bound for plausible numbers of tokens or dollars.
-_MAX_AMOUNT = 1e15
 
 
 def self_reported_costs(system_id: int) -> list[dict[str, Any]]:
@@ -36,19 +33,10 @@ def self_reported_costs(system_id: int) -> list[dict[str, Any]]:
     costs = []
     for dataset, metadata in rows:
         resources = metadata["resources"]
-        tokens, cost = _number(resources.get("tokens")), _number(resources.get("cost_usd"))
+        tokens, cost = read_amount(resources.get("tokens")), read_amount(resources.get("cost_usd"))
         if tokens is not None:
             costs.append({"dataset": dataset, "tokens": int(tokens), "cost_usd": cost})
     return costs
-
-
-def _number(text: object) -> float | None:
-    """Return a nonnegative number from a run header, or None for invalid text."""
-    try:
-        number = float(str(text))
-    except ValueError:
-        return None
-    return number if 0 <= number < _MAX_AMOUNT else None
 
 
 def run_provenance(system_id: int) -> list[dict[str, Any]]:

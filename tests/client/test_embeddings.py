@@ -108,6 +108,7 @@ def test_a_run_says_how_it_was_made_and_what_it_cost(
     assert metadata["method"]["retrieval"][0]["closed_interface"] == "true"
     assert metadata["resources"] == {
         "self_reported": "true", "tokens": "10", "cost_usd": "0.000005",  # a text that is there twice is encoded once
+        "cost_usd_per_1000_queries": "0.000500000",  # 2 tokens of 2 queries: the other query is also a document
         "seconds_waited": metadata["resources"]["seconds_waited"],
     }  # fmt: skip
     assert interface.asked[1] == [" "]  # no interface takes an empty text

@@ -34,8 +34,9 @@ from leaderboard.boards.benchmark.lines import (
     line_kinds,
 )
 from leaderboard.boards.columns.baseline import difference_head, notes_on_baselines
-from leaderboard.boards.columns.costs import BoardCosts, fill_costs, fill_weighted, has_doubtful
+from leaderboard.boards.columns.costs import BoardCosts, fill_costs, fill_weighted
 from leaderboard.boards.columns.marks import DOUBTFUL_NOTE, SEEDS_NOTE, has_seeds, notes_on_challenges
+from leaderboard.boards.columns.reported import has_doubtful
 from leaderboard.boards.columns.significance import WITHHELD_NOTE, format_p_value, ranks_text
 from leaderboard.boards.facets import DATASET_FACETS, matches_facet
 from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows, resolve_sorts

@@ -7,7 +7,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from leaderboard.boards.benchmark.aggregates import Tables, to_table
-from leaderboard.boards.columns.costs import BoardCosts, CostLine, cost_columns, figure_columns
+from leaderboard.boards.columns.costs import BoardCosts, CostLine, cost_columns
+from leaderboard.boards.columns.reported import figure_columns
 from leaderboard.boards.filtering import ZERO_SHOT
 from leaderboard.boards.model import BenchmarkFacts, Member
 from leaderboard.boards.state import BoardState
@@ -21,7 +22,7 @@ from leaderboard.results.board_rows.measurements import (
     chosen_machine,
     list_machines,
 )
-from leaderboard.results.board_rows.rows import BoardRows, Figures, LineKey, matches_source
+from leaderboard.results.board_rows.rows import BoardRows, LineKey, matches_source
 from leaderboard.systems.baselines import BM25
 
 IN_DOMAIN = Entry.Training.IN_DOMAIN.value
@@ -292,12 +293,14 @@ def line_costs(
     )
     add_baseline_measurement(costs.measured, next(bm25, None))
     columns = cost_columns(costs.measured.values(), costs.machine, costs.dataset, state.corpus)
-    # Reported costs are of one named dataset: averages over corpora of different sizes would be meaningless.
-    dataset, reported_figures = "", dict[SystemKey, Figures]()
-    for member in (*facts.members, *facts.left_out):
-        if reported_costs := rows[member.dataset_id].get_costs(facts.source_id):
-            dataset, reported_figures = member.facts.name, reported_costs
-            break
+    # Reported costs are of the dataset that has most of them: averages over corpora would be meaningless.
+    costs_by_member = [
+        (member.facts.name, rows[member.dataset_id].get_costs(facts.source_id))
+        for member in (*facts.members, *facts.left_out)
+    ]
+    dataset, reported_figures = max(
+        costs_by_member, key=lambda costs: sum(map(len, costs[1].values())), default=("", {})
+    )
     columns += [
         replace(column, group=f"{column.group}, {dataset}", note=f"Reported for {dataset}. {column.note}")
         for column in figure_columns(

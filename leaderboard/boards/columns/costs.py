@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
-from django.utils.text import slugify
 from django.utils.translation import gettext_noop as _
 
 from evaluation.efficiency import PROTOCOL, is_brief
-from leaderboard.boards.model import EFFICIENCY, OTHER_REPORTED, Cell, Column, Row, Value, fill_cells
+from leaderboard.boards.model import EFFICIENCY, Cell, Column, Row, Value, fill_cells
 from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import format_quantity
-from leaderboard.results import reported_facts
 from leaderboard.results.board_rows.entry_rows import UNRANKED
 from leaderboard.results.board_rows.measurements import (
     Machine,
@@ -566,85 +563,3 @@ def weighted_score(
         if rates[name]:
             score -= weights[name] * cost / rates[name]
     return score / total
-
-
-class FigureKey(NamedTuple):
-    """Key of reported figures that share a column; `hardware` is empty unless an entry has figures on several."""
-
-    name: str
-    unit: str
-    hardware: str
-
-
-Figures = Sequence[Mapping[str, Any]]
-
-#: Factors that convert units of time to milliseconds, so that one column can be sorted.
-MILLISECONDS = {"s": 1000.0}
-
-
-def figure_columns(
-    figures_by_row: Sequence[tuple[Figures, Mapping[str, float]]], other_keys: Iterable[str] = ()
-) -> list[Column]:
-    """Return the columns for the reported figures of rows, except figures that repeat one of the row's scores.
-
-    `figures_by_row` has the figures and the scores of each row, `other_keys` the keys of the board's other columns.
-    """
-    counts = [Counter(figure["name"] for figure in figures) for figures, _ in figures_by_row]
-    split_names = {name for row_counts in counts for name, number in row_counts.items() if number > 1}
-    keys, columns_by_key = set(other_keys), dict[FigureKey, Column]()
-    for figures, scores in figures_by_row:
-        for key in (figure_key(figure, split_names) for figure in figures if figure["name"] not in scores):
-            if key not in columns_by_key:
-                columns_by_key[key] = _reported_column(key, split_names, keys)
-                keys.add(columns_by_key[key].key)
-    places = {name: place for place, name in enumerate(reported_facts.COSTS)}
-
-    def order(key: FigureKey) -> tuple[bool, int, str, str]:
-        is_other = columns_by_key[key].group != EFFICIENCY
-        return is_other, places.get(key.name, len(places)), key.name, key.hardware
-
-    return [columns_by_key[key] for key in sorted(columns_by_key, key=order)]
-
-
-def figure_key(figure: Mapping[str, Any], split_names: set[str]) -> FigureKey:
-    """Return the key of a figure's column; names in `split_names` have a column per hardware."""
-    hardware = str(figure.get("hardware", "")) if figure["name"] in split_names else ""
-    unit = str(figure.get("unit", ""))
-    return FigureKey(str(figure["name"]), "ms" if unit in MILLISECONDS else unit, hardware)
-
-
-def _reported_column(key: FigureKey, split_names: set[str], other_keys: set[str]) -> Column:
-    """Return the column of a reported figure; of several figures with its key, a row shows the last.
-
-    If one of `other_keys` is the column's usual slug, the unit is added to it.
-    """
-
-    def cell(line: Any) -> Cell | None:
-        matching_figures = [figure for figure in line.figures if figure_key(figure, split_names) == key]
-        if not matching_figures:
-            return None
-        figure = matching_figures[-1]
-        factor = MILLISECONDS.get(str(figure.get("unit", "")), 1.0)
-        printed_text = str(figure.get("as_printed") or f"{figure['value']:g}")
-        if figure.get("doubtful"):  # Shown as printed, without a value to sort by.
-            return Cell(text=f"{printed_text} {figure['unit']}" if factor != 1.0 else printed_text, mark="?")
-        value = round(float(figure["value"]) * factor, 6)
-        return Cell(value, printed_text if factor == 1.0 else f"{value:g}")
-
-    label = f"{key.name[:1].upper()}{key.name[1:]}" + (f", {key.hardware}" if key.hardware else "")
-    slug = slugify(f"{key.name} {key.hardware}") or "figure"
-    return Column(
-        key=slugify(f"{slug} {key.unit or 'reported'}") if slug in other_keys else slug,
-        label=label,
-        group=EFFICIENCY if key.name in reported_facts.COSTS else OTHER_REPORTED,
-        kind="figure",
-        better="lower" if reported_facts.COSTS.get(key.name) == "lower" else "",
-        unit=key.unit,
-        note=_("Reported by the source; hardware differs between sources."),
-        cell=cell,
-    )
-
-
-def has_doubtful(rows: Iterable[Row], columns: Iterable[Column]) -> bool:
-    keys = [column.key for column in columns if column.kind == "figure"]
-    return any(key in row.cells and row.cells[key].mark == "?" for row in rows for key in keys)

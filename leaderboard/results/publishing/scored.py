@@ -11,6 +11,7 @@ from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_b
 from leaderboard.results.pooled import fed_pools
 from leaderboard.results.publishing.publication import decide_publication, update_shown
 from leaderboard.results.publishing.visibility import name_baseline, take_over_baseline
+from leaderboard.results.reported_facts import stated_costs
 from leaderboard.results.significance.hidden import keep_least_difference
 from leaderboard.results.values import (
     PublishedResult,
@@ -110,6 +111,9 @@ def _save_scored(entry: Entry, dataset: Dataset, evaluations: Sequence[Evaluatio
     entry.scores, entry.deviations, _ = result
     entry.comparison_group = comparison_group(evaluations[0])
     entry.training = training_exposure(entry.system, dataset)
+    if len(evaluations) == 1:
+        run = evaluations[0].run
+        entry.figures = stated_costs(run.metadata, run.version.statistics.get("queries"))
     # With hidden judgments only scores are published. For a seed set, count the seed with most missing queries.
     entry.missing_queries = None if dataset.hidden else max(evaluation.missing_queries for evaluation in evaluations)
     entry.published_at = timezone.now()

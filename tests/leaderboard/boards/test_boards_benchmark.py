@@ -156,3 +156,7 @@ def test_a_benchmark_of_one_counted_dataset_needs_no_mean() -> None:
     assert "mean" not in [column.key for column in board.columns]
     assert board.measures == ["Success@10"]
     assert {row.rank_label for row in board.rows} >= {"r 1", "r 3"}
+    dear = next(row for row in board.rows if row.entry.system == "ColBERTv2-L" and "p3.8x1" in row.entry.configuration)
+    assert (dear.value("cost"), dear["cost"].text) == (0.18724, "0.187")
+    assert dear["cost"].title == "printed as 187.24 USD per million queries"
+    assert "cost" in [column.key for column in board.shown]

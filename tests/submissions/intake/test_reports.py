@@ -176,6 +176,24 @@ HEADER_OF_CLOSED = (
 )
 
 
+def test_the_board_shows_the_cost_of_1000_queries_that_a_run_states(demo: Dataset, api: Api, client: Client) -> None:
+    stated = HEADER_OF_CLOSED.replace("#   cost_usd", "#   cost_usd_per_1000_queries: 0.00025\n#   cost_usd")
+    assert api.submit(stated + GOOD, system="Rented").status == 201
+    assert api.submit(HEADER_OF_CLOSED + run_text(depth=9), system="Older client").status == 201
+    work()
+    answer = client.get(f"/api/v1/datasets/{demo.slug}/board/").json()
+    rows = {row["slug"]: row for row in answer["rows"]}
+    assert (rows["rented"]["values"]["cost"], rows["older-client"]["values"]["cost"]) == (0.00025, None)
+    whole_job = 1000 * 0.0012 / demo.current_version.statistics["queries"]  # type: ignore[union-attr]
+    assert rows["older-client"]["doubtful"] == [f"Cost: {whole_job:.6g}"]
+    page = client.get(f"/datasets/{demo.slug}/").content.decode()
+    assert "USD per 1,000 queries, self-reported" in page
+    assert "cost of the whole job, documents included, over its queries" in page
+    assert "0.00025" in client.get(f"/datasets/{demo.slug}/board.tex?columns=cost").content.decode()
+    cheapest_first = client.get(f"/api/v1/datasets/{demo.slug}/board/?sort=cost").json()["rows"]
+    assert cheapest_first[0]["slug"] == "rented"
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_run_of_a_closed_interface_marks_its_new_system(
     packed: bool, demo: Dataset, api: Api, client: Client, settings: Any
