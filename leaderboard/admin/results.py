@@ -1,36 +1,23 @@
-"""Admin of entries, reported figures, and challenges.
+"""Admin of entries and challenges.
 
 Scores are never edited. Entries can be moderated, and one is the baseline. Challenges are settled with a public
 decision, which may also correct the system.
-
-Reported figures are entered one by one in a form, as a CSV with the form's fields as columns, or as a zip of results
-in MTEB's layout.
 """
 
-import csv
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.core.exceptions import ValidationError
-from django.core.validators import RegexValidator
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
 
-from evaluation.core.problems import InvalidContent, Problem, format_count
-from evaluation.measures.registry import UnknownMeasureError, parse_measure
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.forms import TextFileField, WhyField, optional_choice, optional_text, tick_box
-from leaderboard.admin.pages import Operation, ReasonForm, curation_page, require, submit
-from leaderboard.core.storage.store import work_folder
-from leaderboard.core.text.numbers import parse_number
-from leaderboard.importing.reported.loader import SCALES, CuratedFigure, enter_figures, withdraw_figure
-from leaderboard.importing.reported.mteb import MtebResults, read_mteb_results
-from leaderboard.models import Challenge, Dataset, Entry, Source, System, architecture_choices
+from leaderboard.admin.forms import optional_text, tick_box
+from leaderboard.admin.pages import Operation, ReasonForm
+from leaderboard.admin.reported import report_view
+from leaderboard.importing.reported.loader import withdraw_figure
+from leaderboard.models import Challenge, Entry
 from leaderboard.results.publishing.visibility import (
     CannotModerate,
     name_baseline,
@@ -47,190 +34,6 @@ from leaderboard.systems.challenges import (
 )
 from leaderboard.systems.records import canonical_datasets
 
-#: Permissions for entering reported figures.
-REPORTS = ("leaderboard.add_source", "leaderboard.change_entry")
-#: Maximum size of a CSV in bytes.
-MAX_CSV_BYTES = 1_000_000
-_SOURCE_FIELDS = ("key", "title", "authors", "year", "venue", "url")
-
-
-class FigureForm(forms.Form):
-    """Form for one reported figure; its fields are also the columns of the CSV."""
-
-    use_required_attribute = False  # The fields may stay empty if there is a CSV.
-
-    dataset = forms.ModelChoiceField(
-        Dataset.objects.listed(), to_field_name="slug",
-        error_messages={"invalid_choice": "There is no dataset %(value)s. Give its slug, as in /datasets/slug/."},
-    )  # fmt: skip
-    system = forms.CharField(max_length=120, help_text="Name in the publication")
-    measure = forms.CharField(max_length=40, help_text="Name on boards, for example nDCG@10")
-    value = forms.CharField(
-        help_text="Printed value: 0.344, or 34.4 with the scale percent",
-        validators=[
-            RegexValidator(
-                r"^([0-9]{1,3}(\.[0-9]{1,6})?|\.[0-9]{1,6})$", "Enter a number as printed, for example 0.344."
-            )
-        ],
-    )
-    scale = optional_choice(choices=[("", "share (0.344)"), *((name, name) for name in SCALES)])
-    locator = forms.CharField(max_length=80, help_text="Location in the publication, for example Table 2")
-    architecture = optional_choice(
-        choices=lambda: [("", "unchanged"), *architecture_choices()], help_text="For new systems only"
-    )
-    configuration = optional_text(
-        max_length=120, help_text="Distinguishes configurations of one system, for example base or large"
-    )
-
-    #: The publication, if it exists already.
-    source: Source | None = None
-
-    def clean_measure(self) -> str:
-        """Return the measure's canonical name. Raises ValidationError for an unknown measure."""
-        try:
-            return str(parse_measure(self.cleaned_data["measure"]))
-        except UnknownMeasureError as error:
-            raise ValidationError(str(error)) from error
-
-    def clean(self) -> dict[str, Any]:
-        """Check that the dataset uses the measure, the value fits its scale, and a new system has an architecture."""
-        values: dict[str, Any] = super().clean() or self.cleaned_data
-        values["scale"] = values.get("scale") or "share"
-        dataset, measure, value = (values.get(name) for name in ("dataset", "measure", "value"))
-        if dataset and measure and measure not in dataset.measures:
-            self.add_error(
-                "measure",
-                f"{dataset.slug} does not use {measure}. Choose one of {', '.join(dataset.measures)}.",
-            )
-        if value and float(value) > (maximum := SCALES[values["scale"]]):
-            self.add_error(
-                "value",
-                f"{value} is not a {values['scale']}: the maximum is {maximum:g}. Did you mean the other scale?",
-            )
-        matching_systems = System.objects.filter(source=self.source, name=values.get("system"))
-        if not values.get("architecture") and (self.source is None or not matching_systems.exists()):
-            self.add_error("architecture", "Choose an architecture, because the system is new.")
-        return values
-
-
-class PublicationForm(forms.ModelForm):
-    """Form for an existing or new publication, and optionally a CSV instead of a single figure."""
-
-    #: The required fields depend on other fields, which browsers cannot check.
-    use_required_attribute = False
-
-    publication = forms.ModelChoiceField(
-        Source.objects.all(), required=False, empty_label="new publication, described below"
-    )
-    csv = TextFileField(
-        label="CSV", max_bytes=MAX_CSV_BYTES,
-        help_text="Or upload a CSV. Columns: " + ", ".join(FigureForm.base_fields) + ".",
-    )  # fmt: skip
-    mteb = forms.FileField(
-        label="MTEB results", required=False,
-        help_text="Or upload a zip of model__name/revision/Task.json. The URL of the publication must point to "
-        "these folders.",
-    )  # fmt: skip
-    why = WhyField()
-    field_order = ("publication", *_SOURCE_FIELDS, "csv", "mteb", "why")
-
-    class Meta:
-        model = Source
-        fields = _SOURCE_FIELDS
-        field_classes = {"url": partial(forms.URLField, assume_scheme="https")}
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if self.data.get("publication"):
-            for name in _SOURCE_FIELDS:
-                self.fields[name].required = False
-
-    def _post_clean(self) -> None:
-        if not self.cleaned_data.get("publication"):
-            super()._post_clean()  # type: ignore[misc]  # A private hook of Django's model forms.
-
-    def clean(self) -> dict[str, Any]:
-        """Check that there is at most one file, and that the publication has a URL if there are MTEB results."""
-        values: dict[str, Any] = super().clean() or self.cleaned_data
-        if values.get("mteb"):
-            if values.get("csv"):
-                self.add_error("mteb", "Upload either this or a CSV.")
-            if not (values["publication"].url if values.get("publication") else values.get("url")):
-                self.add_error("mteb", "The publication needs a URL, because each row links to its file there.")
-        return values
-
-
-def report_view(page: Any, request: HttpRequest) -> HttpResponse:
-    """Show the form for reported figures; on POST, publish those of form, CSV file, or MTEB zip if all are valid."""
-    require(request, *REPORTS)
-    is_single = request.method == "POST" and not request.FILES
-    figure_form = FigureForm(request.POST if is_single else None)
-    figure_form.source = Source.objects.filter(pk=parse_number(request.POST.get("publication", "")) or 0).first()
-    form = PublicationForm(request.POST or None, request.FILES or None)
-
-    def act(values: Mapping[str, Any]) -> str:
-        """Publish the figures, and return the URL of the list of reported results."""
-        source = values["publication"] or form.instance
-        if values["mteb"]:
-            file = values["mteb"]
-            with work_folder("mteb") as work:
-                path = work / "results.zip"
-                with path.open("wb") as stored:
-                    stored.writelines(file.chunks())
-                results = read_mteb_results(path, source.url, work)
-        elif figure_form.is_bound:
-            results = MtebResults([CuratedFigure(**figure_form.cleaned_data)])
-        else:
-            rows = read_figures(values["csv"], values["publication"])
-            results = MtebResults([CuratedFigure(**row) for row in rows])
-        enter_figures(source, results.figures, results.described)
-        message = f"Published: {format_count(len(results.figures), 'reported figure')} of {source}."
-        page.message_user(request, " ".join([message, *results.left_out()]))
-        return reverse("admin:leaderboard_entry_changelist") + "?provenance__exact=reported"
-
-    can_submit = figure_form.is_valid() or not figure_form.is_bound
-    redirect, problems = submit(request, form, act) if can_submit else (None, [])
-    return redirect or curation_page(
-        request, page, "admin/leaderboard/entry/report.html", "Enter reported figures",
-        problems=problems, form=form, figure=figure_form,
-        status=400 if problems or form.errors or figure_form.errors else 200,
-    )  # fmt: skip
-
-
-def read_figures(text: str, source: Source | None) -> list[dict[str, Any]]:
-    """Return the figures of a CSV as values of `FigureForm`. Raises InvalidContent with all problems by line.
-
-    `source` is the existing publication, or None.
-    """
-    reader = csv.DictReader(text.splitlines())
-    figures, keys = [], set()
-    lines_by_message: defaultdict[str, list[int]] = defaultdict(list)
-    columns, fields = set(reader.fieldnames or ()), FigureForm.base_fields
-    required_names = {name for name, field in fields.items() if field.required}
-    if required_names - columns or columns - set(fields):
-        lines_by_message[f"The columns are {', '.join(fields)}, not {', '.join(map(str, columns))}."].append(1)
-    for row in reader if not lines_by_message else ():
-        form = FigureForm(row)
-        form.source = source
-        key = tuple(row.get(name) for name in ("dataset", "system", "configuration", "measure"))
-        for name, messages in form.errors.items():
-            for message in messages:
-                lines_by_message[f"{name}: {message}"].append(reader.line_num)
-        if key in keys:
-            lines_by_message["An earlier line has the same figure. Remove one of them."].append(reader.line_num)
-        keys.add(key)
-        figures.append(form.cleaned_data)
-    if not lines_by_message and not figures:
-        lines_by_message["The file has no figures. Write one per line below the column names."].append(1)
-    if lines_by_message:
-        problems = [
-            Problem("error", "reported", len(line_numbers), text, "", tuple(line_numbers[:5]))
-            for text, line_numbers in lines_by_message.items()
-        ]
-        raise InvalidContent.build(*problems)
-    return figures
-
-
 #: Permission to remove results from boards and restore them.
 MODERATES = "leaderboard.moderate_entry"
 
@@ -238,7 +41,9 @@ MODERATES = "leaderboard.moderate_entry"
 class WithdrawForm(ReasonForm):
     """Form for the figure of a reported row to withdraw."""
 
-    measure = optional_text(max_length=40, help_text="Default: the whole row")
+    measure = optional_text(
+        max_length=40, help_text="Measure or cost, for example nDCG@10 or index size. Default: the whole row"
+    )
 
 
 def _withdraw(entry: Entry, values: Mapping[str, Any]) -> str:
@@ -282,7 +87,14 @@ class EntryAdmin(ReadOnlyAdmin):
         ("dataset", admin.RelatedOnlyFieldListFilter),
     )
     list_select_related = ("system", "dataset")
-    search_fields = ("system__name", "system__slug", "dataset__name", "dataset__slug", "submission_reference")
+    search_fields = (
+        "system__name",
+        "system__slug",
+        "dataset__name",
+        "dataset__slug",
+        "source__title",
+        "submission_reference",
+    )
     date_hierarchy = "published_at"
     change_list_template = "admin/leaderboard/entry/change_list.html"
     pages: ClassVar = {"report": "report/"}

@@ -296,6 +296,17 @@ def list_problems(title: str, problems: Iterable[Problem], *, hints: bool = True
     return "\n".join(lines)
 
 
+def change_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each row with `name` and `changes`: the old and new values of its fields."""
+    return [
+        f"{row['name']}: "
+        + "; ".join(
+            f"{item['field']}: {' → '.join(filter(None, (item['old'], item['new'])))}" for item in row["changes"]
+        )
+        for row in rows
+    ]
+
+
 def describe_refusal(error: InvalidContent) -> str:
     """Return a description of all problems of a rejected import."""
     problems = error.report.problems

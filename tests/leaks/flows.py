@@ -340,6 +340,15 @@ def _bring_mteb(stage: Stage) -> None:
     )
 
 
+def _bring_reported(stage: Stage) -> None:
+    path = stage.folder / "reported.csv"
+    path.write_text(
+        "dataset,system,architecture,measure,value,locator,cost\nsecret,Paper,dense,nDCG@10,0.5,Table 1,0.2\n"
+    )
+    for dry_run in (True, False):
+        stage.run("import_reported", str(path), title="On it", authors="A B", year="2026", dry_run=dry_run)
+
+
 def _act_on_flags(stage: Stage) -> None:
     stage.run("flags", "list", "--all", named=False)
 
@@ -410,6 +419,7 @@ FLOWS: Mapping[str, Flow] = {
     "import_dataset": _import_others,
     "import_judgements": _judge_by_command,
     "import_mteb_results": _bring_mteb,
+    "import_reported": _bring_reported,
     "import_runs": _import_runs,
     "import_table": _bring_table,
     "merge_systems": lambda stage: stage.run("merge_systems", System.objects.get(name="Mine").slug, "shown"),

@@ -6,14 +6,16 @@ Loading the tables again changes nothing. Curators' functions must be called wit
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any
 
 from django.db import transaction
 from django.db.models import QuerySet
+from django.utils.text import slugify
 
 from leaderboard.core.audit import record
 from leaderboard.importing.reported import tables
-from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Source, System
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Source, System, short_citation
 from leaderboard.results.board_rows.revisions import benchmark_changed, lock_boards
 from leaderboard.results.publishing.descriptions import system_changed
 from leaderboard.results.publishing.visibility import (
@@ -252,7 +254,9 @@ SCALES = {"share": 1.0, "percent": 100.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CuratedFigure:
-    """A score as printed in a publication.
+    """A score as printed in a publication, with the costs that the publication reports for the same result.
+
+    `costs` are in the format of `Entry.figures`. `parameter_count` is the number of parameters of the system's model.
 
     `architecture` is used for new systems only. `address` is the URL of the file that contained the score, if any.
     Figures of one publication are comparable within a `group`; without one, the configuration determines it
@@ -270,6 +274,8 @@ class CuratedFigure:
     address: str = ""
     group: str = ""
     baseline: bool = False
+    costs: Sequence[Mapping[str, Any]] = ()
+    parameter_count: int | None = None
 
     @property
     def share(self) -> float:
@@ -286,13 +292,17 @@ def enter_figures(
     An unsaved publication is saved. `details` contains metadata of systems by name, as fields of `System`. Unpublished
     entries of the figures are restored.
     """
-    details = details or {}
+    details = dict(details or {})
+    for figure in figures:
+        if figure.parameter_count is not None:
+            details[figure.system] = {**details.get(figure.system, {}), "parameter_count": figure.parameter_count}
     described_entries = Entry.objects.filter(system__source=source.pk, system__name__in=details) if source.pk else ()
     lock_boards({figure.dataset.pk for figure in figures} | {figure.dataset_id for figure in described_entries})
     if source.pk is None:
+        source.key = source.key or _free_key(source)
         source.bibtex = make_bibtex(source.key, vars(source))
         source.save()
-        record("added", f"publication {source.key}")
+        record("added", f"publication {source}")
     systems: dict[str, System] = {}
     places: defaultdict[tuple[Dataset, System, str], list[CuratedFigure]] = defaultdict(list)
     for figure in figures:
@@ -304,7 +314,8 @@ def enter_figures(
             metadata = details.get(figure.system, {})
             system = systems[figure.system] = _store_system(source, figure.system, initial, metadata)
         places[figure.dataset, system, figure.configuration].append(figure)
-        audit_values = {"value": figure.value, "publication": source.key, "locator": figure.locator}
+        audit_values = {"value": figure.value, "publication": str(source), "locator": figure.locator}
+        audit_values |= {cost["name"]: f"{cost['as_printed']} {cost['unit']}" for cost in figure.costs}
         if figure.address:
             audit_values["address"] = figure.address
         record(
@@ -319,17 +330,25 @@ def enter_figures(
             restore(entry)
 
 
-def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
-    """Withdraw a figure, or the whole entry if `measure` is empty.
+def _free_key(source: Source) -> str:
+    """Return an unused key for a new publication, such as `thakur-et-al-2021` or `thakur-et-al-2021-2`."""
+    base = slugify(short_citation(source.authors, source.year))[:70] or "publication"
+    used_keys = set(Source.objects.filter(key__startswith=base).values_list("key", flat=True))
+    return next(key for key in chain([base], (f"{base}-{number}" for number in count(2))) if key not in used_keys)
 
-    Raises CannotModerate for a scored entry, an unknown measure, or one that the site's tables would restore.
+
+def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:
+    """Withdraw a score or a cost, such as `index size`, or the whole entry if `measure` is empty.
+
+    Raises CannotModerate for a scored entry, an unknown name, or a figure that the site's tables would restore.
     """
     if entry.provenance != Entry.Provenance.REPORTED or entry.source is None:
         raise CannotModerate(f"{entry} was scored by Runboard. Quarantine or unpublish it instead")
-    if measure and measure not in entry.scores:
-        raise CannotModerate(f"{entry} has no {measure}. Choose one of: {', '.join(entry.scores)}")
+    names = dict.fromkeys([*entry.scores, *(figure["name"] for figure in entry.figures)])
+    if measure and measure not in names:
+        raise CannotModerate(f"{entry} has no {measure}. Choose one of: {', '.join(names)}")
     place = tables.ReportedPlace(entry.source.key, entry.dataset.slug, entry.system.name, entry.configuration)
-    if measure and any((row.place, row.name) == (place, measure) for row in tables.scores()):
+    if measure and any((row.place, row.name) == (place, measure) for row in (*tables.scores(), *tables.figures())):
         raise CannotModerate(f"{measure} comes from the site's tables, which would restore it. Withdraw all of {entry}")
     withdraw_reported(entry, measure, reason)
 
@@ -362,6 +381,7 @@ def _build_entry(dataset: Dataset, system: System, configuration: str, rows: Seq
         for name, figure in figures_by_measure.items()
         if figure.address or figure.scale != "share"
     ]
+    costs = {(cost["name"], cost["hardware"]): cost for row in rows for cost in row.costs}
     # Reading a file again replaces its location, while several tables of a paper are all listed.
     existing_locators = [] if rows[0].address else old_entry.locator.split(", ")
     locators = dict.fromkeys([*existing_locators, *(row.locator for row in rows)])
@@ -371,8 +391,13 @@ def _build_entry(dataset: Dataset, system: System, configuration: str, rows: Seq
         configuration=configuration,
         scores={**old_entry.scores, **{name: figure.share for name, figure in figures_by_measure.items()}},
         figures=[
-            *(figure for figure in old_entry.figures if figure["name"] not in figures_by_measure),
+            *(
+                figure
+                for figure in old_entry.figures
+                if figure["name"] not in figures_by_measure and (figure["name"], figure["hardware"]) not in costs
+            ),
             *map(figure_fields, printed_figures),
+            *costs.values(),
         ],
         comparison_group=group,
         is_baseline=is_baseline,

@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from evaluation.core.problems import at_lines, format_count
 from leaderboard.admin.tables import TABLES, read_table, store_table, try_table
-from leaderboard.management.curating import CurationCommand
+from leaderboard.management.curating import CurationCommand, change_lines
 
 
 class Command(CurationCommand):
@@ -36,10 +36,7 @@ class Command(CurationCommand):
         if problems:
             lines = [f"- {problem['message']}{at_lines(problem['lines'])}" for problem in problems]
             raise CommandError("\n".join(["The table was not changed:", *lines]))
-        lines = [
-            f"{row['name']}: " + "; ".join(f"{item['field']}: {item['old']} → {item['new']}" for item in row["changes"])
-            for row in rows
-        ]
+        lines = change_lines(rows)
         if options["dry_run"]:
             return "\n".join([*lines, f"{format_count(len(rows), 'row')} would change."])
         return "\n".join([*lines, store_table(resource, table)])

@@ -244,16 +244,16 @@ def test_a_curator_sends_a_zip_of_results(client: Client, tmp_path: Path) -> Non
     with zipfile.ZipFile(packed, "w") as archive:
         for path in write(tmp_path).rglob("*.json"):
             archive.write(path, f"results/{path.relative_to(tmp_path)}")
-    new = {"key": "mteb", "title": "MTEB", "authors": "MTEB", "year": 2026, "why": "as MTEB has them"}
+    new = {"title": "MTEB", "authors": "MTEB", "year": 2026, "why": "as MTEB has them"}
 
     def send(**fields: Any) -> Any:
         file = SimpleUploadedFile("results.zip", packed.getvalue())
-        return client.post("/admin/leaderboard/entry/report/", {**new, **fields, "mteb": file})
+        return client.post("/admin/leaderboard/entry/report/?by=mteb", {**new, **fields, "mteb": file})
 
     assert "The publication needs a URL" in send().content.decode()
     address = "https://example.org/mteb"
     assert send(url=address).status_code == 302
-    entry = Entry.objects.get(source__key="mteb")
+    entry = Entry.objects.get(source__key="mteb-2026")
     assert entry.figures[0]["locator"] == f"{address}/results/{FOLDER}/SciFact.json"
 
 

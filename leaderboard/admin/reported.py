@@ -1,0 +1,331 @@
+"""Admin pages for results that publications report: a form, a CSV with the form's fields as columns, or MTEB's files.
+
+Form and CSV show a preview before anything is stored.
+"""
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.core.validators import RegexValidator
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from evaluation.core.problems import InvalidContent, Problem, format_count
+from evaluation.measures.registry import UnknownMeasureError, parse_measure
+from leaderboard.admin.forms import TermInput, TextFileField, WhyField, optional_choice, optional_text
+from leaderboard.admin.pages import curation_page, require, submit
+from leaderboard.core.storage.store import work_folder
+from leaderboard.importing.reported.loader import SCALES, CuratedFigure, enter_figures
+from leaderboard.importing.reported.mteb import MtebResults, read_mteb_results
+from leaderboard.importing.reported.preview import preview_figures
+from leaderboard.models import DECLARED_NUMBERS, Dataset, Source, System, architecture_choices
+from leaderboard.results.reported_facts import COST_UNIT, SIZE_UNITS, make_figure
+
+#: Permissions for entering reported results.
+REPORTS = ("leaderboard.add_source", "leaderboard.change_entry")
+#: Maximum size of a CSV in bytes.
+MAX_CSV_BYTES = 1_000_000
+#: Ways of entering results, `?by=` of the page, with their labels.
+WAYS = {"form": _("One result"), "csv": _("CSV"), "mteb": _("MTEB results")}
+_SOURCE_FIELDS = ("title", "authors", "year", "venue", "url")
+#: Names of stored costs by field of the form.
+_COSTS = {"latency": "latency", "index_size": "index size", "cost": "cost"}
+#: A number, with thousands separators or without, and an optional unit.
+_QUANTITY = re.compile(r"(?=[.0-9])((?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]+)?)\s*([a-zA-Z]*)")
+#: A score as printed.
+_SCORE = RegexValidator(
+    r"^([0-9]{1,3}(\.[0-9]{1,6})?|\.[0-9]{1,6})$", _("Enter a number as printed, for example 0.344.")
+)
+_COUNT_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
+
+
+class QuantityField(forms.CharField):
+    """A printed number with an optional unit, such as `1.2 GB`; the value is (number, unit), or None if empty."""
+
+    def __init__(self, units: Iterable[str], default: str, **options: Any) -> None:
+        super().__init__(required=False, max_length=15, **options)
+        self.units = {unit.casefold(): unit for unit in (*units, default)}
+        self.default = default
+
+    def clean(self, value: Any) -> tuple[str, str] | None:
+        """Return the number without separators and its unit. Raises ValidationError for other text."""
+        text = super().clean(value)
+        match = _QUANTITY.fullmatch(text)
+        unit = self.units.get((match[2] or self.default).casefold()) if match else None
+        if match and unit is not None:
+            return match[1].replace(",", ""), unit
+        if text:
+            units = {"units": ", ".join(filter(str.isalpha, self.units.values())) or gettext("no unit")}
+            raise ValidationError(gettext("Enter a number, for example 1,200, and optionally: %(units)s.") % units)
+        return None
+
+
+class FigureForm(forms.Form):
+    """Form for one reported result; its fields are also the columns of the CSV."""
+
+    use_required_attribute = False
+
+    dataset = forms.ModelChoiceField(
+        Dataset.objects.listed(), to_field_name="slug",
+        error_messages={"invalid_choice": _("There is no dataset %(value)s. Give its slug, as in /datasets/slug/.")},
+    )  # fmt: skip
+    system = forms.CharField(
+        max_length=120, widget=TermInput(System, "name"), help_text=_("Name in the publication, for example ColBERTv2")
+    )
+    architecture = optional_choice(
+        choices=lambda: [("", _("unchanged")), *architecture_choices()], help_text=_("For new systems only")
+    )
+    configuration = optional_text(max_length=120, help_text=_("If the system has several, for example base or large"))
+    parameters = QuantityField(_COUNT_UNITS, "", help_text=_("Parameters of the model, for example 110M or 109482240"))
+    measure = forms.CharField(max_length=40, help_text=_("Name on boards, for example nDCG@10"))
+    value = forms.CharField(help_text=_("Printed value: 0.344, or 34.4 with the scale percent"), validators=[_SCORE])
+    scale = optional_choice(choices=[("", _("share (0.344)")), *((name, name) for name in SCALES)])
+    locator = forms.CharField(label=_("Page or table"), max_length=80, help_text=_("For example Table 2"))
+    latency = QuantityField(
+        ("ms", "s"), "ms", label=_("Latency per query (ms)"), help_text=_("For example 58 or 1.2 s")
+    )
+    hardware = optional_text(max_length=120, help_text=_("For the latency, for example 1 A100 GPU, or: not stated"))
+    index_size = QuantityField(
+        SIZE_UNITS, "B", label=_("Index size (bytes)"), help_text=_("For example 1200000000, 1.2 GB, or 800 MiB")
+    )
+    cost = QuantityField((), COST_UNIT, label=_("Cost per 1,000 queries (USD)"), help_text=_("For example 0.19"))
+
+    #: The publication, if it exists already.
+    source: Source | None = None
+
+    def clean_measure(self) -> str:
+        """Return the measure's canonical name. Raises ValidationError for an unknown measure."""
+        try:
+            return str(parse_measure(self.cleaned_data["measure"]))
+        except UnknownMeasureError as error:
+            raise ValidationError(str(error)) from error
+
+    def clean_parameters(self) -> int | None:
+        """Return the number of parameters, or None if it is not reported. Raises ValidationError if it is too large."""
+        if (quantity := self.cleaned_data["parameters"]) is None:
+            return None
+        count = int(Decimal(quantity[0]) * _COUNT_UNITS[quantity[1]])
+        if count > DECLARED_NUMBERS[0].greatest:
+            raise ValidationError(gettext("This is more than any model has. Check the number and its unit."))
+        return count
+
+    def clean(self) -> dict[str, Any]:
+        """Check the measure, scale, and hardware, and that a new system has an architecture."""
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        values["scale"] = values.get("scale") or "share"
+        dataset, measure, value = (values.get(name) for name in ("dataset", "measure", "value"))
+        if dataset and measure and measure not in dataset.measures:
+            text = f"{dataset.slug} does not use {measure}. Choose one of {', '.join(dataset.measures)}."
+            self.add_error("measure", text)
+        if value and float(value) > (maximum := SCALES[values["scale"]]):
+            text = f"{value} is not a {values['scale']}: the maximum is {maximum:g}. Did you mean the other scale?"
+            self.add_error("value", text)
+        if values.get("latency") and not values.get("hardware"):
+            self.add_error("hardware", gettext("Enter the hardware of the latency, or: not stated."))
+        matching_systems = System.objects.filter(source=self.source, name=values.get("system"))
+        if not values.get("architecture") and (self.source is None or not matching_systems.exists()):
+            self.add_error("architecture", "Choose an architecture, because the system is new.")
+        return values
+
+    def figure(self) -> CuratedFigure:
+        """Return the valid form's score with its costs."""
+        values = dict(self.cleaned_data)
+        hardware, parameter_count = values.pop("hardware"), values.pop("parameters")
+        costs = [
+            make_figure(name, quantity[0], quantity[1], values["locator"], hardware if field == "latency" else "")
+            for field, name in _COSTS.items()
+            if (quantity := values.pop(field)) is not None
+        ]
+        return CuratedFigure(**values, costs=costs, parameter_count=parameter_count)
+
+
+class DoiOrUrlField(forms.URLField):
+    """A URL, or a DOI such as `10.48550/arXiv.2104.08663`, whose URL is the value."""
+
+    widget = forms.TextInput
+
+    def to_python(self, value: Any) -> str | None:
+        """Return the URL. Raises ValidationError if it is neither a URL nor a DOI."""
+        doi = re.fullmatch(r"(?:doi:\s*)?(10\.[0-9]{4,9}/\S+)", str(value or "").strip(), re.IGNORECASE)
+        return super().to_python(f"https://doi.org/{doi[1]}" if doi else value)
+
+
+class PublicationForm(forms.ModelForm):
+    """Form for an existing or new publication, with the CSV or MTEB's files if results are entered that way."""
+
+    #: The required fields depend on other fields, which browsers cannot check.
+    use_required_attribute = False
+
+    publication = forms.ModelChoiceField(
+        Source.objects.order_by("title"), required=False, empty_label=_("new publication, described below")
+    )
+    csv = TextFileField(label=_("CSV file"), max_bytes=MAX_CSV_BYTES)
+    table = optional_text(
+        label=_("Rows"), max_length=MAX_CSV_BYTES, strip=False,
+        widget=forms.Textarea(attrs={"rows": 10, "class": "vLargeTextField", "spellcheck": "false"}),
+        help_text=_("Instead of a file. The first row has the names of the columns."),
+    )  # fmt: skip
+    mteb = forms.FileField(
+        label=_("MTEB results"),
+        help_text=_("A zip of model__name/revision/Task.json. The URL of the publication must point to these folders."),
+    )
+    why = WhyField()
+
+    class Meta:
+        model = Source
+        fields = _SOURCE_FIELDS
+        field_classes = {"url": partial(DoiOrUrlField, assume_scheme="https")}
+        labels = {"url": _("DOI or URL")}
+        help_texts = {
+            "authors": _("Names joined by “and”, for example Nandan Thakur and Nils Reimers"),
+            "url": _("For example 10.48550/arXiv.2104.08663"),
+        }
+
+    def __init__(self, *args: Any, way: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in {"form": ("csv", "table", "mteb"), "csv": ("mteb",), "mteb": ("csv", "table")}[way]:
+            del self.fields[name]
+        if self.data.get("publication"):
+            for name in _SOURCE_FIELDS:
+                self.fields[name].required = False
+
+    def _post_clean(self) -> None:
+        if not self.cleaned_data.get("publication"):
+            super()._post_clean()  # type: ignore[misc]  # A private hook of Django's model forms.
+
+    def clean(self) -> dict[str, Any]:
+        """Check that a new publication is new, and that there is a CSV or a URL for MTEB's files.
+
+        The text of a CSV file replaces that of `table`, so that the page shows it again.
+        """
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        publication, title = values.get("publication"), values.get("title")
+        if not publication and title and Source.objects.filter(title__iexact=title).exists():
+            self.add_error("title", gettext("This publication exists. Choose it under “Publication”."))
+        if values.get("csv"):
+            values["table"] = values["csv"]
+            self.data = {**dict(self.data.items()), "table": values["csv"]}
+        elif "table" in self.fields and not values.get("table") and "csv" not in self.errors:
+            self.add_error("csv", gettext("Choose a file, or enter its rows below."))
+        if values.get("mteb") and not (publication.url if publication else values.get("url")):
+            self.add_error("mteb", "The publication needs a URL, because each row links to its file there.")
+        return values
+
+
+#: Groups of fields on the page: heading, description, and fields of either form.
+_GROUPS = (
+    (_("Publication"), "", ("publication",)),
+    (_("New publication"), _("Leave these fields empty if you chose a publication above."), _SOURCE_FIELDS),
+    (_("System"), "", ("dataset", "system", "architecture", "configuration", "parameters")),
+    (_("Score"), "", ("measure", "value", "scale", "locator")),
+    (_("Efficiency"), _("Optional. Boards mark these values as self-reported."),
+     ("latency", "hardware", "index_size", "cost")),
+    (_("Results"), "", ("csv", "table", "mteb")),
+    (_("Reason"), "", ("why",)),
+)  # fmt: skip
+
+
+def report_view(page: Any, request: HttpRequest) -> HttpResponse:
+    """Show the form for reported results; on POST, show a preview or the problems, and store confirmed results.
+
+    MTEB's files are stored without a preview.
+    """
+    require(request, *REPORTS)
+    way = request.GET.get("by", "")
+    way = way if way in WAYS else "form"
+    form, figure_form = PublicationForm(request.POST or None, request.FILES or None, way=way), None
+    is_valid = form.is_valid() and "back" not in request.POST
+    if way == "form":
+        figure_form = FigureForm(request.POST or None)
+        figure_form.source = form.cleaned_data.get("publication") if form.is_bound else None
+        is_valid = figure_form.is_valid() and is_valid
+    context: dict[str, Any] = {"forms": [*filter(None, (form, figure_form))], "way": way, "ways": WAYS.items()}
+
+    def act(values: Mapping[str, Any]) -> str:
+        """Publish the results, and return the URL of the list of reported results; or add a preview to the context."""
+        source = values["publication"] or form.instance
+        if way == "mteb":
+            results = _read_mteb(values["mteb"], source.url)
+        else:
+            figures = [figure_form.figure()] if figure_form else read_figures(values["table"], values["publication"])
+            results = MtebResults(figures)
+            if "confirmed" not in request.POST:
+                context["rows"], context["warnings"] = preview_figures(source, figures)
+                context["source"] = source
+                return ""
+        enter_figures(source, results.figures, results.described)
+        message = f"Published: {format_count(len(results.figures), 'reported figure')} of {source}."
+        page.message_user(request, " ".join([message, *results.left_out()]))
+        return reverse("admin:leaderboard_entry_changelist") + "?provenance__exact=reported"
+
+    redirect, problems = submit(request, form, act) if is_valid else (None, [])
+    if "rows" in context:
+        return curation_page(
+            request, page, "admin/leaderboard/entry/preview.html", gettext("Preview of reported results"), **context
+        )
+    fields = {field.name: field for each in context["forms"] for field in each}
+    has_errors = bool(problems) or any(each.errors for each in context["forms"])
+    return redirect or curation_page(
+        request, page, "admin/leaderboard/entry/report.html", gettext("Enter reported results"), problems=problems,
+        groups=[(*texts, [fields[name] for name in names if name in fields]) for *texts, names in _GROUPS],
+        columns=list(FigureForm.base_fields), status=400 if has_errors else 200, **context,
+    )  # fmt: skip
+
+
+def _read_mteb(file: Any, address: str) -> MtebResults:
+    """Return the results in an uploaded zip, whose folders are at the URL `address`. Raises InvalidContent."""
+    with work_folder("mteb") as work:
+        path = work / "results.zip"
+        with path.open("wb") as stored:
+            stored.writelines(file.chunks())
+        return read_mteb_results(path, address, work)
+
+
+def read_figures(text: str, source: Source | None) -> list[CuratedFigure]:
+    """Return the figures of a CSV with the columns of `FigureForm`.
+
+    `source` is the existing publication, or None. Raises InvalidContent with all problems by line and column.
+    """
+    reader = csv.DictReader(text.splitlines())
+    figures: list[CuratedFigure] = []
+    earlier_cells: dict[tuple[Any, ...], object] = {}
+    lines_by_message: defaultdict[str, list[int]] = defaultdict(list)
+    columns, fields = set(reader.fieldnames or ()), FigureForm.base_fields
+    required_names = {name for name, field in fields.items() if field.required}
+    if required_names - columns or columns - set(fields):
+        lines_by_message[f"The columns are {', '.join(fields)}, not {', '.join(map(str, columns))}."].append(1)
+    for row in reader if not lines_by_message else ():
+        form = FigureForm(row)
+        form.source = source
+        messages = [f"{name}: {message}" for name, texts in form.errors.items() for message in texts]
+        # A measure must not occur twice; costs may be repeated for each measure of a result.
+        result = tuple(row.get(name) for name in ("dataset", "system", "configuration"))
+        cells: dict[tuple[Any, ...], object] = {("measure", row.get("measure"), *result): reader.line_num}
+        cells |= {(name, row.get("hardware"), *result): row[name] for name in (*_COSTS, "parameters") if row.get(name)}
+        messages += [
+            f"{key[0]}: An earlier line has another value for the same result. Remove one of them."
+            for key, value in cells.items()
+            if earlier_cells.setdefault(key, value) != value
+        ]
+        for message in messages:
+            lines_by_message[message].append(reader.line_num)
+        if not messages:
+            figures.append(form.figure())
+    if not lines_by_message and not figures:
+        lines_by_message["The file has no figures. Write one per line below the column names."].append(1)
+    if lines_by_message:
+        problems = [
+            Problem("error", "reported", len(line_numbers), text, "", tuple(line_numbers[:5]))
+            for text, line_numbers in lines_by_message.items()
+        ]
+        raise InvalidContent.build(*problems)
+    return figures
