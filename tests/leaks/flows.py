@@ -245,7 +245,8 @@ def _report(stage: Stage) -> None:
         "value": "0.5",
         "locator": "Table 1",
     }
-    stage.post(reverse("admin:leaderboard_entry_report"), **source, **figure, architecture="dense")
+    for confirmed in ({}, {"confirmed": "Store"}):
+        stage.post(reverse("admin:leaderboard_entry_report"), **source, **figure, **confirmed, architecture="dense")
 
 
 def _measures(stage: Stage) -> None:
