@@ -20,9 +20,10 @@ _PUBLIC_RUN = Q(evaluations__entry__in=_PUBLIC) | Q(evaluations__seed__entry__in
 
 
 def self_reported_costs(system_id: int) -> list[dict[str, Any]]:
-    """Return the token counts and costs that the system's public runs report, ordered by dataset, in one query.
+    """Return the costs in the headers of the system's public runs, ordered by dataset, in one query.
 
-    Runs without a valid token count are omitted. `cost_usd` is None if a run does not report it.
+    Runs without a valid token count or cost are omitted. Values that a run does not report are None: `tokens`,
+    `cost_usd` of the whole run, and `per_1000_queries` in US dollars.
     """
     rows = (
         Run.objects.filter(_PUBLIC_RUN, system_id=system_id, metadata__resources__self_reported="true")
@@ -33,9 +34,12 @@ def self_reported_costs(system_id: int) -> list[dict[str, Any]]:
     costs = []
     for dataset, metadata in rows:
         resources = metadata["resources"]
-        tokens, cost = read_amount(resources.get("tokens")), read_amount(resources.get("cost_usd"))
-        if tokens is not None:
-            costs.append({"dataset": dataset, "tokens": int(tokens), "cost_usd": cost})
+        tokens, cost, per_1000_queries = (
+            read_amount(resources.get(name)) for name in ("tokens", "cost_usd", "cost_usd_per_1000_queries")
+        )
+        if tokens is not None or per_1000_queries is not None:
+            count = None if tokens is None else int(tokens)
+            costs.append({"dataset": dataset, "tokens": count, "cost_usd": cost, "per_1000_queries": per_1000_queries})
     return costs
 
 

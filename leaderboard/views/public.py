@@ -58,7 +58,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "made": configurations,
         "size": facts["parameter_count"] or (weights.pop() if len(weights) == 1 else None),
         "provenance": provenances.pop() if len(provenances) == 1 else "",
-        "self_reported": self_reported_costs(facts["pk"]) if facts["closed_api"] else [],
+        "self_reported": self_reported_costs(facts["pk"]),
         "made_here": any(result.provenance == Entry.Provenance.MEASURED for result in results),
         "address": f"{site_address(request)}/systems/{slug}/",
         "challenges": challenges,

@@ -33,8 +33,9 @@ from submissions.checkpoints.hub import HubModel
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints import intake
 from submissions.intake.checkpoints.readiness import is_local_request
-from submissions.intake.files import incoming_files, pair_with_datasets
+from submissions.intake.files import IncomingFile, incoming_files, pair_with_datasets
 from submissions.intake.forms import ParametersField, SubmissionForm
+from submissions.intake.headers import architecture_in_headers
 from submissions.intake.runs import split_labels
 from submissions.intake.system_form import COLUMNS, OptionalBooleanField, SystemForm
 from submissions.models import Upload
@@ -218,7 +219,9 @@ class SubmissionRequest(_FilesRequest):
         "Priority among the team's runs in the round, 1 is highest. Default: the next free one.",
         required=False,
     )
-    architecture = text_field("Architecture, required for a new system.", required=False)
+    architecture = text_field(
+        "Architecture, required for a new system unless the header of its run states it.", required=False
+    )
     parameters = text_field(
         "JSON object or key=value pairs: engine parameters of a model (spaces in prompts are preserved), or the "
         "parameters that describe the system of runs.",
@@ -314,7 +317,8 @@ def _system_and_options(
         )
     require_valid(form)
     options = form.options()
-    system = _find_or_describe_system(data, person, [options.team] if options.team else teams, engine)
+    own_teams = [options.team] if options.team else teams
+    system = _find_or_describe_system(data, person, own_teams, engine, values["files"])
     anonymous_until = options.anonymous_until
     if (
         isinstance(system, System)
@@ -330,13 +334,17 @@ def _system_and_options(
 
 
 def _find_or_describe_system(
-    data: Mapping[str, Any], person: User, teams: Sequence[Team], engine: EngineDescription | None
+    data: Mapping[str, Any],
+    person: User,
+    teams: Sequence[Team],
+    engine: EngineDescription | None,
+    files: Sequence[IncomingFile],
 ) -> System | SystemFields:
     """Return the teams' system with this slug or name, or the description of a new system.
 
     The field `system` contains a slug, a name, or a JSON object with the description. The architecture of a new system
-    is that of the engine by default. Raises ApiError if no system or architecture is named, the description is invalid,
-    or it differs from that of the existing system.
+    is that of the engine or of the header of a run by default. Raises ApiError if no system or architecture is named,
+    the description is invalid, or it differs from that of the existing system.
     """
     system_text = str(data.get("system", "")).strip()
     if not system_text:
@@ -359,9 +367,9 @@ def _find_or_describe_system(
     if system is not None:
         _refuse_changes(system, description)
         return system
-    if engine is not None:
-        description = {"architecture": engine.architecture, **description}
     if not description.get("architecture"):
+        description["architecture"] = architecture_in_headers(files) if engine is None else engine.architecture
+    if not description["architecture"]:
         system_slugs = ", ".join(get_systems(person).values_list("slug", flat=True)[:20])
         raise field_error(
             "architecture",

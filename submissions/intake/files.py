@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
@@ -25,7 +24,7 @@ from evaluation.archives.zip import (
 )
 from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report, format_count
 from evaluation.runs.forms import recognize_format, trec_text, write_as_trec
-from evaluation.runs.header import MAX_HEADER_BYTES, quote, read_header
+from evaluation.runs.header import quote
 from evaluation.runs.json_runs import JSON
 from evaluation.runs.problems import EMPTY, UNKNOWN_DOCUMENTS_SHARE, refuse_binary
 from evaluation.runs.score import check_run
@@ -131,16 +130,6 @@ class CheckedFile:
     def tag(self) -> str | None:
         """First tag in the file, empty if it has none; None if the file was not read yet."""
         return None if self.report is None else next(iter(self.report.statistics.tags), "")
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """Metadata in the run's header; empty for a large file with an invalid header, which the worker will reject."""
-        if self.report is not None:
-            return self.report.statistics.metadata
-        try:
-            return read_header(_read_start(self.run.path, MAX_HEADER_BYTES - 1)).metadata
-        except InvalidContent:
-            return {}
 
     @property
     def file_report(self) -> FileReport:
@@ -356,7 +345,7 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
         limit = min(total_allowance, settings.VALIDATE_AT_ONCE_BYTES)
         text, report = None, None
         try:
-            start = _read_start(run.path, limit)
+            start = read_start(run.path, limit)
             total_allowance -= min(len(start), limit)
             if len(start) <= limit:
                 text = start
@@ -372,7 +361,7 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
             yield CheckedFile(run, report, text)
 
 
-def _read_start(path: Path, limit: int) -> bytes:
+def read_start(path: Path, limit: int) -> bytes:
     """Return the expanded file, up to the block in which it exceeds `limit` bytes. Raises InvalidContent."""
     content = bytearray()
     for block in open_blocks(path, FileLimits()):
@@ -447,7 +436,7 @@ def _read_trec_start(path: Path) -> bytes:
 
     Raises InvalidContent if the file is empty or is not text.
     """
-    content = _read_start(path, settings.VALIDATE_AT_ONCE_BYTES)
+    content = read_start(path, settings.VALIDATE_AT_ONCE_BYTES)
     if not content.strip():
         raise InvalidContent.build(EMPTY.problem())
     form = recognize_format(content[:BLOCK])

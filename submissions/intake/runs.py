@@ -5,7 +5,7 @@ Content-addressed files that no row references afterwards are harmless, and the 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from leaderboard.results.publishing.scored import SEEDS
 from leaderboard.systems.records import SystemFields
 from submissions.core.errors import FileReport, Refused
 from submissions.intake.files import CheckedFile, IncomingFile, RunFile, check_files, refuse, run_files
+from submissions.intake.headers import describe_from_headers
 from submissions.intake.run_records import record_waiting_run, waiting_payload
 from submissions.intake.submission import (
     SubmissionOptions,
@@ -37,12 +38,6 @@ from submissions.models import Job, State, Submission
 from submissions.queue.queue import log_line
 from submissions.quotas.ledger import lock_quota, recording_refusals
 from submissions.uploads.service import lock_for_reading
-
-CLOSED_INTERFACE = ProblemCode(
-    "closed_interface",
-    "The run's header declares a closed interface, but the system is not marked as using a paid API.",
-    "Edit the system to mark it, or submit the run for another system.", "# closed_interface: true",
-)  # fmt: skip
 
 
 def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list[FileReport]:
@@ -93,7 +88,7 @@ def accept_submission(
                 submission = Submission(
                     submitter=submitter,
                     team=team,
-                    system=system_row(_mark_closed(system, checked_files), team, options),
+                    system=system_row(describe_from_headers(system, checked_files), team, options),
                     **options.columns(),
                     **admission.columns(),
                 )
@@ -141,34 +136,6 @@ def _store_all(files: Sequence[CheckedFile]) -> list[CheckedFile]:
             problems.append(duplicate_seed_problem(first_run, run))
     refuse(problems)
     return stored_files
-
-
-def _mark_closed(system: System | SystemFields, files: Iterable[CheckedFile]) -> System | SystemFields:
-    """Mark a new system as closed if a run's header contains `closed_interface: true`; boards rank these separately.
-
-    Raises Refused if an existing system is not marked, because its other results would be ranked separately, too.
-    """
-    if system.closed_api:
-        return system
-    closed_names = [file.run.name for file in files if _is_closed(file.metadata)]
-    if not closed_names:
-        return system
-    if isinstance(system, System):
-        raise Refused.for_problem(
-            CLOSED_INTERFACE,
-            f"{closed_names[0]} declares a closed interface, but “{system.name}” is not marked as using a paid API.",
-            CLOSED_INTERFACE.remedy,
-        )
-    return replace(system, closed_api=True)
-
-
-def _is_closed(value: Any) -> bool:
-    """Return whether metadata, or a mapping nested in it, contains `closed_interface: true`."""
-    if isinstance(value, list):
-        return any(map(_is_closed, value))
-    if not isinstance(value, Mapping):
-        return False
-    return str(value.get("closed_interface")).lower() == "true" or any(map(_is_closed, value.values()))
 
 
 def _build_job(submission: Submission, file: CheckedFile, run_tag: str) -> Job:

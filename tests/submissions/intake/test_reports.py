@@ -210,6 +210,70 @@ def test_a_run_of_a_closed_interface_marks_its_new_system(
     assert "Demo: 1,234 tokens, 0.001200 US dollars" in page
 
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+HEADER_OF_OPEN = (
+    '# ir_metadata.start\n# method:\n#   retrieval:\n#     - name: dense\n#       model: "served"\n'
+    f'#       open_weights: true\n#       hub_model: "acme/small"\n#       hub_commit: "{COMMIT}"\n'
+    "#       dimension: 384\n# resources:\n#   self_reported: true\n#   tokens: 1234\n"
+    "#   cost_usd_per_1000_queries: 0.002500\n# ir_metadata.end\n"
+)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_header_of_a_run_describes_its_new_system(
+    packed: bool, demo: Dataset, api: Api, client: Client, settings: Any
+) -> None:
+    text = (HEADER_OF_OPEN + GOOD).encode()
+    if packed:
+        settings.VALIDATE_AT_ONCE_BYTES, text = 1_000, gzip.compress(text)
+    assert api.submit(text, system="Served", architecture=None).status == 201
+    work()
+    system = System.objects.get(name="Served")
+    assert (system.architecture, system.dimension, system.closed_api) == ("dense", 384, False)
+    assert (system.open_weights, system.model_url) == (True, f"https://huggingface.co/acme/small/tree/{COMMIT}")
+    page = " ".join(client.get("/systems/served/").content.decode().split())
+    assert "Closed API" not in page
+    assert "<dt>Cost (self-reported)</dt>" in page
+    assert "Demo: 1,234 tokens" in page
+    assert "Demo: 0.002500 US dollars per 1,000 queries" in page
+
+
+def test_what_a_submitter_sends_precedes_the_header_of_the_run(demo: Dataset, api: Api) -> None:
+    fields = {"architecture": "late-interaction", "dimension": "64", "model": "https://example.org/m"}
+    assert api.submit(HEADER_OF_OPEN + GOOD, system="Mine", open_weights="no", **fields).status == 201
+    system = System.objects.get(name="Mine")
+    assert (system.architecture, system.dimension, system.open_weights) == ("late-interaction", 64, False)
+    assert system.model_url == "https://example.org/m"
+    again = HEADER_OF_OPEN + run_text(depth=9)
+    assert api.submit(again, system="Mine", configuration="again", architecture=None).status == 201
+    system.refresh_from_db()
+    assert (system.architecture, system.dimension) == ("late-interaction", 64), "an existing system does not change"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("acme/small", "acme", (True, "", 384)),
+        ("acme/small", "acme/small/../../x", (True, "", 384)),
+        (COMMIT, "main", (True, "", 384)),
+        ("dimension: 384", "dimension: 99999999", (True, f"https://huggingface.co/acme/small/tree/{COMMIT}", None)),
+        ("open_weights: true", "closed_interface: true", (None, "", 384)),
+    ],
+)
+def test_invalid_facts_in_a_header_are_ignored(
+    old: str, new: str, expected: tuple[bool | None, str, int | None], demo: Dataset, api: Api
+) -> None:
+    header = HEADER_OF_OPEN.replace(old, new)
+    assert api.submit(header + GOOD, system="Served", architecture=None).status == 201
+    system = System.objects.get(name="Served")
+    assert (system.open_weights, system.model_url, system.dimension) == expected
+
+
+def test_a_header_without_a_known_architecture_does_not_replace_it(demo: Dataset, api: Api) -> None:
+    answer = api.submit(HEADER_OF_OPEN.replace("dense", "magic") + GOOD, system="Served", architecture=None)
+    assert answer.problem("invalid_architecture")["message"].startswith("You have no system")
+
+
 def test_a_run_of_a_closed_interface_is_refused_for_a_system_that_says_otherwise(demo: Dataset, api: Api) -> None:
     assert api.submit(system="Open").status == 201
     refused = api.submit(HEADER_OF_CLOSED + run_text(depth=9), system="open", configuration="rented")
