@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
-import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from tqdm import tqdm
 
 from runboard.answers import Submission
 from runboard.client import FINAL_STATES, Client, has_ended
+from runboard.endpoint_commands import AddCommand, add_endpoint_commands
 from runboard.errors import Refused, SiteUnavailable, format_problem, missing_library
 from runboard.login import checked_token, write_login
 from runboard.terminal import say
@@ -49,7 +49,8 @@ def main(words: Sequence[str] | None = None) -> int:
         )
         return 2
     except KeyboardInterrupt:
-        print("\nInterrupted. The site continues to process your submissions.", file=sys.stderr)
+        note = getattr(arguments, "interrupted", "The site continues to process your submissions.")
+        print(f"\nInterrupted. {note}", file=sys.stderr)
         return 130
 
 
@@ -59,8 +60,6 @@ _PERCENTAGES = ("relative", "average-relative", "mean-relative")
 _NOT_PRINTED = [
     "ranked_among", "slug", "baseline", "comparison_group", "missing_queries", "doubtful", "rank_low", "rank_high",
 ]  # fmt: skip
-#: Function that adds a command, given its name, its function, and its description.
-AddCommand = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -79,7 +78,7 @@ def _build_parser() -> argparse.ArgumentParser:
     _add_datasets(add_command)
     _add_submissions(add_command)
     _add_boards(add_command)
-    _add_retrieve(add_command)
+    add_endpoint_commands(add_command)
     return parser
 
 
@@ -159,44 +158,6 @@ def _add_force(parser: argparse.ArgumentParser) -> None:
 
 def _add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the API's response")
-
-
-def _add_retrieve(add_command: AddCommand) -> None:
-    parser = add_command("retrieve", _retrieve, "create a run with an API like OpenAI's /v1/embeddings")
-    parser.add_argument(
-        "--endpoint", required=True, help="address before /v1/embeddings, such as https://api.example.org"
-    )
-    parser.add_argument(
-        "--format", choices=["openai"], default="openai", help="format of the API (default: %(default)s)"
-    )
-    parser.add_argument("--model", required=True, help="name of the model in the API")
-    parser.add_argument("--corpus", required=True, type=Path, help="corpus.jsonl, or .gz")
-    parser.add_argument("--queries", required=True, type=Path, help="queries.jsonl, or .gz")
-    parser.add_argument("--out", required=True, type=Path, help="output file for the run")
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        help="folder that stores vectors for reuse (default: OUT.vectors)",
-    )
-    parser.add_argument("--depth", type=_parse_count, default=1000, help="documents per query (default: %(default)s)")
-    parser.add_argument("--batch", type=_parse_count, default=64, help="texts per request (default: %(default)s)")
-    parser.add_argument("--query-prefix", default="", help="text to put before each query")
-    parser.add_argument("--document-prefix", default="", help="text to put before each document")
-    parser.add_argument(
-        "--price", type=_parse_price, help="US dollars per million tokens, to state the cost in the run"
-    )
-
-
-def _parse_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
-    return int(text)
-
-
-def _parse_price(text: str) -> float:
-    if not 0 <= (price := float(text)) < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a price: enter US dollars, 0 or more")
-    return price
 
 
 def _client(arguments: argparse.Namespace) -> Client:
@@ -380,13 +341,6 @@ def _export(arguments: argparse.Namespace) -> int:
 
 def _upload(arguments: argparse.Namespace) -> int:
     say(upload(_client(arguments), arguments.file, arguments.kind, _Bars()))
-    return 0
-
-
-def _retrieve(arguments: argparse.Namespace) -> int:
-    from runboard.embeddings import retrieve  # Only this command and `reproduce` need runboard-eval.
-
-    retrieve(arguments)
     return 0
 
 

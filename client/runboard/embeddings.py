@@ -1,26 +1,21 @@
-"""Runs from embeddings of an external API, which are cached and searched exactly by Runboard's engine."""
+"""Runs from embeddings of an API, which are cached and searched exactly by Runboard's engine."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import re
-import sqlite3
-import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
-from runboard.endpoint import KEY_VARIABLE, Endpoint
 from runboard.errors import missing_library
-from runboard.vectors import Cost, Vectors, VectorStore
+from runboard.providers import PROVIDERS, Fields
+from runboard.requesting import Requester, batched, confirm, open_requester, request_fields
+from runboard.run_header import Method, report_run, run_header, run_tag
+from runboard.vectors import Group
 
 #: Number of documents whose vectors are in memory, and in one file of the index.
 _SHARD = 10_000
@@ -33,124 +28,102 @@ def retrieve(arguments: argparse.Namespace) -> None:
     Raises Refused and SiteUnavailable for errors of the API, and ValueError for wrong arguments, invalid files, or an
     unusable cache.
     """
+    form = PROVIDERS[arguments.format].embedding
+    texts = count_texts(arguments)
+    inputs = _Inputs(
+        arguments,
+        request_fields(form, form.document, arguments.document_extra, arguments.dimensions),
+        request_fields(form, form.query, arguments.query_extra, arguments.dimensions),
+    )
+    with open_requester(arguments, form, texts) as requester:
+        confirm(requester, (group for _, group in inputs.groups()), arguments)
+        _make_run(arguments, requester, inputs)
+
+
+def count_texts(arguments: argparse.Namespace) -> int:
+    """Check the corpus and the queries, and return their number of texts.
+
+    Raises ValueError with all problems of the files, and if runboard-eval is missing.
+    """
     try:
         from runboard_eval.collections.check import check_corpus, check_queries
         from runboard_eval.core.problems import InvalidContent, at_lines
     except ImportError as error:
         raise missing_library(error) from error
-    endpoint = Endpoint(arguments.endpoint, arguments.model, os.environ.get(KEY_VARIABLE, "").strip())
     try:
-        texts = check_corpus(arguments.corpus).records + check_queries(arguments.queries).records
+        count: int = check_corpus(arguments.corpus).records + check_queries(arguments.queries).records
     except InvalidContent as error:
         messages = [
             f"{problem.message}{at_lines(problem.lines, problem.count)}. {problem.hint}"
             for problem in error.report.problems
         ]
         raise ValueError("\n".join(messages)) from error
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    cache = arguments.cache or arguments.out.with_name(f"{arguments.out.name}.vectors")
-    try:
-        with (
-            closing(VectorStore(cache, endpoint.url, endpoint.model)) as store,
-            tqdm(total=texts, desc="encoded", unit="text", disable=None) as bar,
-        ):
-            _make_run(arguments, endpoint, store, bar.update)
-    except sqlite3.Error as error:
-        raise ValueError(f"The vector cache {cache} cannot be used: {error}.") from error
+    return count
 
 
-def _make_run(
-    arguments: argparse.Namespace, endpoint: Endpoint, store: VectorStore, advance: Callable[[int], Any]
-) -> None:
-    """Encode documents and queries, search with an exact index, and write the run with its metadata to `arguments.out`.
+class _Inputs:
+    """Texts of a corpus and its queries, with the fields with which they are sent."""
 
-    `advance` is called with the number of texts encoded since the last call.
-    """
-    from runboard_eval.collections.beir import read_corpus, read_queries
+    def __init__(self, arguments: argparse.Namespace, document_fields: Fields, query_fields: Fields) -> None:
+        self._arguments, self.document_fields, self.query_fields = arguments, document_fields, query_fields
+
+    def documents(self) -> Iterator[tuple[list[str], Group]]:
+        """Yield the ids and texts of each shard of the corpus."""
+        from runboard_eval.collections.beir import read_corpus
+
+        for shard in batched(read_corpus(self._arguments.corpus), _SHARD):
+            texts = [f"{row.title} {row.text}".strip() for row in shard]
+            # Most APIs refuse an empty text.
+            texts = [self._arguments.document_prefix + text or " " for text in texts]
+            yield [row.id for row in shard], Group(texts, self.document_fields)
+
+    def queries(self) -> tuple[list[str], Group]:
+        from runboard_eval.collections.beir import read_queries
+
+        rows = list(read_queries(self._arguments.queries))
+        texts = [self._arguments.query_prefix + row.text or " " for row in rows]
+        return [row.id for row in rows], Group(texts, self.query_fields)
+
+    def groups(self) -> Iterator[tuple[list[str], Group]]:
+        yield from self.documents()
+        yield self.queries()
+
+
+def _make_run(arguments: argparse.Namespace, requester: Requester, inputs: _Inputs) -> None:
+    """Encode documents and queries, search with an exact index, and write the run to `arguments.out`."""
     from runboard_eval.engines import Resources
     from runboard_eval.engines.base import SearchResult
     from runboard_eval.engines.index.vector_index import VectorIndex, build_index
     from runboard_eval.engines.run_writing import run_lines
 
-    def encode(prefix: str, texts: Iterable[str]) -> Vectors:
-        # Most APIs refuse an empty text.
-        return _encode(endpoint, store, [prefix + text or " " for text in texts], arguments.batch, advance)
-
     threads = os.cpu_count() or 1
-    documents = ((row.id, f"{row.title} {row.text}".strip()) for row in read_corpus(arguments.corpus))
     shards: list[Path] = []
     ids: list[str] = []
+    uses, query_uses = Counter[int](), Counter[int]()
     # Next to the run, because vectors may need more space than the system's temporary folder has.
     with tempfile.TemporaryDirectory(prefix=".runboard-", dir=arguments.out.parent) as name:
         folder = Path(name)
-        for group in _batched(documents, _SHARD):
+        for shard_ids, group in inputs.documents():
+            requester.fetch([group])
             shards.append(folder / f"vectors-{len(shards):05d}.npy")
-            np.save(shards[-1], encode(arguments.document_prefix, (text for _, text in group)))
-            ids += [document for document, _ in group]
-        document_cost, query_list = store.cost(), list(read_queries(arguments.queries))
-        queries = encode(arguments.query_prefix, (query.text for query in query_list))
+            np.save(shards[-1], requester.vectors(group, uses))
+            ids += shard_ids
+        query_ids, group = inputs.queries()
+        requester.fetch([group])
+        queries = requester.vectors(group, query_uses)
         build_index(shards, ids, folder, _EXACT_SEARCH, threads, folder)
-        index, cost = VectorIndex(folder, _EXACT_SEARCH, Resources(threads=threads)), store.cost()
+        index = VectorIndex(folder, _EXACT_SEARCH, Resources(threads=threads))
+        costs = requester.cost(uses + query_uses), requester.cost(query_uses)
+        method: Method = {
+            "name": "dense", "dimension": int(queries.shape[1]), "search": "exact",
+            "query_prefix": arguments.query_prefix, "document_prefix": arguments.document_prefix,
+            "query_fields": inputs.query_fields, "document_fields": inputs.document_fields,
+        }  # fmt: skip
         run = folder / "run"
         with run.open("w", encoding="utf-8") as output:
-            query_tokens = ((cost.tokens or 0) - (document_cost.tokens or 0)) / len(query_list)
-            output.write(_header(arguments, endpoint, int(queries.shape[1]), cost, query_tokens))
-            for query, (positions, scores) in zip(query_list, index.search(queries, arguments.depth), strict=True):
-                ranking = SearchResult(query.id, index.identifiers(positions), scores)
-                output.write(run_lines(ranking, re.sub(r"[/\s]+", "-", arguments.model)))
+            output.write(run_header(arguments, requester.endpoint, method, costs, len(query_ids)))
+            for query, (positions, scores) in zip(query_ids, index.search(queries, arguments.depth), strict=True):
+                ranking = SearchResult(query, index.identifiers(positions), scores)
+                output.write(run_lines(ranking, run_tag(arguments.model)))
         run.replace(arguments.out)
-    tokens = "an unknown number of" if cost.tokens is None else f"{cost.tokens:,}"
-    print(
-        f"{arguments.out}: {len(query_list):,} queries over {len(ids):,} documents, {tokens} tokens",
-        file=sys.stderr,
-    )
-    if cost.tokens is None:
-        print("The API does not report tokens, so the run states no cost.", file=sys.stderr)
-
-
-def _encode(
-    endpoint: Endpoint, store: VectorStore, texts: list[str], size: int, advance: Callable[[int], Any]
-) -> Vectors:
-    """Return the vectors of the texts, requesting and storing those that are not cached, `size` texts per request.
-
-    Raises Refused if the dimension differs from that of stored vectors.
-    """
-    uncached = store.find_uncached(texts)
-    advance(len(texts) - len(uncached))
-    for group in _batched(uncached, size):
-        encoded = endpoint.encode(group)
-        dimension, stored_dimension = encoded.vectors.shape[1], store.dimension
-        if stored_dimension not in (None, dimension):
-            problem = f"answered vectors of {dimension} dimensions after {stored_dimension}"
-            raise endpoint.refusal(f"{problem}; if its model has changed, delete {store.path}")
-        store.store(group, encoded)
-        advance(len(group))
-    return store.vectors(texts)
-
-
-def _batched(items: Iterable[Any], size: int) -> Iterator[tuple[Any, ...]]:
-    """Yield batches, as itertools.batched does in Python 3.12."""
-    iterator = iter(items)
-    while group := tuple(islice(iterator, size)):
-        yield group
-
-
-def _header(arguments: argparse.Namespace, endpoint: Endpoint, dimension: int, cost: Cost, query_tokens: float) -> str:
-    """Return the run's ir_metadata as comment lines: the method, and the seconds, tokens, and costs if known.
-
-    `query_tokens` is the mean number of tokens of a query.
-    """
-    lines = [
-        "ir_metadata.start", "method:", "  retrieval:", "    - name: dense",
-        f"      model: {json.dumps(arguments.model)}",
-        f"      endpoint: {json.dumps(endpoint.url)}", "      closed_interface: true", f"      dimension: {dimension}",
-        "      search: exact", f"      query_prefix: {json.dumps(arguments.query_prefix)}",
-        f"      document_prefix: {json.dumps(arguments.document_prefix)}", "resources:", "  self_reported: true",
-        f"  seconds_waited: {cost.seconds:.1f}",
-    ]  # fmt: skip
-    if cost.tokens is not None:
-        lines.append(f"  tokens: {cost.tokens}")
-        if arguments.price is not None:
-            lines.append(f"  cost_usd: {cost.tokens * arguments.price / 1e6:.6f}")
-            lines.append(f"  cost_usd_per_1000_queries: {query_tokens * arguments.price / 1e3:.9f}")
-    return "".join(f"# {line}\n" for line in [*lines, "ir_metadata.end"])
+    report_run(arguments, f"{len(query_ids):,} queries over {len(ids):,} documents", costs[0])

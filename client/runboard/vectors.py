@@ -1,13 +1,14 @@
-"""Vectors of texts and their cost, stored in a file to avoid encoding a text twice."""
+"""Vectors or scores of texts and their cost, stored in a file to avoid paying for a text twice."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,29 +24,44 @@ CREATE TABLE IF NOT EXISTS vector (
 
 
 class EncodedTexts(NamedTuple):
-    """Result of one request: vectors of shape (texts, dimensions), tokens (None if not reported), and seconds."""
+    """Result of one request.
+
+    Attributes:
+        vectors: Vectors of shape (texts, dimensions), or scores of shape (texts, 1).
+        tokens: Number of tokens, or None if the API does not report it.
+        seconds: Seconds until the response.
+    """
 
     vectors: Vectors
     tokens: int | None
     seconds: float
 
 
+class Group(NamedTuple):
+    """Texts that are sent with the same further fields of a request."""
+
+    texts: Sequence[str]
+    fields: Mapping[str, Any] = {}
+
+
 class Cost(NamedTuple):
-    """Cost of the vectors in use; `tokens` is None if a request did not report them."""
+    """Cost of vectors or scores; `tokens` is None if a request did not report them."""
 
     tokens: int | None
     seconds: float
 
 
 class VectorStore:
-    """Vector store of one model of one API. Methods raise sqlite3.Error if the file cannot be used."""
+    """Vectors or scores of one model of one API. Methods raise sqlite3.Error if the file cannot be used.
 
-    def __init__(self, folder: Path, interface: str, model: str) -> None:
+    `configuration` identifies the API, the model, and the number of dimensions if it was chosen.
+    """
+
+    def __init__(self, folder: Path, configuration: Sequence[str | int]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"{_key(json.dumps([interface, model])).hex()[:16]}.sqlite"
+        self.path = folder / f"{_key(json.dumps(configuration)).hex()[:16]}.sqlite"
         self._rows = sqlite3.connect(self.path)
         self._rows.executescript(_TABLES)
-        self._used_requests: set[int] = set()
 
     def close(self) -> None:
         self._rows.close()
@@ -56,44 +72,60 @@ class VectorStore:
         row = self._rows.execute("SELECT length(numbers) FROM vector LIMIT 1").fetchone()
         return row and int(row[0]) // np.dtype(np.float32).itemsize
 
-    def find_uncached(self, texts: Iterable[str]) -> list[str]:
+    def find_uncached(self, group: Group) -> list[str]:
         """Return the distinct texts without stored vectors, in order."""
         lookup = "SELECT 1 FROM vector WHERE text = ?"
-        return [text for text in dict.fromkeys(texts) if self._rows.execute(lookup, (_key(text),)).fetchone() is None]
+        texts = dict.fromkeys(group.texts)
+        keys = zip(texts, _text_keys(group._replace(texts=list(texts))), strict=True)
+        return [text for text, key in keys if self._rows.execute(lookup, (key,)).fetchone() is None]
 
-    def store(self, texts: Sequence[str], result: EncodedTexts) -> None:
+    def store(self, group: Group, result: EncodedTexts) -> None:
         """Store the result of a request atomically."""
         with self._rows as rows:
             request = rows.execute(
                 "INSERT INTO request (tokens, seconds) VALUES (?, ?)", (result.tokens, result.seconds)
             ).lastrowid
             rows_to_insert = [
-                (_key(text), request, vector.astype("<f4").tobytes())
-                for text, vector in zip(texts, result.vectors, strict=True)
+                (key, request, vector.astype("<f4").tobytes())
+                for key, vector in zip(_text_keys(group), result.vectors, strict=True)
             ]
             rows.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", rows_to_insert)
 
-    def vectors(self, texts: Iterable[str]) -> Vectors:
-        """Return the stored vectors of the texts, of shape (texts, dimensions), and include their requests in `cost`.
+    def vectors(self, group: Group, uses: Counter[int]) -> Vectors:
+        """Return the stored vectors of the texts, of shape (texts, dimensions), and count the uses of each request.
 
         Raises KeyError for a text without a stored vector.
         """
         numbers = []
-        for text in texts:
-            row = self._rows.execute("SELECT request, numbers FROM vector WHERE text = ?", (_key(text),)).fetchone()
+        for text, key in zip(group.texts, _text_keys(group), strict=True):
+            row = self._rows.execute("SELECT request, numbers FROM vector WHERE text = ?", (key,)).fetchone()
             if row is None:
                 raise KeyError(text)
             request, vector = row
-            self._used_requests.add(request)
+            uses[request] += 1
             numbers.append(np.frombuffer(vector, "<f4"))
         return np.stack(numbers).astype(np.float32)
 
-    def cost(self) -> Cost:
-        """Return the cost of the requests that returned the vectors in use."""
-        rows = self._rows.execute("SELECT id, tokens, seconds FROM request")
-        used_rows = [row[1:] for row in rows if row[0] in self._used_requests]
-        tokens = None if any(count is None for count, _ in used_rows) else sum(count for count, _ in used_rows)
-        return Cost(tokens, sum(seconds for _, seconds in used_rows))
+    def cost(self, uses: Counter[int]) -> Cost:
+        """Return the cost of the vectors in use: of each request, the share of its vectors that are used."""
+        rows = self._rows.execute(
+            "SELECT id, tokens, seconds, count(*) FROM request JOIN vector ON request = id GROUP BY id"
+        )
+        tokens, seconds, has_tokens = 0.0, 0.0, True
+        for request, request_tokens, request_seconds, texts in rows:
+            if share := min(uses[request] / texts, 1.0):
+                has_tokens = has_tokens and request_tokens is not None
+                tokens += share * (request_tokens or 0)
+                seconds += share * request_seconds
+        return Cost(round(tokens) if has_tokens else None, seconds)
+
+
+def _text_keys(group: Group) -> list[bytes]:
+    """Return the keys of the texts in the store, which depend on the fields with which they are sent."""
+    if not group.fields:
+        return [_key(text) for text in group.texts]
+    prefix = json.dumps(group.fields, sort_keys=True)
+    return [_key(f"{prefix}\n{text}") for text in group.texts]
 
 
 def _key(text: str) -> bytes:

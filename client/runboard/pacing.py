@@ -1,0 +1,47 @@
+"""Pauses that all concurrent requests to an API share."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+#: Pauses in seconds after consecutive failures, and the longest pause that an API can request.
+WAITS = (1, 2, 4, 8, 16, 30, 60)
+LONGEST_PAUSE = 120.0
+
+
+class Pacing:
+    """Pause of all requests after an API was busy, which ends early if the command ends."""
+
+    def __init__(self) -> None:
+        self._lock, self._stopped = threading.Lock(), threading.Event()
+        self.waits, self._failures, self._failed_at, self._resume_at = WAITS, 0, 0.0, 0.0
+
+    def wait(self) -> bool:
+        """Wait until requests may be sent. Return False if the command has ended."""
+        while not self._stopped.is_set() and (pause := self._resume_at - time.monotonic()) > 0:
+            self._stopped.wait(pause)
+        return not self._stopped.is_set()
+
+    def succeed(self) -> None:
+        with self._lock:
+            self._failures = 0
+
+    def pause(self, sent_at: float, seconds: float) -> bool:
+        """Pause all requests for at least `seconds`. Return False after too many consecutive failures.
+
+        Failures of requests that were sent before the last failure count once, because they have the same cause.
+        """
+        with self._lock:
+            if sent_at >= self._failed_at:
+                self._failures += 1
+                self._failed_at = time.monotonic()
+            if self._failures > len(self.waits):
+                return False
+            pause = max(self.waits[max(self._failures, 1) - 1], min(seconds, LONGEST_PAUSE))
+            self._resume_at = max(self._resume_at, time.monotonic() + pause)
+            return True
+
+    def stop(self) -> None:
+        """End all pauses and refuse further requests."""
+        self._stopped.set()
