@@ -1,7 +1,8 @@
 """Forest plot on a board's first screen: the best systems' differences from the baseline, drawn as SVG.
 
 The drawing has no size of its own. Horizontal positions are percentages, so that texts keep their size on every
-screen; colors are those of static/css/board.css.
+screen. Names are HTML elements, which the style sheet cuts where they do not fit. Colors are those of
+static/css/board.css.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from leaderboard.core.text.numbers import signed
 
 #: Maximum number of systems, so that the table's first row remains on the first screen.
 MAX_ROWS = 7
+#: Maximum length of the baseline's name below the zero line.
 _MAX_NAME = 21
 _ROW_HEIGHT = 17
 #: Horizontal range of the plot, in percent; names are to the left, differences to the right.
@@ -25,15 +27,17 @@ _LEFT, _RIGHT = 35.0, 84.0
 #: Distance of the outermost interval from the ends of the range, as a share of all differences.
 _MARGIN = 0.04
 
-Role = Literal["best", "tied", "baseline", "other"]
+#: A row that a publication reports is `untested`, whatever its rank.
+Role = Literal["best", "tied", "baseline", "untested", "other"]
 _SHAPES: dict[Role, str] = {
     "best": '<circle r="5.5"/>',
     "tied": '<path d="M0-6 6 0 0 6-6 0z"/>',
     "baseline": '<rect x="-4.5" y="-4.5" width="9" height="9"/>',
+    "untested": '<path d="M-4-4 4 4M-4 4 4-4"/>',
     "other": '<circle r="4.5"/>',
 }
 
-_GLYPHS = {"best": "●", "tied": "◆", "baseline": "■"}
+_GLYPHS = {"best": "●", "tied": "◆", "untested": "×", "baseline": "■"}
 
 
 class ForestRow(NamedTuple):
@@ -71,7 +75,8 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
             parts.append(f'<line class="interval" x1="{start}" x2="{end}" y1="{y}" y2="{y}"/>')
         value = "0" if row.role == "baseline" else signed(row.difference, 3)
         parts += [
-            f'<text x="0" y="{y + 4}">{escape(shorten(row.name, _MAX_NAME))}<title>{escape(row.name)}</title></text>',
+            f'<foreignObject x="0" y="{y - _ROW_HEIGHT // 2}" width="{_LEFT - 1}%" height="{_ROW_HEIGHT}">'
+            f'<div class="forest-name" title="{escape(row.name)}">{escape(row.name)}</div></foreignObject>',
             # A nested SVG element moves the mark: transformations do not accept percentages.
             f'<svg class="mark is-{row.role}" x="{position(row.difference)}" y="{y}" overflow="visible">'
             f"{_SHAPES[row.role]}</svg>",
@@ -85,7 +90,8 @@ def _caption(rows: Sequence[ForestRow], measure: str, baseline: str) -> str:
     caption = _("Δ %(measure)s from %(baseline)s") % {"measure": measure, "baseline": baseline}
     if any(row.interval is not None for row in rows):
         caption = _("%(caption)s, 95%% intervals") % {"caption": caption}
-    labels = {"best": _("best"), "tied": _("not separable from it"), "baseline": _("baseline")}
+    labels = {"best": _("best"), "tied": _("not separable")}
+    labels |= {"untested": _("reported, not tested"), "baseline": _("baseline")}
     roles = {row.role for row in rows}
     key = "".join(
         f' <span class="is-{role}">{_GLYPHS[role]}</span> {label}' for role, label in labels.items() if role in roles

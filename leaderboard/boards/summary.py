@@ -196,6 +196,8 @@ class _Leader:
     def _role(self, row: Row) -> Role:
         if row.entry.is_baseline:
             return "baseline"
+        if row.ranked_in == REPORTED:
+            return "untested"
         return "best" if row is self.best else "tied" if row in self.tied else "other"
 
     def _exceeds_bound(self) -> bool | None:

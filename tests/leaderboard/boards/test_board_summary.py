@@ -352,7 +352,7 @@ def test_the_first_screen_draws_differences_from_the_baseline(client: Client) ->
     assert len(plots) == 2, "in the verdict, and after five rows on phones"
     assert plots[0] == plots[1]
     assert page.index(plots[1], page.index("<tbody")) > page.index("System 2")
-    names = re.findall(r"<title>(.*?)</title>", plots[0])
+    names = re.findall(r'class="forest-name" title="(.*?)"', plots[0])
     assert names == ["First", "Second", "BM25", *(f"System {n}" for n in range(4))]
     assert re.findall(r"mark is-(\w+)", plots[0]) == ["best", "tied", "baseline", *["other"] * 4]
     assert re.findall(r'class="value"[^>]*>([^<]*)', plots[0])[:3] == ["+0.201", "+0.200", "0"]
@@ -363,13 +363,26 @@ def test_the_first_screen_draws_differences_from_the_baseline(client: Client) ->
     assert float(zero[1]) == positions[2], "the baseline is on the line"
 
 
+def test_reported_differences_on_the_first_screen_are_crosses(client: Client) -> None:
+    dataset, paper = scored_dataset(), make_source("paper")
+    name = "A system with a name of more than twenty-one characters"
+    report(dataset, paper, "BM25", baseline=True, ndcg=0.4)
+    report(dataset, paper, name, ndcg=0.5)
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    plot = page[page.index('class="forest"') : page.index("</figure>")]
+    assert re.findall(r"mark is-(\w+)", plot) == ["untested", "baseline"]
+    assert '<span class="is-untested">×</span> reported, not tested' in plot
+    assert "best" not in plot.partition("<svg")[0]
+    assert "A system with a name of more than" in plot, "the style sheet cuts what does not fit"
+
+
 def test_the_baseline_is_drawn_below_many_better_systems(client: Client) -> None:
     dataset = scored_dataset(measures=["nDCG@10"])
     for number in range(9):
         score(dataset, f"System {number}", ndcg=0.9 - number / 100)
     score(dataset, "BM25", ndcg=0.1, baseline=True)
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
-    names = re.findall(r"<title>(.*?)</title>", page[page.index("forest-plot") : page.index("</figure>")])
+    names = re.findall(r'class="forest-name" title="(.*?)"', page[page.index("forest-plot") : page.index("</figure>")])
     assert names == [*(f"System {n}" for n in range(6)), "BM25"]
 
 

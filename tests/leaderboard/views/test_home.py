@@ -52,7 +52,7 @@ def test_the_board_with_most_systems_is_drawn_beside_the_headline(client: Client
     scored_dataset(name="Empty")
     page = client.get("/").content.decode()
     (plot,) = re.findall(r'<svg class="forest-plot".*?</figure>', page)
-    assert re.findall("<title>(.*?)</title>", plot) == ["best on Large", "other 0", "BM25"]
+    assert re.findall('class="forest-name" title="(.*?)"', plot) == ["best on Large", "other 0", "BM25"]
     assert page.index("<h1>") < page.index(plot) < page.index("card-list")
 
 
