@@ -190,6 +190,8 @@ def _set_system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tab
         "adapted_to": [name for name in datasets if row.adapted and name not in row.training_datasets],
         "dimension": dimensions[0] if dimensions else None,
     }
+    if row.year is not None:
+        printed_values["year"] = row.year
     return _store_system(source, row.name, {}, printed_values)
 
 

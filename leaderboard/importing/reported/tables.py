@@ -17,6 +17,7 @@ _READERS: dict[Any, Callable[[str], Any]] = {
     str: str,
     float: float,
     float | None: lambda text: float(text) if text else None,
+    int | None: lambda text: int(text) if text else None,
     bool: "1".__eq__,
     list[str]: lambda text: [part for part in text.split(";") if part],
 }
@@ -57,7 +58,10 @@ class ReportedDataset:
 
 @dataclass(frozen=True, slots=True)
 class ReportedSystem:
-    """A system as named by one source; `adapted` means trained on the target corpus without labels."""
+    """A system as named by one source; `adapted` means trained on the target corpus without labels.
+
+    `year` is that of the system's own first publication if it is not the year of the source.
+    """
 
     source: str
     name: str
@@ -67,6 +71,7 @@ class ReportedSystem:
     training_datasets: list[str]
     adapted: bool
     paper_url: str
+    year: int | None
 
 
 @dataclass(frozen=True, slots=True)
