@@ -2,12 +2,12 @@
 
 The contract
 ------------
-A `Figure` (model.py) has a slug, a title, a sentence for its caption, the kinds of page it is about, and
-`build(request: FigureRequest) -> Plot`. `registry.FIGURES` maps slugs to figures; each figure is a constant of its
-module.
+A `Figure` (model.py) has a slug, a question as its title, a sentence for its caption, the kinds of page it is
+about, and `build(request: FigureRequest) -> Plot`. `registry.FIGURES` maps slugs to figures; each figure is a constant
+of its module.
 
     LENGTHS = Figure(
-        slug="lengths", title="Lengths of retrieved documents", caption="Lengths of …, for …",
+        slug="lengths", title="How long are retrieved documents?", caption="Lengths of …, for …",
         subjects=("dataset",), build=build,
     )
 
@@ -26,6 +26,7 @@ first figure that is drawn imports plotly; pages that only have frames never imp
   templates, which must not contain names (`%{fullData.name}`, `drawing.point_trace`). Templates may contain `<br>`.
 - The frame sets fonts, grid, margins, and background.
 - `meta` of a trace or layout may be `{"narrow": {…}}`, with options that replace its own on a phone.
+- `finding`, if any, replaces the question in the title. It must hold for all ties, filters, and missing values.
 - `table` is the accessible alternative of the picture: same values, same order.
 - `caption` states what is shown, over which systems and datasets, on which hardware, from which source.
 - A figure of hidden judgments shows no more than their board: published means, nothing by query.

@@ -1,130 +1,25 @@
-"""Figures of benchmarks: sizes of datasets and means by task and domain, and wins over datasets.
+"""Figures of benchmarks: means by task and domain, and wins over datasets.
 
-They correspond to Figures 1 and 3 and to finding 5 of the BEIR paper.
+They correspond to Figure 3 and finding 5 of the BEIR paper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from django.utils.translation import gettext as _
 
 from leaderboard.boards.benchmark.aggregates import wins
 from leaderboard.boards.model import Member, Row
-from leaderboard.datasets import lists
 from leaderboard.figures import drawing
 from leaderboard.figures.drawing import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.results.values import published_statistics
 
 #: Maximum number of systems in the figures of means.
 MAX_SYSTEMS = 8
-
-
-class _Size(NamedTuple):
-    """Size of a dataset, counted at import or as stated by its source."""
-
-    name: str
-    task: str
-    domain: str
-    documents: int | None
-    queries: int | None
-    counted: bool
-
-
-def build_sizes(request: FigureRequest) -> Plot:
-    """Draw the numbers of documents and queries of a benchmark's datasets on separate axes, grouped by task."""
-    page = request.benchmark_page
-    sizes = _known_sizes(drawing.visible_datasets(page, counted_only=False))
-    if not sizes:
-        return Plot.empty("The sizes of these datasets are not known.")
-    names, tasks = [size.name for size in sizes], [size.task for size in sizes]
-    documents, queries = [size.documents for size in sizes], [size.queries for size in sizes]
-    x, x2 = (
-        drawing.log_axis(title, [number for number in numbers if number] or [1], sparse=True)
-        for title, numbers in (("Documents", documents), ("Queries", queries))
-    )
-    first_sizes = [next(task_sizes) for _, task_sizes in groupby(sizes, lambda size: size.task)]
-    return Plot(
-        data=[
-            _size_trace("documents", documents, sizes, "x"),
-            _size_trace("queries", queries, sizes, "x2"),
-        ],
-        layout=drawing.bar_layout(
-            len(sizes),
-            22,
-            xaxis={**x, "domain": [0.0, 0.46]},
-            xaxis2={**x2, "domain": [0.5, 0.76], "anchor": "y"},
-            annotations=[_task_name(size) for size in first_sizes],
-            meta={
-                "narrow": {
-                    "xaxis": {**x, "domain": [0.0, 0.56]},
-                    "xaxis2": {**x2, "domain": [0.64, 1.0], "anchor": "y"},
-                    "annotations": [],
-                }
-            },
-            showlegend=False,
-            yaxis_showgrid=True,
-            yaxis_categoryorder="array",
-            yaxis_categoryarray=names,
-        ),
-        table=Table.from_columns(
-            ("Dataset", names),
-            ("Task", tasks),
-            ("Domain", [size.domain or None for size in sizes]),
-            ("Documents", documents, ",d"),
-            ("Queries", queries, ",d"),
-        ),
-        caption=f"Documents and test queries of the {len(sizes)} datasets of "
-        f"{drawing.inline_title(page.board)}, by task. Counted at import, or as stated by the source of the reported "
-        "figures.",
-        subtitle=page.board.title,
-        notes=[f"Shown on the board but not counted: {size.name}." for size in sizes if not size.counted],
-    )
-
-
-def _size_trace(label: str, numbers: Sequence[int | None], sizes: Sequence[_Size], axis: str) -> go.Scatter:
-    """Return a point for each dataset at its number of documents or queries; `label` names the unit."""
-    return go.Scatter(
-        mode="markers",
-        name=label,
-        x=numbers,
-        y=[size.name for size in sizes],
-        customdata=[size.task for size in sizes],
-        marker={"color": drawing.BLUE, "size": 10},
-        hovertemplate=f"%{{y}}, %{{customdata}}<br>%{{x:,}} {label}<extra></extra>",
-        xaxis=axis,
-    )
-
-
-def _task_name(first_dataset: _Size) -> dict[str, Any]:
-    """Return an annotation with the name of a task next to its first dataset, beyond the grid lines. Phones omit it."""
-    position = {"xref": "paper", "x": 0.78, "xanchor": "left", "y": first_dataset.name}
-    return {**position, "text": first_dataset.task, "font": {"color": drawing.MUTED_INK}, "showarrow": False}
-
-
-def _known_sizes(members: list[Member]) -> list[_Size]:
-    """Return the sizes of the members with a known number of documents or queries.
-
-    They are grouped by task, the largest first within a task. Hidden datasets have published numbers only.
-    """
-    rows = {row["slug"]: row for row in lists.datasets()}
-    sizes = []
-    for member in members:
-        if (row := rows.get(member.slug)) is not None:
-            numbers = published_statistics(row["statistics"]._asdict(), hidden=row["hidden"])
-            name, task, counts = (
-                drawing.shorten(row["name"]),
-                row["task"],
-                (numbers["documents"], numbers["queries"]),
-            )
-            sizes.append(_Size(name, task or "task not stated", row["domain"], *counts, member.counted))
-    order = list(dict.fromkeys(size.task for size in sizes))
-    sizes.sort(key=lambda size: (order.index(size.task), -(size.documents or 0)))
-    return [size for size in sizes if size.documents or size.queries]
 
 
 def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> Plot:
@@ -214,17 +109,9 @@ def _mean_traces(
     return traces
 
 
-SIZES = Figure(
-    slug="tasks",
-    title="Tasks and sizes",
-    caption="Datasets of the board by task, with their numbers of documents and queries.",
-    subjects=("benchmark",),
-    drawable=drawing.has_several_datasets,
-    build=build_sizes,
-)
 MEANS_BY_TASK = Figure(
     slug="means-by-task",
-    title="Means by task",
+    title="Which systems are best at which task?",
     caption="Mean scores of systems by task.",
     subjects=("benchmark",),
     drawable=drawing.has_several_datasets,
@@ -232,7 +119,7 @@ MEANS_BY_TASK = Figure(
 )
 MEANS_BY_DOMAIN = Figure(
     slug="means-by-domain",
-    title="Means by domain",
+    title="Which systems are best in which domain?",
     caption="Mean scores of systems by domain.",
     subjects=("benchmark",),
     drawable=drawing.has_several_datasets,
@@ -290,6 +177,7 @@ def build_wins(request: FigureRequest) -> Plot:
         f"{name} ({coverage_text})" if win_count.total < dataset_count else name
         for win_count, name, coverage_text in zip(shown_counts, systems, coverage, strict=True)
     ]
+    finding = "" if request.state.filtered else _describe_most_wins(win_counts, dataset_count, board.baseline)
     wins, ties, losses = map(list, zip(*(win_count[1:] for win_count in shown_counts), strict=True))
     return Plot(
         data=[
@@ -313,9 +201,24 @@ def build_wins(request: FigureRequest) -> Plot:
         caption=f"Datasets of {drawing.inline_title(board)} on which each system scores above or below "
         f"{board.baseline} in {board.measure}, of the {dataset_count} that count.",
         baseline=board.baseline,
+        finding=finding,
         subtitle=f"{board.title}, {board.measure}",
         notes=notes,
     )
+
+
+def _describe_most_wins(win_counts: Sequence[_WinCount], dataset_count: int, baseline: str) -> str:
+    """Return on how many datasets the system with the most wins is better than the baseline; empty if several have it.
+
+    Wins count scores, not tests.
+    """
+    most_wins = max(win_count.wins for win_count in win_counts)
+    leaders = [win_count for win_count in win_counts if win_count.wins == most_wins]
+    if len(leaders) > 1 or not most_wins:
+        return ""
+    facts = {"name": drawing.shorten(drawing.row_name(leaders[0].row)), "wins": most_wins, "baseline": baseline}
+    text = _("%(name)s scores better than %(baseline)s on %(wins)d of %(datasets)d datasets")
+    return text % {**facts, "datasets": dataset_count}
 
 
 def _count_bars(name: str, systems: list[str], numbers: list[int], color: str, sign: int = 1) -> go.Bar:
@@ -411,7 +314,7 @@ def _pairwise_counts(rows: Sequence[Row], members: Sequence[Member], *, lower: b
 
 WIN_COUNTS = Figure(
     slug="wins",
-    title="Wins against the baseline",
+    title="On how many datasets is each system better than the baseline?",
     caption="Numbers of datasets on which each system wins or loses against the baseline.",
     subjects=("benchmark",),
     build=build_wins,
@@ -419,7 +322,7 @@ WIN_COUNTS = Figure(
 )
 HEAD_TO_HEAD = Figure(
     slug="head-to-head",
-    title="Head to head",
+    title="Which of two systems wins on more datasets?",
     caption="Numbers of datasets on which each system wins against each other system.",
     subjects=("benchmark",),
     build=build_head_to_head,

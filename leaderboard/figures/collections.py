@@ -274,21 +274,23 @@ def _distribution_line(number: int, name: str, ranges: list[str], column: list[f
 
 DOCUMENT_LENGTHS = Figure(
     slug="document-lengths",
-    title="Lengths of retrieved documents",
+    title="How long are the documents that systems retrieve?",
     caption="Lengths of the documents that each system ranks first, and of all documents in the corpus (Figure 4 "
     "of the BEIR paper).",
     subjects=("dataset",),
     build=build_violins,
     fits=has_public_documents,
+    folded=True,
 )
 RELEVANCE_BY_LENGTH = Figure(
     slug="relevance-by-length",
-    title="Relevance by document length",
+    title="Are relevant documents longer than others?",
     caption="Lengths of relevant documents, of all documents, and of those that systems rank first (Figure 5 of "
     "the BEIR paper).",
     subjects=("dataset",),
     build=build_relevance,
     fits=has_relevant_lengths,
+    folded=True,
 )
 
 
@@ -353,7 +355,7 @@ def build_heatmap(request: FigureRequest) -> Plot:
 
 OVERLAP = Figure(
     slug="overlap",
-    title="Overlap of collections",
+    title="How similar are the words of the collections?",
     caption="Shared vocabulary of the collections on this site (Figure 2 and Appendix F of the BEIR paper).",
     subjects=("site",),
     build=build_heatmap,

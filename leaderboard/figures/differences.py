@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
 
 from leaderboard.boards.model import DELTA, Board, Row
 from leaderboard.boards.system.page import system_facts, system_results
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baselines_label
-from leaderboard.core.text.numbers import DECIMALS, DIGITS, signed
+from leaderboard.core.text.numbers import DECIMALS, DIGITS, direction, signed
 from leaderboard.figures import drawing
 from leaderboard.figures.drawing import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
+from leaderboard.results.board_rows.entry_rows import REPORTED
 from leaderboard.results.significance.statements import differs
 from leaderboard.results.significance.types import EntryCertainty
 
@@ -37,14 +42,48 @@ def build(request: FigureRequest) -> Plot:
     if request.benchmark:
         return _benchmark_differences(request)
     board = request.board()
-    return Plot.empty(NOTHING_TO_COMPARE) if board.column(DELTA) is None else _system_differences(board, DELTA)
+    if board.column(DELTA) is None:
+        return Plot.empty(NOTHING_TO_COMPARE)
+    return _system_differences(board, DELTA, is_filtered=request.state.filtered)
+
+
+class _Style(NamedTuple):
+    """Label of points in the legend, with their mark: the outcome of a test, or one of several systems."""
+
+    label: str | Promise
+    color: str
+    symbol: str
+
+
+SIGNIFICANTLY_BETTER = _Style(gettext_lazy("significantly better"), drawing.BETTER, "circle")
+SIGNIFICANTLY_WORSE = _Style(gettext_lazy("significantly worse"), drawing.WORSE, "circle")
+NOT_SIGNIFICANT = _Style(gettext_lazy("not significant"), drawing.GREY, "circle-open")
+REPORTED_UNTESTED = _Style(gettext_lazy("reported, not tested"), drawing.GREY, "x")
+UNTESTED = _Style(gettext_lazy("not tested"), drawing.GREY, "diamond-open")
+#: Outcomes in the order of the legend.
+OUTCOMES = (SIGNIFICANTLY_BETTER, SIGNIFICANTLY_WORSE, NOT_SIGNIFICANT, REPORTED_UNTESTED, UNTESTED)
+
+
+def _outcome(certainty: EntryCertainty | None, better: bool | None, sign: str, *, is_reported: bool) -> _Style:
+    """Return the outcome of a test; `sign` is `up` for a better score than the baseline's and `down` for a worse one.
+
+    `better` is the published comparison with hidden judgments, which does not test worse scores, or None.
+    """
+    if certainty is not None and certainty.p_baseline is not None:
+        if not differs(certainty):
+            return NOT_SIGNIFICANT
+        return SIGNIFICANTLY_BETTER if sign == "up" else SIGNIFICANTLY_WORSE
+    if better is not None and sign == "up":
+        return SIGNIFICANTLY_BETTER if better else NOT_SIGNIFICANT
+    return REPORTED_UNTESTED if is_reported else UNTESTED
 
 
 class _Difference(NamedTuple):
-    """A difference from the baseline, None if there is none, with its test results."""
+    """A difference from the baseline, None if there is none, with the outcome and the results of its test."""
 
     value: float | None
     certainty: EntryCertainty | None
+    outcome: _Style
     link: str = ""
 
     @property
@@ -70,7 +109,7 @@ class _Subject(NamedTuple):
     lower_is_better: bool
 
 
-def _system_differences(board: Board, column: str) -> Plot:
+def _system_differences(board: Board, column: str, *, is_filtered: bool) -> Plot:
     """Draw the difference of each system in `column`, the best first. Systems without one are omitted."""
     rows = [
         row
@@ -82,7 +121,7 @@ def _system_differences(board: Board, column: str) -> Plot:
     lower = drawing.lower_is_better(board)
     rows.sort(key=lambda row: drawing.value(row, column) or 0.0, reverse=not lower)
     rows, notes = drawing.limit_bars(rows, "best differences")
-    differences = [_read_difference(row, column, drawing.system_url(row)) for row in rows]
+    differences = [_read_difference(board, row, column, drawing.system_url(row)) for row in rows]
     subject = _Subject(
         board.measure,
         board.baseline,
@@ -91,12 +130,37 @@ def _system_differences(board: Board, column: str) -> Plot:
         f"{board.title}, {board.measure}",
         lower,
     )
-    return _draw(subject, ("System", drawing.distinct_names(rows)), [_Series(f"Δ {board.measure}", differences)], notes)
+    plot = _draw(subject, ("System", drawing.distinct_names(rows)), [_Series(f"Δ {board.measure}", differences)], notes)
+    return plot if is_filtered or notes else replace(plot, finding=_finding(board.baseline, differences))
 
 
-def _read_difference(row: Row, column: str, link: str = "") -> _Difference:
-    certainty = row[column].certainty or (row.certainty if column == DELTA else None)
-    return _Difference(drawing.value(row, column), certainty, link)
+def _finding(baseline: str, differences: Sequence[_Difference]) -> str:
+    """Return how many of the tested systems are significantly better than the baseline, empty without tests."""
+    outcomes = [difference.outcome for difference in differences]
+    tested, better = len(outcomes) - outcomes.count(REPORTED_UNTESTED), outcomes.count(SIGNIFICANTLY_BETTER)
+    if not tested or UNTESTED in outcomes:
+        return ""
+    facts = {"better": better, "tested": tested, "baseline": baseline}
+    if not better:
+        return _("No tested system is significantly better than %(baseline)s") % facts
+    text = ngettext(
+        "%(better)d of %(tested)d tested systems is significantly better than %(baseline)s",
+        "%(better)d of %(tested)d tested systems are significantly better than %(baseline)s",
+        better,
+    )
+    return text % facts
+
+
+def _read_difference(board: Board, row: Row, column: str, link: str = "") -> _Difference:
+    certainty, difference = row[column].certainty, drawing.value(row, column)
+    better = None
+    if column == DELTA:
+        certainty = certainty or row.certainty
+        better = board.statements.for_entry(row.entry.pk, board.measure).better
+    sign = direction(difference, board.measure)
+    return _Difference(
+        difference, certainty, _outcome(certainty, better, sign, is_reported=row.ranked_in == REPORTED), link
+    )
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
@@ -107,7 +171,7 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     page = request.benchmark_in_view("delta")
     board, datasets = page.board, drawing.visible_datasets(page, counted_only=False)
     if len(datasets) == 1:
-        return _system_differences(board, datasets[0].slug)
+        return _system_differences(board, datasets[0].slug, is_filtered=True)
     slugs = request.systems or request.state.pins
     rows = [
         row
@@ -130,7 +194,10 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
         )
     )
     series = [
-        _Series(name, [_read_difference(row, dataset.slug) for dataset in datasets])
+        _Series(
+            f"{name}, {REPORTED_UNTESTED.label}" if row.ranked_in == REPORTED else name,
+            [_read_difference(board, row, dataset.slug) for dataset in datasets],
+        )
         for row, name in zip(rows, names, strict=True)
     ]
     joined_names = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -166,6 +233,12 @@ def build_system(request: FigureRequest) -> Plot:
         _Difference(
             round(result.delta or 0.0, DECIMALS),
             result.certainty,
+            _outcome(
+                result.certainty,
+                result.better_than_baseline,
+                direction(result.delta, result.measure),
+                is_reported=result.provenance == REPORTED,
+            ),
             reverse("dataset", args=[result.dataset_slug]),
         )
         for result in results
@@ -191,35 +264,27 @@ def _draw(
     names, is_single, number_format = heads[1], len(series) == 1, subject.number_format
     all_differences = [difference for group in series for difference in group.differences]
     ends = [difference.ends for difference in all_differences]
-    has_intervals = any(ends)
-    columns = [(group.name, [difference.value for difference in group.differences], number_format) for group in series]
-    if is_single and has_intervals:
+    outcomes = {difference.outcome for difference in all_differences} if is_single else set()
+    columns: list[Any] = [
+        (group.name, [difference.value for difference in group.differences], number_format) for group in series
+    ]
+    if is_single and any(ends):
         low, high = zip(*(pair or (None, None) for pair in ends), strict=True)
         columns += [("95% from", list(low), number_format), ("to", list(high), number_format)]
-    data = [_points(number, group, names, subject, is_single=is_single) for number, group in enumerate(series)]
     if is_single:
-        data.append(
-            go.Scatter(
-                mode="text",
-                x=[1.0] * len(names),
-                y=list(names),
-                xaxis="x2",
-                text=data[0].text,
-                textposition="middle left",
-                textfont_color=drawing.INK,
-                cliponaxis=False,
-                hoverinfo="skip",
-                showlegend=False,
-            )
-        )
+        columns.append((_("Test"), [str(difference.outcome.label) for difference in all_differences]))
     numbers = [difference.value for difference in all_differences if difference.value is not None]
     numbers += [end for pair in ends if pair for end in pair]
-    explanation = " Lines are 95% confidence intervals." if has_intervals else ""
-    if has_intervals and is_single:
+    explanation = " Lines are 95% confidence intervals." if any(ends) else ""
+    if outcomes & {SIGNIFICANTLY_BETTER, SIGNIFICANTLY_WORSE}:
         explanation += f" Filled points are significantly better (green) or worse (orange) than {subject.baseline}."
+    if REPORTED_UNTESTED in outcomes:
+        explanation += " " + _("Crosses are reported and not tested.")
     return Plot(
-        data=data,
-        layout=drawing.bar_layout(len(names), **_axes(subject, numbers), showlegend=not is_single),
+        data=_outcome_traces(series[0], names, number_format) if is_single else _series_traces(series, names, subject),
+        layout=drawing.bar_layout(
+            len(names), **_axes(subject, numbers), yaxis_categoryorder="array", yaxis_categoryarray=list(names)
+        ),
         table=Table.from_columns(heads, *columns),
         caption=subject.caption + explanation,
         subtitle=subject.subtitle,
@@ -228,37 +293,60 @@ def _draw(
     )
 
 
-def _points(number: int, series: _Series, heads: Sequence[str], subject: _Subject, *, is_single: bool) -> go.Scatter:
-    """Return the points of one series.
-
-    A single series is colored by significance; several have a hue and a symbol each.
-    """
-    differences, mark = series.differences, drawing.mark(number)
-    colors, symbols = [mark.color] * len(heads), [mark.symbol] * len(heads)
-    if is_single:
-        significances = [differs(difference.certainty) for difference in differences]
-        symbols = ["circle" if is_significant else "circle-open" for is_significant in significances]
-        colors = [
-            (drawing.BETTER if ((difference.value or 0) > 0) != subject.lower_is_better else drawing.WORSE)
-            if is_significant
-            else drawing.GREY
-            for is_significant, difference in zip(significances, differences, strict=True)
-        ]
-    numbers, ends = (
-        [difference.value or 0.0 for difference in differences],
-        [difference.ends for difference in differences],
+def _outcome_traces(series: _Series, names: Sequence[str], number_format: str) -> list[go.Scatter]:
+    """Return the points of one series with a trace for each outcome, and their values at the right edge."""
+    pairs = list(zip(names, series.differences, strict=True))
+    traces = []
+    for outcome in OUTCOMES:
+        members = [pair for pair in pairs if pair[1].outcome == outcome]
+        if members:
+            traces.append(_points(outcome, members, number_format, drawing.MUTED_INK))
+    values = go.Scatter(
+        mode="text",
+        x=[1.0] * len(names),
+        y=list(names),
+        xaxis="x2",
+        text=[_value_text(difference, number_format) for _name, difference in pairs],
+        textposition="middle left",
+        textfont_color=drawing.INK,
+        cliponaxis=False,
+        hoverinfo="skip",
+        showlegend=False,
     )
-    digits = int(subject.number_format[-2])
+    return [*traces, values]
+
+
+def _series_traces(series: Sequence[_Series], names: Sequence[str], subject: _Subject) -> list[go.Scatter]:
+    """Return the points of several series, each with a hue and a symbol. Reported ones are hollow."""
+    traces = []
+    for number, group in enumerate(series):
+        color, symbol = drawing.mark(number)
+        is_reported = any(difference.outcome == REPORTED_UNTESTED for difference in group.differences)
+        style = _Style(group.name, color, f"{symbol}-open" if is_reported else symbol)
+        pairs = list(zip(names, group.differences, strict=True))
+        traces.append(_points(style, pairs, subject.number_format, color))
+    return traces
+
+
+def _value_text(difference: _Difference, number_format: str) -> str:
+    return "" if difference.value is None else signed(difference.value, int(number_format[-2]))
+
+
+def _points(style: _Style, pairs: Sequence[tuple[str, _Difference]], number_format: str, bar_color: str) -> go.Scatter:
+    """Return a trace of differences with their intervals; `pairs` also has the names of their rows."""
+    differences = [difference for _name, difference in pairs]
+    numbers = [difference.value or 0.0 for difference in differences]
+    line = {"color": style.color, "width": 2}
     return go.Scatter(
         mode="markers",
-        name=series.name,
+        name=str(style.label),
         x=[difference.value for difference in differences],
-        y=list(heads),
-        text=["" if difference.value is None else signed(difference.value, digits) for difference in differences],
-        error_x=drawing.error_bars(numbers, ends, drawing.MUTED_INK if is_single else mark.color),
-        marker={"color": colors, "symbol": symbols, "size": 11, "line": {"color": colors, "width": 2}},
+        y=[name for name, _difference in pairs],
+        text=[_value_text(difference, number_format) for difference in differences],
+        error_x=drawing.error_bars(numbers, [difference.ends for difference in differences], bar_color),
+        marker={"color": style.color, "symbol": style.symbol, "size": 11, "line": line},
         meta={"links": [difference.link for difference in differences if difference.link]},
-        hovertemplate="%{y}<br>%{fullData.name}: %{text}<extra></extra>",
+        hovertemplate="%{y}<br>%{text}, %{fullData.name}<extra></extra>",
     )
 
 
@@ -285,14 +373,14 @@ def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
 
 SYSTEM_DELTAS = Figure(
     slug="system-deltas",
-    title="Differences from the baseline by dataset",
+    title="On which datasets is the system better than the baseline?",
     caption="Score differences of a system from each dataset's baseline.",
     subjects=("system",),
     build=build_system,
 )
 DELTAS = Figure(
     slug="deltas",
-    title="Differences from the baseline",
+    title="Which systems are better than the baseline?",
     caption="Score differences of systems from the baseline, dataset by dataset.",
     subjects=("benchmark", "dataset"),
     build=build,

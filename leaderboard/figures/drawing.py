@@ -5,15 +5,14 @@ custom property of static/css/figures.css with one value for the light and one f
 data is the same for both; the browser inserts the value. Plotly is imported when the first figure is drawn: pages that
 only have frames never import it.
 
-Labels never overlap. A name without room next to its point is placed further away and connected by a line; if there
-are many points, some names are only in the table. Architectures have a symbol and a hue each.
+Architectures have a symbol and a hue each. `labels` places names next to points.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -22,9 +21,9 @@ from django.utils.functional import SimpleLazyObject
 
 from leaderboard.boards.model import Board, Member, Row
 from leaderboard.boards.pages import BenchmarkPage
-from leaderboard.boards.system.depth import LabelBox
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import DECIMALS, MINUS
+from leaderboard.figures.labels import NARROW, USUAL_MARK, far_labels, label_points
 from leaderboard.figures.model import Cell, FigureRequest, Table
 from leaderboard.models import Architecture, architecture_choices
 from leaderboard.results.board_rows.entry_rows import REPORTED, STALE
@@ -71,16 +70,15 @@ def linear_ticks(
     }
 
 
-def log_axis(title: str, values: Sequence[float], *, sparse: bool = False) -> dict[str, Any]:
+def log_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
     """Return a logarithmic axis with ticks at powers of ten.
 
-    A short axis also has ticks at 2 and 5 times these unless it is `sparse`. If fewer than two ticks fit, linear ticks
-    are used.
+    A short axis also has ticks at 2 and 5 times these. If fewer than two ticks fit, linear ticks are used.
     """
     low, high = math.log10(min(values)), math.log10(max(values))
     room = 0.06 * max(high - low, 0.5)
     low, high = low - room, high + room
-    ticks = _log_ticks(low, high, (1, 2, 5) if high - low < 3.2 and not sparse else (1,))
+    ticks = _log_ticks(low, high, (1, 2, 5) if high - low < 3.2 else (1,))
     if len(ticks) < 2:
         ticks = _log_ticks(low, high, (1, 2, 5))
     if len(ticks) < 2:
@@ -187,11 +185,7 @@ def limit_bars(rows: Sequence[T], order: str) -> tuple[list[T], list[str]]:
 def bar_layout(number: int, bar_height: int = BAR, /, **options: Any) -> go.Layout:
     """Return a layout for `number` horizontal bars or rows, the first on top; `options` are further layout options."""
     axis = {"autorange": "reversed", "showgrid": False, "ticks": "", "type": "category"}
-    defaults = {
-        "height": max(number, 2) * bar_height + BAR_MARGIN,
-        "bargap": 0.25,
-        "legend_traceorder": "normal",
-    }
+    defaults = {"height": max(number, 2) * bar_height + BAR_MARGIN, "bargap": 0.25, "legend_traceorder": "normal"}
     return go.Layout({**defaults, "yaxis": axis}, **options)
 
 
@@ -402,158 +396,12 @@ def effectiveness_column(request: FigureRequest, board: Board) -> tuple[str, str
     return visible_dataset.slug, visible_dataset.measure(board.measure)
 
 
-#: Assumed height of a picture, line height, gap next to a point, and widths of a small letter and of other
-#: characters in a wide typeface, in pixels.
-HEIGHT, LINE_HEIGHT, GAP, SMALL_LETTER_WIDTH, LETTER_WIDTH = 330.0, 15.0, 7.0, 7.0, 8.7
-
-
-class PictureWidth(NamedTuple):
-    """Assumptions about the width of a picture.
-
-    Width inside the axes in pixels, how far names may extend beyond the right edge, and the relative letter size.
-    """
-
-    width: float
-    overhang: float
-    letters: float
-
-
-WIDE, NARROW = PictureWidth(660.0, 12.0, 1.0), PictureWidth(250.0, 4.0, 0.9)
-#: Distance of a label's upper left corner from its point: shares of its width and height, and pixels.
-Offset = tuple[float, float, float, float]
-#: Plotly's words for the positions next to a point, in order of preference.
-POSITIONS: dict[str, Offset] = {
-    "middle right": (0.0, -0.5, GAP, 0.0),
-    "top center": (-0.5, -1.0, 0.0, -GAP),
-    "bottom center": (-0.5, 0.0, 0.0, GAP),
-    "middle left": (-1.0, -0.5, -GAP, 0.0),
-    "top right": (0.0, -1.0, 0.7 * GAP, -0.3 * GAP),
-    "bottom right": (0.0, 0.0, 0.7 * GAP, 0.3 * GAP),
-    "top left": (-1.0, -1.0, -0.7 * GAP, -0.3 * GAP),
-    "bottom left": (-1.0, 0.0, -0.7 * GAP, 0.3 * GAP),
-}
-#: More distant label positions, the nearest first: horizontal offset of the text's start (right of the point)
-#: or end (left of it), and vertical offset, in pixels.
-FAR_OFFSETS = [(side, row * 16) for row in (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -6, 6, -7, 7) for side in (26, -26)]
-#: Maximum number of points for which every name may be placed further away; beyond it only leading names are.
-MAX_FAR_POINTS = 25
-#: Positions for points on a line, which occupies their right side.
-ABOVE_FIRST = sorted(POSITIONS, key=lambda position: not position.startswith("top"))
-
-
-def label_points(
-    names: Sequence[str],
-    points: Sequence[tuple[float, float]],
-    *,
-    priority: Sequence[int] = (),
-    log_x: bool = False,
-    ends: Sequence[tuple[float, float]] = (),
-    allow_far: bool = True,
-) -> list[dict[str, Any]]:
-    """Return the options of each label: `text`, `textposition`, and if it is further away, its offset `far`.
-
-    `narrow` has the same options for phones. Labels never overlap; one without room has an empty text. The names at the
-    positions in `priority` are placed first. `ends` has the interval of every point, or is empty. If `allow_far`,
-    labels may be further away, which requires `far_labels` in the layout.
-    """
-    x_shares = _axis_positions([math.log10(x) if log_x else x for x, _ in points])
-    y_shares = _axis_positions([*(y for _, y in points), *(end for pair in ends for end in pair)])
-
-    def fit_labels(picture: PictureWidth) -> list[dict[str, Any]]:
-        """Return the label options for one picture width; each label gets its first position without overlap."""
-        y_positions = [(1 - share) * HEIGHT for share in y_shares]
-        centers = [(share * picture.width, top) for share, top in zip(x_shares, y_positions, strict=False)]
-        occupied_boxes = [LabelBox(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in centers]
-        intervals = zip(y_positions[len(points) :: 2], y_positions[len(points) + 1 :: 2], strict=True)
-        occupied_boxes += [
-            LabelBox(x - 2, min(pair), x + 2, max(pair)) for (x, _), pair in zip(centers, intervals, strict=False)
-        ]
-        labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
-        for number in dict.fromkeys([*priority, *range(len(names))]):
-            is_leading = number in priority
-            other_boxes = [box for position, box in enumerate(occupied_boxes) if position != number]
-            for offset, label in _label_candidates(
-                names[number],
-                is_leading=is_leading,
-                allow_far=allow_far and (is_leading or len(names) <= MAX_FAR_POINTS),
-            ):
-                box = _label_box(offset, picture.letters * text_width(names[number]), centers[number])
-                is_inside = box.left >= 0 and box.right <= picture.width + picture.overhang
-                is_inside = is_inside and box.top >= -10 and box.bottom <= HEIGHT + 5
-                if is_inside and not any(map(box.overlaps, other_boxes)):
-                    labels[number] |= label
-                    occupied_boxes.append(box)
-                    break
-        return labels
-
-    return [{**wide, "narrow": narrow} for wide, narrow in zip(fit_labels(WIDE), fit_labels(NARROW), strict=True)]
-
-
-def _label_candidates(name: str, *, is_leading: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
-    """Yield the possible positions of a label in order of preference, with their trace options.
-
-    A leading name prefers positions above its point.
-    """
-    for position in ABOVE_FIRST if is_leading else POSITIONS:
-        yield POSITIONS[position], {"text": name, "textposition": position}
-    for x_offset, y_offset in FAR_OFFSETS if allow_far else ():
-        yield (-1.0 if x_offset < 0 else 0.0, -0.5, x_offset, y_offset), {"far": (x_offset, y_offset)}
-
-
-def text_width(name: str) -> float:
-    """Return an upper bound of a name's width on a wide screen, in pixels."""
-    return sum(SMALL_LETTER_WIDTH if sign.islower() or sign in " .,-()[]" else LETTER_WIDTH for sign in name)
-
-
-def _label_box(offset: Offset, width: float, point: tuple[float, float]) -> LabelBox:
-    """Return the box of a label of this width at an offset from its point, in pixels."""
-    x_share, y_share, x_offset, y_offset = offset
-    left_edge, top = point[0] + x_share * width + x_offset, point[1] + y_share * LINE_HEIGHT + y_offset
-    return LabelBox(left_edge, top, left_edge + width, top + LINE_HEIGHT)
-
-
-def far_labels(
-    names: Sequence[str],
-    points: Sequence[tuple[Any, float]],
-    labels: Sequence[Mapping[str, Any]],
-    *,
-    log_x: bool = False,
-) -> dict[str, Any]:
-    """Return the layout options that draw the labels with a `far` offset as annotations, also on phones."""
-
-    def annotations(width_labels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return an annotation with a line to its point for each label that has a `far` offset."""
-        return [
-            {
-                "x": math.log10(x) if log_x else x,
-                "y": y,
-                "text": name,
-                "ax": label["far"][0],
-                "ay": label["far"][1],
-                "xanchor": "left" if label["far"][0] > 0 else "right",
-                "arrowhead": 0,
-                "arrowwidth": 1,
-                "arrowcolor": MUTED_INK,
-                "standoff": 6,
-            }
-            for name, (x, y), label in zip(names, points, width_labels, strict=True)
-            if "far" in label
-        ]
-
-    narrow_layout = {"annotations": annotations([label["narrow"] for label in labels])}
-    return {"annotations": annotations(labels), "meta": {"narrow": narrow_layout}}
-
-
-def _axis_positions(numbers: Sequence[float]) -> list[float]:
-    """Return each number's position between minimum and maximum, on axes with a margin of 6%."""
-    low, high = min(numbers), max(numbers)
-    return [0.5 if low == high else 0.06 + 0.88 * (number - low) / (high - low) for number in numbers]
-
-
 class ChartPoint(NamedTuple):
     """A system's point in a chart.
 
-    `lines` are shown below the name on hover, `ends` is the interval of its score. `x` is a number or a date.
+    `lines` are shown below the name on hover, `ends` is the interval of its score. `x` is a number or a date. `size` is
+    the diameter of the mark in pixels; on phones, marks larger than that of a usual point are smaller. `variant` is a
+    suffix of Plotly's symbols, such as `-open` for a hollow mark.
     """
 
     row: Row
@@ -562,6 +410,8 @@ class ChartPoint(NamedTuple):
     y: float
     lines: Sequence[str]
     ends: tuple[float, float] | None = None
+    size: float = USUAL_MARK
+    variant: str = ""
 
 
 def traces_by_architecture(
@@ -569,22 +419,31 @@ def traces_by_architecture(
 ) -> tuple[list[go.Scatter], dict[str, Any]]:
     """Return one trace of points per architecture, and the layout options of their labels.
 
-    Baselines are larger and have a ring. The names at the positions in `priority` are placed before the others.
+    Baselines have a ring, and are larger among points of the usual size. The names at the positions in `priority` are
+    placed before the others.
     """
     names, coordinates = [point.name for point in points], [(point.x, point.y) for point in points]
     ends = [point.ends or (point.y, point.y) for point in points] if any(point.ends for point in points) else ()
-    labels = label_points(names, coordinates, priority=priority, log_x=log_x, ends=ends)
+    labels = label_points(
+        names, coordinates, priority=priority, log_x=log_x, ends=ends, sizes=[point.size for point in points]
+    )
     traces = []
     for architecture, name in architecture_choices():
         mark = ARCHITECTURE.get(architecture, ARCHITECTURE["other"])
         positions = [position for position, point in enumerate(points) if point.row.entry.architecture == architecture]
+        positions.sort(key=lambda number: -points[number].size)  # Small marks are drawn above large ones.
         members = [points[number] for number in positions]
         baselines = [point.row.entry.is_baseline for point in members]
         if members:
+            sizes = [
+                15.0 if ring and point.size == USUAL_MARK else point.size
+                for point, ring in zip(members, baselines, strict=True)
+            ]
             marker = {
                 "color": mark.color,
-                "symbol": mark.symbol,
-                "size": [15 if is_baseline else 11 for is_baseline in baselines],
+                "symbol": [mark.symbol + point.variant for point in members],
+                "opacity": 0.85,
+                "size": sizes,
                 "line": {
                     "color": [INK if is_baseline else PAPER for is_baseline in baselines],
                     "width": [2 if is_baseline else 1 for is_baseline in baselines],
@@ -592,15 +451,14 @@ def traces_by_architecture(
             }
             bars = error_bars([point.y for point in members], [point.ends for point in members], mark.color)
             trace_labels = [labels[number] for number in positions]
-            traces.append(point_trace(name, members, trace_labels, marker, error_y=bars))
+            narrow_marker = {**marker, "size": [NARROW.mark_size(size) for size in sizes]}
+            trace = point_trace(name, members, trace_labels, marker, narrow={"marker": narrow_marker}, error_y=bars)
+            traces.append(trace)
     return traces, far_labels(names, coordinates, labels, log_x=log_x)
 
 
 def points_table(
-    points: Sequence[ChartPoint],
-    x: tuple[str, str],
-    y: tuple[str, str],
-    *extra_columns: tuple[str, Sequence[Cell]],
+    points: Sequence[ChartPoint], x: tuple[str, str], y: tuple[str, str], *extra_columns: tuple[str, Sequence[Cell]]
 ) -> Table:
     """Return the table of points. `x` and `y` are the heads and formats of their columns."""
     return Table.from_columns(
@@ -630,9 +488,14 @@ def point_trace(
     points: Sequence[ChartPoint],
     labels: Sequence[Mapping[str, Any]],
     marker: Mapping[str, Any],
+    *,
+    narrow: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> go.Scatter:
-    """Return a trace of points with labels and links; hovering shows the name and lines of each as plain text."""
+    """Return a trace of points with labels and links; hovering shows the name and lines of each as plain text.
+
+    `narrow` has further options for phones.
+    """
     lines = [[point.name, *point.lines] for point in points]
     template = "<br>".join(f"%{{customdata[{number}]}}" for number in range(len(lines[0])))
     links = [system_url(point.row) for point in points]
@@ -642,7 +505,7 @@ def point_trace(
         x=[point.x for point in points],
         y=[point.y for point in points],
         **_label_texts(labels),
-        meta={"narrow": _label_texts([label["narrow"] for label in labels]), "links": links},
+        meta={"narrow": _label_texts([label["narrow"] for label in labels]) | dict(narrow or {}), "links": links},
         customdata=lines,
         hovertemplate=f"{template}<extra></extra>",
         cliponaxis=False,
@@ -662,13 +525,7 @@ def line_trace(name: str, x: Sequence[Any], y: Sequence[Any], line: Mapping[str,
 
 
 def area_trace(
-    name: str,
-    outline: Sequence[tuple[Any, Any]],
-    color: str,
-    opacity: float,
-    *,
-    line_width: int = 0,
-    **options: Any,
+    name: str, outline: Sequence[tuple[Any, Any]], color: str, opacity: float, *, line_width: int = 0, **options: Any
 ) -> go.Scatter:
     """Return a filled area within a closed outline."""
     x, y = [x for x, _ in outline], [y for _, y in outline]

@@ -86,9 +86,10 @@ def _format_cell(value: Cell, number_format: str) -> str:
 class Plot:
     """A drawn figure: Plotly traces and layout, and a table and caption with the same content.
 
-    `subtitle` names the subject and measure, and appears below the title of downloaded pictures. `chosen` holds the
-    figure's own parameters that the request omitted and the figure selected. `baseline` is the name of the board's
-    baseline, for the title.
+    `finding` is a statement that holds for exactly these data and replaces the figure's title; it is empty if the data
+    allow none. `subtitle` names the subject and measure, and appears below the title of downloaded pictures. `chosen`
+    holds the figure's own parameters that the request omitted and the figure selected. `baseline` is the name of the
+    board's baseline, for the title.
     """
 
     data: list[Any]
@@ -99,6 +100,7 @@ class Plot:
     notes: list[str] = field(default_factory=list)
     chosen: Mapping[str, str] = field(default_factory=dict)
     baseline: str = ""
+    finding: str = ""
 
     @classmethod
     def empty(cls, reason: str) -> Plot:
@@ -130,7 +132,8 @@ class FigureChoice(NamedTuple):
 class Figure:
     """A kind of figure, registered by its slug.
 
-    `choices` are its own parameters: name → label and values, the default first.
+    Its `title` is a question. `choices` are its own parameters: name → label and values, the default first. Pages of
+    boards show `folded` figures under "More figures".
 
     Three predicates decide whether a page shows the figure: `fits` by a dataset's row (`pages.DATASET_FIELDS`),
     `drawable` by the whole board, and `has_data`, which may query the database, by the board and the ids of its
@@ -146,15 +149,19 @@ class Figure:
     fits: Callable[[Mapping[str, Any]], bool] = lambda dataset: True
     drawable: Callable[[Board], bool] = lambda board: True
     has_data: Callable[[Board, Sequence[int]], bool] = lambda board, datasets: True
+    folded: bool = False
 
-    def get_title(self, baseline: str = "") -> str:
-        return self.title.replace("the baseline", baseline or "the baseline")
+    def get_title(self, plot: Plot | None = None, baseline: str = "") -> str:
+        """Return the finding of the plot, or else the question, which names the baseline if it is known."""
+        baseline = plot.baseline if plot is not None else baseline
+        question = self.title.replace("the baseline", baseline or "the baseline")
+        return (plot is not None and plot.finding) or question
 
     def as_data(self, plot: Plot) -> dict[str, Any]:
         """Return the JSON of a plot, with markup in `data` and `layout` escaped."""
         return {
             "slug": self.slug,
-            "title": self.get_title(plot.baseline),
+            "title": self.get_title(plot),
             "subtitle": plot.subtitle,
             "caption": plot.caption,
             "notes": plot.notes,

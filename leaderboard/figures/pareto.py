@@ -1,12 +1,16 @@
-"""Figures of effectiveness against cost (Pareto frontier), and of recall against throughput."""
+"""Figures of effectiveness against cost (Pareto frontier, area by model size)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from leaderboard.boards.columns.about import SIZE
+from django.utils.translation import gettext as _
+
+from leaderboard.boards.columns.about import FILE_SIZE, SIZE
+from leaderboard.boards.columns.costs import MILLISECONDS
 from leaderboard.boards.columns.reported import figure_key
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.core.text.numbers import format_quantity
@@ -22,7 +26,7 @@ from leaderboard.figures.drawing import (
     lowercase_first,
 )
 from leaderboard.figures.model import Figure, FigureChoice, FigureRequest, Plot, Table
-from leaderboard.models import Dataset, Entry
+from leaderboard.models import Dataset
 from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED
 from leaderboard.results.board_rows.rows import present_rows
 from leaderboard.results.reported_facts import board_value
@@ -37,6 +41,13 @@ COST_AXES = {
     "flops": ("flops-per-query", "Operations per query"),
     "document-flops": ("flops-per-document", "Operations per document"),
 }
+
+#: Unit of times on the axis of latency, for which the title states a finding.
+TIMED = "Latency (ms)"
+#: Diameter of the largest model's mark in pixels, of marks without a size, and the minimum for known sizes.
+MAX_MARK, SMALL_MARK, MIN_MARK = 36.0, 7.0, 9.0
+#: Bytes of a parameter in a model whose files are unknown.
+BYTES_PER_PARAMETER = 4
 
 #: Names of the axes in publications.
 REPORTED_NAMES = {"latency": "latency", "index": "index size", "cost": "cost"}
@@ -93,6 +104,8 @@ def has_costs(board: Board) -> bool:
 def build(request: FigureRequest) -> Plot:
     """Draw effectiveness against cost, with the Pareto frontier, for each system of the view that has both.
 
+    The area of a mark is the size of the model, if it is known for any system.
+
     Costs are from one source and one machine. The default axis is the first one that has points on the whole board,
     regardless of filters.
     """
@@ -119,24 +132,88 @@ def build(request: FigureRequest) -> Plot:
     traces, labels = drawing.traces_by_architecture(points, priority=[*frontier_numbers, *baselines], log_x=True)
     frontier_traces = _frontier_traces([points[number] for number in frontier_numbers], x_axis, y_axis, lower=lower)
     reference = _best_line([points[number] for number in baselines], x_axis, lower=lower)
+    sizes = [model_size(point.row) for point in points]
     omitted_rows = [row for number, row in enumerate(scored_rows.rows) if number not in costs.values]
     notes = drawing.omission_note(omitted_rows, f"no {cost_name} on this hardware")
     return Plot(
         data=[*frontier_traces, *reference, *traces],
-        layout=go.Layout(height=440, xaxis=x_axis, yaxis=y_axis, **labels),
+        layout=go.Layout(height=440, xaxis=x_axis, yaxis=y_axis, legend_itemsizing="constant", **labels),
         chosen={"x": axis},
         table=Table.from_columns(
             ("System", [point.name for point in points]),
             (scored_rows.title, [point.y for point in points], number_format),
             (costs.title, [point.x for point in points], ",.6g"),
             ("On the frontier", ["yes" if number in frontier_numbers else "no" for number in range(len(points))]),
+            ("Model size", [size.text for size in sizes]),
+            ("Provenance", [str(point.row.value("provenance") or "") or None for point in points]),
         ),
         caption=f"{capitalize_first(scored_rows.title)} of {drawing.inline_title(scored_rows.board)} against "
         f"{lowercase_first(costs.title)}, for {drawing.count_systems(len(points))}; the shaded area is worse and costs "
-        f"more than a system on the line. {costs.origin}",
+        f"more than a system on the line. {costs.origin}{_describe_sizes(sizes)}",
         subtitle=f"{scored_rows.board.title}, {scored_rows.title}; {costs.origin.rstrip('.')}",
         notes=[*notes, *([f"Also available: {'; '.join(costs.other_sources)}."] if costs.other_sources else [])],
+        finding=_finding(points, frontier_numbers) if costs.title == TIMED else "",
     )
+
+
+def _finding(points: Sequence[drawing.ChartPoint], frontier_numbers: Sequence[int]) -> str:
+    """Return a statement on the best of the systems, empty for fewer than three and for equally good ones.
+
+    Scores decide, not tests. `frontier_numbers` are the systems on the frontier by increasing latency.
+    """
+    best = points[frontier_numbers[-1]]
+    if len(points) < 3:
+        return ""
+    if len(frontier_numbers) == 1:
+        return _("None of these %(count)d systems is better or faster than %(name)s") % {
+            "name": best.name,
+            "count": len(points),
+        }
+    limits = [factor * 10.0**power for power in range(-3, 7) for factor in (1, 2, 5)]
+    for limit in sorted((limit for limit in limits if limit <= best.x), reverse=True):
+        faster = [point for point in points if point.x < limit]
+        leaders = [points[number] for number in frontier_numbers if points[number].x < limit][-1:]
+        if len(faster) > 1 and sum(point.y == leaders[0].y for point in faster) == 1:
+            facts = {"name": leaders[0].name, "limit": f"{limit:,g}", "count": len(points)}
+            return _("%(name)s scores best under %(limit)s ms among these %(count)d systems") % facts
+    return ""
+
+
+class ModelSize(NamedTuple):
+    """Size of a model in megabytes, None if unknown, and whether it is estimated from the number of parameters."""
+
+    megabytes: float | None
+    is_estimated: bool = False
+
+    @property
+    def text(self) -> str | None:
+        """Size as text, `≈ 440 MB` if estimated, or None."""
+        if self.megabytes is None:
+            return None
+        return f"{'≈ ' if self.is_estimated else ''}{format_quantity(self.megabytes)} MB"
+
+
+def model_size(row: Row) -> ModelSize:
+    """Return the size of a row's model: that of its files, or else of its parameters in single precision."""
+    files, parameters = row.value(FILE_SIZE.key), row.value(SIZE.key)
+    if isinstance(files, (int, float)):
+        return ModelSize(files)
+    if not isinstance(parameters, (int, float)):
+        return ModelSize(None)
+    return ModelSize(parameters * BYTES_PER_PARAMETER, is_estimated=parameters > 0)
+
+
+def _describe_sizes(sizes: Sequence[ModelSize]) -> str:
+    """Return sentences on the meaning of the marks' areas, empty if no model with parameters has a known size."""
+    largest = max(sizes, key=lambda size: size.megabytes or 0.0)
+    if not largest.megabytes:
+        return ""
+    sentences = [_("The area of a mark is the size of the model; the largest has %(size)s.") % {"size": largest.text}]
+    if any(size.is_estimated for size in sizes):
+        sentences.append(_("A dot in a hollow mark: the size is estimated, 4 bytes per parameter."))
+    if any(size.megabytes is None for size in sizes):
+        sentences.append(_("Small hollow marks: the size is unknown."))
+    return "".join(f" {sentence}" for sentence in sentences)
 
 
 def _points(scored_rows: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoint]:
@@ -144,6 +221,7 @@ def _points(scored_rows: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoin
     numbers = sorted(costs.values)
     rows = [scored_rows.rows[number] for number in numbers]
     number_format, points = drawing.score_format(rows), []
+    max_size = max((model_size(row).megabytes or 0.0 for row in rows), default=0.0)
     for number, row, name in zip(numbers, rows, drawing.distinct_names(rows), strict=True):
         score, cost, certainty = drawing.value(row, scored_rows.score), costs.values[number], row.certainty
         if score is None or cost <= 0:
@@ -152,17 +230,27 @@ def _points(scored_rows: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoin
         if scored_rows.request.dataset and certainty is not None:
             ends = certainty.low, certainty.high
             score_line += f" ({ends[0]:{number_format}} to {ends[1]:{number_format}})"
-        lines = (score_line, f"{costs.title}: {format_quantity(cost)}")
-        points.append(drawing.ChartPoint(row, name, cost, score, lines, ends))
+        lines = (
+            score_line,
+            f"{costs.title}: {format_quantity(cost)}",
+            f"Model size: {model_size(row).text or 'unknown'}",
+        )
+        point = drawing.ChartPoint(row, name, cost, score, lines, ends)
+        points.append(_sized(point, max_size) if max_size else point)
     return points
 
 
+def _sized(point: drawing.ChartPoint, max_size: float) -> drawing.ChartPoint:
+    """Return the point with a mark for its model, whose area relates to that of a model of `max_size` megabytes."""
+    size = model_size(point.row)
+    if size.megabytes is None:
+        return point._replace(size=SMALL_MARK, variant="-open")
+    diameter = max(MIN_MARK, round(MAX_MARK * math.sqrt(size.megabytes / max_size), 1))
+    return point._replace(size=diameter, variant="-open-dot" if size.is_estimated else "")
+
+
 def _frontier_traces(
-    best_points: Sequence[drawing.ChartPoint],
-    x_axis: Mapping[str, Any],
-    y_axis: Mapping[str, Any],
-    *,
-    lower: bool,
+    best_points: Sequence[drawing.ChartPoint], x_axis: Mapping[str, Any], y_axis: Mapping[str, Any], *, lower: bool
 ) -> list[go.Scatter]:
     """Return the frontier as steps to the right edge, and the area that it dominates; a single point has only the area.
 
@@ -195,10 +283,7 @@ def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
     if axis == "parameters":
         return _model_sizes(scored_rows.rows)
     key, title = COST_AXES[axis]
-    reported_costs, is_filtered = (
-        _reported_costs(scored_rows, axis, title),
-        scored_rows.request.state.filtered,
-    )
+    reported_costs, is_filtered = (_reported_costs(scored_rows, axis, title), scored_rows.request.state.filtered)
     if scored_rows.request.choice("device"):
         return reported_costs
     column, measured_values = _measured_costs(scored_rows.board, key, scored_rows.rows)
@@ -302,7 +387,7 @@ def reported_figures(
     names = dict(Dataset.objects.filter(pk__in=datasets).values_list("pk", "name"))
     settings: dict[ParetoSetting, dict[Key, float]] = {}
     for dataset, rows in present_rows(datasets).items():
-        for _, row in rows.results:
+        for _entry, row in rows.results:
             if row.provenance != REPORTED or source_id not in (None, row.source_id):
                 continue
             for figure in row.figures:
@@ -317,10 +402,7 @@ def reported_figures(
 
 
 def select_setting(
-    settings: Mapping[ParetoSetting, Mapping[Key, float]],
-    scored_keys: Set[Key],
-    visible_keys: Set[Key],
-    device: str,
+    settings: Mapping[ParetoSetting, Mapping[Key, float]], scored_keys: Set[Key], visible_keys: Set[Key], device: str
 ) -> tuple[ParetoSetting | None, Sequence[ParetoSetting]]:
     """Return the setting with costs of most `scored_keys`, and the other settings with rows in view.
 
@@ -341,8 +423,8 @@ def select_setting(
 
 PARETO = Figure(
     slug="pareto",
-    title="Effectiveness and cost",
-    caption="Effectiveness against cost, with the Pareto frontier.",
+    title="Which systems are best for their cost?",
+    caption="Effectiveness against cost, with the Pareto frontier; the area of a mark is the size of the model.",
     subjects=("benchmark", "dataset"),
     build=build,
     choices={
@@ -357,67 +439,4 @@ PARETO = Figure(
         ),
     },
     drawable=has_costs,
-)
-
-
-RECALL, SPEED = "Recall of the exact top 100", "Queries per second"
-
-
-def _recalls(entries: Sequence[int]) -> dict[int, float]:
-    """Return the recall of entries with an approximate index against exact search, by entry id. One database query."""
-    entries_with_recall = Entry.objects.filter(pk__in=entries, facts__recall_against_exact__isnull=False)
-    return {pk: float(facts["recall_against_exact"]) for pk, facts in entries_with_recall.values_list("pk", "facts")}
-
-
-def _timed_entries(board: Board) -> list[int]:
-    return [
-        row.entry.pk for row in drawing.comparable_rows(board) if _speed(row) and row.entry.architecture != "lexical"
-    ]
-
-
-def _speed(row: Row) -> float:
-    """Return the queries per second of a row, 0 if they were not measured or are doubtful."""
-    if row.measured is None or row.measured.doubt:
-        return 0.0
-    return row.measured.figures["queries_per_second"] or 0.0
-
-
-def build_throughput(request: FigureRequest) -> Plot:
-    """Draw recall against queries per second of each system with a timed approximate index.
-
-    Speeds are those measured on the board's machine.
-    """
-    board = request.board()
-    recalls = _recalls(_timed_entries(board))
-    rows = [row for row in drawing.comparable_rows(board) if row.entry.pk in recalls and _speed(row)]
-    speeds = [_speed(row) for row in rows]
-    if not rows:
-        return Plot.empty("No system of this view has an approximate index whose searches were timed.")
-    points = [
-        drawing.ChartPoint(row, name, recall, speed, (f"{RECALL}: {recall:.4f}", f"{SPEED}: {speed:,.4g}"))
-        for row, name, speed in zip(rows, drawing.distinct_names(rows), speeds, strict=True)
-        for recall in [recalls[row.entry.pk]]
-    ]
-    traces, labels = drawing.traces_by_architecture(points)
-    x_axis, y_axis = (
-        linear_axis(RECALL, [point.x for point in points]),
-        log_axis(f"{SPEED}, log scale", speeds),
-    )
-    return Plot(
-        data=traces,
-        layout=go.Layout(height=400, xaxis=x_axis, yaxis=y_axis, **labels),
-        table=drawing.points_table(points, (RECALL, ".4f"), (SPEED, ",.4g")),
-        caption=f"Approximate indexes on {drawing.inline_title(board)}: recall of exact search against throughput. "
-        f"{board.cost_group or 'All were timed on one machine'}.",
-        subtitle=board.title,
-    )
-
-
-THROUGHPUT = Figure(
-    slug="approximate-search",
-    title="Approximate search",
-    caption="Recall of approximate indexes (HNSW, IVF, PQ) against exact search, and their queries per second.",
-    subjects=("dataset",),
-    build=build_throughput,
-    has_data=lambda board, datasets: len(_recalls(_timed_entries(board))) > 1,
 )

@@ -37,16 +37,13 @@ MAX_QUERY_BARS = 400
 MAX_NAMES, QUERY_HEIGHT = 40, 18
 #: Maximum numbers of systems and queries in the heat map.
 MAX_HEATMAP_SYSTEMS, MAX_HEATMAP_QUERIES = 20, 50
-#: Maximum number of query names below the heat map on a phone.
-MAX_NARROW_NAMES = 12
+#: Maximum number of queries in the heat map on a phone, so that each cell can be touched.
+MAX_NARROW_QUERIES = 16
 
 
 def has_open_judgements(dataset: Mapping[str, Any]) -> bool:
     """Return whether everyone may see the dataset's judgments: not hidden, and no agreement is required."""
-    requires_agreement = Visibility.ACCEPTED in (
-        dataset.get("queries_visibility"),
-        dataset.get("documents_visibility"),
-    )
+    requires_agreement = Visibility.ACCEPTED in (dataset.get("queries_visibility"), dataset.get("documents_visibility"))
     return not dataset["hidden"] and not requires_agreement and bool(dataset["current_qrels_id"])
 
 
@@ -169,25 +166,38 @@ def build_heatmap(request: FigureRequest) -> Plot:
     labels, links = _labels_and_links(collection, [query_ids[row] for row in order])
     names, cells = drawing.distinct_names(rows), values[order].T.round(4).tolist()
     axis_options = {"title_text": "queries, hardest first", "tickangle": -60}
-    query_axes = _name_axes(labels, MAX_HEATMAP_QUERIES, MAX_NARROW_NAMES, **axis_options)
+    narrow_columns = _spread_positions(len(order), MAX_NARROW_QUERIES).tolist()
+    query_axis = _name_axes(labels, len(labels), len(labels), **axis_options)[0]
+    narrow_labels = [labels[column] for column in narrow_columns]
+    narrow_query_axis = _name_axes(narrow_labels, len(narrow_labels), len(narrow_labels), **axis_options)[1]
     system_axes = _name_axes(names, len(names), len(names), range=[len(names) - 0.5, -0.5])
-    narrow = {"xaxis": query_axes[1], "yaxis": system_axes[1]}
+    narrow_axes = {"xaxis": narrow_query_axis, "yaxis": system_axes[1]}
     joints = ["&" if "?" in link else "?" for link in links]
-    matrix = drawing.Matrix(
-        names,
-        cells,
-        [[""] * len(order)] * len(rows),
-        [label[:80] for label in labels],
-        [[f"{link}{joint}system={row.entry.slug}" for link, joint in zip(links, joints, strict=True)] for row in rows],
-    )
     hover = f"%{{customdata[0]}}<br>%{{customdata[1]}}<br>{measure} %{{marker.color:.3f}}"
+
+    def heatmap(columns: Sequence[int]) -> go.Bar:
+        """Return the heat map of some of the queries."""
+        matrix = drawing.Matrix(
+            names,
+            [[line[column] for column in columns] for line in cells],
+            [[""] * len(columns)] * len(rows),
+            [labels[column][:80] for column in columns],
+            [[f"{links[column]}{joints[column]}system={row.entry.slug}" for column in columns] for row in rows],
+        )
+        return drawing.heatmap(matrix, float(values.max()) or 1.0, measure, hover, gap=0.5)
+
+    trace, narrow_trace = heatmap(range(len(order))), heatmap(narrow_columns).to_plotly_json()
+    narrow = {key: narrow_trace[key] for key in ("x", "y", "base", "text", "customdata", "meta")}
+    trace.meta = {**trace.meta, "narrow": narrow | narrow_trace["meta"]["narrow"]}
     notes = [f"{len(order)} of {len(query_ids):,} judged queries, evenly spaced from the hardest to the easiest."]
     notes = notes if len(order) < len(query_ids) else []
+    if len(narrow_columns) < len(order):
+        notes.append(f"On small screens, the picture has {len(narrow_columns)} of them.")
     if len(rows) < len(ranked_rows):
         notes.append(f"The first {len(rows)} of {len(ranked_rows)} systems.")
     return Plot(
-        data=[drawing.heatmap(matrix, float(values.max()) or 1.0, measure, hover, gap=0.5)],
-        layout=drawing.heatmap_layout(len(names) * drawing.BAR + 250, names, query_axes[0], meta={"narrow": narrow}),
+        data=[trace],
+        layout=drawing.heatmap_layout(len(names) * drawing.BAR + 250, names, query_axis, meta={"narrow": narrow_axes}),
         table=Table.from_columns(
             ("Query", labels), *((head, line, ".4f") for head, line in zip(names, cells, strict=True)), links=links
         ),
@@ -286,11 +296,7 @@ def plot_round_topics(topics: Sequence[Topic], run: str, measure: str, round_tit
     )
     lines = [
         line_trace(
-            name,
-            ranks,
-            values,
-            {"dash": dash, "width": 1.5},
-            hovertemplate=f"{name} %{{y:+.3f}}<extra></extra>",
+            name, ranks, values, {"dash": dash, "width": 1.5}, hovertemplate=f"{name} %{{y:+.3f}}<extra></extra>"
         )
         for name, values, dash in (("best", best_values, "dot"), ("worst", worst_values, "dash"))
     ]
@@ -360,7 +366,7 @@ def _bars(
 
 DIFFICULTY = Figure(
     slug="difficulty",
-    title="Query difficulty",
+    title="How many queries are hard for most systems?",
     caption="Scores on each query, from the hardest query to the easiest.",
     subjects=("dataset",),
     build=build_difficulty,
@@ -368,7 +374,7 @@ DIFFICULTY = Figure(
 )
 QUERY_DIFFERENCES = Figure(
     slug="query-differences",
-    title="Differences by query",
+    title="On which queries do the two systems differ?",
     caption="Score difference per query between two systems, on a dataset with open judgments.",
     subjects=("comparison",),
     build=build_differences,
@@ -389,7 +395,7 @@ _MEDIAN_CAPTION = "A run’s value minus the round’s median on each judged que
 #: Not in the registry: only the pages of the run's own team draw it.
 ROUND_TOPICS = Figure(
     "round-topics",
-    "Against the median",
+    "On which queries is the run better than the median?",
     _MEDIAN_CAPTION,
     (),
     lambda request: Plot.empty(_MEDIAN_CAPTION),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from leaderboard.figures import benchmarks, collections, differences, pareto, queries, scores
+from leaderboard.figures import benchmarks, collections, differences, pareto, queries, ranks, scores, throughput
 from leaderboard.figures.model import Figure, Subject
 
 #: Figures by slug, in the order in which pages show them.
@@ -11,15 +11,15 @@ FIGURES: dict[str, Figure] = {
     figure.slug: figure
     for figure in (
         pareto.PARETO,
-        pareto.THROUGHPUT,
+        throughput.THROUGHPUT,
         benchmarks.WIN_COUNTS,
         scores.IN_DOMAIN,
         differences.DELTAS,
+        ranks.RANK_RANGES,
         benchmarks.HEAD_TO_HEAD,
         benchmarks.MEANS_BY_TASK,
         benchmarks.MEANS_BY_DOMAIN,
         scores.PROGRESS,
-        benchmarks.SIZES,
         queries.DIFFICULTY,
         queries.HEATMAP,
         collections.DOCUMENT_LENGTHS,

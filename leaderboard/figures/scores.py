@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
+from django.utils.translation import gettext as _
 
 from leaderboard.boards.model import Board, Member, Row
 from leaderboard.core.text.numbers import format_value
 from leaderboard.figures import drawing
-from leaderboard.figures.drawing import BLUE, ORANGE, PAPER, capitalize_first, go, linear_axis
+from leaderboard.figures.drawing import BLUE, ORANGE, PAPER, PURPLE, capitalize_first, go, linear_axis
+from leaderboard.figures.labels import label_points
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.models import Entry
-from leaderboard.results.board_rows.entry_rows import REPORTED, EntryRow
+from leaderboard.results.board_rows.entry_rows import CLOSED, REPORTED, SCORED, EntryRow
 from leaderboard.results.board_rows.rows import present_rows
 
 #: Minimum number of different dates that show any progress.
@@ -23,8 +25,9 @@ MIN_DATES = 3
 
 
 class _Line(NamedTuple):
-    """Style and description of a line of results of one kind."""
+    """Style and description of a line of results of one kind, as in `ranked_in`: a board ranks each kind separately."""
 
+    kind: str
     label: str
     color: str
     symbol: str
@@ -32,16 +35,19 @@ class _Line(NamedTuple):
     description: str
 
 
-#: Lines of scored and of reported results.
+#: Lines of all kinds of results that have ranks.
 LINES = (
     _Line(
+        SCORED,
         "Scored here, by day",
         BLUE,
         "circle",
         "solid",
         "results scored here are placed at the day of their publication",
     ),
+    _Line(CLOSED, "Closed APIs, by day", PURPLE, "square", "dash", "systems behind closed APIs are ranked separately"),
     _Line(
+        REPORTED,
         "Reported, by year",
         ORANGE,
         "diamond-open",
@@ -54,36 +60,40 @@ LINES = (
 def build_progress(request: FigureRequest) -> Plot:
     """Draw scores by date and the best so far: scored systems by day of publication, and reported ones by year.
 
-    The two kinds are separate lines.
+    Kinds of results that the board ranks separately have separate lines.
     """
     board = request.board()
     column, y_title = drawing.effectiveness_column(request, board)
     rows = [row for row in drawing.comparable_rows(board) if drawing.value(row, column) is not None]
     lower, number_format = drawing.lower_is_better(board), drawing.score_format(rows)
     dated_pairs = _dated(request, rows, column, int(number_format[-2]))
-    days = len({day for day, _ in dated_pairs})
+    days = len({day for day, _point in dated_pairs})
     if days < MIN_DATES:
         return Plot.empty(
             f"Progress needs {MIN_DATES} different dates; the systems of this view that have a "
             f"{y_title} have {days or 'none'}."
         )
     traces, table, texts = [], [], []
-    for line, is_reported in zip(LINES, (False, True), strict=True):
-        kind_points = [pair for pair in dated_pairs if (pair[1].row.ranked_in == REPORTED) == is_reported]
+    labels = _label_dates([point for _day, point in dated_pairs], lower=lower)
+    for line in LINES:
+        kind_numbers = [number for number, (_day, point) in enumerate(dated_pairs) if point.row.ranked_in == line.kind]
+        kind_points = [dated_pairs[number] for number in kind_numbers]
         if kind_points:
-            points = [point for _, point in kind_points]
+            points = [point for _day, point in kind_points]
             best_numbers = drawing.running_best([point.y for point in points], lower=lower)
-            traces += _draw_traces(line, points, best_numbers)
+            traces += _draw_traces(line, points, best_numbers, [labels[number] for number in kind_numbers])
             texts.append(line.description)
             for number, (day, point) in enumerate(kind_points):
                 table.append((point.name, day, point.y, "yes" if number in best_numbers else "no"))
     names, dates, scores, best_flags = zip(*table, strict=True)
-    drawn_rows = {id(point.row) for _, point in dated_pairs}
+    drawn_rows = {id(point.row) for _day, point in dated_pairs}
+    omitted_rows = [row for row in rows if id(row) not in drawn_rows]
+    has_finding = not (request.state.filtered or omitted_rows or len(texts) > 1)
     return Plot(
         data=traces,
         layout=go.Layout(
             height=400,
-            xaxis=_date_axis([day for day, _ in dated_pairs]),
+            xaxis=_date_axis([day for day, _point in dated_pairs]),
             yaxis=linear_axis(capitalize_first(y_title), scores),
         ),
         table=Table.from_columns(
@@ -92,8 +102,19 @@ def build_progress(request: FigureRequest) -> Plot:
         caption=f"{capitalize_first(y_title)} of {drawing.inline_title(board)} over time, for "
         f"{drawing.count_systems(len(dated_pairs))}; lines show the best so far. {capitalize_first('; '.join(texts))}.",
         subtitle=f"{board.title}, {y_title}",
-        notes=drawing.omission_note([row for row in rows if id(row) not in drawn_rows], "no date"),
+        notes=drawing.omission_note(omitted_rows, "no date"),
+        finding=_finding(dated_pairs, lower=lower) if has_finding else "",
     )
+
+
+def _finding(dated_pairs: Sequence[tuple[str, drawing.ChartPoint]], *, lower: bool) -> str:
+    """Return since when the best system has been the best, empty if several systems share the best score."""
+    scores = [point.y for _day, point in dated_pairs]
+    best_number = drawing.running_best(scores, lower=lower)[-1]
+    if scores.count(scores[best_number]) > 1:
+        return ""
+    day, point = dated_pairs[best_number]
+    return _("%(name)s has led since %(date)s") % {"name": point.name, "date": day}
 
 
 def has_dates(board: Board, datasets: Sequence[int]) -> bool:
@@ -162,9 +183,11 @@ def _date_axis(dates: Sequence[str]) -> dict[str, Any]:
     first_day, last_day = date.fromisoformat(min(days)), date.fromisoformat(max(days))
     room = max((last_day - first_day) * 0.08, timedelta(days=183) - (last_day - first_day) / 2, timedelta(days=10))
     axis = {"type": "date", "range": [(first_day - room).isoformat(), (last_day + room).isoformat()]}
+    years = (last_day - first_day).days / 365
+    yearly = {**axis, "dtick": "M12" if years < 8 else "M24" if years < 16 else "M60", "tickformat": "%Y"}
     if all(len(day) == 4 for day in dates):
-        return {**axis, "tick0": _to_iso_date("2000"), "dtick": "M12", "tickformat": "%Y"}
-    return {**axis, "dtick": "M12", "tickformat": "%Y"} if (last_day - first_day).days > 800 else axis
+        return {**yearly, "tick0": _to_iso_date(max(dates))}
+    return yearly if years > 2.2 else axis
 
 
 def _to_iso_date(text: str) -> str:
@@ -172,12 +195,11 @@ def _to_iso_date(text: str) -> str:
     return f"{text}-07-01" if len(text) == 4 else text
 
 
-def _draw_traces(line: _Line, points: Sequence[drawing.ChartPoint], best_numbers: Sequence[int]) -> list[go.Scatter]:
+def _draw_traces(
+    line: _Line, points: Sequence[drawing.ChartPoint], best_numbers: Sequence[int], labels: Sequence[Mapping[str, Any]]
+) -> list[go.Scatter]:
     """Return the points of one kind, and unless there is only one, a stepped line of the best so far."""
     days, scores = [str(point.x) for point in points], [point.y for point in points]
-    years = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
-    coordinates = list(zip(years, scores, strict=True))
-    labels = drawing.label_points([point.name for point in points], coordinates, priority=best_numbers, allow_far=False)
     ring = {"color": line.color if line.symbol.endswith("open") else PAPER, "width": 1.5}
     marker = {"color": line.color, "symbol": line.symbol, "size": 9, "line": ring}
     trace = drawing.point_trace(line.label, points, labels, marker)
@@ -188,13 +210,27 @@ def _draw_traces(line: _Line, points: Sequence[drawing.ChartPoint], best_numbers
         [*(days[number] for number in best_numbers), max(days)],
         [*(scores[number] for number in best_numbers), scores[best_numbers[-1]]],
         {"color": line.color, "width": 1.5, "shape": "hv", "dash": line.dash},
+        showlegend=False,
     )
     return [best_so_far, trace]
 
 
+def _label_dates(points: Sequence[drawing.ChartPoint], *, lower: bool) -> list[dict[str, Any]]:
+    """Return the label options of points of all kinds; the best so far of each kind come first."""
+    coordinates = [
+        (float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365, y) for _row, _name, day, y, *_ in points
+    ]
+    priority = []
+    for line in LINES:
+        numbers = [number for number, point in enumerate(points) if point.row.ranked_in == line.kind]
+        best_numbers = drawing.running_best([points[number].y for number in numbers], lower=lower)
+        priority += [numbers[number] for number in best_numbers]
+    return label_points([point.name for point in points], coordinates, priority=priority, allow_far=False)
+
+
 PROGRESS = Figure(
     slug="progress",
-    title="Progress over time",
+    title="How have the best scores changed over time?",
     caption="Scores by date of publication, and the best so far.",
     subjects=("benchmark", "dataset"),
     build=build_progress,
@@ -320,7 +356,7 @@ def _correlation_notes(points: Sequence[drawing.ChartPoint]) -> list[str]:
 
 IN_DOMAIN = Figure(
     slug="in-domain",
-    title="In-domain and zero-shot",
+    title="Do systems that are good in-domain generalize to other datasets?",
     caption="Scores on a dataset that systems were trained on, against their mean over the others.",
     subjects=("benchmark",),
     build=build_in_domain,

@@ -66,7 +66,7 @@ def frame(
     query_values = QueryDict(query[1:] if figure.choices else "")
     return {
         "figure": figure,
-        "title": figure.get_title(plot.baseline if plot else baseline),
+        "title": figure.get_title(plot, baseline),
         "plot": plot,
         "caption": (plot and plot.caption) or figure.caption,
         "notes": plot.notes if plot else (),

@@ -26,7 +26,11 @@
       allowStyles();
       const element = document.createElement("script");
       element.src = script.dataset.bundle;
-      element.onload = () => resolve(window.Plotly);
+      element.onload = () => {
+        // Plotly would warn of each bar of a heat map: it takes values on a color scale for invalid colors.
+        window.Plotly.setPlotConfig({ logging: 0 });
+        resolve(window.Plotly);
+      };
       element.onerror = reject;
       document.head.append(element);
     });
@@ -93,7 +97,7 @@
     const head = 64;
     const height = (layout.height ?? usual.height) + head;
     const subtitle = { text: plain([found.subtitle, location.host].filter(Boolean).join(" · ")), font: { size: 12 } };
-    const title = { text: found.title, subtitle, x: 0, xref: "container", y: 1, yref: "container", yanchor: "top", pad: { t: 16, l: 16 } };
+    const title = { text: plain(found.title), subtitle, x: 0, xref: "container", y: 1, yref: "container", yanchor: "top", pad: { t: 16, l: 16 } };
     const margin = { ...usual.margin, ...layout.margin, t: head + (legend ? legend + 8 : 8), l: 16, r: 24, b: 16 };
     usual.legend = { ...usual.legend, y: 1 - head / height, x: 12 / width };
     return { data, layout: { ...layout, height, title, margin, paper_bgcolor: color("--paper") } };

@@ -455,9 +455,15 @@ def test_the_heat_map_shows_twenty_systems_and_fifty_queries(tmp_path: Path) -> 
     assert len(plot.table.rows) == 50
     assert plot.notes == [
         "50 of 60 judged queries, evenly spaced from the hardest to the easiest.",
+        "On small screens, the picture has 16 of them.",
         "The first 20 of 22 systems.",
     ]
     assert "mean correlation of 0." in plot.caption
+    (cells,) = plot.data
+    narrow = cells["meta"]["narrow"]
+    assert (len(cells["x"]), len(narrow["x"])) == (1000, 320)
+    assert len(narrow["meta"]["links"]) == len(narrow["marker"]["color"]) == 320
+    assert len(plot.layout["meta"]["narrow"]["xaxis"]["ticktext"]) == 16
 
 
 def test_a_seed_set_is_compared_by_its_means_and_its_first_seed(client: Client, slugs: tuple[str, str]) -> None:

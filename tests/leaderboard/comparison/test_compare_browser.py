@@ -51,8 +51,8 @@ def test_it_all_works_without_javascript(entry: Entry, browser: Browser, live_se
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("row", name="Tiny")).to_contain_text("0/0/2")
     page.locator("#figure-query-differences .figure-data summary").click()
-    page.get_by_role("link", name="Differences by query as a table").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Differences by query")
+    page.get_by_role("link", name="Table of “On which queries do the two systems differ?”").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("On which queries do the two systems differ?")
     context.close()
 
 

@@ -12,6 +12,7 @@ from django.test import Client
 from leaderboard.figures.model import TEMPLATES
 from leaderboard.figures.registry import FIGURES
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System
+from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import date_results, record_boards
 from tests.leaderboard.open_runs import run_for
 from tests.leaderboard.results.test_profile_pages import collection, look
@@ -47,6 +48,7 @@ def everything(tmp_path: Path) -> str:
         run_for(dataset, better, {"q1": ["d1"], "q2": ["d3"]})
         run_for(dataset, "third", {"q1": ["d1"], "q2": ["d5"]})
         look(dataset)
+        compute_certainty(dataset)
     date_results("2024-01-05", "2024-02-05", "2025-01-05")
     for each in Dataset.objects.all():
         each.name, each.task, each.domain = f"{NASTY} {each.slug}", f"{NASTY} task", f"{NASTY} domain"

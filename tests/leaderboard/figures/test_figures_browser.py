@@ -11,6 +11,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.leaderboard.entries import date_results, score, scored_dataset
+from tests.leaderboard.open_runs import run_for
+from tests.leaderboard.results.test_profile_pages import collection, look
 from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -75,7 +77,9 @@ def test_a_figure_is_drawn_in_view_follows_scheme_and_facets_and_can_be_taken_aw
         saved.value.save_as(path)
         assert saved.value.suggested_filename == f"wins.{format_name.lower()}"
         assert path.read_bytes().startswith(start)
-    assert "Wins against BM25" in "".join(ElementTree.parse(tmp_path / "SVG").getroot().itertext())
+    assert "BM25+CE scores better than BM25 on 16 of 18 datasets" in "".join(
+        ElementTree.parse(tmp_path / "SVG").getroot().itertext()
+    )
 
     violations = Axe().run(page, context="#figure-wins").response["violations"]  # the page: test_every_page
     serious = [each["id"] for each in violations if each["impact"] in ("serious", "critical")]
@@ -116,6 +120,23 @@ def test_names_in_a_figure_are_text_and_no_colours(page: Page, tmp_path: Path) -
     expect(page).to_have_url(re.compile(r"/systems/"))
 
 
+def test_folded_figures_are_drawn_once_they_are_opened_and_the_console_stays_empty(page: Page, tmp_path: Path) -> None:
+    told: list[str] = []
+    page.on("console", lambda message: told.append(message.text))
+    dataset = collection(tmp_path)
+    for name in ("one", "two"):
+        run_for(dataset, name, {"q1": ["d5", "d1"], "q2": ["d3"]})
+    look(dataset)
+    page.goto("/datasets/tiny/")
+    shown(page, "query-heatmap")
+    page.locator("details.more-figures > summary").scroll_into_view_if_needed()
+    page.wait_for_timeout(500)
+    assert page.locator("#figure-document-lengths").get_attribute("data-ready") is None
+    page.get_by_text("More figures", exact=True).click()
+    shown(page, "document-lengths")
+    assert told == []
+
+
 @pytest.mark.parametrize(
     ("width", "height", "number"),
     [
@@ -130,7 +151,7 @@ def test_no_text_of_a_figure_is_cut_off_and_a_choice_redraws_it(
     page.set_viewport_size({"width": width, "height": height})
     page.goto("/benchmarks/beir/")
     # A phone is where text is cut off, and long names stand in these first.
-    figures = ("pareto", "in-domain", "head-to-head", "wins", "deltas", "means-by-task", "tasks")
+    figures = ("pareto", "in-domain", "head-to-head", "wins", "deltas", "means-by-task")
     for slug in figures[:number]:
         assert shown(page, slug).evaluate(OUTSIDE) == [], slug
     figure = shown(page, "pareto")
@@ -145,7 +166,9 @@ def test_without_javascript_a_figure_has_a_caption_and_its_table(
     context = browser.new_context(base_url=live_server.url, java_script_enabled=False)  # type: ignore[attr-defined]
     page = context.new_page()
     page.goto("/benchmarks/beir/?architecture=dense")
-    page.locator("#figure-wins").get_by_role("link", name="Wins against BM25").first.click()
+    page.locator("#figure-wins").get_by_role(
+        "link", name="On how many datasets is each system better than BM25?"
+    ).first.click()
     expect(page).to_have_url(re.compile(r"/figures/wins/\?benchmark=beir&architecture=dense$"))
     page.get_by_text("Data", exact=True).click()
     expect(page.get_by_role("row", name="TAS-B")).to_contain_text("8")

@@ -36,26 +36,50 @@ def board() -> Dataset:
 
 def test_a_difference_has_a_colour_where_its_own_interval_excludes_zero(board: Dataset) -> None:
     plot = drawn("deltas", f"dataset={board.slug}")
-    points = plot.data[0]
-    assert points["y"] == column(plot, "System") == ["First", "Second", "Same", "Last"]
-    assert points["marker"]["color"] == [BETTER, BETTER, GREY, WORSE]
-    assert points["marker"]["symbol"][2] == "circle-open", "never by colour alone"
-    for low, high, mean, above in zip(
-        column(plot, "95% from"), column(plot, "to"), points["x"], points["error_x"]["array"], strict=True
-    ):
-        assert low <= mean <= high
-        assert above == pytest.approx(high - mean, abs=1e-5)
+    *points, values = plot.data
+    marks = [(one["name"], one["y"], one["marker"]["color"], one["marker"]["symbol"]) for one in points]
+    assert marks == [
+        ("significantly better", ["First", "Second"], BETTER, "circle"),
+        ("significantly worse", ["Last"], WORSE, "circle"),
+        ("not significant", ["Same"], GREY, "circle-open"),
+    ], "never by color alone"
+    assert values["y"] == column(plot, "System") == ["First", "Second", "Same", "Last"]
+    assert column(plot, "Test") == ["significantly better"] * 2 + ["not significant", "significantly worse"]
+    mean, above = points[1]["x"][0], points[1]["error_x"]["array"][0]
+    assert column(plot, "95% from")[3] <= mean <= column(plot, "to")[3]
+    assert above == pytest.approx(column(plot, "to")[3] - mean, abs=1e-5)
+    assert plot.finding == "2 of 4 tested systems are significantly better than BM25"
     assert "Filled points are significantly better (green) or worse (orange) than BM25." in plot.caption
 
 
-def test_nothing_has_a_colour_over_hidden_judgements() -> None:
+def test_over_hidden_judgments_a_difference_has_the_color_of_the_board_and_no_interval() -> None:
     hidden = scored_dataset(hidden=True)
     score(hidden, "BM25", baseline=True, ndcg=0.2)
     score(hidden, "better", ndcg=0.9)
+    score(hidden, "worse", ndcg=0.1)
     plot = drawn("deltas", f"dataset={hidden.slug}")
-    assert plot.data[0]["marker"]["color"] == [GREY]
-    assert list(plot.table.heads) == ["System", "Δ nDCG@10"]
+    assert list(plot.table.heads) == ["System", "Δ nDCG@10", "Test"]
+    assert column(plot, "Test") == ["significantly better", "not tested"], "worse scores are not tested"
+    assert plot.finding == ""
     assert "interval" not in plot.caption
+
+
+def test_reported_differences_have_a_mark_of_their_own(board: Dataset) -> None:
+    paper = make_source("paper")
+    report(board, paper, "BM25", baseline=True, ndcg=0.4)
+    report(board, paper, "Printed", ndcg=0.45)
+    compute_certainty(board)
+    plot = drawn("deltas", f"dataset={board.slug}")
+    printed = trace(plot, "reported, not tested")
+    assert (printed["y"], printed["marker"]["symbol"]) == (["Printed (r)"], "x")
+    assert trace(plot, "not significant")["marker"]["symbol"] == "circle-open"
+    assert dict(zip(column(plot, "System"), column(plot, "Test"), strict=True))["Printed (r)"] == printed["name"]
+    assert "Crosses are reported and not tested." in plot.caption
+    assert plot.finding.startswith("2 of 4 tested systems")
+    reported = scored_dataset()
+    for name, score_value in (("BM25", 0.4), ("Printed", 0.5)):
+        report(reported, paper, name, baseline=name == "BM25", ndcg=score_value)
+    assert drawn("deltas", f"dataset={reported.slug}").finding == "", "nothing was tested"
 
 
 def test_the_picture_of_costs_has_intervals_the_baseline_and_links(board: Dataset, client: Client) -> None:
@@ -101,10 +125,10 @@ def test_an_axis_without_points_gives_way_to_one_with_them_but_not_where_it_is_a
 
 
 def test_titles_name_the_baseline_of_the_board(board: Dataset, client: Client) -> None:
-    assert ">Differences from BM25<" in client.get(f"/datasets/{board.slug}/").content.decode()
+    assert ">Which systems are better than BM25?<" in client.get(f"/datasets/{board.slug}/").content.decode()
     found = client.get(f"/figures/deltas.json?dataset={board.slug}").json()
-    assert found["title"] == "Differences from BM25"
-    assert "Differences from the baseline" in client.get("/figures/").content.decode()
+    assert found["title"] == "2 of 4 tested systems are significantly better than BM25"
+    assert "Which systems are better than the baseline?" in client.get("/figures/").content.decode()
 
 
 def test_a_system_with_results_on_two_datasets_has_its_differences_drawn(client: Client) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from leaderboard.figures.drawing import INK, NARROW, SCALE, label_points, linear_axis, linear_ticks, log_axis
+from leaderboard.figures.drawing import INK, SCALE, linear_axis, linear_ticks, log_axis
+from leaderboard.figures.labels import NARROW, label_points
 from leaderboard.models import Benchmark, BenchmarkMember, Entry, System
 from tests.leaderboard.entries import (
     cost,

@@ -1,0 +1,180 @@
+"""Placement of names next to the points of a chart.
+
+Labels never overlap. A name without room next to its point is placed further away and connected by a line; if there
+are many points, some names are only in the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from leaderboard.boards.system.depth import LabelBox
+
+#: Assumed height of a picture, line height, gap next to a point, and widths of a small letter and of other
+#: characters in a wide typeface, in pixels.
+HEIGHT, LINE_HEIGHT, GAP, SMALL_LETTER_WIDTH, LETTER_WIDTH = 330.0, 15.0, 7.0, 7.0, 8.7
+
+
+#: Diameter of a usual point in pixels.
+USUAL_MARK = 11.0
+
+
+class PictureWidth(NamedTuple):
+    """Assumptions about the width of a picture.
+
+    Width inside the axes in pixels, how far names may extend beyond the right edge, and the relative sizes of letters
+    and of marks.
+    """
+
+    width: float
+    overhang: float
+    letters: float
+    marks: float
+
+    def mark_size(self, size: float) -> float:
+        """Return the diameter of a mark that has this diameter on a wide screen; usual ones are not reduced."""
+        return min(size, max(USUAL_MARK, round(size * self.marks, 1)))
+
+
+WIDE, NARROW = PictureWidth(660.0, 12.0, 1.0, 1.0), PictureWidth(250.0, 4.0, 0.9, 0.6)
+#: Distance of a label's upper left corner from its point: shares of its width and height, and pixels.
+Offset = tuple[float, float, float, float]
+#: Plotly's words for the positions next to a point, in order of preference.
+POSITIONS: dict[str, Offset] = {
+    "middle right": (0.0, -0.5, GAP, 0.0),
+    "top center": (-0.5, -1.0, 0.0, -GAP),
+    "bottom center": (-0.5, 0.0, 0.0, GAP),
+    "middle left": (-1.0, -0.5, -GAP, 0.0),
+    "top right": (0.0, -1.0, 0.7 * GAP, -0.3 * GAP),
+    "bottom right": (0.0, 0.0, 0.7 * GAP, 0.3 * GAP),
+    "top left": (-1.0, -1.0, -0.7 * GAP, -0.3 * GAP),
+    "bottom left": (-1.0, 0.0, -0.7 * GAP, 0.3 * GAP),
+}
+#: More distant label positions, the nearest first: horizontal offset of the text's start (right of the point)
+#: or end (left of it), and vertical offset, in pixels.
+FAR_OFFSETS = [(side, row * 16) for row in (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -6, 6, -7, 7) for side in (26, -26)]
+#: Maximum number of points for which every name may be placed further away; beyond it only leading names are.
+MAX_FAR_POINTS = 25
+#: Positions for points on a line, which occupies their right side.
+ABOVE_FIRST = sorted(POSITIONS, key=lambda position: not position.startswith("top"))
+
+
+def label_points(
+    names: Sequence[str],
+    points: Sequence[tuple[float, float]],
+    *,
+    priority: Sequence[int] = (),
+    log_x: bool = False,
+    ends: Sequence[tuple[float, float]] = (),
+    sizes: Sequence[float] = (),
+    allow_far: bool = True,
+) -> list[dict[str, Any]]:
+    """Return the options of each label: `text`, `textposition`, and if it is further away, its offset `far`.
+
+    `narrow` has the same options for phones. Labels never overlap; one without room has an empty text. The names at the
+    positions in `priority` are placed first. `ends` has the interval of every point, or is empty, and `sizes` the
+    diameters of their marks. If `allow_far`, labels may be further away, which requires `far_labels` in the layout.
+    """
+    x_shares = _axis_positions([math.log10(x) if log_x else x for x, _ in points])
+    y_shares = _axis_positions([*(y for _, y in points), *(end for pair in ends for end in pair)])
+
+    def fit_labels(picture: PictureWidth) -> list[dict[str, Any]]:
+        """Return the label options for one picture width; each label gets its first position without overlap."""
+        y_positions = [(1 - share) * HEIGHT for share in y_shares]
+        centers = [(share * picture.width, top) for share, top in zip(x_shares, y_positions, strict=False)]
+        extras = [(picture.mark_size(size) - USUAL_MARK) / 2 for size in sizes or [USUAL_MARK] * len(names)]
+        occupied_boxes = [
+            # A name may touch the corners of the box around a large mark.
+            LabelBox(x - half, y - half, x + half, y + half)
+            for (x, y), extra in zip(centers, extras, strict=False)
+            for half in [GAP - 1 + 0.8 * extra]
+        ]
+        intervals = zip(y_positions[len(points) :: 2], y_positions[len(points) + 1 :: 2], strict=True)
+        occupied_boxes += [
+            LabelBox(x - 2, min(pair), x + 2, max(pair)) for (x, _), pair in zip(centers, intervals, strict=False)
+        ]
+        labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
+        for number in dict.fromkeys([*priority, *range(len(names))]):
+            is_leading = number in priority
+            other_boxes = [box for position, box in enumerate(occupied_boxes) if position != number]
+            for offset, label in _label_candidates(
+                names[number],
+                is_leading=is_leading,
+                allow_far=allow_far and (is_leading or len(names) <= MAX_FAR_POINTS),
+            ):
+                # Plotly places a text next to its mark, whose size it enlarges by a quarter.
+                scale = 1.0 if "far" in label else 1.0 + 1.25 * extras[number] / GAP
+                offset = (*offset[:2], offset[2] * scale, offset[3] * scale)
+                box = _label_box(offset, picture.letters * text_width(names[number]), centers[number])
+                is_inside = box.left >= 0 and box.right <= picture.width + picture.overhang
+                is_inside = is_inside and box.top >= -10 and box.bottom <= HEIGHT + 5
+                if is_inside and not any(map(box.overlaps, other_boxes)):
+                    labels[number] |= label
+                    occupied_boxes.append(box)
+                    break
+        return labels
+
+    return [{**wide, "narrow": narrow} for wide, narrow in zip(fit_labels(WIDE), fit_labels(NARROW), strict=True)]
+
+
+def _label_candidates(name: str, *, is_leading: bool, allow_far: bool) -> Iterator[tuple[Offset, dict[str, Any]]]:
+    """Yield the possible positions of a label in order of preference, with their trace options.
+
+    A leading name prefers positions above its point.
+    """
+    for position in ABOVE_FIRST if is_leading else POSITIONS:
+        yield POSITIONS[position], {"text": name, "textposition": position}
+    for x_offset, y_offset in FAR_OFFSETS if allow_far else ():
+        yield (-1.0 if x_offset < 0 else 0.0, -0.5, x_offset, y_offset), {"far": (x_offset, y_offset)}
+
+
+def text_width(name: str) -> float:
+    """Return an upper bound of a name's width on a wide screen, in pixels."""
+    return sum(SMALL_LETTER_WIDTH if sign.islower() or sign in " .,-()[]" else LETTER_WIDTH for sign in name)
+
+
+def _label_box(offset: Offset, width: float, point: tuple[float, float]) -> LabelBox:
+    """Return the box of a label of this width at an offset from its point, in pixels."""
+    x_share, y_share, x_offset, y_offset = offset
+    left_edge, top = point[0] + x_share * width + x_offset, point[1] + y_share * LINE_HEIGHT + y_offset
+    return LabelBox(left_edge, top, left_edge + width, top + LINE_HEIGHT)
+
+
+def far_labels(
+    names: Sequence[str],
+    points: Sequence[tuple[Any, float]],
+    labels: Sequence[Mapping[str, Any]],
+    *,
+    log_x: bool = False,
+) -> dict[str, Any]:
+    """Return the layout options that draw the labels with a `far` offset as annotations, also on phones."""
+
+    def annotations(width_labels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return an annotation with a line to its point for each label that has a `far` offset."""
+        return [
+            {
+                "x": math.log10(x) if log_x else x,
+                "y": y,
+                "text": name,
+                "ax": label["far"][0],
+                "ay": label["far"][1],
+                "xanchor": "left" if label["far"][0] > 0 else "right",
+                "arrowhead": 0,
+                "arrowwidth": 1,
+                "arrowcolor": "var(--ink-soft)",
+                "standoff": 6,
+            }
+            for name, (x, y), label in zip(names, points, width_labels, strict=True)
+            if "far" in label
+        ]
+
+    narrow_layout = {"annotations": annotations([label["narrow"] for label in labels])}
+    return {"annotations": annotations(labels), "meta": {"narrow": narrow_layout}}
+
+
+def _axis_positions(numbers: Sequence[float]) -> list[float]:
+    """Return each number's position between minimum and maximum, on axes with a margin of 6%."""
+    low, high = min(numbers), max(numbers)
+    return [0.5 if low == high else 0.06 + 0.88 * (number - low) / (high - low) for number in numbers]

@@ -1,0 +1,137 @@
+"""Ranks that the tests of all pairs leave open to each system of a dataset's board."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from leaderboard.boards.model import Board, Row
+from leaderboard.figures import drawing
+from leaderboard.figures.drawing import go
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
+
+
+class _RankedRow(NamedTuple):
+    """A ranked row with its first and last possible rank; `is_tied` is false if it is separable from the best.
+
+    Hidden judgments allow no ranges, so that both ranks are its own.
+    """
+
+    row: Row
+    low: int
+    high: int
+    is_tied: bool
+
+
+def _ranked_rows(board: Board) -> list[_RankedRow]:
+    """Return the rows with test results in rank order, whatever the board is sorted by."""
+    ranked_rows = []
+    for row in drawing.comparable_rows(board):
+        statement = board.statements.for_entry(row.entry.pk, board.measure)
+        if row.rank is not None and statement.tied_with_best is not None:
+            ranks = statement.ranks or (row.rank, row.rank)
+            ranked_rows.append(_RankedRow(row, *ranks, statement.tied_with_best))
+    return sorted(ranked_rows, key=lambda ranked: (ranked.row.rank or 0, ranked.low, ranked.high))
+
+
+def build(request: FigureRequest) -> Plot:
+    """Draw the ranks that are possible for each system as bars, in rank order, with a mark at its rank."""
+    board = request.dataset_page.board
+    ranked_rows = _ranked_rows(board)
+    if not ranked_rows:
+        return Plot.empty(_("The systems of this view have not been tested against each other."))
+    shown, notes = drawing.limit_bars(ranked_rows, "best ranks")
+    names, ranks = drawing.distinct_names([ranked.row for ranked in shown]), [ranked.row.rank or 0 for ranked in shown]
+    texts = [f"{ranked.low}–{ranked.high}" if ranked.low < ranked.high else f"{ranked.low}" for ranked in shown]
+    scores = [drawing.value(ranked.row, board.measure) for ranked in shown]
+    is_hidden = board.statements.published is not None
+    last_rank = max(ranked.high for ranked in shown)
+    axis = {"title_text": "rank", "range": [0.4, last_rank + 0.6], "tick0": 1, "dtick": -(-last_rank // 10)}
+    facts = {"measure": board.measure, "board": drawing.inline_title(board)}
+    withheld = _("Rank ranges are not published, to protect the hidden judgments.")
+    explanation = withheld if is_hidden else _("Bars extend over the ranks that the tests of all pairs leave open.")
+    separable = [None if ranked.row.rank == 1 else "no" if ranked.is_tied else "yes" for ranked in shown]
+    return Plot(
+        data=[*([] if is_hidden else [_range_bars(shown, names, texts)]), *_rank_marks(shown, names)],
+        layout=drawing.bar_layout(len(shown), xaxis=axis),
+        table=Table.from_columns(
+            ("System", names),
+            ("Rank", ranks, "d"),
+            (board.measure, scores, drawing.score_format([ranked.row for ranked in shown])),
+            *([] if is_hidden else [("Possible ranks", texts)]),
+            ("Separable from the best", separable),
+            links=[drawing.system_url(ranked.row) for ranked in shown],
+        ),
+        caption=f"{_('Ranks by %(measure)s on %(board)s.') % facts} {explanation}",
+        subtitle=f"{board.title}, {board.measure}",
+        notes=notes,
+        finding="" if request.state.filtered else _finding(ranked_rows),
+    )
+
+
+def _finding(ranked_rows: Sequence[_RankedRow]) -> str:
+    """Return how many systems cannot be separated from the best; empty for one system, or if several share rank 1."""
+    best_names = [ranked.row.entry.system for ranked in ranked_rows if ranked.row.rank == 1]
+    if len(ranked_rows) < 2 or len(best_names) != 1:
+        return ""
+    best, count = drawing.shorten(best_names[0]), sum(ranked.is_tied for ranked in ranked_rows) - 1
+    if not count:
+        return _("Every other system can be separated from %(best)s") % {"best": best}
+    text = ngettext(
+        "%(count)d system cannot be separated from %(best)s",
+        "%(count)d systems cannot be separated from %(best)s",
+        count,
+    )
+    return text % {"best": best, "count": count}
+
+
+def _range_bars(ranked_rows: Sequence[_RankedRow], names: Sequence[str], texts: Sequence[str]) -> go.Bar:
+    """Return bars from the first to the last possible rank; a single rank has a short one."""
+    return go.Bar(
+        orientation="h",
+        name=_("ranks that the tests leave open"),
+        y=list(names),
+        base=[ranked.low - 0.3 for ranked in ranked_rows],
+        x=[round(ranked.high - ranked.low + 0.6, 1) for ranked in ranked_rows],
+        customdata=list(texts),
+        hovertemplate="%{y}<br>possible ranks: %{customdata}<extra></extra>",
+        marker={"color": drawing.BLUE, "opacity": 0.3, "line_width": 0},
+        width=0.6,
+    )
+
+
+def _rank_marks(ranked_rows: Sequence[_RankedRow], names: Sequence[str]) -> list[go.Scatter]:
+    """Return marks at the ranks: those not separable from the best, and all others."""
+    traces = []
+    for is_tied, label, color, symbol in (
+        (True, _("best, or not separable from it"), drawing.ORANGE, "diamond"),
+        (False, _("separable from the best"), drawing.BLUE, "circle"),
+    ):
+        members = [
+            (name, ranked.row) for name, ranked in zip(names, ranked_rows, strict=True) if ranked.is_tied == is_tied
+        ]
+        if members:
+            trace = go.Scatter(
+                mode="markers",
+                name=label,
+                x=[row.rank for _name, row in members],
+                y=[name for name, _row in members],
+                marker={"color": color, "symbol": symbol, "size": 10},
+                meta={"links": [drawing.system_url(row) for _name, row in members]},
+                hovertemplate="%{y}<br>rank %{x}<extra></extra>",
+            )
+            traces.append(trace)
+    return traces
+
+
+RANK_RANGES = Figure(
+    slug="rank-ranges",
+    title="Which ranks are possible for each system?",
+    caption="Ranks of the systems, and those that the tests of all pairs leave open.",
+    subjects=("dataset",),
+    build=build,
+    drawable=lambda board: len(_ranked_rows(board)) > 1,
+)
