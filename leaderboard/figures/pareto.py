@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext as _
 
 from leaderboard.boards.columns.about import FILE_SIZE, SIZE
-from leaderboard.boards.columns.costs import MILLISECONDS
 from leaderboard.boards.columns.reported import figure_key
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.core.text.numbers import format_quantity
