@@ -80,12 +80,12 @@ class AccountAdapter(DefaultAccountAdapter):
     def save_user(
         self, request: HttpRequest, user: AbstractBaseUser, form: Any, commit: bool = True
     ) -> AbstractBaseUser:
-        """Store the new account and its team. If curators approve accounts, it waits for approval."""
+        """Store the new account and its team with the name in the form. If curators approve accounts, it waits."""
         if isinstance(user, User):
             user.approval_awaited = settings.SIGNUP == "approval"
         stored_user = super().save_user(request, user, form, commit)
         if commit and isinstance(stored_user, User):
-            personal_team(stored_user)
+            personal_team(stored_user, form.cleaned_data.get("team_name", ""))
         return stored_user
 
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:

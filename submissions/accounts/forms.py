@@ -1,6 +1,8 @@
 """Forms of accounts and teams: allauth's forms with the site's labels, and forms of the account page."""
 
+from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 from allauth.account import forms as account
 from allauth.account.adapter import get_adapter
@@ -10,15 +12,18 @@ from allauth.mfa.base import forms as second_factor
 from allauth.mfa.totp import forms as totp
 from django import forms
 from django.conf import settings
+from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.hashers import make_password
 from django.core.exceptions import ValidationError
 from django.core.validators import EmailValidator
 from django.http import HttpRequest
+from django.urls import Resolver404, resolve
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from leaderboard.boards.facets import ANONYMOUS, THIS_SITE_NAME
 from submissions.accounts.access import LIFETIMES
+from submissions.accounts.teams import find_invitation
 from submissions.core.names import NameField, is_site_name
 from submissions.models import Scope
 
@@ -87,12 +92,40 @@ class AllowedDomain:
         return address
 
 
+class TeamNameField(NameField):
+    """Name of a team."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(label=_("Team name"), max_length=120, **options)
+
+    def clean(self, value: Any) -> str:
+        """Return the name. Raises ValidationError for the site's own name and other reserved names."""
+        name: str = super().clean(value)
+        if is_site_name(name):
+            raise ValidationError("This is the name of the site. Choose another name.")
+        if name.casefold() in (ANONYMOUS, THIS_SITE_NAME):
+            raise ValidationError(
+                f"“{name}” is reserved, because boards use it with another meaning. Choose another name."
+            )
+        return name
+
+
 class SignupForm(AllowedDomain, SiteLabels, account.SignupForm):
-    """Signup form."""
+    """Signup form, which also asks for the name of the user's team."""
+
+    team_name = TeamNameField(
+        widget=forms.TextInput(attrs={"autocomplete": "organization"}),
+        help_text=_("Shown next to your systems on boards. You can change it later."),
+    )
+    field_order = ("email", "team_name", "password1", "password2")
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Add hints about allowed domains and the approval of accounts to the address field."""
+        """Add hints about allowed domains and the approval of accounts to the address field.
+
+        Users who open the link of an invitation need not name a team of their own.
+        """
         super().__init__(*arguments, **options)
+        self.fields["team_name"].required = not _is_invited(context.request)
         hints: list[Any] = []
         if settings.SIGNUP_DOMAINS:
             hints.append(_("Enter an address at {domains}.").format(domains=", ".join(settings.SIGNUP_DOMAINS)))
@@ -108,6 +141,15 @@ class SignupForm(AllowedDomain, SiteLabels, account.SignupForm):
         if self.account_already_exists:
             make_password(self.cleaned_data["password1"])
         return super().try_save(request)
+
+
+def _is_invited(request: HttpRequest) -> bool:
+    """Return whether the page after signing up is that of a valid invitation."""
+    address = request.POST.get(REDIRECT_FIELD_NAME) or request.GET.get(REDIRECT_FIELD_NAME, "")
+    with suppress(Resolver404, ValueError):
+        match = resolve(urlsplit(address).path)
+        return match.url_name == "invitation" and find_invitation(match.kwargs["secret"]) is not None
+    return False
 
 
 class AddEmailForm(AllowedDomain, SiteLabels, account.AddEmailForm):
@@ -182,24 +224,6 @@ class ActivateCodeForm(SiteLabels, totp.ActivateTOTPForm):
     """Form for the first code of a new authenticator app."""
 
     labels = {"code": _("Code shown by the app")}
-
-
-class TeamNameField(NameField):
-    """Name of a team."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(label=_("Team name"), max_length=120, **options)
-
-    def clean(self, value: Any) -> str:
-        """Return the name. Raises ValidationError for the site's own name and other reserved names."""
-        name: str = super().clean(value)
-        if is_site_name(name):
-            raise ValidationError("This is the name of the site. Choose another name.")
-        if name.casefold() in (ANONYMOUS, THIS_SITE_NAME):
-            raise ValidationError(
-                f"“{name}” is reserved, because boards use it with another meaning. Choose another name."
-            )
-        return name
 
 
 class TeamForm(forms.Form):

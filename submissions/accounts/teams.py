@@ -38,16 +38,16 @@ from submissions.models import Webhook
 
 
 @transaction.atomic
-def personal_team(user: User) -> Team:
+def personal_team(user: User, name: str = "") -> Team:
     """Return the team that the user submits for by default: the first one, created if there is none.
 
-    The team's name never comes from the email address, which stays private.
+    A new team gets this name, or else that of the user. It never comes from the email address, which stays private.
     """
     team = Team.objects.filter(memberships__user=user).order_by("memberships__pk").first()
     if team is not None:
         return team
-    needs_neutral_name = not user.name or is_site_name(user.name)
-    team = make_team(automatic_name(user) if needs_neutral_name else user.name)
+    name = name or user.name
+    team = make_team(automatic_name(user) if not name or is_site_name(name) else name)
     Membership.objects.create(team=team, user=user, owner=True)
     return team
 

@@ -101,7 +101,7 @@ def test_every_mail_names_the_site_and_carries_no_strangers_words(rf: RequestFac
 def test_signing_up_is_answered_in_our_words(settings: Any) -> None:
     settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
     client = Client()
-    fields = {"email": "words@example.org", "password1": PASSWORD, "password2": PASSWORD}
+    fields = {"email": "words@example.org", "team_name": "New Lab", "password1": PASSWORD, "password2": PASSWORD}
     page = client.post("/account/signup/", fields, follow=True).content.decode()
     assert "Check your email" in page
     (mail,) = account_mail()
@@ -116,7 +116,7 @@ def test_signing_up_is_answered_in_our_words(settings: Any) -> None:
 
 def test_a_site_without_a_mail_server_says_where_its_mail_is(settings: Any) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
-    fields = {"email": "console@example.org", "password1": PASSWORD, "password2": PASSWORD}
+    fields = {"email": "console@example.org", "team_name": "New Lab", "password1": PASSWORD, "password2": PASSWORD}
     assert "printed on its console" in Client().post("/account/signup/", fields, follow=True).content.decode()
 
 

@@ -22,7 +22,7 @@ PASSWORD = "a long passphrase"
 
 
 def sign_up(address: str = "new@example.org") -> Any:
-    words = {"email": address, "password1": PASSWORD, "password2": PASSWORD}
+    words = {"email": address, "team_name": "New Lab", "password1": PASSWORD, "password2": PASSWORD}
     return Client().post("/account/signup/", words)
 
 

@@ -70,7 +70,7 @@ def test_signing_up_computes_as_much_for_an_address_that_has_an_account(settings
     counts = []
     for address in (taken, "nobody@example.org"):
         Counting.hashed.clear()
-        sent = {"email": address, "password1": PASSWORD, "password2": PASSWORD}
+        sent = {"email": address, "team_name": "New Lab", "password1": PASSWORD, "password2": PASSWORD}
         assert Client().post("/account/signup/", sent).status_code == 302
         counts.append(len(Counting.hashed))
     assert counts == [1, 1]

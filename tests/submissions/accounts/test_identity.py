@@ -280,7 +280,7 @@ def with_mail(settings: Any) -> None:
 
 def sign_up(email: str) -> Any:
     """What a stranger is answered who signs up with the address."""
-    fields = {"email": email, "password1": PASSWORD, "password2": PASSWORD}
+    fields = {"email": email, "team_name": "New Lab", "password1": PASSWORD, "password2": PASSWORD}
     return Client().post("/account/signup/", fields)
 
 
