@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from allauth.core.internal.ratelimit import truncate_ip
 from django.forms import Form
 from django.http import HttpRequest
 from rest_framework.request import Request
@@ -12,6 +13,8 @@ from rest_framework.views import APIView
 from submissions.core.errors import ChangeRefused
 
 Saved = TypeVar("Saved")
+#: Maximum number of checks by one address without an account, per period of the rate for checks.
+VISITOR_CHECKS = 10
 
 
 class _PersonThrottle(SimpleRateThrottle):
@@ -47,14 +50,20 @@ class _PersonThrottle(SimpleRateThrottle):
         return max(0.0, self.since + self.duration - self.now)
 
     def get_cache_key(self, request: Request, view: APIView) -> str | None:
-        identifier = f"user-{request.user.pk}" if request.user.is_authenticated else self.get_ident(request)
+        is_user = request.user.is_authenticated
+        identifier = f"user-{request.user.pk}" if is_user else truncate_ip(self.get_ident(request))
         return f"throttle_{self.scope}_{identifier}"
 
 
 class CheckThrottle(_PersonThrottle):
-    """Rate limit for validations without a submission."""
+    """Rate limit for validations without a submission, which is lower for visitors without an account."""
 
     scope = "check"
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        if not request.user.is_authenticated:
+            self.num_requests = min(self.num_requests, VISITOR_CHECKS)
+        return super().allow_request(request, view)
 
 
 class SubmitThrottle(_PersonThrottle):

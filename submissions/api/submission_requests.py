@@ -8,6 +8,7 @@ from django import forms
 from django.forms import ValidationError
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
+from rest_framework.exceptions import NotAuthenticated
 from rest_framework.fields import empty
 
 from evaluation.engines import ENGINES, EngineDescription
@@ -130,14 +131,16 @@ class _FilesRequest(RequestSerializer):
         """
         request = self.context["request"]
         refuse_oversize(request)  # check the size first, because fields of a truncated request are misleading
-        person = require_user(request)
         parsed_fields = {name: field for name, field in self.fields.items() if isinstance(field, _OWN_FIELDS)}
         values: dict[str, Any] = {
             name: field.run_validation(field.get_value(data)) for name, field in parsed_fields.items()
         }
         kind = Upload.Kind(values["kind"])
         uploaded_files = values[CHECKPOINT_FIELD if kind == Upload.Kind.MODEL else "file"]
-        files = incoming_files(person, uploaded_files, get_list(data, "upload"), kind)
+        upload_ids = get_list(data, "upload")
+        if not request.user.is_authenticated and (kind == Upload.Kind.MODEL or upload_ids):
+            raise NotAuthenticated
+        files = incoming_files(request.user, uploaded_files, upload_ids, kind)
         if kind == Upload.Kind.RUN:
             files = pair_with_datasets(files, get_list(data, "dataset"))
         return {**values, "files": files}

@@ -8,7 +8,7 @@ from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import status
 from rest_framework.parsers import MultiPartParser
-from rest_framework.permissions import IsAuthenticated, IsAuthenticatedOrReadOnly
+from rest_framework.permissions import AllowAny, IsAuthenticated, IsAuthenticatedOrReadOnly
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
@@ -29,7 +29,7 @@ from submissions.checkpoints.service import check_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints.intake import accept_model
 from submissions.intake.files import TOO_LARGE_TO_CHECK_AT_ONCE
-from submissions.intake.runs import accept_submission, check_only
+from submissions.intake.runs import ONE_FILE, accept_submission, check_as_visitor, check_only
 from submissions.intake.system_form import seen_systems
 from submissions.jobs import changes
 from submissions.models import Scope, Submission
@@ -43,8 +43,6 @@ from submissions.status.description import (
     with_standings,
 )
 
-ONE_FILE = ProblemCode("one_file", "Several files were sent for validation.", "Send one file at a time.")
-
 _IDENTIFIER = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The submission's id.")
 _BUSY = {429: "Too many requests or concurrent checkpoints; try again after `Retry-After` seconds."}
 
@@ -53,7 +51,7 @@ class CheckView(APIView):
     """API view that validates a run file or a checkpoint without submitting it."""
 
     required_scope = Scope.SUBMIT
-    permission_classes = [IsAuthenticated]
+    permission_classes = [AllowAny]
     parser_classes = [MultiPartParser]
     throttle_classes = [CheckThrottle]
 
@@ -71,13 +69,15 @@ class CheckView(APIView):
     def post(self, request: Request) -> Response:
         """Validate a run file against a dataset, or, with `kind=model`, a checkpoint, optionally for an `engine`.
 
-        The file is not stored. Invalid files also get status 200.
+        The file is not stored. Invalid files also get status 200. Without an account, you can check one run file that
+        is not a zip, against datasets whose queries and documents are public.
         """
         try:
             arguments = CheckRequest.read(request)
             if "checkpoint" in arguments:
                 return Response(serializers.ReportSerializer(check_checkpoint(*arguments["checkpoint"])).data)
-            reports = check_only(**arguments)
+            is_user = request.user.is_authenticated
+            reports = check_only(**arguments) if is_user else check_as_visitor(arguments["files"])
         except Refused as refusal:
             if refusal.files and not refusal.problems:
                 return Response(serializers.ReportSerializer(refusal.files[0]).data)

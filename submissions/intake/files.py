@@ -31,7 +31,7 @@ from evaluation.runs.score import check_run
 from leaderboard.core.storage.disk import disk_errors
 from leaderboard.core.storage.runs import StoredRun
 from leaderboard.datasets.qrels import scoring_target
-from leaderboard.models import Dataset, DatasetVersion, User
+from leaderboard.models import Dataset, DatasetQuerySet, DatasetVersion, User, Visibility
 from submissions.core.errors import FileReport, Refused
 from submissions.uploads.handler import HashedUpload
 from submissions.uploads.service import completed_upload
@@ -78,7 +78,8 @@ ZIP_POLICY = ZipPolicy(
 class IncomingFile:
     """A file of a request: its name, its temporary path, and the slug of its dataset, if sent.
 
-    `sha256` is the hash of the content, if it was computed on arrival; `upload` is the id of a resumable upload.
+    `sha256` is the hash of the content, if it was computed on arrival; `upload` is the id of a resumable upload. With
+    `is_public`, the file can only be for a dataset whose queries and documents everyone may see.
     """
 
     name: str
@@ -86,6 +87,14 @@ class IncomingFile:
     dataset: str | None = None
     sha256: str | None = None
     upload: str = ""
+    is_public: bool = False
+
+    @property
+    def possible_datasets(self) -> DatasetQuerySet:
+        """Datasets that the file can be for."""
+        datasets = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
+        visibility = {"queries_visibility": Visibility.PUBLIC, "documents_visibility": Visibility.PUBLIC}
+        return datasets.filter(**visibility) if self.is_public else datasets
 
     @cached_property
     def is_zip(self) -> bool:
@@ -307,11 +316,11 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
     """
     slug, own_name = file.dataset, name.removeprefix(f"{file.name}/")
     slug_or_name = (slug or Path(name).name.split(".")[0]).replace("\0", "")
-    open_datasets = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
+    open_datasets = file.possible_datasets
     matches = list(open_datasets.filter(slug=slug_or_name).exclude(current_version=None))
     if not matches and not slug:
         try:
-            matches = match_datasets(path)
+            matches = match_datasets(path, open_datasets)
         except InvalidContent as error:
             raise Refused.for_files([FileReport(name, "", error.report)]) from error
     if len(matches) == 1 and (version := matches[0].current_version) is not None:
@@ -322,7 +331,7 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
         message = f"{own_name}: its ids match {names} equally well."
         raise Refused.for_problem(SEVERAL_DATASETS, message, "Choose the dataset of the file.")
     message = (
-        f"No dataset “{slug_or_name}” accepts runs."
+        f"No dataset “{slug_or_name}” accepts runs{' without an account' if file.is_public else ''}."
         if slug
         else f"Could not identify the dataset of {own_name}: no dataset was chosen, none that accepts runs "
         f"is named “{slug_or_name}”, and the ids match no dataset."
@@ -384,8 +393,8 @@ _METADATA = re.compile(
 )
 
 
-def match_datasets(path: Path) -> list[Dataset]:
-    """Return the datasets that accept runs and best match the ids of the file; several if they match equally well.
+def match_datasets(path: Path, open_datasets: Iterable[Dataset]) -> list[Dataset]:
+    """Return those of the datasets that best match the ids of the file; several if they match equally well.
 
     A dataset matches if its corpus has the documents and enough queries are the same. Raises InvalidContent if the file
     is empty or is not text.
@@ -398,7 +407,6 @@ def match_datasets(path: Path) -> list[Dataset]:
             if len(documents) < MAX_COMPARED_DOCUMENTS:
                 documents[fields[2].decode(errors="replace")] = None
     matches: dict[tuple[bool, float], list[Dataset]] = {}
-    open_datasets = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
     for dataset in open_datasets if queries else ():
         version = dataset.current_version
         if version is None:

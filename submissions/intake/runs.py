@@ -39,6 +39,8 @@ from submissions.queue.queue import log_line
 from submissions.quotas.ledger import lock_quota, recording_refusals
 from submissions.uploads.service import lock_for_reading
 
+ONE_FILE = ProblemCode("one_file", "Several files were sent for validation, or a zip without an account.",
+    "Send one file at a time.")  # fmt: skip
 
 def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list[FileReport]:
     """Validate each file and return the reports without storing anything.
@@ -50,6 +52,18 @@ def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list
         reports = [file.file_report for file in checked_files]
     refuse(problems, reports)
     return reports
+
+
+def check_as_visitor(files: Sequence[IncomingFile]) -> list[FileReport]:
+    """Validate one run file of a visitor without an account, like `check_only`.
+
+    The file can only be for a dataset whose queries and documents everyone may see. Raises Refused, also for several
+    files and zips, which can take long.
+    """
+    if len(files) > 1 or any(file.is_zip for file in files):
+        message = "Without an account, you can check one run file at a time and no zips."
+        raise Refused.for_problem(ONE_FILE, message, "Send one file, or sign in to check several.")
+    return check_only([replace(file, is_public=True) for file in files])
 
 
 def accept_submission(

@@ -23,8 +23,8 @@ from submissions.core.errors import Refused
 
 #: Models whose rows curators can import as tables.
 _TABLES = ("dataset", "system", "benchmark", "price", "hardwareclass")
-#: Names of the views that accept files. Other views and anonymous users cannot write a byte, because the CSRF check
-#: reads a form with its files before any view can check permissions.
+#: Names of the views that accept files. Other views cannot write a byte, because the CSRF check reads a form with its
+#: files before any view can check permissions.
 TAKE_FILES = frozenset(
     {
         "submit",
@@ -40,6 +40,9 @@ TAKE_FILES = frozenset(
 #: Views that accept a checkpoint, in this form field.
 TAKE_CHECKPOINTS = frozenset({"submit-model", "api-check", "api-submissions"})
 CHECKPOINT_FIELD = "checkpoint"
+#: Views that check a run for visitors without an account. Their requests are limited to the size of a run that is
+#: checked immediately. No other view accepts files from them.
+TAKE_VISITORS_RUNS = frozenset({"submit", "api-check"})
 #: Maximum size of a form without its files.
 FORM_BYTES = 1024 * 1024
 #: Free disk space is checked again after this number of bytes, since other uploads are written at the same time.
@@ -81,11 +84,11 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         request = self.request
         view = request.resolver_match.view_name if request is not None and request.resolver_match else ""
         user = getattr(request, "user", None)
-        if view not in TAKE_FILES or user is None or not user.is_authenticated:
-            raise StopUpload(connection_reset=True)
+        is_visitor = user is None or not user.is_authenticated
         takes_checkpoint = field_name == CHECKPOINT_FIELD and view in TAKE_CHECKPOINTS
-        limit = settings.CHECKPOINT_LIMIT_BYTES if takes_checkpoint else settings.UPLOAD_LIMIT_BYTES
-        self.limit = max(self.limit, limit)
+        if view not in TAKE_FILES or (is_visitor and (takes_checkpoint or view not in TAKE_VISITORS_RUNS)):
+            raise StopUpload(connection_reset=True)
+        self.limit = max(self.limit, _get_limit(takes_checkpoint=takes_checkpoint, is_visitor=is_visitor))
         if announced_bytes(request) > self.limit + FORM_BYTES:
             self._stop()
         if self.disk_error is None:
@@ -163,6 +166,7 @@ _LINGER_SECONDS = 1.0
 
 #: Advice for oversized requests, by kind of file.
 SMALLER_RUNS = "Compress the runs with gzip or zstd, keep at most 1,000 documents per query, or submit fewer at a time."
+SIGN_IN_TO_SEND = "Compress the run with gzip or zstd, or sign in to send a larger one."
 SMALLER_CHECKPOINT = (
     "Store the weights in half precision and remove everything but the model: python -m evaluation pack FOLDER "
     "writes an archive of the files that are needed."
@@ -191,8 +195,11 @@ class RequestSizeMiddleware(Middleware):
         Runs before the CSRF check, which reads forms. After the response, the connection accepts no further input.
         """
         name = request.resolver_match.view_name if request.resolver_match else ""
-        checkpoints = name in TAKE_CHECKPOINTS or name in _CHUNK_VIEWS
-        limit = settings.CHECKPOINT_LIMIT_BYTES if checkpoints else settings.UPLOAD_LIMIT_BYTES
+        is_visitor = name in TAKE_VISITORS_RUNS and not request.user.is_authenticated
+        limit = _get_limit(
+            takes_checkpoint=name in TAKE_CHECKPOINTS or name in _CHUNK_VIEWS,
+            is_visitor=is_visitor and "Authorization" not in request.headers,  # the API checks tokens later
+        )
         size = announced_bytes(request)
         if size <= limit + FORM_BYTES:
             return None
@@ -207,12 +214,19 @@ class RequestSizeMiddleware(Middleware):
         return response
 
 
+def _get_limit(*, takes_checkpoint: bool, is_visitor: bool) -> int:
+    if is_visitor:
+        return settings.VALIDATE_AT_ONCE_BYTES
+    return settings.CHECKPOINT_LIMIT_BYTES if takes_checkpoint else settings.UPLOAD_LIMIT_BYTES
+
+
 def _refusal(size: int, limit: int) -> Refused:
     """Build the refusal of a request of `size` bytes, with advice on how to stay below the limit."""
+    advice = {settings.CHECKPOINT_LIMIT_BYTES: SMALLER_CHECKPOINT, settings.VALIDATE_AT_ONCE_BYTES: SIGN_IN_TO_SEND}
     return Refused.for_problem(
         REQUEST_TOO_LARGE,
         f"The request has {describe_bytes(size)}; the limit is {describe_bytes(limit)}.",
-        SMALLER_CHECKPOINT if limit == settings.CHECKPOINT_LIMIT_BYTES else SMALLER_RUNS,
+        advice.get(limit, SMALLER_RUNS),
     )
 
 

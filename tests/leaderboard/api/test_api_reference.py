@@ -102,7 +102,7 @@ def test_examples_say_what_is_needed(pages: dict[str, str]) -> None:
     for example in (
         "curl http://testserver/api/v1/datasets/SLUG/",
         'curl "http://testserver/api/v1/benchmarks/SLUG/board/?measure=nDCG@10&architecture=dense"',
-        f"curl {token} -F dataset=SLUG -F file=@run.txt.gz http://testserver/api/v1/check/",
+        "curl -F dataset=SLUG -F file=@run.txt.gz http://testserver/api/v1/check/",
         f"curl {token} -X POST http://testserver/api/v1/submissions/IDENTIFIER/cancel/",
         f"curl {token} --json '{{\"public\": true}}' http://testserver/api/v1/submissions/IDENTIFIER/visibility/",
         f"curl {token} --json '{{\"priority\": 1}}' http://testserver/api/v1/submissions/IDENTIFIER/priority/",

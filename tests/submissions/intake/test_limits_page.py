@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from evaluation.archives.compression import FileLimits
 from leaderboard.systems import challenges
-from submissions.accounts import access, passwords, teams
+from submissions.accounts import access, passwords, teams, throttling
 from submissions.checkpoints import concurrency
 from submissions.intake import files
 from submissions.intake.checkpoints import readiness
@@ -34,6 +34,7 @@ CONSTANTS: dict[str, ModuleType] = {
     "passwords.CHARACTERS": passwords,
     "access.STAFF_SESSION_HOURS": access,
     "access.LIMIT": access,
+    "throttling.VISITOR_CHECKS": throttling,
     "files.MAX_FILES": files,
     "checkpoints.concurrency.MAX_CHECKS": concurrency,
     "ledger.REFUSALS_PER_DAY": ledger,

@@ -35,7 +35,10 @@ def send(client: Client, address: str) -> int:
     return client.post(address, {"file": SimpleUploadedFile("run.txt", b"1 Q0 d 1 1 t\n" * 1000)}).status_code
 
 
-@pytest.mark.parametrize("address", ["/account/login/", "/submit/", "/datasets/", "/api/v1/check/", "/admin/login/"])
+@pytest.mark.parametrize(
+    "address",
+    ["/account/login/", "/submit/model/", "/datasets/", "/api/v1/submissions/", "/api/v1/uploads/", "/admin/login/"],
+)
 def test_a_stranger_writes_nothing(address: str, written: list[int]) -> None:
     assert send(Client(enforce_csrf_checks=True), address) in (401, 403, 302)
     assert written == []
