@@ -123,6 +123,19 @@
     }
   });
 
+  // Select the architecture of an existing system, and hide the fields of a new one.
+  function showSystem() {
+    const name = form() && form().elements.namedItem("new-name");
+    if (!name || !name.list) return;
+    const known = [...name.list.options].find((each) => each.value === name.value.trim());
+    const architecture = form().elements.namedItem("new-architecture");
+    if (known && architecture) architecture.value = known.dataset.architecture;
+    form().querySelector("[data-own-system]").hidden = !known;
+    for (const each of form().querySelectorAll("[data-new-system]")) each.hidden = each.disabled = Boolean(known);
+  }
+  document.addEventListener("input", (event) => { if (event.target.name === "new-name") showSystem(); });
+  showSystem();
+
   // Show the fields that a round requires if a chosen dataset has an open round.
   function showRounds() {
     const rounds = form() && form().querySelector("[data-rounds]");
@@ -160,8 +173,10 @@
       if (sending.alone) sending.next = event.submitter; // submit again after the check of the chosen files
       return;
     }
-    const shown = row("This submission", [["Cancel", stop]]);
-    bar().after(shown.box);
+    const shown = row(alone ? "Check" : "This submission", [["Cancel", stop]]);
+    const panel = alone && form().querySelector("#check-result");
+    if (panel) panel.prepend(shown.box);
+    else bar().after(shown.box);
     sending = { shown, alone, submitter: event.submitter, request: null, waits: true };
     alone = false;
     submitWhenReady();
@@ -221,7 +236,7 @@
       for (const list of lists.values()) for (const upload of list.uploads) if (upload.id) upload.forget();
       return location.assign(came);
     }
-    const only = sending && sending.alone ? "#step-files" : "";
+    const only = sending && sending.alone && form().querySelector("#check-result");
     const next = sending && sending.next;
     end();
     const page = new DOMParser().parseFromString(request.responseText, "text/html").querySelector("main");
@@ -238,8 +253,14 @@
   function exchange(page, only) {
     const chosen = [...form().querySelectorAll("input[type=file]")];
     const main = document.querySelector("main");
-    if (only) document.querySelector(only).replaceWith(document.importNode(page.querySelector(only), true));
-    else main.replaceChildren(...document.importNode(page, true).childNodes);
+    const active = document.activeElement;
+    const typing = only && form().contains(active) && active.type !== "file" && active !== main;
+    if (only) {
+      // Replace the content of the live region, so that screen readers announce it.
+      for (const id of ["#step-files", "#check-result", "#dataset-field"]) {
+        form().querySelector(id).replaceChildren(...document.importNode(page.querySelector(id), true).childNodes);
+      }
+    } else main.replaceChildren(...document.importNode(page, true).childNodes);
     for (const input of chosen) {
       const fresh = form().elements.namedItem(input.name);
       if (!fresh) continue;
@@ -253,9 +274,11 @@
       if (lists.has(input.name)) listOf(input);
     }
     showRounds();
+    showSystem();
     const shown = new Set([...lists.values()].flatMap((list) => list.uploads).map((upload) => upload.id));
     for (const box of main.querySelectorAll("input[name^='upload:']")) if (shown.has(box.value)) box.closest(".kept-upload").remove();
     const found = ["#verdict", ".notice.is-error, .notice.is-warning", "h1"].map((each) => main.querySelector(each)).find(Boolean);
+    if (typing) return;
     found.tabIndex = -1;
     found.focus({ preventScroll: true });
     found.scrollIntoView({ block: only ? "nearest" : "start" });

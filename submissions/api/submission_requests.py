@@ -38,7 +38,7 @@ from submissions.intake.files import IncomingFile, incoming_files, pair_with_dat
 from submissions.intake.forms import ParametersField, SubmissionForm
 from submissions.intake.headers import architecture_in_headers
 from submissions.intake.runs import split_labels
-from submissions.intake.system_form import COLUMNS, OptionalBooleanField, SystemForm
+from submissions.intake.system_form import OptionalBooleanField, SystemForm
 from submissions.models import Upload
 from submissions.uploads.handler import CHECKPOINT_FIELD, refuse_oversize
 
@@ -90,7 +90,7 @@ class PromptsField(TextField):
 
 
 #: Form fields that have no counterpart of this name in requests.
-_PAGE_FIELDS = frozenset({"system", "seeds", "name", "training_none"})
+_PAGE_FIELDS = frozenset({"seeds", "name", "training_none"})
 _SCHEMA_FIELDS = (
     (forms.IntegerField, serializers.IntegerField),
     (forms.URLField, serializers.URLField),
@@ -308,9 +308,9 @@ def _system_and_options(
     request changes the description or anonymity of an existing system.
     """
     teams = list(get_teams(person))
-    form_data = {name: str(data.get(name) or "") for name in SubmissionForm.base_fields if name != "system"}
+    form_data = {name: str(data.get(name) or "") for name in SubmissionForm.base_fields}
     form_data |= {"public": "yes" if values["public"] else "no", "reusable": values["reusable"]}
-    form = SubmissionForm({**form_data, "team": form_data["team"].strip()}, systems=[], teams=teams)
+    form = SubmissionForm({**form_data, "team": form_data["team"].strip()}, teams=teams)
     if "team" in form.errors:
         team_slugs = ", ".join(team.slug for team in teams)
         raise field_error(
@@ -322,15 +322,10 @@ def _system_and_options(
     options = form.options()
     own_teams = [options.team] if options.team else teams
     system = _find_or_describe_system(data, person, own_teams, engine, values["files"])
-    anonymous_until = options.anonymous_until
-    if (
-        isinstance(system, System)
-        and anonymous_until
-        and (not system.anonymous_until or system.anonymous_until.date() != anonymous_until)
-    ):
+    if isinstance(system, System) and options.changes_anonymity(system):
         raise field_error(
             "anonymous_until",
-            f"“{system.name}” exists already and is not anonymous until {anonymous_until}.",
+            f"“{system.name}” exists already and is not anonymous until {options.anonymous_until}.",
             f"Change the date on /systems/{system.slug}/edit/ and omit the field here.",
         )
     return {"system": system, "options": options}
@@ -395,10 +390,7 @@ def _refuse_changes(system: System, description: Mapping[str, str]) -> None:
     if not names:
         return
     require_valid(form)
-    fields = form.fields_of_system()
-    columns = {name: COLUMNS.get(name, name) for name in names}
-    unequal_fields = [name for name, column in columns.items() if getattr(fields, column) != getattr(system, column)]
-    if unequal_fields:
+    if unequal_fields := form.differing_fields(system, names):
         raise field_error(
             "system",
             f"You have a system “{system.name}” ({system.slug}) already, with a different {', '.join(unequal_fields)}.",

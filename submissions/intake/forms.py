@@ -120,9 +120,8 @@ class AnonymityField(forms.DateField):
 
 
 class SubmissionForm(forms.Form):
-    """Form for the fields of one submission. `system` is the slug of the user's system, empty for a new one."""
+    """Form for the fields of one submission."""
 
-    system = forms.ChoiceField(required=False)
     configuration = NameField(
         label=_("Configuration"),
         required=False,
@@ -177,16 +176,19 @@ class SubmissionForm(forms.Form):
     )
     note = TextField(rows=2, required=False, max_length=2000, help_text=_("Only visible to your team."))
 
-    team = forms.ChoiceField(required=False, label=_("Team"), help_text=_("Team that owns the new system."))
+    team = forms.ChoiceField(
+        required=False,
+        label=_("Team"),
+        help_text=_("Team that owns the system. Default: the team of your system, or your first team for a new one."),
+    )
     anonymous_until = AnonymityField()
 
-    def __init__(self, *arguments: Any, systems: list[System], teams: Iterable[Team] = (), **options: Any) -> None:
-        """Offer these systems, a new one, and the teams as choices."""
+    def __init__(self, *arguments: Any, teams: Iterable[Team] = (), **options: Any) -> None:
+        """Offer the teams as choices."""
         super().__init__(*arguments, **options)
-        system_choices = [(system.slug, system.name) for system in systems]
-        self.fields["system"] = forms.ChoiceField(required=False, choices=[("", _("New system")), *system_choices])
         self.teams = {team.slug: team for team in teams}
-        self.fields["team"].choices = [(slug, team.name) for slug, team in self.teams.items()]  # type: ignore[attr-defined]
+        team_choices = [("", _("Default")), *((slug, team.name) for slug, team in self.teams.items())]
+        self.fields["team"].choices = team_choices  # type: ignore[attr-defined]
 
     def clean_team(self) -> Team | None:
         return self.teams.get(self.cleaned_data["team"])

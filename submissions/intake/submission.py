@@ -48,6 +48,11 @@ class SubmissionOptions:
         names = ("configuration", "public", "reusable", "note", "bulk")
         return {"run_type": self.round_entry.run_type, **{name: getattr(self, name) for name in names}}
 
+    def changes_anonymity(self, system: System) -> bool:
+        """Return whether `anonymous_until` is set and differs from the date of the existing system."""
+        current_date = system.anonymous_until.date() if system.anonymous_until else None
+        return self.anonymous_until not in (None, current_date)
+
 
 def submitting_team(submitter: User, system: System | SystemFields, options: SubmissionOptions) -> Team:
     """Return the submission's team: that of an existing system, the chosen one, or the submitter's first.

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
@@ -279,6 +280,12 @@ class SystemForm(forms.Form):
             values.update({name: getattr(self.system, name) for name in CLAIMS})
         return SystemFields(**values)
 
+    def differing_fields(self, system: System, names: Iterable[str]) -> list[str]:
+        """Return those of the names whose values differ from those of `system`. The form must be valid."""
+        fields = self.fields_of_system()
+        columns = {name: COLUMNS.get(name, name) for name in names}
+        return [name for name, column in columns.items() if getattr(fields, column) != getattr(system, column)]
+
 
 SystemForm.base_fields.update(
     {
@@ -292,7 +299,7 @@ _NOT_COLUMNS = {"training_datasets", "training_none"}
 #: Fields that an upheld challenge can settle.
 _TRAINING_FIELDS = ("training_datasets", "training_none", "adapted_to")
 #: Columns of form fields, where the names differ.
-COLUMNS = {"variant_of": "variant_of_id"}
+COLUMNS = {"variant_of": "variant_of_id", "training_none": "training_declared"}
 
 
 def _split(text: str) -> list[str]:

@@ -107,20 +107,20 @@ class ModelPage(SubmissionPage):
             engine=self.engine.name,
             parameters=self.parameters.cleaned_data,
             prompts=self.prompts.get_prompts(slugs),
-            model=intake.chosen_model(self.person, self.archive(), values["checkpoint_id"], hub),
+            model=intake.chosen_model(self.user, self.archive(), values["checkpoint_id"], hub),
             datasets=() if values["benchmark"] else tuple(values["dataset"]),
             benchmark=values["benchmark"],
             runs=tuple(values["run"]),
             device=values["device"] or "auto",
             local=is_local_request(self.request),
         )
-        return intake.accept_model(self.person, request=request, **self.submission_arguments())
+        return intake.accept_model(self.user, request=request, **self.submission_arguments())
 
     def archive(self) -> checkpoints.CheckpointArchive | None:
         """Return the archive, sent with this form or uploaded before, or None. Raises Refused if there are several."""
         post, sent_files = self.request.POST, self.request.FILES.getlist(CHECKPOINT_FIELD)
         upload_ids, pooling = post.getlist(f"{UPLOAD_PREFIX}{CHECKPOINT_FIELD}"), post.get("pooling", "")
-        files = incoming_files(self.person, sent_files, upload_ids, Upload.Kind.MODEL)
+        files = incoming_files(self.user, sent_files, upload_ids, Upload.Kind.MODEL)
         return intake.one_archive(files, pooling if pooling in intake.POOLINGS else "")
 
     def check(self) -> HttpResponse:
@@ -170,7 +170,7 @@ class ModelPage(SubmissionPage):
             "offers": list(self._dataset_offers(load)),
             "enough_jobs": MIN_SIMILAR,
             "quota": count_model_runs(get_teams(self.person).first()),
-            "readiness": readiness(self.person, local=is_local_request(self.request)),
+            "readiness": readiness(self.user, local=is_local_request(self.request)),
             "workers": {name: workers_alive(name) for name in (Job.Queue.CPU.value, Job.Queue.GPU.value)},
             "samples": self._samples(),
             "largest": describe_bytes(settings.CHECKPOINT_LIMIT_BYTES),
@@ -207,7 +207,6 @@ class ModelPage(SubmissionPage):
             *(name for name, is_present in is_shown.items() if is_present),
             "datasets",
             "system",
-            "submission",
         ]
         return {name: number for number, name in enumerate(names, 1)}
 

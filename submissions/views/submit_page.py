@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
@@ -20,8 +21,9 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.storage.disk import DiskFull
 from leaderboard.datasets.files import offered_files
-from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile
+from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile, System, User
 from leaderboard.rounds.lifecycle import closed_datasets
+from leaderboard.systems.records import find_system
 from submissions.accounts.approval import due_for_submission
 from submissions.accounts.forms import TeamNameField
 from submissions.accounts.permissions import get_systems, get_teams, is_owner, require_user
@@ -30,10 +32,17 @@ from submissions.accounts.throttling import CheckThrottle, SubmitThrottle, secon
 from submissions.checkpoints.concurrency import TooManyChecks
 from submissions.core.errors import FileReport, Refused
 from submissions.intake.checkpoints.intake import datasets_with_content
-from submissions.intake.files import IncomingFile, incoming_file, incoming_upload, run_files
+from submissions.intake.files import (
+    SEVERAL_DATASETS,
+    UNKNOWN_DATASET,
+    IncomingFile,
+    incoming_file,
+    incoming_upload,
+    run_files,
+)
 from submissions.intake.forms import SubmissionForm
 from submissions.intake.rounds import round_standings
-from submissions.intake.runs import accept_submission, check_only, split_labels
+from submissions.intake.runs import accept_submission, check_as_visitor, check_only, split_labels
 from submissions.intake.system_form import SystemForm
 from submissions.models import Submission, Upload
 from submissions.quotas.counting import limited_quotas
@@ -68,8 +77,10 @@ OPTIONAL_FIELDS = {
     ),
     "Authors and citation": ("participant", "authors", "year", "bibtex"),
 }
-#: Prefix of the fields of a new system: `new-<field>`.
+#: Prefix of the fields of a system: `new-<field>`.
 PREFIX = "new"
+#: Fields that are always visible. All others are in the section “More details”.
+VISIBLE_FIELDS = frozenset({"name", "architecture", "run_type", "tag", "priority"})
 
 
 class TeamChoiceForm(forms.Form):
@@ -89,21 +100,17 @@ class SubmissionPage:
 
     def __init__(self, request: HttpRequest, architecture: str = "") -> None:
         """Create the forms with the user's systems and teams. Entered data is validated only for a submission."""
-        self.request, self.person, self.architecture = request, require_user(request), architecture
-        self.systems = [
-            system for system in get_systems(self.person) if not architecture or system.architecture == architecture
-        ]
+        self.request, self.person, self.architecture = request, request.user, architecture
+        self.teams = list(get_teams(self.person))
+        self.system = self._find_system()
         self.checking = request.method == "POST" and request.POST.get("action") == "check"
         data = self._form_data() if request.method == "POST" and not self.checking else None
-        self.form = SubmissionForm(
-            data, systems=self.systems, teams=get_teams(self.person), initial=self._initial_values(), label_suffix=""
-        )
-        self.system_form = SystemForm(
-            data if self._creates_system() else None,
-            prefix=PREFIX,
-            initial=self._initial_values(f"{PREFIX}-"),
-            label_suffix="",
-        )
+        self.form = SubmissionForm(data, teams=self.teams, initial=self._initial_values(), label_suffix="")
+        self.system_form = SystemForm(data, prefix=PREFIX, initial=self._initial_values(f"{PREFIX}-"), label_suffix="")
+        name_field = self.system_form.fields["name"]
+        name_field.label, name_field.widget.attrs["list"] = _("System name"), "own-systems"
+        if self.teams:
+            name_field.help_text = _("Enter a new name, or choose one of your systems.")
         self.team_form = self._team_form(data)
 
     def answer(self) -> HttpResponse:
@@ -151,12 +158,25 @@ class SubmissionPage:
         """
         raise NotImplementedError
 
+    @property
+    def user(self) -> User:
+        """The signed-in user. Raises PermissionDenied for visitors without an account."""
+        return require_user(self.request)
+
+    def _find_system(self) -> System | None:
+        """Return the user's system with the entered name in the chosen team, or else in any of the user's teams."""
+        post = self.request.POST
+        team_slug = post.get("team")
+        teams = [team for team in self.teams if not team_slug or team.slug == team_slug]
+        return find_system(teams, post.get(f"{PREFIX}-name", self.request.GET.get("system", "")).strip())
+
     def _form_data(self) -> QueryDict:
-        """Return the posted data. If the page has an engine, set the new system's architecture to the engine's."""
-        if not self.architecture:
-            return self.request.POST
+        """Return the posted data with the architecture of the page's engine, or else of an existing system."""
         entered = self.request.POST.copy()
-        entered[f"{PREFIX}-architecture"] = self.architecture
+        if self.architecture:
+            entered[f"{PREFIX}-architecture"] = self.architecture
+        elif self.system is not None and not entered.get(f"{PREFIX}-architecture"):
+            entered[f"{PREFIX}-architecture"] = self.system.architecture
         return entered
 
     def _team_form(self, data: QueryDict | None) -> TeamChoiceForm | None:
@@ -164,10 +184,10 @@ class SubmissionPage:
 
         Users without a team get the form if they have no name that their team could get.
         """
-        team = get_teams(self.person).first()
-        if team is not None and (team.name != automatic_name(self.person) or not is_owner(self.person, team)):
+        team = next(iter(self.teams), None)
+        if not isinstance(self.person, User) or (team is None and self.person.name):
             return None
-        if team is None and self.person.name:
+        if team is not None and (team.name != automatic_name(self.person) or not is_owner(self.person, team)):
             return None
         form = TeamChoiceForm(data, initial=self._initial_values(), label_suffix="")
         form.fields["team_name"].help_text = (
@@ -180,29 +200,39 @@ class SubmissionPage:
     def name_team(self) -> None:
         name = self.team_form.cleaned_data["team_name"] if self.team_form else ""
         if name:
-            rename_team(personal_team(self.person), name)
-
-    def _creates_system(self) -> bool:
-        return self.request.method == "POST" and not self.request.POST.get("system")
+            rename_team(personal_team(self.user), name)
 
     def _initial_values(self, prefix: str = "") -> dict[str, Any]:
         """Return initial form values: `?system=` on the first visit, otherwise the entered values with this prefix."""
         if self.request.method != "POST":
-            return {} if prefix else {"system": self.request.GET.get("system", ""), "public": "yes"}
+            system = self.system if prefix else None
+            return {"name": system.name, "architecture": system.architecture} if system else {"public": "yes"}
         entered = self.request.POST.items()
         return {name.removeprefix(prefix): value for name, value in entered if name.startswith(prefix)}
 
     def is_valid(self) -> bool:
-        """Return whether the forms are valid. The system's form is only checked for new systems."""
-        required_forms = [self.form, self.team_form, self.system_form if self._creates_system() else None]
-        return not any(form.errors for form in required_forms if form is not None)
+        """Return whether the forms are valid and do not change an existing system, which has its own page for that."""
+        forms = [form for form in (self.form, self.team_form, self.system_form) if form is not None]
+        if self.system is not None and all(form.is_valid() for form in forms):
+            self._refuse_changes(self.system)
+        return all(form.is_valid() for form in forms)
+
+    def _refuse_changes(self, system: System) -> None:
+        """Add an error to each field with an entered value that differs from that of the existing system."""
+        message = _("“{name}” is one of your systems and has another value. Clear the field, or enter a new name.")
+        names = [field.name for field in self.system_form if field.value() and field.name != "name"]
+        if "training_none" in names:
+            names.append("training_datasets")
+        for name in self.system_form.differing_fields(system, names):
+            is_shown = name != "architecture" or not self.architecture
+            self.system_form.add_error(name if is_shown else "name", message.format(name=system.name))
+        if self.form.options().changes_anonymity(system):
+            self.form.add_error("anonymous_until", message.format(name=system.name))
 
     def submission_arguments(self) -> dict[str, Any]:
         """Return the arguments `system` and `options` of a submission. The forms must be valid."""
-        slug = self.form.cleaned_data["system"]
-        existing_system = next((system for system in self.systems if system.slug == slug), None)
         return {
-            "system": existing_system or self.system_form.fields_of_system(),
+            "system": self.system or self.system_form.fields_of_system(),
             "options": self.form.options(),
         }
 
@@ -216,33 +246,45 @@ class SubmissionPage:
         """
         reports = refusal.files if refusal else reports
         refused_names = {report.name.split("/")[0] for report in reports if not report.report.valid}
-        rounds = round_standings(self.person, get_teams(self.person).first())
-        open_datasets = Dataset.objects.open_for_runs()
         return {
+            **(self._own_facts(self.person) if isinstance(self.person, User) else {}),
             "section": "submit",
             "form": self.form,
             "system_form": self.system_form,
             "optional_groups": list(self._optional_groups()),
+            "more_open": self._has_details(),
             "architecture": self.architecture,
             "team_form": self.team_form,
-            "standings": rounds,
-            "takes_round_runs": any(row.takes_runs for row in rounds),
-            "systems": self.systems,
-            "pending_agreements": due_for_submission(self.person, open_datasets),
-            "dataset_quotas": limited_quotas(
-                self.person, list(get_teams(self.person)), open_datasets.filter(hidden=True)
-            ),
-            "unfinished": get_uploads(self.person).filter(kind=self.kind, completed_at=None, offset__gt=0),
-            "kept": self.kept_files(refused_names, store=not slow_down),
+            "kept": self.kept_files(refused_names, store=not slow_down) if self.person.is_authenticated else [],
             "refusal": refusal,
             "reports": reports,
             "checked": bool(reports) and refusal is None,
             "slow_down": slow_down,
-            "large": LARGE_FILE_BYTES,
+            # Only accounts have resumable uploads.
+            "large": LARGE_FILE_BYTES if self.person.is_authenticated else settings.UPLOAD_LIMIT_BYTES,
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "api_address": absolute(self.request, "/api/v1/"),
             "site_address": absolute(self.request, "/").rstrip("/"),
         }
+
+    def _own_facts(self, user: User) -> dict[str, Any]:
+        """Return the part of the context about the signed-in user: systems, rounds, agreements, quotas, and uploads."""
+        rounds = round_standings(user, next(iter(self.teams), None))
+        open_datasets = Dataset.objects.open_for_runs()
+        systems = get_systems(user)
+        return {
+            "standings": rounds,
+            "takes_round_runs": any(row.takes_runs for row in rounds),
+            "systems": systems.filter(architecture=self.architecture) if self.architecture else systems,
+            "pending_agreements": due_for_submission(user, open_datasets),
+            "dataset_quotas": limited_quotas(user, self.teams, open_datasets.filter(hidden=True)),
+            "unfinished": get_uploads(user).filter(kind=self.kind, completed_at=None, offset__gt=0),
+        }
+
+    def _has_details(self) -> bool:
+        """Return whether a field under “More details” has an error, or a value other than its default."""
+        fields = [field for field in (*self.form, *self.system_form) if field.name not in VISIBLE_FIELDS]
+        return any(field.errors or field.value() not in (None, "", False, field.field.initial) for field in fields)
 
     def store_uploads(self, files: Iterable[IncomingFile], refused_names: Collection[str]) -> list[str]:
         """Store files sent with the form as uploads, except refused ones, and return the ids of the uploads.
@@ -253,13 +295,13 @@ class SubmissionPage:
         with suppress(Refused, DiskFull):
             for file in files:
                 if not file.upload and file.name not in refused_names:
-                    upload = keep_file(self.person, file.path, file.sha256 or "", file.name, self.kind)
+                    upload = keep_file(self.user, file.path, file.sha256 or "", file.name, self.kind)
                     upload_ids.append(upload.pk)
         return upload_ids
 
     def complete_uploads(self) -> QuerySet[Upload]:
         """Return the user's complete uploads that no submission has used."""
-        return get_uploads(self.person).filter(kind=self.kind).exclude(completed_at=None)
+        return get_uploads(self.user).filter(kind=self.kind).exclude(completed_at=None)
 
     def _optional_groups(self) -> Iterator[dict[str, Any]]:
         """Yield groups of optional fields of a new system, expanded if they contain errors.
@@ -279,7 +321,8 @@ class SubmitPage(SubmissionPage):
     kind = Upload.Kind.RUN
 
     def check(self) -> HttpResponse:
-        return self.show(reports=check_only(self.files(), self._seeds()))
+        is_user = self.person.is_authenticated
+        return self.show(reports=check_only(self.files(), self._seeds()) if is_user else check_as_visitor(self.files()))
 
     def show_errors(self) -> HttpResponse:
         """Return the page with the errors of the forms and the reports of the files.
@@ -289,7 +332,7 @@ class SubmitPage(SubmissionPage):
         return self.show(400, reports=check_only(self.files(), self._seeds()))
 
     def submit(self) -> Submission:
-        return accept_submission(self.person, files=self.files(), seeds=self._seeds(), **self.submission_arguments())
+        return accept_submission(self.user, files=self.files(), seeds=self._seeds(), **self.submission_arguments())
 
     def _seeds(self) -> list[str]:
         return split_labels(self.request.POST.getlist("seeds"))
@@ -302,24 +345,36 @@ class SubmitPage(SubmissionPage):
         post, files = self.request.POST, []
         default_dataset = post.get("dataset", "")
         for field, uploads in self.request.FILES.lists():
-            kind, _, slug = field.partition(":")
+            kind, _separator, slug = field.partition(":")
             if (kind == "run" and slug) or field == MULTIPLE_FILES:
                 files += [incoming_file(upload, slug or default_dataset) for upload in uploads]
         for field, upload_ids in post.lists():
-            kind, _, slug = field.removeprefix(UPLOAD_PREFIX).partition(":")
+            kind, _separator, slug = field.removeprefix(UPLOAD_PREFIX).partition(":")
             if field.startswith(UPLOAD_PREFIX) and ((kind == "run" and slug) or kind == MULTIPLE_FILES):
                 upload_datasets = [(key, slug or post.get(f"dataset:{key}", default_dataset)) for key in upload_ids]
                 files += [
-                    incoming_upload(self.person, upload_id, Upload.Kind.RUN, slug_or_empty)
+                    incoming_upload(self.user, upload_id, Upload.Kind.RUN, slug_or_empty)
                     for upload_id, slug_or_empty in upload_datasets
                 ]
         return files
 
     def context(self, *arguments: Any, **changes: Any) -> dict[str, Any]:
-        """Return the template's context."""
+        """Return the template's context.
+
+        `subjects` are the datasets of the checked files, or else the chosen one.
+        """
+        context = super().context(*arguments, **changes)
+        datasets = self._dataset_choices()
+        slugs = {report.dataset for report in context["reports"]}
+        uses_uploads = any(row["chosen"] for row in context["kept"])
+        is_unclear = context["refusal"] is not None and context["refusal"].code in (SEVERAL_DATASETS, UNKNOWN_DATASET)
         return {
-            **super().context(*arguments, **changes),
-            "datasets": self._dataset_choices(),
+            **context,
+            "datasets": datasets,
+            "subjects": [row for row in datasets if row["dataset"].slug in slugs or (not slugs and row["chosen"])],
+            # The datasets of stored files are chosen next to the files.
+            "asks_dataset": is_unclear and not uses_uploads,
+            "uses_uploads": uses_uploads,
             "several": MULTIPLE_FILES,
             "at_once": describe_bytes(settings.VALIDATE_AT_ONCE_BYTES),
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
@@ -382,9 +437,7 @@ class SubmitPage(SubmissionPage):
 @require_http_methods(["GET", "HEAD", "POST"])
 @reads("dataset", "system")
 def submit(request: HttpRequest) -> HttpResponse:
-    """Show or process the page that submits runs. Visitors see how to start."""
-    if request.user.is_authenticated:
-        return SubmitPage(request).answer()
-    if request.method == "POST":
+    """Show or process the page that submits runs. Visitors without an account can only check a file."""
+    if request.method == "POST" and request.POST.get("action") != "check" and not request.user.is_authenticated:
         return redirect_to_login(request.get_full_path())
-    return render(request, "submissions/submit_anonymous.html", {"section": "submit"})
+    return SubmitPage(request).answer()

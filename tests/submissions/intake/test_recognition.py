@@ -131,10 +131,3 @@ def test_a_file_that_fits_several_is_kept_until_its_dataset_is_chosen(
     chosen = {**fields, "upload:several": kept.pk, f"dataset:{kept.pk}": "twin"}
     assert signed_in.post("/submit/", chosen).status_code == 302
     assert Submission.objects.get().jobs.get().dataset == twin
-
-
-def test_visitors_are_told_what_to_do_first(client: Client) -> None:
-    page = client.get("/submit/?dataset=demo").content.decode()
-    assert "Checking a file does not use your quota." in page
-    assert "/formats/" in page
-    assert client.post("/submit/").status_code == 302

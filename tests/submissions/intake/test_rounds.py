@@ -289,7 +289,7 @@ def test_the_page_names_the_round_and_the_places_that_are_left(
     assert "1 of 2 runs left" in page
     assert "1 October 2026, 12:00 UTC" in page
     form = {
-        "action": "submit", "system": "", "new-name": "By page", "new-architecture": "dense", "public": "yes",
+        "action": "submit", "new-name": "By page", "new-architecture": "dense", "public": "yes",
         "run:demo": upload(run_text(depth=30, tag="paged")),
     }  # fmt: skip
     refused = signed_in.post("/submit/", form)

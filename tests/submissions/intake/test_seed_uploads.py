@@ -226,7 +226,7 @@ def test_large_seeds_that_turn_out_the_same_are_rejected_by_the_worker(demo: Dat
 
 
 def test_the_page_takes_seeds_and_shows_the_set(demo: Dataset, baseline: None, signed_in: Client) -> None:
-    fields = {"system": "", "new-name": "Mine", "new-architecture": "dense", "action": "submit"}
+    fields = {"new-name": "Mine", "new-architecture": "dense", "action": "submit"}
     response = signed_in.post("/submit/", {**fields, "seeds": "13, 42", "run:demo": seeds(0, 2)})
     assert response.status_code == 302, response.content.decode()
     work()

@@ -323,7 +323,7 @@ def test_a_refused_submission_says_when_on_the_page(api: Api, secret: Dataset, s
     answer = signed_in.post(
         "/submit/",
         {
-            "system": "my-system", "configuration": "x", "public": "yes", "action": "submit",
+            "new-name": "My system", "configuration": "x", "public": "yes", "action": "submit",
             "run:secret": upload(run_text(skip=7)),
         },
     )  # fmt: skip

@@ -137,7 +137,7 @@ def test_the_page_keeps_what_came(demo: Dataset, alice: User) -> None:
     client = Client()
     client.force_login(alice)
     row = arrived(alice, run_text().encode())
-    fields = {"upload:run:demo": row.pk, "system": "", "new-name": "Mine", "action": "submit"}
+    fields = {"upload:run:demo": row.pk, "new-name": "Mine", "action": "submit"}
     page = client.post("/submit/", fields)
     assert page.status_code == 400  # no architecture
     assert f'name="upload:several" value="{row.pk}"' in page.content.decode()

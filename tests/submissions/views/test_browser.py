@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from leaderboard.models import Agreement, Dataset, User
 from submissions.models import Notice
@@ -34,7 +34,7 @@ def fill_form(page: Page, run: Path) -> None:
     """A new system and its run."""
     page.goto("/submit/?dataset=demo")
     page.get_by_label("Run files").set_input_files(run)
-    page.get_by_label("Name", exact=True).fill("From a browser")
+    page.get_by_label("System name").fill("From a browser")
     page.get_by_label("Architecture").select_option("dense")
 
 
@@ -65,7 +65,7 @@ def test_a_run_is_checked_submitted_and_followed_without_a_reload(
     # What is chosen is checked at once, and kept: it is not chosen again.
     expect(page.get_by_text("The run can be scored")).to_be_visible()
     expect(page.get_by_label("Dataset of browser.txt")).to_have_value("demo")
-    expect(page.get_by_label("Name", exact=True)).to_have_value("From a browser")
+    expect(page.get_by_label("System name")).to_have_value("From a browser")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
     expect(page.get_by_text("No worker is alive")).to_be_visible()
@@ -121,4 +121,80 @@ def test_everything_works_without_javascript(
     assert page.locator("meta[http-equiv=refresh]").count() == 0
     page.get_by_role("button", name="Make private").click()
     expect(page.get_by_text("private: only your team sees it")).to_be_visible()
+    context.close()
+
+
+def test_a_run_is_submitted_from_the_start_page_to_its_row_with_six_clicks(
+    demo: Dataset, baseline: None, alice: User, page: Page, live_server: Any, run: Path
+) -> None:
+    sign_in(page.context, alice, live_server.url)
+    page.goto("/")
+    clicks = 0
+
+    def click(*, on: Locator) -> None:
+        nonlocal clicks
+        clicks += 1
+        on.click()
+
+    click(on=page.get_by_role("banner").get_by_role("link", name="Submit"))
+    with page.expect_file_chooser() as chooser:
+        click(on=page.get_by_label("Run files"))
+    chooser.value.set_files(run)
+    click(on=page.get_by_label("System name"))
+    page.keyboard.type("From the start page")
+    # The name keeps the focus while the file is checked.
+    expect(page.get_by_text("The run can be scored")).to_be_visible()
+    expect(page.get_by_label("System name")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.type("dense")
+    expect(page.get_by_label("Architecture")).to_have_value("dense")
+    click(on=page.get_by_role("button", name="Submit", exact=True))
+    page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
+    work()
+    expect(page.get_by_role("row", name=re.compile(r"^RR@10 1\.000"))).to_be_visible()
+    click(on=page.get_by_role("main").get_by_role("link", name="Demo").first)
+    expect(page.get_by_role("link", name="From the start page").first).to_be_visible()
+    assert clicks <= 6
+
+
+def test_an_existing_system_is_chosen_by_its_name(
+    demo: Dataset, api: Api, page: Page, live_server: Any, run: Path
+) -> None:
+    assert api.user is not None
+    api.submit(run_text(depth=9), configuration="shallow")
+    sign_in(page.context, api.user, live_server.url)
+    page.goto("/submit/")
+    page.locator("details.more > summary").click()
+    page.locator("[name=new-description]").fill("Another text.")
+    page.get_by_label("System name").fill("My system")
+    expect(page.get_by_text("This is one of your systems.")).to_be_visible()
+    expect(page.get_by_label("Architecture")).to_have_value("dense")
+    expect(page.locator("[name=new-description]")).to_be_hidden()
+    page.get_by_label("Run files").set_input_files(run)
+    expect(page.get_by_text("The run can be scored")).to_be_visible()
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
+
+
+@pytest.mark.parametrize("with_script", [True, False])
+def test_a_visitor_checks_a_file(
+    demo: Dataset, browser: Browser, live_server: Any, run: Path, *, with_script: bool
+) -> None:
+    context = browser.new_context(
+        base_url=live_server.url, java_script_enabled=with_script, viewport={"width": 390, "height": 844}
+    )
+    page = context.new_page()
+    page.goto("/submit/")
+    page.get_by_label("System name").fill("Mine")
+    page.get_by_label("Run file").set_input_files(run)
+    if not with_script:
+        page.get_by_role("button", name="Check only").click()
+    expect(page.get_by_text("The run can be scored")).to_be_visible()
+    expect(page.get_by_role("complementary", name="Check").get_by_role("link", name="Demo")).to_be_visible()
+    expect(page.get_by_label("System name")).to_have_value("Mine")
+    if with_script:
+        assert not Axe().run(page).response["violations"]
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("link", name="Sign in to submit").click()
+    page.wait_for_url(re.compile("/account/login/"))
     context.close()

@@ -316,7 +316,7 @@ def test_sections_are_numbered_to_the_end(signed_in: Client) -> None:
         "fusion": ["The runs to fuse", "The datasets"],
         "cross-encoder": ["The model", "The first stage", "The datasets"],
     }.items():
-        wanted = ["Engine", *middle, "System", "Submit"]
+        wanted = ["Engine", *middle, "System"]
         assert sections_of(page_of(signed_in, engine)) == [f"{n}. {name}" for n, name in enumerate(wanted, 1)]
 
 
@@ -372,12 +372,13 @@ def test_a_model_is_submitted_without_javascript(
     page.get_by_role("link", name="A model").click()
     page.get_by_role("link", name="Learned sparse A model weights terms").click()
     expect(page.get_by_text("Required: a sparse encoder")).to_be_visible()
+    page.get_by_text("open to choose another engine").click()
     page.get_by_role("link", name="Dense dense").click()
     path = tmp_path / "static.zip"
     path.write_bytes(static_archive())
     page.get_by_label("Upload an archive").set_input_files(path)
     page.get_by_label("Demo", exact=True).check()
-    page.get_by_label("Name", exact=True).fill("From a browser")
+    page.get_by_label("System name").fill("From a browser")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
     expect(page.get_by_text("No CPU worker is alive")).to_be_visible()

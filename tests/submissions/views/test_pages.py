@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
+
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from leaderboard.core.text.numbers import direction
-from leaderboard.models import Dataset, System, Team, User
+from leaderboard.models import Dataset, Membership, System, Team, User
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
 from submissions.models import Job, State, Submission
 from submissions.queue.queue import claim
@@ -128,22 +132,83 @@ def test_my_system_is_offered_and_somebody_elses_is_not(
     api.submit()
     stranger.submit(system="Theirs")
     page = signed_in.get("/submit/").content.decode()
-    assert 'value="my-system"' in page
+    assert '<option value="My system" data-architecture="dense">' in page
     assert "Theirs" not in page
     response = signed_in.post(
-        "/submit/", {"action": "submit", "system": "theirs", "run:demo": upload(run_text(depth=9))}
+        "/submit/", {"action": "submit", "new-name": "Theirs", "run:demo": upload(run_text(depth=9))}
     )
-    assert response.status_code == 400
+    assert response.status_code == 400  # a new system needs an architecture
     response = signed_in.post(
         "/submit/",
         {
             "action": "submit",
-            "system": "my-system",
+            "new-name": "My system",
             "configuration": "top 9",
             "run:demo": upload(run_text(depth=9)),
         },
     )
     assert response.status_code == 302
+    assert System.objects.filter(name="My system").count() == 1
+
+
+def test_an_existing_system_is_not_changed_by_a_submission(demo: Dataset, api: Api, signed_in: Client) -> None:
+    api.submit()
+    page = signed_in.get("/submit/?system=my-system").content.decode()
+    assert 'value="My system"' in page
+    assert '<option value="dense" selected>' in page
+    sent = {"action": "submit", "new-name": "My system", "configuration": "top 9"}
+    for fields, told in (
+        ({"new-architecture": "lexical"}, "has another value"),
+        ({"new-description": "Other."}, "has another value"),
+        ({"new-training_none": "on"}, "has another value"),
+        ({"anonymous_until": str(timezone.now().date() + timedelta(days=9))}, "has another value"),
+    ):
+        response = signed_in.post("/submit/", {**sent, **fields, "run:demo": upload(run_text(depth=9))})
+        assert response.status_code == 400, fields
+        assert told in response.content.decode(), fields
+    assert Submission.objects.count() == 1
+    same = {**sent, "new-architecture": "dense", "run:demo": upload(run_text(depth=9))}
+    assert signed_in.post("/submit/", same).status_code == 302
+
+
+def test_a_system_of_another_team_is_found_unless_a_team_is_chosen(
+    demo: Dataset, alice: User, signed_in: Client
+) -> None:
+    own, other = personal_team(alice), Team.objects.create(slug="other", name="Other")
+    Membership.objects.create(team=other, user=alice)
+    System.objects.create(slug="theirs", name="Shared name", team=other, architecture="dense")
+    sent = {"action": "submit", "new-name": "Shared name", "new-architecture": "dense"}
+    assert signed_in.post("/submit/", {**sent, "run:demo": upload(run_text())}).status_code == 302
+    assert Submission.objects.get().team == other
+    response = signed_in.post("/submit/", {**sent, "team": own.slug, "run:demo": upload(run_text(depth=9))})
+    assert response.status_code == 302
+    assert System.objects.filter(name="Shared name", team=own).exists()
+
+
+def test_three_fields_are_visible_and_the_others_folded(demo: Dataset, signed_in: Client) -> None:
+    page = one_line(signed_in.get("/submit/").content.decode())
+    before, more = page.split('<details class="more">')
+    form = before.partition('<form class="submit')[2]
+    names = re.findall(r'<(?:input|select|textarea)[^>]* name="([^"]+)"', form)
+    assert [name for name in names if name != "csrfmiddlewaretoken"] == ["several", "new-name", "new-architecture"]
+    for name in (
+        "dataset",
+        "public",
+        "seeds",
+        "configuration",
+        "reusable",
+        "note",
+        "new-variant_of",
+        "anonymous_until",
+    ):
+        assert f'name="{name}"' in more
+    page = signed_in.post("/submit/", {**NEW, "new-code_url": "ftp://x"}).content.decode()
+    assert '<details class="more" open>' in page
+    checked = {"action": "check", "several": upload(run_text(), "demo.txt")}
+    page = signed_in.post("/submit/", {**checked, "public": "yes"}).content.decode()
+    assert '<details class="more">' in page
+    page = signed_in.post("/submit/", {**checked, "public": "no"}).content.decode()
+    assert '<details class="more" open>' in page
 
 
 def test_several_files_named_after_their_datasets(demo: Dataset, secret: Dataset, signed_in: Client) -> None:
@@ -221,7 +286,9 @@ def test_the_first_submission_asks_for_the_name_of_the_team(demo: Dataset, alice
     assert 'name="team_name"' not in signed_in.get("/submit/").content.decode()
 
 
-def test_a_name_in_a_help_text_is_text(signed_in: Client, alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_in_a_help_text_is_text(
+    demo: Dataset, signed_in: Client, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = "<b>x</b>"
     Team.objects.filter(pk=personal_team(alice).pk).update(name=name)
     monkeypatch.setattr("submissions.views.submit_page.automatic_name", lambda user: name)
