@@ -42,6 +42,7 @@ from submissions.uploads.service import lock_for_reading
 ONE_FILE = ProblemCode("one_file", "Several files were sent for validation, or a zip without an account.",
     "Send one file at a time.")  # fmt: skip
 
+
 def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list[FileReport]:
     """Validate each file and return the reports without storing anything.
 
