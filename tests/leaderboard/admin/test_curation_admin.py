@@ -201,7 +201,7 @@ def test_a_changed_price_and_a_machines_name_are_recorded_and_shown(curator: Cli
 
 
 def test_the_first_page_says_what_waits_for_a_decision(admin_client: Client) -> None:
-    assert "There are no items to review." in admin_client.get("/admin/").content.decode()
+    assert "Nothing to review." in admin_client.get("/admin/").content.decode()
     system = score(scored_dataset(), "Doubted", ndcg=0.5).system
     with acting(None):
         raise_challenge(system, make_user("Carol"), claim="training", text="It was trained on the test queries.")
