@@ -76,6 +76,7 @@ class Repository:
         if not isinstance(listing, dict) or not isinstance(listing.get("siblings"), list):
             raise NotFetched("hub_unreachable", "the hub's answer lists no files")
         self.commit = str(listing.get("sha", revision))
+        self.card: Any = listing.get("cardData")
         self.entries: list[Any] = listing["siblings"]
 
     def names(self) -> list[str]:

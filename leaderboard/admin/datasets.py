@@ -1,4 +1,4 @@
-"""Admin of datasets, their versions, and their judgments.
+"""Admin of datasets, their versions, and their judgments. `submissions.admin.datasets` registers that of datasets.
 
 Curators edit descriptions. Content is imported by *Import dataset*; separate pages change measures and protection.
 Judgments can be read in one place only, which records each access.
@@ -6,24 +6,24 @@ Judgments can be read in one place only, which records each access.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from time import monotonic
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import admin, messages
+from django.conf import settings
+from django.contrib import admin
 from django.db.models import ForeignKey, QuerySet
 from django.forms import ModelChoiceField
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
-from evaluation.core.problems import InvalidContent, format_count
+from evaluation.core.problems import format_count
 from evaluation.measures.registry import DEFAULT_MEASURES
+from leaderboard.admin import importing
 from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.forms import CurationForm, optional_share, text_line, tick_box
-from leaderboard.admin.import_form import ImportForm, uploaded_path
 from leaderboard.admin.pages import Crumb, Operation, ReasonForm, curation_page, object_crumb, require, submit
 from leaderboard.admin.tables import DatasetResource, TableImportExportAdmin
 from leaderboard.core.audit import acting
@@ -34,13 +34,9 @@ from leaderboard.core.permissions import (
     may_read_judgements,
 )
 from leaderboard.datasets.files import seals_queries
-from leaderboard.datasets.problems import problem
 from leaderboard.datasets.qrels import recorded_qrels_path
-from leaderboard.datasets.terms import near_duplicates
-from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult
-from leaderboard.importing.collections.source import Progress
 from leaderboard.judgements.disclosure import may_see_counts
-from leaderboard.models import Dataset, DatasetVersion, Protection, Qrels, Round, Visibility
+from leaderboard.models import Dataset, DatasetVersion, Protection, Qrels, Round
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.measures import RefusedMeasures, describe_shown, set_measures
 from leaderboard.results.publishing.protection import (
@@ -51,8 +47,6 @@ from leaderboard.results.publishing.protection import (
 )
 from leaderboard.systems.baselines import request_baseline_again
 
-#: Maximum seconds that an import may take in a request.
-MAX_SECONDS = 100
 #: Permission to change what is revealed about hidden judgments.
 REVEAL = "leaderboard.reveal_dataset"
 
@@ -147,14 +141,14 @@ class DatasetForm(CurationForm):
         return cleaned
 
 
-@admin.register(Dataset)
 class DatasetAdmin(TableImportExportAdmin):
     """Admin of dataset descriptions and settings. Content and scoring change only by import."""
 
     form = DatasetForm
     resource = DatasetResource
     pages: ClassVar = {
-        **TableImportExportAdmin.pages, "import": "import/", "measures": "<int:pk>/measures/",
+        **TableImportExportAdmin.pages, "import": "import/", "imported": "<int:pk>/imported/",
+        "measures": "<int:pk>/measures/",
     }  # fmt: skip
     change_list_template = "admin/leaderboard/dataset/change_list.html"
     list_display = ("name", "slug", "state", "judgements", "primary_measure", "current_version", "page")
@@ -319,87 +313,16 @@ class DatasetAdmin(TableImportExportAdmin):
             known=DEFAULT_MEASURES,
         )  # fmt: skip
 
-    def import_view(self, request: HttpRequest) -> HttpResponse:
-        """Show the form of *Import dataset*; on POST, import the zip and redirect to the dataset, or list its problems.
+    import_view = importing.import_view
+    imported_view = importing.imported_view
 
-        The status is 507 if the disk is full.
-        """
-        require(request, "leaderboard.add_dataset")
-        existing = Dataset.objects.filter(slug=request.GET.get("dataset", "").replace("\0", "")).first()
-        form = ImportForm(request.POST or None, request.FILES or None, existing=existing)
-        problems: list[dict[str, Any]] = []
-        disk_error = ""
-        if request.method == "POST" and form.is_valid() and _may_import(request, form):
-            archive = uploaded_path(form.cleaned_data["archive"])
-            if archive is None:
-                raise RuntimeError("uploads are written to disk")
-            try:
-                with acting(curator(request), "imported in the admin"):
-                    imported = form.import_from(archive, form.options(), _limit_time())
-            except InvalidContent as error:
-                # Uploaded files have internal names; messages show the user's file name.
-                original_name = form.cleaned_data["archive"].name
-                problems = [
-                    {**item.as_dict(), "message": item.message.replace(archive.name, original_name)}
-                    for item in error.report.problems
-                ]
-            except DiskSpaceError as error:
-                disk_error = str(error)
-            else:
-                return self._report_import(request, imported)
-        return curation_page(
-            request, self, "admin/leaderboard/dataset/import.html",
-            f"Update {existing}" if existing else "Import dataset",
-            form=form, problems=problems, full=disk_error, status=507 if disk_error else None,
-        )  # fmt: skip
+    def may_download(self) -> bool:
+        """Return whether curators may import from the Hugging Face hub and with ir_datasets."""
+        return bool(settings.HUB_DOWNLOADS)
 
-    def _report_import(self, request: HttpRequest, results: Sequence[ImportResult]) -> HttpResponse:
-        """Log and show each imported dataset and warnings about similar terms; redirect to the first dataset."""
-        for imported in results:
-            if imported.changes:
-                baseline_note = " Its baseline has been requested." if imported.baseline_requested else ""
-                text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{baseline_note}"
-            else:
-                text = f"No changes: {imported.version} has exactly this content and these settings."
-            text = " ".join([text, *imported.remarks, imported.disclosure()])
-            self.log_change(request, imported.dataset, text)
-            messages.success(request, text)
-            for warning in near_duplicates(imported.dataset):
-                messages.warning(request, warning)
-        return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[results[0].dataset.pk]))
-
-
-def _limit_time() -> Progress:
-    """Return a progress callback that raises InvalidContent once `MAX_SECONDS` have passed."""
-    end = monotonic() + MAX_SECONDS
-
-    def progress(stage: str, share: float) -> None:
-        if monotonic() > end:
-            message = f"the import took more than {MAX_SECONDS} s and was stopped at “{stage}”"
-            hint = "The dataset was not stored. Import large ones on the server: manage.py import_dataset --by EMAIL."
-            raise InvalidContent.build(problem("import_too_slow", message, hint))
-
-    return progress
-
-
-def _may_import(request: HttpRequest, form: ImportForm) -> bool:
-    """Return whether the user may do the requested import; if not, add errors to the form.
-
-    Only users who may read hidden judgments may publish them, hidden queries, or the runs of a hidden dataset.
-    """
-    values = form.cleaned_data
-    dataset = Dataset.objects.filter(slug=values["slug"], hidden=True).exclude(current_version=None).first()
-    if dataset is None or may_read_judgements(curator(request)):
-        return True
-    hint = "Ask a user who may read hidden judgments to do this."
-    if values["judgements"] == "open":
-        consequence = f"all runs on {dataset} once it is judged, and its judgments"
-        if Qrels.objects.filter(version__dataset=dataset).exists():  # Older versions may have judgments, too.
-            consequence = f"the hidden judgments of {dataset}, and all runs on them"
-        form.add_error("judgements", f"This would publish {consequence}. {hint}")
-    if seals_queries(dataset) and values["queries_visibility"] not in ("", Visibility.CURATORS):
-        form.add_error("queries_visibility", f"This would publish the hidden queries of {dataset}. {hint}")
-    return not form.errors
+    def baseline_job(self, dataset: Dataset) -> dict[str, Any]:
+        """Return `row`, `is_active`, and `jobs_before` of the newest job of the baseline; empty without jobs."""
+        return {}
 
 
 @admin.register(DatasetVersion)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from simple_history.models import DeletedObject
 
 from leaderboard.core.text.json import read_json
 from leaderboard.core.text.plain import plain_text
-from leaderboard.datasets.terms import TERMS, terms_in_use
+from leaderboard.datasets.terms import SUGGESTED_FIELDS, suggest_terms
 
 #: Fields of the form that do not belong to the model.
 OWN_FIELDS = ("why", "rendered_from")
@@ -111,17 +111,17 @@ FORM_FIELDS: dict[type[models.Field[Any, Any]], dict[str, Any]] = {
 
 
 class TermInput(forms.TextInput):
-    """Text input that suggests the values in use."""
+    """Text input that suggests values."""
 
-    def __init__(self, model: type[models.Model], field: str, attrs: dict[str, Any] | None = None) -> None:
+    def __init__(self, suggest: Callable[[], Mapping[str, str]], attrs: dict[str, Any] | None = None) -> None:
+        """Suggest the values that `suggest` returns with their labels, for each page anew."""
         super().__init__(attrs)
-        self.model, self.term = model, field
+        self.suggest = suggest
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         """Return the HTML of the input with a list of suggestions."""
         list_id = f"known-{name}"
-        values = ((text,) for text in terms_in_use(self.model, self.term))
-        options = format_html_join("", '<option value="{}"></option>', values)
+        options = format_html_join("", '<option value="{}">{}</option>', self.suggest().items())
         field = super().render(name, value, {**(attrs or {}), "list": list_id}, renderer)
         return format_html('{}<datalist id="{}">{}</datalist>', field, list_id, options)
 
@@ -222,12 +222,12 @@ class CurationForm(forms.ModelForm):
     request: HttpRequest
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Add suggestions to terms, require a reason if the page does, and add the token of the object's version."""
+        """Add suggestions, require a reason if the page does, and add the token of the object's version."""
         super().__init__(*args, **kwargs)
-        for name in TERMS.get(type(self.instance), ()):
+        for name in SUGGESTED_FIELDS.get(type(self.instance), ()):
             if name in self.fields:
                 attributes = self.fields[name].widget.attrs
-                self.fields[name].widget = TermInput(type(self.instance), name, attributes)
+                self.fields[name].widget = TermInput(partial(suggest_terms, type(self.instance), name), attributes)
         if "why" in self.fields:
             self.fields["why"].required = self.curation.why_required
         self.current_token = ""

@@ -1,10 +1,13 @@
-"""Form of *Import dataset*, with the options of the command."""
+"""Forms of *Import dataset*: the source, and the options of the import, which the command has as well."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django import forms
 from django.core.files.uploadedfile import TemporaryUploadedFile
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from evaluation.collections.other_formats import FIELDS
 from leaderboard.admin.forms import (
@@ -15,26 +18,25 @@ from leaderboard.admin.forms import (
     optional_text,
     tick_box,
 )
+from leaderboard.datasets.terms import suggest_terms
 from leaderboard.importing.collections.halves import import_twin
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.source import ImportOptions, Progress
 from leaderboard.models import Dataset, Protection, Visibility
 
-#: Steps of the form: title, description, and fields.
-_STEPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("Files", "Collection and judgments.",
-     ("archive", "slug", "runs_only", "baseline", "collecting", "split", "topic_field",
-      "version_label")),
-    ("Judgements", "Visibility of judgments, and feedback to teams.",
-     ("judgements", "protection", "public_share")),
-    ("Twin", "Public and hidden halves of the topics, to measure contamination gaps.",
-     ("twin", "seed", "twin_of")),
-    ("Measures", "Measures of the board, and the threshold of relevance.",
-     ("primary", "measures", "relevance_level", "drop_self_matches", "candidates_only", "strict")),
-    ("Description", "Text of the public page.",
-     ("name", "task", "domain", "language", "licence", "homepage", "citation", "description")),
-    ("Downloads", "Visibility of queries, documents and runs.",
+#: Fields that every import confirms.
+_MAIN_FIELDS = ("name", "slug", "judgements", "split", "primary", "measures", "task", "domain", "language", "licence")
+#: Folded groups of the form: title, description, and fields.
+_GROUPS: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
+    (_("Public page"), _("Further texts of the public page."), ("description", "citation", "homepage")),
+    (_("Downloads"), _("Visibility of queries, documents, and runs."),
      ("queries_visibility", "documents_visibility", "runs_visibility")),
+    (_("Protection of hidden judgments"), _("Feedback to teams."), ("protection", "public_share")),
+    (_("Twin"), _("Public and hidden halves of the topics, to measure contamination gaps."),
+     ("twin", "seed", "twin_of")),
+    (_("Scoring"), _("Threshold of relevance, and special rules of the collection."),
+     ("relevance_level", "drop_self_matches", "candidates_only", "strict", "baseline")),
+    (_("Content"), _("Parts of the collection to use."), ("topic_field", "runs_only", "collecting", "version_label")),
 )  # fmt: skip
 #: Meaning of an empty choice for a new dataset; existing datasets stay unchanged.
 _DEFAULTS = {
@@ -43,20 +45,48 @@ _DEFAULTS = {
 }  # fmt: skip
 _EMPTY = ("", "")
 #: Fields that are not options of the import.
-_NO_OPTIONS = ("archive", "twin", "seed")
+_NO_OPTIONS = ("twin", "seed")
+
+
+class SourceForm(forms.Form):
+    """Form for the source of a collection: a zip, or its name on the hub or in ir_datasets."""
+
+    archive = forms.FileField(
+        label=_("Zip"),
+        required=False,
+        help_text=_(
+            "corpus.jsonl, queries.jsonl and qrels/test.tsv (BEIR), or qrels.txt and topics (TREC), CSV or SMART "
+            "files, each plain or .gz"
+        ),
+    )
+    source = forms.CharField(
+        label=_("Or a source"),
+        required=False,
+        max_length=250,
+        widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off", "spellcheck": "false"}),
+        help_text=_("hf:mteb/scifact for the Hugging Face hub, or ir_datasets:beir/nfcorpus/test for ir_datasets"),
+    )
+
+    def clean(self) -> dict[str, Any]:
+        """Return the values. Raises ValidationError unless exactly one source is given."""
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        if not self.errors and bool(values["archive"]) == bool(values["source"]):
+            raise forms.ValidationError(gettext("Choose a zip or enter the name of a source, not both."))
+        return values
+
+
+def _term(name: str, **options: Any) -> forms.CharField:
+    """Return an optional text field of a dataset with suggestions."""
+    return optional_text(**{"max_length": 80, "widget": TermInput(partial(suggest_terms, Dataset, name)), **options})
 
 
 class ImportForm(forms.Form):
     """Form for importing a dataset. Empty fields keep a dataset's value, or give a new one its default."""
 
-    archive = forms.FileField(
-        label="Zip",
-        help_text="corpus.jsonl, queries.jsonl and qrels/test.tsv (BEIR), or qrels.txt and topics (TREC), CSV or SMART "
-        "files, each plain or .gz",
-    )
     slug = forms.SlugField(max_length=80, help_text="Name of the dataset in its URL: /datasets/slug/")
-    name = optional_text(max_length=120)
+    name = optional_text(max_length=120, help_text="Default: the slug")
     judgements = optional_choice(
+        label="Judgments",
         choices=[_EMPTY, ("hidden", "hidden"), ("open", "open to everyone")],
         help_text="Only the scorer has hidden judgments. Published judgments cannot be hidden again.",
     )
@@ -91,6 +121,7 @@ class ImportForm(forms.Form):
     )
     primary = optional_text(label="Primary measure", max_length=40, help_text="Default: nDCG@10")
     measures = optional_text(
+        label="Other measures",
         max_length=400,
         help_text="Separated by spaces. With hidden judgments, at most three including the primary one.",
     )
@@ -102,12 +133,9 @@ class ImportForm(forms.Form):
         help_text="Re-ranking: use each query's judged documents as candidates, and ignore all other documents"
     )
     strict = tick_box(help_text="Reject judgments of documents that are not in the corpus. Default: report them.")
-    task = optional_text(max_length=80, widget=TermInput(Dataset, "task"))
-    domain = optional_text(max_length=80, widget=TermInput(Dataset, "domain"))
-    language = optional_text(
-        max_length=60, help_text="A code or an English name, such as de, deu, or German. Default: en."
-    )
-    licence = optional_text(max_length=120, widget=TermInput(Dataset, "licence"))
+    task, domain = _term("task"), _term("domain")
+    language = _term("language", help_text="A code or an English name, such as de, deu, or German. Default: en.")
+    licence = _term("licence", label="License", max_length=120)
     homepage = forms.URLField(required=False, assume_scheme="https")
     citation = optional_text(widget=forms.Textarea(attrs={"rows": 4}))
     description = optional_text(widget=forms.Textarea(attrs={"rows": 4}), help_text="Markdown")
@@ -119,8 +147,11 @@ class ImportForm(forms.Form):
     )
     version_label = optional_text(max_length=80, help_text="A name for this version of the content")
 
-    def __init__(self, *args: Any, existing: Dataset | None = None, **kwargs: Any) -> None:
-        """Label empty choices with the default or the value of an existing dataset, whose slug becomes read-only."""
+    def __init__(self, *args: Any, existing: Dataset | None = None, splits: Any = None, **kwargs: Any) -> None:
+        """Label empty choices with the default or the value of an existing dataset, whose slug becomes read-only.
+
+        `splits` maps the available splits to descriptions, if they are known.
+        """
         super().__init__(*args, **kwargs)
         for name, default in _DEFAULTS.items():
             words = f"{default} (default)"
@@ -133,9 +164,24 @@ class ImportForm(forms.Form):
             self.initial["slug"] = existing.slug
             self.fields["slug"].widget.attrs["readonly"] = True
             self.fields["slug"].help_text = "Empty fields stay unchanged. New content creates a new version."
+        if splits is not None:
+            self.fields["split"].widget = TermInput(lambda: splits)
 
-    def steps(self) -> list[tuple[str, str, list[forms.BoundField]]]:
-        return [(title, words, [self[name] for name in names]) for title, words, names in _STEPS]
+    def clean_slug(self) -> str:
+        """Return the slug. Raises ValidationError for that of a dataset which this import does not update."""
+        slug: str = self.cleaned_data["slug"]
+        if self.initial and slug != self.initial["slug"] and Dataset.objects.filter(slug=slug).exists():
+            message = gettext("%(slug)s exists. Choose another slug, or update it from its page in the admin.")
+            raise forms.ValidationError(message % {"slug": slug})
+        return slug
+
+    def main_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in _MAIN_FIELDS]
+
+    def groups(self) -> list[tuple[Any, Any, list[forms.BoundField], bool]]:
+        """Return title, description, and fields of each folded group, and whether a field has an error or a value."""
+        groups = [(title, words, [self[name] for name in names]) for title, words, names in _GROUPS]
+        return [(*group, any(field.errors or field.value() for field in group[2])) for group in groups]
 
     def options(self) -> ImportOptions:
         """Return the import options from the valid form. Empty fields get the defaults of `ImportOptions`."""

@@ -1,4 +1,4 @@
-"""Terms that pages group by, such as a dataset's task: values in use, and warnings about near-duplicates."""
+"""Terms that pages group by, such as a dataset's task: suggestions, and warnings about near-duplicates."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -6,10 +6,23 @@ from difflib import SequenceMatcher
 
 from django.db.models import Count, Model
 
+from evaluation.text.languages import language_name
 from leaderboard.models import Dataset, System
 
 #: Fields with terms, by model.
 TERMS: Mapping[type[Model], tuple[str, ...]] = {Dataset: ("task", "domain", "licence"), System: ("licence",)}
+#: Fields with suggested values, by model.
+SUGGESTED_FIELDS: Mapping[type[Model], tuple[str, ...]] = {**TERMS, Dataset: (*TERMS[Dataset], "language")}
+#: Suggestions besides the values in use: tasks and domains of BEIR and MTEB, and codes of frequent languages.
+_BUILT_IN: Mapping[str, str] = {
+    "task": "Argument Retrieval; Bio-Medical IR; Citation Prediction; Code Retrieval; Conversational Search; "
+    "Cross-lingual Retrieval; Duplicate-Question Retrieval; Entity Retrieval; Fact Checking; Instruction Retrieval; "
+    "News Retrieval; Open-domain Question Answering; Passage Retrieval; Question Answering; Reranking; Tweet Retrieval",
+    "domain": "Academic; Bio-Medical; Encyclopaedic; Finance; Government; Legal; Miscellaneous; News; Programming; "
+    "Quora; Reviews; Scientific; Social; StackExchange; Twitter; Web; Wikipedia",
+    "language": "ar; bn; cs; da; de; el; en; es; fa; fi; fr; he; hi; hu; id; it; ja; ko; nl; no; pl; pt; ro; ru; sv; "
+    "sw; ta; te; th; tr; uk; ur; vi; yo; zh",
+}
 #: Expansions of abbreviations; stop words are removed.
 _ABBREVIATIONS = {"ir": "retrieval", "qa": "questionanswering", "information": "", "and": "", "the": ""}
 #: Minimum similarity of two spellings of one term.
@@ -20,6 +33,18 @@ def terms_in_use(model: type[Model], field: str) -> dict[str, int]:
     """Return the field's values in alphabetical order, with the number of rows that have each."""
     rows = model._default_manager.exclude(**{field: ""}).values_list(field).annotate(Count("pk"))
     return dict(rows.order_by(field))
+
+
+def suggest_terms(model: type[Model], field: str) -> dict[str, str]:
+    """Return values to suggest for a field in alphabetical order, with their labels: names of languages, or none.
+
+    Built-in values that are similar to a value in use are omitted, because pages group by the exact text.
+    """
+    used_values = list(terms_in_use(model, field))
+    built_in = filter(None, _BUILT_IN.get(field, "").split("; "))
+    other_values = [value for value in built_in if not any(_is_similar(value, used) for used in used_values)]
+    values = sorted({*used_values, *other_values}, key=str.casefold)
+    return {value: language_name(value) if field == "language" else "" for value in values}
 
 
 def near_duplicates(row: Model, fields: Collection[str] | None = None) -> list[str]:

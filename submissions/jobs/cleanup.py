@@ -59,6 +59,7 @@ def remove_unreferenced(grace: float = GRACE) -> int:
         "profiles": lambda: _sweep_files(_folder(Area.PROFILES), set(profiles), grace),
         "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), set(uploads), grace),
         "files of datasets": lambda: _sweep_datasets(grace),
+        "staged imports": lambda: _sweep_files(_folder(Area.STAGED), set(), grace),
         "expanded zips": lambda: remove_old(filter(Path.is_dir, upload_folder.glob("zip-*")), grace),
         "unfinished uploads": lambda: _sweep_files(upload_folder, set(), grace),
         "expired uploads": discard_expired_uploads,

@@ -253,7 +253,8 @@ _ADMIN = {
     "auth_user_password_change": Row(_ROOT, _ROOT),
     **_each(
         Row(_CURATORS, _CURATORS),
-        "leaderboard_dataset_import", "leaderboard_dataset_measures", "leaderboard_judgementimport_bring",
+        "leaderboard_dataset_import", "leaderboard_dataset_imported", "leaderboard_dataset_measures",
+        "leaderboard_judgementimport_bring",
         "leaderboard_entry_report",
         "leaderboard_pool_draw", "leaderboard_rescore_csv", "leaderboard_rescore_switch",
         "leaderboard_rescore_discard", "leaderboard_rescore_evaluate", "leaderboard_system_merge",

@@ -7,6 +7,7 @@ are. The pages that Django gives every model are derived from the admin (`standa
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -131,8 +132,15 @@ def _import(stage: Stage, split: str, **fields: Any) -> None:
 
 
 def _send(stage: Stage, path: Path, **fields: Any) -> None:
+    address = reverse("admin:leaderboard_dataset_import")
     with path.open("rb") as archive:
-        stage.post(reverse("admin:leaderboard_dataset_import"), archive=archive, split="test", **fields)
+        told = stage.post(f"{address}?dataset={fields['slug']}", archive=archive)
+    if staged := re.search(r"staged=\w+", told):
+        stage.post(f"{address}?{staged[0]}", split="test", **fields)
+
+
+def _imported(stage: Stage) -> None:
+    stage.get(reverse("admin:leaderboard_dataset_imported", args=[stage.dataset.pk]))
 
 
 def _import_others(stage: Stage) -> None:
@@ -371,6 +379,7 @@ FLOWS: Mapping[str, Flow] = {
     "leaderboard_dataset_import": _import_others,
     "leaderboard_dataset_import, scored": _import_scored,
     "leaderboard_dataset_import, twin": _import_twin,
+    "leaderboard_dataset_imported": _imported,
     "leaderboard_dataset_measures": _measures,
     "leaderboard_entry_report": _report,
     **{f"leaderboard_{table}_export": partial(_export, table=table) for table in _TABLES},

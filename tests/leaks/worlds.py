@@ -60,7 +60,7 @@ CORPUS = lines_of([{"_id": name, "title": "", "text": "words"} for name in ("d1"
 
 #: What is different each time an address is asked: tokens of forms, ids of requests, the time, how long ago it was.
 CHANGING = re.compile(
-    r'name="csrfmiddlewaretoken" value="[^"]*"|"csrfToken": "[^"]*"|>[0-9a-f]{16}</code>'
+    r'name="csrfmiddlewaretoken" value="[^"]*"|"csrfToken": "[^"]*"|>[0-9a-f]{16}</code>|staged=\w+'
     r"|T?\d\d:\d\d(:\d\d(\.\d+)?Z?)?\b|just now|\d+ seconds? ago|(\d+|a) minutes? ago|(\d+ min )?\d+ s\b"
 )
 

@@ -33,6 +33,7 @@ class FakeHub:
         self.page = b""
         self.slow = False
         self.asked: list[str] = []
+        self.card: dict[str, Any] = {}
         self._listings = [f"/api/{kind}/{name}/revision/{at}?blobs=true" for at in ("main", "v1", COMMIT)]
         self._start = f"/{'datasets/' if kind == 'datasets' else ''}{name}/resolve/{COMMIT}/"
 
@@ -43,7 +44,7 @@ class FakeHub:
             return self.page
         if path in self._listings:
             entries = [self._entry(name) for name in self.files]
-            return json.dumps({"sha": self.commit, "siblings": entries}).encode()
+            return json.dumps({"sha": self.commit, "siblings": entries, "cardData": self.card}).encode()
         name = path.removeprefix(self._start)
         return self.sent.get(name, self.files.get(name))
 

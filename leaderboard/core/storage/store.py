@@ -38,9 +38,11 @@ class Area(StrEnum):
     OPEN_QRELS = "store/open-qrels"
     QRELS = "private/qrels"
     CURATION = "private/curation"
+    #: Uploaded and downloaded collections that a curator has not imported yet. They may contain hidden judgments.
+    STAGED = "private/staged"
 
 
-_PRIVATE = (Area.QRELS, Area.CURATION)
+_PRIVATE = (Area.QRELS, Area.CURATION, Area.STAGED)
 
 
 def path_of(area: Area, sha256: str) -> Path:

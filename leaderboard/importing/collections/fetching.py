@@ -113,7 +113,14 @@ def _from_hub(reference: str, options: ImportOptions, target: Path, progress: Pr
         else:
             paths[0].rename(target / part)
     label = options.version_label or f"{name[:60]}@{commit[:12]}"
-    return replace(options, source=f"hf:{name}@{commit}", version_label=label)
+    return replace(options, source=f"hf:{name}@{commit}", version_label=label, card=_read_card(repository.card))
+
+
+def _read_card(card: Any) -> dict[str, str]:
+    """Return license and language of a dataset card, each if the card states exactly one."""
+    stated = {"licence": card.get("license"), "language": card.get("language")} if isinstance(card, dict) else {}
+    single = {key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in stated.items()}
+    return {key: value for key, value in single.items() if isinstance(value, str)}
 
 
 def _get_part(name: str) -> str:

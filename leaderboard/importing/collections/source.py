@@ -7,7 +7,7 @@ names may end in `.gz`. Files in other formats can replace any of the first thre
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -53,7 +53,7 @@ ZIP_POLICY = ZipPolicy(
 #: Options that do not correspond to columns of `Dataset`.
 _NOT_COLUMNS = (
     "slug", "collecting", "split", "primary", "measures", "baseline", "version_label", "twin_of", "topic_field",
-    "source", "strict",
+    "source", "strict", "card",
 )  # fmt: skip
 
 
@@ -73,6 +73,7 @@ class ImportOptions:
         topic_field: Field of TREC topics that is the query, one of `other_formats.FIELDS`.
         source: Source of a downloaded collection.
         strict: Reject judgments of documents that are not in the corpus.
+        card: `licence` and `language` as the source states them, to propose to a curator.
     """
 
     slug: str
@@ -106,6 +107,7 @@ class ImportOptions:
     topic_field: str | None = None
     source: str = ""
     strict: bool = False
+    card: Mapping[str, str] = field(default_factory=dict)
 
     def columns(self) -> dict[str, Any]:
         """Return the options that are columns of `Dataset` and are not None."""
@@ -166,6 +168,21 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
                 "Choose a folder or a zip with corpus.jsonl, queries.jsonl, and qrels/test.tsv.",
             )
         )
+
+
+def list_parts(path: Path, split: str) -> set[str]:
+    """Return the parts of the collection in a folder or zip, such as `corpus.jsonl` and `qrels-test.tsv`.
+
+    Judgments without a split in their name belong to `split`. Other files have no parts.
+    """
+    if path.is_dir():
+        names = [name.relative_to(path).as_posix() for name in _list_files(path, _DEPTH)]
+    elif path.is_file() and is_zip(path):
+        with open_archive(path, ZIP_POLICY) as archive:
+            names = list(archive.names)
+    else:
+        return set()
+    return set(_find_parts(names, split)[0])
 
 
 def _other_archive(path: Path) -> str:

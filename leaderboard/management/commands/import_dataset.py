@@ -25,7 +25,7 @@ from leaderboard.management.curating import (
 )
 
 #: Form fields with special command-line arguments.
-_OWN_ARGUMENTS = ("archive", "judgements", "measures")
+_OWN_ARGUMENTS = ("judgements", "measures")
 
 
 class Command(BaseCommand):
@@ -62,7 +62,7 @@ class Command(BaseCommand):
         form = read_form(ImportForm, {}, options, _OWN_ARGUMENTS)
         overrides = {name: options[name] for name in ("source", "hidden", "ir_datasets_id", "beir_name")}
         # An empty text is intended: it clears the dataset's value.
-        overrides |= {field.name: "" for field in fields(ImportOptions) if options[field.name] == ""}
+        overrides |= {field.name: "" for field in fields(ImportOptions) if options.get(field.name) == ""}
         import_options = replace(form.options(), measures=tuple(options["measures"]), **overrides)
         path = options["path"]
         if (path is None) == (not import_options.source):

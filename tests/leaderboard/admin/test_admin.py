@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
@@ -28,13 +27,12 @@ from leaderboard.models import (
 )
 from tests.curating import save
 from tests.factories import make_a_curator, make_user
+from tests.importing import IMPORT, send
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
 from tests.leaderboard.tiny_collection import good_files, write_folder, write_zip
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
-
-IMPORT = "/admin/leaderboard/dataset/import/"
 
 
 @pytest.fixture
@@ -42,12 +40,6 @@ def curator(client: Client) -> Client:
     """Signed in with every right."""
     client.force_login(make_user("Carol", is_staff=True, is_superuser=True))
     return client
-
-
-def send(client: Client, path: Path, **fields: Any) -> Any:
-    """Post the zip to *Import dataset*."""
-    upload = SimpleUploadedFile("tiny.zip", path.read_bytes(), "application/zip")
-    return client.post(IMPORT, {"archive": upload, "slug": "tiny", "split": "test", **fields}, follow=True)
 
 
 def test_a_curator_imports_a_zip(tmp_path: Path, curator: Client) -> None:
@@ -71,7 +63,7 @@ def test_every_problem_of_a_zip_is_listed_under_the_name_it_was_sent_with(tmp_pa
     assert answer.status_code == 400
     assert "Nothing was imported: 2 problems." in text
     assert "queries.jsonl is missing" in text
-    assert "<td>6</td>" in text
+    assert re.search(r'<td class="n">\s+6\s+</td>', text)
     (tmp_path / "not.zip").write_text("no zip")
     assert "tiny.zip is neither a folder nor a zip" in send(curator, tmp_path / "not.zip").content.decode()
     assert not Dataset.objects.exists()
@@ -106,7 +98,7 @@ def test_what_is_hidden_is_opened_by_who_may_read_it(tmp_path: Path, client: Cli
     person = make_a_curator()
     client.force_login(person)
     sent = write_zip(tmp_path / "a.zip", {"qrels/test.tsv": None})  # what everyone has, without judgements
-    opening = {"judgements": "open", "collecting": "on"}
+    opening = {"judgements": "open", "split": "test", "collecting": "on"}
     refused = send(client, sent, **opening, queries_visibility="public")
     assert refused.status_code == 400
     assert refused.content.decode().count("Ask a user who may read hidden judgments to do this") == 2
@@ -119,10 +111,10 @@ def test_what_is_hidden_is_opened_by_who_may_read_it(tmp_path: Path, client: Cli
         True,
         Visibility.CURATORS,
     )
-    told = send(client, sent, collecting="on")
+    told = send(client, sent, split="test", collecting="on")
     assert "hidden judgments, which you may not read" in told.content.decode()
     alone = write_zip(tmp_path / "b.zip", {"qrels/test.tsv": None, "qrels/train.tsv": None})
-    assert send(client, alone, collecting="on").status_code == 200  # with all that is hidden as it was
+    assert send(client, alone, split="test", collecting="on").status_code == 200  # with all that is hidden as it was
     make_curator(person, read_qrels=True)
     assert "Imported Tiny" in send(client, sent, **opening).content.decode()
     dataset.refresh_from_db()
@@ -132,8 +124,11 @@ def test_what_is_hidden_is_opened_by_who_may_read_it(tmp_path: Path, client: Cli
 def test_who_may_not_open_what_only_collects_is_told_what_it_would_open(tmp_path: Path, client: Client) -> None:
     client.force_login(make_a_curator())
     sent = write_zip(tmp_path / "a.zip", {"qrels/test.tsv": None})
-    assert "Imported" in send(client, sent, name="Tiny", judgements="hidden", collecting="on").content.decode()
-    refused = send(client, sent, judgements="open", collecting="on")
+    assert (
+        "Imported"
+        in send(client, sent, name="Tiny", judgements="hidden", split="test", collecting="on").content.decode()
+    )
+    refused = send(client, sent, judgements="open", split="test", collecting="on")
     text = refused.content.decode()
     assert refused.status_code == 400
     assert "This would publish all runs on Tiny once it is judged, and its judgments." in text

@@ -14,8 +14,9 @@ from leaderboard.datasets.terms import near_duplicates, terms_in_use
 from leaderboard.models import Dataset
 from tests.curating import save
 from tests.factories import make_user
+from tests.importing import choose
 from tests.leaderboard.entries import scored_dataset
-from tests.leaderboard.tiny_collection import write_folder
+from tests.leaderboard.tiny_collection import write_folder, write_zip
 
 pytestmark = pytest.mark.django_db
 
@@ -47,7 +48,7 @@ def test_another_spelling_of_a_term_is_remarked(field: str, one: str, other: str
     assert near_duplicates(scored_dataset(**{field: one})) == []
 
 
-def test_the_form_offers_what_is_in_use_and_remarks_a_near_duplicate(client: Client) -> None:
+def test_the_form_offers_what_is_in_use_and_remarks_a_near_duplicate(client: Client, tmp_path: Path) -> None:
     person = make_user("Carol")
     make_curator(person)
     client.force_login(person)
@@ -59,7 +60,12 @@ def test_the_form_offers_what_is_in_use_and_remarks_a_near_duplicate(client: Cli
     for offered in ("Bio-Medical IR", "Bio-Medical", "CC BY 4.0"):
         assert f'<option value="{offered}"></option>' in page
     assert 'list="known-task"' in page
-    assert 'list="known-task"' in client.get("/admin/leaderboard/dataset/import/").content.decode()
+    confirmed = choose(client, write_zip(tmp_path / "a.zip")).content.decode()
+    for name, offered in (("task", "Bio-Medical IR"), ("domain", "Wikipedia"), ("language", "de")):
+        assert f'list="known-{name}"' in confirmed
+        assert f'<option value="{offered}">' in confirmed
+    assert ">German</option>" in confirmed
+    assert '<option value="Bio-Medical"></option>' in confirmed
     save(client, address, task="Biomedical retrieval")
     saved = client.get(address).content.decode()
     assert "The task “Biomedical retrieval” is similar to “Bio-Medical IR”, which 1 dataset has." in saved

@@ -16,7 +16,7 @@ from django.test import Client
 
 from evaluation.core.problems import InvalidContent
 from evaluation.judgements.answers import read_answers
-from leaderboard.admin import datasets
+from leaderboard.admin import importing
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.files import offered_files
@@ -28,6 +28,7 @@ from leaderboard.importing.collections.twins import TOPICS_NOT_COMPARED
 from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.models import AuditRecord, Dataset, User, WorkRequest
 from tests.factories import make_a_curator, make_user
+from tests.importing import choose, confirm, send
 from tests.leaderboard.tiny_collection import HEADER, lines_of, write_folder, write_zip
 from tests.leaks.opening import clear_kept_judgements, opened_below, private_judgements
 
@@ -293,13 +294,10 @@ def test_halves_are_drawn_once(tmp_path: Path) -> None:
 def test_an_import_in_the_admin_ends_after_its_time(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin: str
 ) -> None:
-    monkeypatch.setattr(datasets, "MAX_SECONDS", -1)
     client.force_login(make_a_curator())
-    with write_zip(tmp_path / "toy.zip", collection()).open("rb") as file:
-        answer = client.post(
-            "/admin/leaderboard/dataset/import/",
-            {"archive": file, "slug": "toy", "split": "test", "twin": twin},
-        )
+    page = choose(client, write_zip(tmp_path / "toy.zip", collection()))
+    monkeypatch.setattr(importing, "MAX_SECONDS", -1)
+    answer = confirm(client, page, twin=twin or None)
     assert answer.status_code == 400
     assert "Import large ones on the server" in answer.content.decode()
     assert not Dataset.objects.exists()
@@ -307,13 +305,7 @@ def test_an_import_in_the_admin_ends_after_its_time(
 
 def test_the_admin_draws_a_twin_too(client: Client, tmp_path: Path) -> None:
     client.force_login(make_a_curator())
-    archive = write_zip(tmp_path / "toy.zip", collection())
-    with archive.open("rb") as file:
-        answer = client.post(
-            "/admin/leaderboard/dataset/import/",
-            {"archive": file, "slug": "toy", "split": "test", "twin": "0.5", "seed": "3"},
-            follow=True,
-        )
+    answer = send(client, write_zip(tmp_path / "toy.zip", collection()), slug="toy", name="toy", twin="0.5", seed="3")
     text = answer.content.decode()
     assert Dataset.objects.get(slug="toy-hidden").twin_of == Dataset.objects.get(slug="toy")
     assert "Imported toy version 1" in text

@@ -1,0 +1,27 @@
+"""Admin of datasets with the jobs of their baselines."""
+
+from typing import Any
+
+from django.contrib import admin
+
+from leaderboard.admin.datasets import DatasetAdmin
+from leaderboard.models import Dataset
+from submissions.checkpoints.hub import fetches
+from submissions.models import TERMINAL, Job
+from submissions.queue.queue import queue_position
+
+
+@admin.register(Dataset)
+class ImportingDatasetAdmin(DatasetAdmin):
+    """Admin of datasets that follows the jobs of baselines, and downloads collections if the site downloads models."""
+
+    def may_download(self) -> bool:
+        return fetches()
+
+    def baseline_job(self, dataset: Dataset) -> dict[str, Any]:
+        """Return the newest job of the site that retrieves or scores the baseline, as the parent class describes."""
+        kinds = (Job.Kind.BASELINE, Job.Kind.SCORE)
+        job = Job.objects.filter(dataset=dataset, submission=None, kind__in=kinds).order_by("-pk").first()
+        if job is None:
+            return {}
+        return {"row": job, "is_active": job.state not in TERMINAL, "jobs_before": queue_position(job)}
