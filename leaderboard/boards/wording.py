@@ -25,16 +25,16 @@ def p_text(p: float) -> str:
 def p_values_text(statement: Statement, *, short: bool = False) -> str:
     """Return the known p-values: `p = 0.037 tested alone, p = 0.110 Holm-corrected for 10 comparisons`.
 
-    A single comparison needs no correction. The `short` text omits the number of comparisons.
+    A single comparison needs no correction. The `short` text is `p = 0.037, p = 0.110 Holm-corrected`.
     """
     if statement.p is None:
         return ""
-    uncorrected_text = _("p %(p)s tested alone") % {"p": p_text(statement.p)}
+    uncorrected_text = (_("p %(p)s") if short else _("p %(p)s tested alone")) % {"p": p_text(statement.p)}
     if statement.p_corrected is None or statement.comparisons == 1:
         return uncorrected_text
     text = _("%(alone)s, p %(p)s %(correction)s-corrected for %(number)d comparisons")
     if short:
-        text = _("%(alone)s, %(p)s %(correction)s-corrected")
+        text = _("%(alone)s, p %(p)s %(correction)s-corrected")
     facts = {"alone": uncorrected_text, "p": p_text(statement.p_corrected), "correction": CORRECTION}
     return text % {**facts, "number": statement.comparisons}
 

@@ -34,9 +34,9 @@ UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported, because the judgments are hidden."
 UNKNOWN = "Not separable from the best: not known yet."
 ALONE = "Lead: no baseline to compare with."
-LEAD = "vs BM25: +{}%* (+0.{} [{{ends}}]), significant (p < 0.001 tested alone{})."
-LITTLE = "vs BM25: +0.3% (+0.001 [{{ends}}]), not significant (p = 0.741 tested alone{})."
-HOLM = ", {} Holm-corrected"
+LEAD = "vs BM25: +{}%* (+0.{} [{{ends}}]), significant (p < 0.001{})."
+LITTLE = "vs BM25: +0.3% (+0.001 [{{ends}}]), not significant (p = 0.741{})."
+HOLM = ", p {} Holm-corrected"
 LONG = "A system whose name goes on and on, for 120 characters at most"
 
 
@@ -271,7 +271,7 @@ def test_a_lead_over_a_baseline_that_all_pairs_do_not_separate_says_how_both_can
     assert said["p"] < 0.05 < pair
     assert rows["BM25"]["slug"] in said["tied"]
     assert (
-        f"better than BM25 when tested alone (p = {said['p']:.3f} tested alone, = "
+        f"better than BM25 when tested alone (p = {said['p']:.3f}, p = "
         f"{said['p_corrected']:.3f} Holm-corrected; not separable: p = {pair:.3f} with all 10 pairs "
         "tested). Not separable from the best: "
     ) in said["text"]
