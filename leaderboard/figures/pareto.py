@@ -132,7 +132,8 @@ def build(request: FigureRequest) -> Plot:
     frontier_traces = _frontier_traces([points[number] for number in frontier_numbers], x_axis, y_axis, lower=lower)
     reference = _best_line([points[number] for number in baselines], x_axis, lower=lower)
     sizes = [model_size(point.row) for point in points]
-    omitted_rows = [row for number, row in enumerate(scored_rows.rows) if number not in costs.values]
+    drawn_systems = {row.entry.slug for row in rows}
+    omitted_rows = [row for row in scored_rows.rows if row.entry.slug not in drawn_systems]
     notes = drawing.omission_note(omitted_rows, f"no {cost_name} on this hardware")
     return Plot(
         data=[*frontier_traces, *reference, *traces],

@@ -155,6 +155,14 @@ def test_on_a_phone_no_name_reaches_over_the_edge_of_the_picture(name: str) -> N
 
 
 @pytest.mark.django_db
+def test_systems_drawn_on_one_machine_are_not_listed_as_omitted_for_another() -> None:
+    load_reported()
+    plot = drawn("pareto", "benchmark=msmarco-cost")
+    assert "BT-SPLADE-L" in str(plot.data)
+    assert not [note for note in plot.notes if note.startswith("Not shown")]
+
+
+@pytest.mark.django_db
 def test_facets_never_change_the_machine_that_costs_are_from() -> None:
     load_reported()
     for facets in ("", "&architecture=dense", "&architecture=lexical&architecture=dense"):
