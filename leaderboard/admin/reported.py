@@ -24,6 +24,7 @@ from evaluation.measures.registry import UnknownMeasureError, parse_measure
 from leaderboard.admin.forms import TermInput, TextFileField, WhyField, optional_choice, optional_text
 from leaderboard.admin.pages import curation_page, require, submit
 from leaderboard.core.storage.store import work_folder
+from leaderboard.datasets.terms import suggest_terms
 from leaderboard.importing.reported.loader import SCALES, CuratedFigure, enter_figures
 from leaderboard.importing.reported.mteb import MtebResults, read_mteb_results
 from leaderboard.importing.reported.preview import preview_figures
@@ -79,7 +80,9 @@ class FigureForm(forms.Form):
         error_messages={"invalid_choice": _("There is no dataset %(value)s. Give its slug, as in /datasets/slug/.")},
     )  # fmt: skip
     system = forms.CharField(
-        max_length=120, widget=TermInput(System, "name"), help_text=_("Name in the publication, for example ColBERTv2")
+        max_length=120,
+        widget=TermInput(partial(suggest_terms, System, "name")),
+        help_text=_("Name in the publication, for example ColBERTv2"),
     )
     architecture = optional_choice(
         choices=lambda: [("", _("unchanged")), *architecture_choices()], help_text=_("For new systems only")
