@@ -19,11 +19,11 @@ from django.db import models
 from django.forms import model_to_dict
 from django.forms.fields import InvalidJSONInput
 from django.http import HttpRequest, QueryDict
-from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from simple_history.models import DeletedObject
 
+from leaderboard.core.text.dates import format_moment
 from leaderboard.core.text.json import read_json
 from leaderboard.core.text.plain import plain_text
 from leaderboard.datasets.terms import SUGGESTED_FIELDS, suggest_terms
@@ -171,7 +171,7 @@ def changes_since(instance: models.Model, history: int) -> list[str]:
     sentences = []
     for record in _history(instance).filter(history_id__gt=history).order_by("history_id"):
         changes = describe_changes(record)
-        time = timezone.localtime(record.history_date).strftime("%H:%M UTC on %-d %B")
+        time = format_moment(record.history_date)
         reason = f" (“{record.history_change_reason}”)" if record.history_change_reason else ""
         description = "; ".join(f"{change['field']} from {change['old']} to {change['new']}" for change in changes)
         sentences.append(

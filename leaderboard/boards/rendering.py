@@ -13,6 +13,7 @@ from html import escape
 from itertools import groupby, pairwise, repeat
 from typing import NamedTuple
 
+from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
@@ -34,7 +35,9 @@ from leaderboard.boards.model import (
     Value,
     reason_gone,
 )
+from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed_percent
+from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE
 from leaderboard.results.significance.statements import differs
 
@@ -47,8 +50,8 @@ SYMBOLS = frozenset(f"‡?{SEPARATED}")
 INTERVAL_WIDTH = 400
 #: Heads of a board's blocks.
 BLOCKS = {
-    Block.SCORED: gettext_lazy("Scored here"),
-    Block.REPORTED: gettext_lazy("Reported by papers: not scored here, ranked separately"),
+    Block.SCORED: gettext_lazy("Scored by Runboard"),
+    Block.REPORTED: gettext_lazy("Reported: ranked separately"),
     Block.INCOMPLETE: ngettext_lazy(
         "%d incomplete row: no result on some of the datasets",
         "%d incomplete rows: no result on some of the datasets",
@@ -111,8 +114,8 @@ def render_rows(
 def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
     """Yield `<tbody>` elements: the pinned rows, then each block.
 
-    Blocks have a head, except rows scored here, and reported rows if there are no others. The head of incomplete rows
-    has the checkbox that shows them.
+    Blocks have a head, except rows scored by Runboard, and reported rows if there are no others. The head of incomplete
+    rows has the checkbox that shows them.
     """
     if board.pinned:
         yield f"<tbody>{_join_rows(rows[: board.pinned])}</tbody>"
@@ -315,15 +318,14 @@ class ColumnWriter:
         return ColumnHtml(["" if cell.value is None else escape(cell.text) for cell in self.cells])
 
     def texts(self) -> ColumnHtml:
-        """Return texts, with links to teams and submissions, and with provenances as badges."""
+        """Return texts, with links to teams and submissions, formatted dates, and provenances as badges."""
         key, html_by_value = self.column.key, {value: escape(str(value or "")) for value in set(self.values)}
         if key == "provenance":
             for value in html_by_value:
-                names = str(value or "").split(", ")
-                badges = [
-                    f'<span class="badge is-{name}">{PROVENANCES.get(name, name)}</span>' for name in names if name
-                ]
-                html_by_value[value] = " ".join(badges)
+                names = filter(None, str(value or "").split(", "))
+                html_by_value[value] = " ".join(map(provenance_badge, names))
+        elif self.column.kind == "date":
+            html_by_value = {value: format_day(str(value)) if value else "" for value in html_by_value}
         elif key == "submission":
             html_by_value = {
                 value: text and f'<a href="/submissions/{text}/">{text}</a>' for value, text in html_by_value.items()
@@ -399,12 +401,12 @@ def spread_box(width: int, spread: str = "") -> str:
     return f' <small class="spread s{width}">{escape(spread)}</small>' if width else ""
 
 
-#: Provenance of a result, and states of a result or its system.
-PROVENANCES = {
-    "measured": gettext_lazy("run by Runboard"),
-    "scored": gettext_lazy("uploaded"),
-    "reported": gettext_lazy("reported"),
-}
+def provenance_badge(provenance: str) -> SafeString:
+    """Return a badge with the name of a provenance."""
+    return format_html('<span class="badge is-{}">{}</span>', provenance, Entry.Provenance(provenance).label)
+
+
+#: States of a result or its system.
 STATES = {
     "baseline": gettext_lazy("baseline"),
     "stale": gettext_lazy("stale"),
@@ -557,7 +559,7 @@ def _facts_html(keys: tuple[str, ...], values: tuple[Value, ...], implied_proven
         if isinstance(value, (float, int)):
             text = _("%s M parameters") % format_quantity(value)
         elif value is not None and key == "provenance":
-            text = ", ".join(str(PROVENANCES.get(provenance, provenance)) for provenance in value.split(", "))
+            text = ", ".join(str(Entry.Provenance(provenance).label) for provenance in value.split(", "))
         elif value not in (None, ARCHITECTURES["other"]):
             text = str(value)
         else:

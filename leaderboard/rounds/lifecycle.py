@@ -17,6 +17,7 @@ from django.db.models.functions import Cast, Concat
 from django.utils import timezone
 
 from leaderboard.core import audit
+from leaderboard.core.text.dates import format_moment
 from leaderboard.core.work_requests import request_notice, request_work
 from leaderboard.models import Dataset, Entry, Round, RoundSummary, Run, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
@@ -103,11 +104,6 @@ def listed_datasets(row: Round) -> list[Dataset]:
     return [dataset for dataset in datasets if dataset.state != Dataset.State.PREPARING]
 
 
-def utc(moment: datetime) -> str:
-    """Return a time in the format of pages and responses, such as `5 December 2026, 12:00 UTC`."""
-    return f"{moment.astimezone(UTC):%-d %B %Y, %H:%M} UTC"
-
-
 def relative_time(moment: datetime, now: datetime) -> str:
     """Return a time relative to `now`, such as `in 3 days`, `in 30 hours`, `2 days ago`, or `just now`.
 
@@ -134,10 +130,10 @@ def check_round(row: Round) -> None:
     if (row.dataset_id is None) == (row.benchmark_id is None):
         problems["dataset"] = "Choose either a dataset or a benchmark, not both."
     if row.opens_at and row.closes_at and row.closes_at <= row.opens_at:
-        problems["closes_at"] = f"The round closes before it opens. Enter a time after {utc(row.opens_at)}."
+        problems["closes_at"] = f"The round closes before it opens. Enter a time after {format_moment(row.opens_at)}."
     if row.closes_at and row.reveals_at and row.reveals_at < row.closes_at:
         problems["reveals_at"] = (
-            f"Results cannot be revealed before the round closes. Enter {utc(row.closes_at)} or later."
+            f"Results cannot be revealed before the round closes. Enter {format_moment(row.closes_at)} or later."
         )
     if row.runs_per_team is not None and row.runs_per_team < 1:
         problems["runs_per_team"] = "Each team needs at least one run. Enter 1 or more, for example 5."
@@ -158,7 +154,8 @@ def _overlaps(row: Round) -> dict[str, str]:
             ):
                 return {
                     "opens_at": f"Another round of {dataset} overlaps: {other_round} is open from "
-                    f"{utc(other_round.opens_at)} to {utc(other_round.closes_at)}. Open after that, or close before it."
+                    f"{format_moment(other_round.opens_at)} to {format_moment(other_round.closes_at)}. "
+                    "Open after that, or close before it."
                 }
     return {}
 
@@ -179,8 +176,8 @@ def _locked_changes(row: Round) -> dict[str, str]:
             return {"dataset": "This round already has runs. Keep its dataset or benchmark, or create another round."}
         if row.opens_at > stored_round.opens_at:
             return {
-                "opens_at": f"Runs were submitted since {utc(stored_round.opens_at)}. Keep this time or enter an "
-                "earlier one."
+                "opens_at": f"Runs were submitted since {format_moment(stored_round.opens_at)}. Keep this time or "
+                "enter an earlier one."
             }
     return {}
 
@@ -220,9 +217,9 @@ def refresh_round_boards(row: Round) -> None:
 def _facts(row: Round) -> dict[str, str | int | bool]:
     """Return the round's times and rules for the audit log."""
     return {
-        "opens_at": utc(row.opens_at),
-        "closes_at": utc(row.closes_at),
-        "reveals_at": utc(row.reveals_at),
+        "opens_at": format_moment(row.opens_at),
+        "closes_at": format_moment(row.closes_at),
+        "reveals_at": format_moment(row.reveals_at),
         "runs_per_team": row.runs_per_team,
         "visible_per_team": row.visible_per_team,
         "takes_late": row.takes_late,
@@ -244,10 +241,10 @@ def reveal(row: Round, now: datetime | None = None) -> Round:
     lock_round(row)
     row = Round.objects.get(pk=row.pk)
     if row.revealed_at is not None:
-        raise RevealTooEarly(f"{row} was already revealed at {utc(row.revealed_at)}.")
+        raise RevealTooEarly(f"{row} was already revealed at {format_moment(row.revealed_at)}.")
     if now < row.reveals_at:
         raise RevealTooEarly(
-            f"{row} cannot be revealed before {utc(row.reveals_at)} ({relative_time(row.reveals_at, now)})."
+            f"{row} cannot be revealed before {format_moment(row.reveals_at)} ({relative_time(row.reveals_at, now)})."
         )
     datasets = round_datasets(row)
     if unjudged_names := [dataset.name for dataset in datasets if dataset.awaits_judgements]:
@@ -358,9 +355,11 @@ def closed_reason(row: Round | None, now: datetime) -> str:
     ):
         return ""
     if current_phase == Phase.BEFORE:
-        return f"{row} opens at {utc(row.opens_at)} ({relative_time(row.opens_at, now)}); submissions open then."
-    earliest = f", {utc(row.reveals_at)} at the earliest" if now < row.reveals_at else ""
-    statement = f"{row} closed at {utc(row.closes_at)} and accepts no late runs"
+        return (
+            f"{row} opens at {format_moment(row.opens_at)} ({relative_time(row.opens_at, now)}); submissions open then."
+        )
+    earliest = f", {format_moment(row.reveals_at)} at the earliest" if now < row.reveals_at else ""
+    statement = f"{row} closed at {format_moment(row.closes_at)} and accepts no late runs"
     return f"{statement}; submissions reopen after its reveal{earliest}."
 
 

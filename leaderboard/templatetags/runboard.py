@@ -1,22 +1,29 @@
-"""Template filters that format Markdown, sizes and numbers."""
+"""Template filters that format Markdown, dates, sizes, and numbers."""
 
 import re
+from datetime import UTC, date, datetime
 from html import escape
 from typing import Any
 
 from django import template
+from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from evaluation.archives.compression import describe_bytes
+from leaderboard.boards.rendering import provenance_badge
 from leaderboard.core.documents import sidebar
 from leaderboard.core.measures import measure_anchor
+from leaderboard.core.text.dates import format_day, format_moment
 from leaderboard.core.text.markdown import first_sentence, to_html
 
 register = template.Library()
 
 register.filter("measure_anchor", measure_anchor)
 register.filter("first_sentence", first_sentence)
+register.filter("provenance_badge", provenance_badge)
 register.filter("binary_size", describe_bytes)
+register.filter("day_text", format_day)
+register.filter("moment_text", format_moment)
 
 
 @register.filter
@@ -36,6 +43,20 @@ def whole(text: str) -> SafeString:
     parts = re.split(r"(\([^()]{1,34}\)|(?<!\S)[^\s-]{1,16}-\S{1,18}(?!\S)|\S{1,20} \d\.\d+|[\d.,]+ ms)", text)
     pieces = (f'<span class="nowrap">{escape(part)}</span>' if n % 2 else escape(part) for n, part in enumerate(parts))
     return mark_safe("".join(pieces))  # noqa: S308
+
+
+@register.filter
+def day(value: date | str) -> SafeString:
+    """Return a date as an element `time`, such as 29 Nov 2026."""
+    iso = value[:10] if isinstance(value, str) else f"{value:%Y-%m-%d}"
+    return format_html('<time datetime="{}">{}</time>', iso, format_day(value))
+
+
+@register.filter
+def moment(value: datetime, precision: str = "minutes") -> SafeString:
+    """Return a time as an element `time`, such as 29 Nov 2026, 07:17 UTC."""
+    iso = f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return format_html('<time datetime="{}">{}</time>', iso, format_moment(value, precision))
 
 
 @register.filter

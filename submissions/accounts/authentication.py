@@ -21,6 +21,7 @@ from rest_framework.request import Request
 
 from evaluation.core.problems import ProblemCode
 from leaderboard.core.http.api_errors import ApiError, problem
+from leaderboard.core.text.dates import format_day
 from leaderboard.models import User
 from submissions.models import ApiToken, Scope
 
@@ -68,7 +69,7 @@ class TokenAuthentication(KnoxTokenAuthentication):
             )
         if row.expiry is not None and row.expiry < timezone.now():
             raise AuthenticationFailed(
-                f"This token expired on {row.expiry:%-d %B %Y}. Create a new one on the account page."
+                f"This token expired on {format_day(row.expiry)}. Create a new one on the account page."
             )
         person: User = row.user
         if not person.is_active:

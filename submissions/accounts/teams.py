@@ -26,6 +26,7 @@ from django.utils import timezone
 
 from leaderboard.boards.facets import ANONYMOUS, THIS_SITE
 from leaderboard.core import audit
+from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.slugs import name_slug
 from leaderboard.models import Invitation, Membership, Team, TeamRedirect, User
 from leaderboard.results.board_rows.revisions import lock_boards
@@ -131,7 +132,7 @@ To see which team it is, sign in as {email} (or sign up with that address) and o
 
 {link}
 
-The link works once, until {until:%-d %B %Y}. If you did not expect this invitation, ignore this email.
+The link works once, until {until}. If you did not expect this invitation, ignore this email.
 """
 
 
@@ -400,7 +401,7 @@ def accept_invitation(invitation: Invitation, person: User) -> Membership:
 def send_invitation(invitation: Invitation, link: str) -> None:
     """Queue an email with the link."""
     expiry = invitation.expires_at
-    text = _INVITATION.format(site=settings.SITE_NAME, email=invitation.email, link=link, until=expiry)
+    text = _INVITATION.format(site=settings.SITE_NAME, email=invitation.email, link=link, until=format_day(expiry))
     subject = f"Invitation to a team on {settings.SITE_NAME}"
     queue_account_mail(EmailMessage(subject, text, to=[invitation.email]))
 

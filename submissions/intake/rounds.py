@@ -16,6 +16,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from evaluation.core.problems import Problem, ProblemCode
+from leaderboard.core.text.dates import format_moment
 from leaderboard.models import Dataset, Round, Team, User
 from leaderboard.rounds.lifecycle import (
     Phase,
@@ -25,7 +26,6 @@ from leaderboard.rounds.lifecycle import (
     listed_datasets,
     phase,
     relative_time,
-    utc,
     within_quota,
 )
 from submissions.intake.files import refuse
@@ -147,7 +147,8 @@ def check_admission(
     row = next(iter(rounds.values()))
     if reason := closed_reason(row, now):
         if phase(row, now) == Phase.BEFORE:
-            hint = f"You can validate the file now without submitting it. The round closes at {utc(row.closes_at)}."
+            closes_at = format_moment(row.closes_at)
+            hint = f"You can validate the file now without submitting it. The round closes at {closes_at}."
             return Admission(problems=[ROUND_NOT_OPEN.problem(reason, hint)])
         hint = "Submit then; the run will be outside of the round."
         return Admission(problems=[ROUND_CLOSED.problem(reason, hint)])
@@ -235,7 +236,7 @@ def _full_problem(row: Round, submissions: Sequence[Submission], scope: str) -> 
     addresses = ", ".join(submission.get_absolute_url() for submission in submissions)
     return ROUND_FULL.problem(
         f"{row} accepts {row.runs_per_team} {runs} {scope} {len(submissions)}.",
-        f"Withdraw one before the round closes at {utc(row.closes_at)}: {addresses}.",
+        f"Withdraw one before the round closes at {format_moment(row.closes_at)}: {addresses}.",
     )
 
 
@@ -267,6 +268,6 @@ def round_standings(person: User, team: Team | None) -> list[RoundStanding]:
             used = max(used, counted_submissions(row, team=team).count())
         moment = row.opens_at if current_phase == Phase.BEFORE else row.closes_at
         verb = {Phase.BEFORE: "opens", Phase.OPEN: "closes"}.get(current_phase, "closed")
-        deadline = f"{verb} {relative_time(moment, now)}, {utc(moment)}"
+        deadline = f"{verb} {relative_time(moment, now)}, {format_moment(moment)}"
         standings.append(RoundStanding(row, listed_datasets(row), current_phase, used, deadline))
     return standings

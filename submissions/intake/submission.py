@@ -6,6 +6,7 @@ from datetime import date
 from typing import Any
 
 from evaluation.core.problems import ProblemCode
+from leaderboard.core.text.dates import format_day
 from leaderboard.models import Dataset, System, Team, User
 from leaderboard.systems.anonymity import EmbargoRefused, make_anonymous
 from leaderboard.systems.records import NameTaken, SystemFields, create_system
@@ -177,7 +178,7 @@ def _build_duplicate_refusal(new_job: Job, earlier_job: Job, submission: Submiss
     else:
         repeat = f"{new_job.file_name} is the same run that {name} already has on {new_job.dataset}"
         distinction = "another configuration"
-    origin = f"it was submitted as {submission.pk} on {earlier_job.created_at:%-d %B %Y}{withdrawal_note}"
+    origin = f"it was submitted as {submission.pk} on {format_day(earlier_job.created_at)}{withdrawal_note}"
     hint = f"See {submission.get_absolute_url()}. If this is {distinction}, label it."
     return Refused.for_problem(ALREADY_SUBMITTED, f"{repeat}: {origin}.", hint)
 

@@ -12,12 +12,12 @@ from evaluation.checkpoints.description import FILE_NAME
 from leaderboard.core.audit import acting, actor, record
 from leaderboard.core.storage.runs import run_path
 from leaderboard.core.storage.store import Area, path_of
+from leaderboard.core.text.dates import format_moment
 from leaderboard.models import Entry, System, Team, User
 from leaderboard.results import records
 from leaderboard.results.board_rows.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.descriptions import lock_systems
 from leaderboard.results.publishing.visibility import set_visibility, withdraw_entries
-from leaderboard.rounds.lifecycle import utc
 from leaderboard.systems import records as system_records
 from submissions.checkpoints.service import checkpoint_folder
 from submissions.core.errors import Refused
@@ -200,7 +200,9 @@ def set_priority(submission: Submission, priority: int, person: User) -> None:
     if round_ is None or not may_reorder(current_submission):
         is_closed = round_ is not None and timezone.now() >= round_.closes_at
         reason = (
-            f"{round_} closed at {utc(round_.closes_at)}." if round_ and is_closed else "The run is in no open round."
+            f"{round_} closed at {format_moment(round_.closes_at)}."
+            if round_ and is_closed
+            else "The run is in no open round."
         )
         message = f"The priority was not changed. {reason}"
         raise Refused.for_problem(ROUND_CLOSED, message, "You can change priorities until a round closes.")

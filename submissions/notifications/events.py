@@ -20,10 +20,11 @@ from django.utils.translation import gettext_noop, ngettext
 
 from evaluation.core.problems import at_lines
 from leaderboard.core.http.site_url import default_site_address
+from leaderboard.core.text.dates import format_moment
 from leaderboard.judgements.rescoring.switched import rescore_page
 from leaderboard.judgements.rescoring.table import build_line
 from leaderboard.models import Challenge, Dataset, Entry, Membership, Rescore, Round, User, WorkRequest
-from leaderboard.rounds.lifecycle import listed_rounds, round_datasets, utc
+from leaderboard.rounds.lifecycle import listed_rounds, round_datasets
 from submissions.jobs.changes import RETRIES
 from submissions.models import TERMINAL, Job, NoticeKind, State, Submission
 from submissions.notifications.inbox import Message, notify, team_members
@@ -450,5 +451,5 @@ def _round_message(kind: NoticeKind, round_: Round) -> Message:
         "late": late_policy,
         "topics": topics,
     }
-    text = text.format(end=utc(round_.closes_at), **values).strip()
+    text = text.format(end=format_moment(round_.closes_at), **values).strip()
     return Message(kind, f"round-{round_.pk}", subject.format(**values), text, round_.get_absolute_url())

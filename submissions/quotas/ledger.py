@@ -14,6 +14,7 @@ from django.utils import timezone
 from evaluation.core.problems import Problem, ProblemCode, is_free
 from leaderboard.core.audit import actor, record
 from leaderboard.core.database_grants import may_change
+from leaderboard.core.text.dates import format_moment
 from leaderboard.core.work_requests import request_settlement
 from leaderboard.models import Dataset, Team, User, WorkRequest
 from submissions.core.errors import Refused
@@ -61,7 +62,7 @@ def _spent_problem(quota: counting.Quota, *, has_others: bool) -> Problem:
         f"{subject[0].upper()}{subject[1:]} ha{'ve' if subject == 'you' else 's'} used {window.used} of {window.limit} "
         f"submissions to the hidden dataset {quota.dataset} {period}."
     )
-    hint = f"You can submit again {quota.resets_in}, at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
+    hint = f"You can submit again {quota.resets_in} ({format_moment(quota.resets_at)})."
     return QUOTA.problem(message, hint + (" Leave it out to submit the others." if has_others else ""))
 
 
@@ -267,7 +268,7 @@ def _refuse_beyond_limit(person: User) -> None:
         TOO_MANY_REFUSALS,
         f"{refusals.used} of your files for hidden datasets were refused today; the limit is {refusals.limit} a day.",
         f"Submit to these datasets again {counting.format_remaining(refusals.resets_at)}, at "
-        f"{refusals.resets_at:%H:%M} UTC on {refusals.resets_at:%-d %B}. “Check only” still shows a file's problems.",
+        f"{format_moment(refusals.resets_at)}. “Check only” still shows a file's problems.",
     )
 
 

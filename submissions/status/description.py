@@ -14,6 +14,7 @@ from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.boards.system.page import LABEL
 from leaderboard.boards.system.standing import Standing, standings
 from leaderboard.core import anonymity
+from leaderboard.core.text.dates import format_moment
 from leaderboard.models import Dataset, Entry
 from leaderboard.results.publishing.publication import best_shown_result
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
@@ -500,9 +501,9 @@ def _describe_state(job: Job, state: State, entry: Entry | None) -> str:
             )
         )
     if state in WAITING and job.not_before and job.not_before > timezone.now():
-        message_after_attempts = _("Tried {n} times; the next attempt begins at {at} UTC.")
-        message = message_after_attempts if job.attempts else _("The next attempt begins at {at} UTC.")
-        return message.format(n=job.attempts, at=f"{job.not_before:%H:%M:%S}")
+        message_after_attempts = _("Tried {n} times; the next attempt begins at {at}.")
+        message = message_after_attempts if job.attempts else _("The next attempt begins at {at}.")
+        return message.format(n=job.attempts, at=format_moment(job.not_before, "seconds"))
     return _(MEANING[state])
 
 

@@ -23,6 +23,7 @@ from leaderboard.core.http.downloads import as_attachment, send_unless_unchanged
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.storage.runs import gzipped_run
+from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Challenge, Run, System
 from leaderboard.systems import anonymity as embargo
@@ -264,7 +265,7 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
         try:
             with acting(permissions.require_user(request)):
                 embargo.make_anonymous(system, end_date)
-            messages.success(request, _("Anonymous until {until:%-d %B %Y}.").format(until=end_date))
+            messages.success(request, _("Anonymous until {until}.").format(until=format_day(end_date)))
             return redirect("system-anonymity", slug=slug)
         except embargo.EmbargoRefused as error:
             form.add_error("anonymous_until", str(error))

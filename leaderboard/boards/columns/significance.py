@@ -17,6 +17,7 @@ from leaderboard.boards.model import EFFECTIVENESS, Board, Cell, Column, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
+from leaderboard.core.text.dates import format_day
 from leaderboard.results.board_rows.entry_rows import SCORED
 from leaderboard.results.significance.types import (
     BoardCertainty,
@@ -210,7 +211,7 @@ def format_p_value(p: float, decimals: int = 3) -> str:
 
 def verdict_sentence(verdict: Verdict, baseline: str, settings: TestSettings) -> str:
     """Return sentences on how many systems are better and worse than the baseline, and on the tests' date."""
-    day = f"{verdict.at.day} {verdict.at:%B %Y}"
+    day = format_day(verdict.at)
     as_of = f"As of {day}, revision {verdict.revision:,} of the board."
     if not verdict.compared:
         return as_of

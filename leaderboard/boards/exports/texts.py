@@ -19,6 +19,7 @@ from leaderboard.boards.columns.significance import DELTA_INTERVAL, INTERVAL, P_
 from leaderboard.boards.facets import DATASET_FACETS
 from leaderboard.boards.model import EFFECTIVENESS, SEPARATED, SYSTEM, Board, Column, Row, spans
 from leaderboard.core.text import bibtex, numbers
+from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.latex import escape, escape_url
 from leaderboard.results.board_rows.entry_rows import CLOSED, QUARANTINED
 
@@ -166,7 +167,7 @@ class Citation:
 
     @property
     def date(self) -> str:
-        return f"{self.at.day} {self.at:%B %Y}" if self.at else ""
+        return format_day(self.at) if self.at else ""
 
     @property
     def moment(self) -> str:

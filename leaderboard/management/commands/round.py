@@ -5,9 +5,10 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
+from leaderboard.core.text.dates import format_moment
 from leaderboard.management.curating import CurationCommand, find_by_slug, find_dataset, read_moment
 from leaderboard.models import Benchmark, Round
-from leaderboard.rounds.lifecycle import RevealTooEarly, quota_warning, reveal, save_round, utc
+from leaderboard.rounds.lifecycle import RevealTooEarly, quota_warning, reveal, save_round
 
 #: Options that are stored unchanged.
 _STORED_OPTIONS = ("name", "description", "runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal")
@@ -71,4 +72,5 @@ class Command(CurationCommand):
             raise CommandError("\n".join(lines)) from error
         if warning := quota_warning(row):
             self.stderr.write(self.style.WARNING(warning))
-        return f"{row}: opens {utc(row.opens_at)}, closes {utc(row.closes_at)}, revealed from {utc(row.reveals_at)}."
+        opens_at, closes_at, reveals_at = map(format_moment, (row.opens_at, row.closes_at, row.reveals_at))
+        return f"{row}: opens {opens_at}, closes {closes_at}, revealed from {reveals_at}."

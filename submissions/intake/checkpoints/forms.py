@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from evaluation.engines import EngineDescription, InvalidParameter, Parameter
 from evaluation.engines.base import AUTO
+from leaderboard.core.text.dates import format_day
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.templatetags.runboard import size
 from submissions.intake.checkpoints.intake import LONGEST_PROMPT, POOLINGS, prompt_parameters
@@ -175,7 +176,7 @@ class ModelForm(forms.Form):
             "run": [],
         }
         for row in checkpoints:
-            choice_label = f"{row.file_name} · {row.kind} · {size(row.size)} · {row.created_at:%-d %B %Y}"
+            choice_label = f"{row.file_name} · {row.kind} · {size(row.size)} · {format_day(row.created_at)}"
             choices["checkpoint_id"].append((str(row.pk), choice_label))
         for source in sources:
             label = f" ({source.configuration})" if source.configuration else ""

@@ -11,6 +11,7 @@ from django.utils import timezone
 from rest_framework.request import Request
 
 from evaluation.core.problems import ProblemCode
+from leaderboard.core.text.dates import format_moment
 from leaderboard.models import Team, User
 from submissions.accounts.permissions import may_go_unprotected
 from submissions.core.errors import CHECKPOINT_REFUSED, Refused
@@ -129,7 +130,7 @@ def refuse_beyond_quota(team: Team, dataset_count: int) -> None:
             "Check them on your machine with `python -m evaluation pack`, and send the next one in an hour.",
         )
     if dataset_count > quota.left:
-        reset_note = f"the quota resets at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
+        reset_note = f"the quota resets at {format_moment(quota.resets_at)}."
         raise Refused.for_problem(
             QUOTA,
             f"Your team can run models on {quota.limit} datasets per day; {quota.used} are used today, and "

@@ -85,7 +85,7 @@ def test_before_it_opens_a_round_takes_nothing_and_says_when_it_will(held: Round
     answer = send(api)
     assert answer.status == 400
     problem = answer.problem("round_not_open")
-    assert "1 September 2026, 12:00 UTC" in problem["message"]
+    assert "1 Sep 2026, 12:00 UTC" in problem["message"]
     assert "in 3 days" in problem["message"]
     assert Submission.objects.count() == 0
 
@@ -187,7 +187,7 @@ def test_priorities_change_until_the_round_closes(held: Round, api: Api, strange
     clock(AFTER)
     late = api.post(f"submissions/{two}/priority/", priority=2)
     assert late.status == 400
-    assert "closed at 1 October 2026, 12:00 UTC" in late.body["detail"]
+    assert "closed at 1 Oct 2026, 12:00 UTC" in late.body["detail"]
 
 
 def test_what_comes_late_is_marked_and_takes_no_place(held: Round, api: Api, clock: Clock) -> None:
@@ -213,9 +213,9 @@ def test_a_round_may_take_nothing_late(held: Round, api: Api, clock: Clock) -> N
 @pytest.mark.parametrize(
     ("days", "code", "reason"),
     [
-        (-3, "round_not_open", "Autumn 2026 opens at 1 September 2026, 12:00 UTC (in 3 days)"),
+        (-3, "round_not_open", "Autumn 2026 opens at 1 Sep 2026, 12:00 UTC (in 3 days)"),
         (1, "", ""),
-        (31, "round_closed", "Autumn 2026 closed at 1 October 2026, 12:00 UTC and accepts no late runs"),
+        (31, "round_closed", "Autumn 2026 closed at 1 Oct 2026, 12:00 UTC and accepts no late runs"),
         (45, "", ""),
     ],
 )
@@ -287,7 +287,7 @@ def test_the_page_names_the_round_and_the_places_that_are_left(
     page = signed_in.get("/submit/").content.decode()
     assert "Autumn 2026" in page
     assert "1 of 2 runs left" in page
-    assert "1 October 2026, 12:00 UTC" in page
+    assert "1 Oct 2026, 12:00 UTC" in page
     form = {
         "action": "submit", "new-name": "By page", "new-architecture": "dense", "public": "yes",
         "run:demo": upload(run_text(depth=30, tag="paged")),

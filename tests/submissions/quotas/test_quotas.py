@@ -54,7 +54,7 @@ def test_the_third_submission_of_a_day_is_refused_until_midnight(api: Api, secre
     assert (refused.status, refused.body["code"]) == (400, "quota")
     problem = refused.problem("quota")
     assert problem["message"] == "You have used 2 of 2 submissions to the hidden dataset Secret today."
-    assert problem["hint"] == "You can submit again in 12 h, at 00:00 UTC on 22 November."
+    assert problem["hint"] == "You can submit again in 12 h (22 Nov 2026, 00:00 UTC)."
     assert Submission.objects.count() == 2
     noon(22, hour=0)
     assert send(api, 3).status == 201
@@ -67,7 +67,7 @@ def test_the_month_counts_too(api: Api, secret: Dataset, noon: Any) -> None:
     noon(6)
     refused = send(api, 20)
     assert "used 10 of 10 submissions to the hidden dataset Secret this month" in refused.problem("quota")["message"]
-    assert "at 00:00 UTC on 1 December" in refused.problem("quota")["hint"]
+    assert "(1 Dec 2026, 00:00 UTC)" in refused.problem("quota")["hint"]
     noon(1, month=12)
     assert send(api, 20).status == 201
 
@@ -296,7 +296,7 @@ def test_pages_show_what_is_used(
 
     used = "1 of 2 submissions today, 1 of 10 this month"
     identifier = send(api, 1).body["id"]
-    assert f"{used} · resets in 12 h , at 00:00 UTC" in shown("/submit/")
+    assert f"{used} · resets in 12 h ( 22 Nov 2026, 00:00 UTC )" in shown("/submit/")
     assert used in shown("/datasets/secret/")
     assert "submissions today" not in shown("/datasets/demo/")
     assert "submissions today" not in Client().get("/datasets/secret/").content.decode()
@@ -328,4 +328,4 @@ def test_a_refused_submission_says_when_on_the_page(api: Api, secret: Dataset, s
         },
     )  # fmt: skip
     assert answer.status_code == 400
-    assert "You can submit again in 12 h, at 00:00 UTC on 22 November." in answer.content.decode()
+    assert "You can submit again in 12 h (22 Nov 2026, 00:00 UTC)." in answer.content.decode()

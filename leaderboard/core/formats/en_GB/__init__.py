@@ -1,1 +1,1 @@
-"""Date and time formats of the admin, all in UTC."""
+"""Date and time formats of pages, mails, and the admin, all in UTC."""
