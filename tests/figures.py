@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 #: What a line of output begins with that names a missed bound.
 MISSED = "MISSED: "
-#: What a line begins with that says why nothing could be measured here.
+#: What a line begins with that says why nothing could be measured by Runboard.
 SKIPPED = "skipped: "
 #: The place of one program on a page: its path, and what it wrote there.
 PLACE = re.compile(r"<!-- figures: (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)

@@ -121,7 +121,7 @@ class EntryAdmin(ReadOnlyAdmin):
         _make_run(lambda entry, why: name_baseline(entry), "is now the baseline"),
         check=_check_baseline, title="Set as baseline", button="Set as baseline",
         explanation="All results of its comparison group will be compared with it:",
-        help="Make a public result that was scored on this site the baseline of its board.",
+        help="Make a public result that was scored by Runboard the baseline of its board.",
         report=lambda entry, values: f"{entry} (entry {entry.pk}) is now the baseline.",
     )  # fmt: skip
     quarantine = Operation(

@@ -135,8 +135,8 @@ class RankedDataset:
             sources = {row.entry.source_key for row in rows if row.ranked_in == REPORTED}
             papers = "one publication" if len(sources) == 1 else f"{len(sources)} publications"
             notes.append(
-                f"Reported: figures taken from {papers}, not recomputed here, and ranked separately from results "
-                "scored here."
+                f"Reported: figures taken from {papers}, not recomputed, and ranked separately from results "
+                "scored by Runboard."
             )
         if any(row.entry.visibility == "private" for row in rows):
             kinds.add(PRIVATE)

@@ -41,7 +41,7 @@ THIS_SITE, THIS_SITE_NAME = "this-site", "this site"
 
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "architecture": dict(architecture_choices()),
-    "provenance": {"measured": "run by Runboard", "scored": "uploaded", "reported": "reported"},
+    "provenance": {value: str(label) for value, label in Entry.Provenance.choices},
     "training": {value: str(label) for value, label in Entry.Training.choices},
     "gap": {"shown": "significant", "not-shown": "not significant"},
     "weights": {"open": "open", "closed": "closed", UNKNOWN: "not declared"},

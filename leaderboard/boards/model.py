@@ -371,7 +371,7 @@ class Board:
 
     @property
     def papers(self) -> Sequence[str]:
-        """Display names of the publications that all rows are from; empty if any row was scored on this site."""
+        """Display names of the publications that all rows are from; empty if any row was scored by Runboard."""
         facets, display_names = self.counted or ({}, {})
         if not facets or set(facets["provenance"]) != {REPORTED}:
             return ()

@@ -280,7 +280,7 @@ def majority_kind(rows: Sequence[Row]) -> tuple[list[Row], str]:
 
 
 def describe_kind(kind: str) -> str:
-    return "reported figures" if kind == REPORTED else "results scored here"
+    return "reported figures" if kind == REPORTED else "results scored by Runboard"
 
 
 def distinct_names(rows: Sequence[Row]) -> list[str]:

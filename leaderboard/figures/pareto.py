@@ -299,7 +299,7 @@ def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
             *([reported_costs.setting] if reported_costs.values and reported_costs.setting else []),
         }
     )
-    origin = f"Measured here {column.group.removeprefix(EFFICIENCY).strip()}."
+    origin = f"Measured by Runboard {column.group.removeprefix(EFFICIENCY).strip()}."
     return CostAxis(measured_values, _with_unit(title, column.unit), origin, other_sources)
 
 

@@ -39,11 +39,11 @@ class _Line(NamedTuple):
 LINES = (
     _Line(
         SCORED,
-        "Scored here, by day",
+        "Scored by Runboard, by day",
         BLUE,
         "circle",
         "solid",
-        "results scored here are placed at the day of their publication",
+        "results scored by Runboard are placed at the day of their publication",
     ),
     _Line(CLOSED, "Closed APIs, by day", PURPLE, "square", "dash", "systems behind closed APIs are ranked separately"),
     _Line(

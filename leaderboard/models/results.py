@@ -10,6 +10,7 @@ from typing import ClassVar, Self
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from leaderboard.models.datasets import Dataset
 
@@ -144,9 +145,9 @@ class Entry(models.Model):
     class Provenance(models.TextChoices):
         """Provenance of the scores."""
 
-        REPORTED = "reported", "reported"
-        SCORED = "scored", "scored"
-        MEASURED = "measured", "measured"
+        REPORTED = "reported", _("reported")
+        SCORED = "scored", _("uploaded")
+        MEASURED = "measured", _("run by Runboard")
 
     class Visibility(models.TextChoices):
         """Visibility of an entry."""

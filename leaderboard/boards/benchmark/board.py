@@ -133,7 +133,7 @@ class RankedBenchmark:
 
 
 _REPORTED_NOTE = _(
-    "Reported: figures taken from publications, not recomputed here, and ranked separately from results scored here."
+    "Reported: figures taken from publications, not recomputed, and ranked separately from results scored by Runboard."
 )
 _ZERO_SHOT_NOTE = _(
     "Zero-shot only: values of systems that were trained on the dataset, or do not declare their training data, are "

@@ -415,9 +415,9 @@ class BoardCosts(NamedTuple):
             return []
         on_dataset, measurements = f" on {self.dataset}" if self.dataset else "", list(self.measured.values())
         notes = [
-            f"Efficiency was measured here{on_dataset} under protocol {PROTOCOL} on {self.machine.name}; × BM25 is the "
-            "latency divided by BM25's on the same machine in the same job. ± is the uncertainty of a value. No best "
-            "value is marked within it, or if a system was timed only once."
+            f"Efficiency was measured by Runboard{on_dataset} under protocol {PROTOCOL} on {self.machine.name}; × BM25 "
+            "is the latency divided by BM25's on the same machine in the same job. ± is the uncertainty of a value. No "
+            "best value is marked within it, or if a system was timed only once."
         ]
         earlier_count = sum(measurement.protocol != PROTOCOL for measurement in measurements)
         if earlier_count:

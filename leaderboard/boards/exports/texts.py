@@ -67,7 +67,7 @@ def footnotes(board: Board) -> list[str]:
     if any("?" in sign for sign in signs):
         texts.append("? doubtful: as printed, or as measured on a busy machine.")
     if any(row.rank_label.startswith("r") for row in board.rows):
-        texts.append("r: rank among reported figures, which were not recomputed here.")
+        texts.append("r: rank among reported figures, which Runboard did not recompute.")
     if any(row.ranked_in == CLOSED for row in board.rows):
         texts.append("c: rank among closed APIs, which cannot be reproduced.")
     if any(cell.spread and not cell.noise for cell in cells):

@@ -165,7 +165,7 @@ def test_reported_rows_stand_in_a_block_of_their_own_and_unranked_ones_last(clie
         page = text(client, f"/datasets/{dataset.slug}/{query}")
         assert list(blocks(page).values()) == [["here"], ["printed"], ["old"]]
         assert list(blocks(page))[1:] == [
-            "Reported by papers: not scored here, ranked separately",
+            "Reported: ranked separately",
             "Not ranked",
         ]
     assert re.search(r'</button>1</td><th scope="row" class="name"><a [^>]*>printed<', page)

@@ -110,11 +110,11 @@ def test_deltas_never_cross_comparison_groups() -> None:
     report(dataset, paper, "BM25 of the paper", baseline=True, ndcg=0.3)
     report(dataset, paper, "paper's system", ndcg=0.6)
     report(dataset, other, "system without baseline", ndcg=0.9)
-    score(dataset, "BM25 scored here", baseline=True, ndcg=0.4)
-    score(dataset, "scored here", ndcg=0.5)
+    score(dataset, "BM25 scored by Runboard", baseline=True, ndcg=0.4)
+    score(dataset, "scored by Runboard", ndcg=0.5)
     board = board_of(dataset)
     assert cell(board, "paper's system", "delta") == 0.3
-    assert cell(board, "scored here", "delta") == 0.1
+    assert cell(board, "scored by Runboard", "delta") == 0.1
     assert cell(board, "system without baseline", "delta") is None
 
 

@@ -106,7 +106,7 @@ def test_what_was_measured_here_comes_from_the_machine_that_the_board_shows() ->
     assert points(plot) == {"slow": (40.0, 0.6), "quick": (4.0, 0.5), "beaten": (50.0, 0.4)}
     assert [row[3] for row in plot.table.rows] == ["yes", "yes", "no"]
     assert any("unmeasured" in note for note in plot.notes)
-    assert "Measured here" in plot.caption
+    assert "Measured by Runboard" in plot.caption
 
 
 def test_differences_are_to_the_baseline_of_the_same_source() -> None:
@@ -187,7 +187,7 @@ def test_progress_tells_the_best_when_it_came_and_years_from_days() -> None:
         ("best", "2025-01-05", "yes"),
         ("printed (r)", "2020", "yes"),
     ]
-    line = trace(plot, "Best so far (scored here)")
+    line = trace(plot, "Best so far (scored by Runboard)")
     assert line["y"] == [0.4, 0.5, 0.5]
     assert line["line"]["shape"] == "hv"
 

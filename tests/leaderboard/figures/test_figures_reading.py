@@ -186,7 +186,7 @@ def test_facets_never_lead_from_what_was_measured_here_to_what_others_state() ->
     assert column(drawn("pareto", f"dataset={dataset.slug}"), "System") == ["ours"]
     plot = drawn("pareto", f"dataset={dataset.slug}&provenance=reported")
     assert not plot.data
-    assert "measured here" in plot.caption
+    assert "measured by Runboard" in plot.caption
     assert "Also available: " in plot.caption
     assert "their CPU" in plot.caption
     assert column(drawn("pareto", f"dataset={dataset.slug}&device=cpu"), "System") == ["theirs"]
@@ -246,5 +246,5 @@ def test_captions_claim_no_more_than_is_known() -> None:
     assert "Adapted to some of these corpora, without labels: GenQ." in drawn("in-domain", "benchmark=beir").notes
     plot = drawn("progress", "benchmark=all&sort=mean:asc")
     assert "or else of the publication that reports it" in plot.caption
-    assert "scored here" not in plot.caption, "there is no such line"
+    assert "scored by Runboard" not in plot.caption, "there is no such line"
     assert column(plot, "Best at that date") == ["yes", "no", "yes", "no", "no"], "of one year the best comes first"
