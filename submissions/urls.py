@@ -7,6 +7,7 @@ from allauth.decorators import rate_limit
 from django.http import HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
+from django.views.generic import RedirectView
 
 from leaderboard.views.datasets import dataset_file
 from submissions.accounts.adapter import has_passwords, has_services, serve_if
@@ -29,15 +30,23 @@ _accounts = [url for url in allauth.urlpatterns if not str(url.pattern).startswi
 
 
 #: URL names whose GET creates a session, with the name of their limit in ACCOUNT_RATE_LIMITS.
-_LIMITED = {"account_reset_password_from_key": "open_reset_link"}
+_LIMITED = {"account_reset_password_from_key": "open_reset_link", "mfa_login_webauthn": "passkey"}
+#: Views that replace those of allauth, by URL name.
+_REPLACED = {
+    "mfa_list_webauthn": RedirectView.as_view(pattern_name="mfa_index"),
+    "mfa_remove_webauthn": account_views.RemovePasskeyView.as_view(),
+}
 
 
-#: Prefixes of the names of allauth's password pages, sign-up included.
-_PASSWORD_PAGES = ("account_signup", "account_reset_password", "account_change_password", "account_set_password")
+#: Prefixes of the names of allauth's pages for signing up and in without another service.
+_PASSWORD_PAGES = (
+    "account_signup", "account_reset_password", "account_change_password", "account_set_password", "mfa_login",
+)  # fmt: skip
 
 
 def _limited(pattern: URLPattern) -> Callable[..., HttpResponseBase]:
-    name, view = pattern.name or "", pattern.callback
+    name = pattern.name or ""
+    view = _REPLACED.get(name, pattern.callback)
     if name.startswith(("socialaccount", "github", "openid_connect")):
         return serve_if(has_services, view)
     if action := _LIMITED.get(name):

@@ -5,7 +5,7 @@ Curators sign in on the site's own pages, with a second factor if staff need one
 
 from typing import Any
 
-from allauth.mfa.models import Authenticator
+from allauth.account.adapter import get_adapter
 from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -18,6 +18,7 @@ from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
 
 from leaderboard.admin.base import CurationAdmin
+from leaderboard.core.permissions import has_second_factor
 from leaderboard.models import User
 
 #: Tasks of curators, and model names of their lists. All other lists belong to the last task.
@@ -101,10 +102,10 @@ def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
         raise PermissionDenied
     if person.curates:
         return HttpResponseRedirect(destination)  # `redirect` would also accept the name of a view.
-    if Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists():
-        return redirect(f"{reverse('mfa_reauthenticate')}?{query}")
+    if has_second_factor(person):
+        return redirect(f"{get_adapter().get_reauthentication_methods(person)[0]['url']}?{query}")
     messages.warning(request, "Curation requires a second factor. Set one up here, then continue.")
-    return redirect("mfa_activate_totp")
+    return redirect("mfa_index")
 
 
 admin.site.site_header = f"{settings.SITE_NAME} curation"

@@ -8,6 +8,7 @@ permissions, as in Django.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import AnonymousUser, Group, Permission
 from django.db import transaction
 from django.db.models import BooleanField, Exists, OuterRef, Q, Value
@@ -51,6 +52,12 @@ def has_right(person: Person, permission: str) -> bool:
 def is_curator(person: Person) -> bool:
     """Return whether the user is staff with any permission on datasets, systems or results."""
     return isinstance(person, User) and person.curates and person.has_module_perms("leaderboard")
+
+
+def has_second_factor(person: User, *, except_for: Authenticator | None = None) -> bool:
+    """Return whether the user has an authenticator app or a passkey; recovery codes alone do not count."""
+    factors = Authenticator.objects.filter(user=person).exclude(type=Authenticator.Type.RECOVERY_CODES)
+    return factors.exclude(pk=except_for.pk if except_for else None).exists()
 
 
 def may_operate(person: Person) -> bool:

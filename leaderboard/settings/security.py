@@ -209,12 +209,19 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"{_VALIDATORS}.KnownPasswordValidator"},
 ]
 
-# --- second factor
+# --- second factors and passkeys
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_ADAPTER = "submissions.accounts.access.SecondFactorAdapter"
 MFA_FORMS = {
     "authenticate": f"{_FORMS}.AuthenticateCodeForm",
     "reauthenticate": f"{_FORMS}.ReauthenticateCodeForm",
     "activate_totp": f"{_FORMS}.ActivateCodeForm",
+    "add_webauthn": f"{_FORMS}.AddPasskeyForm",
+    "edit_webauthn": f"{_FORMS}.RenamePasskeyForm",
+    "login_webauthn": f"{_FORMS}.LoginPasskeyForm",
+    "authenticate_webauthn": f"{_FORMS}.AuthenticatePasskeyForm",
+    "reauthenticate_webauthn": f"{_FORMS}.ReauthenticatePasskeyForm",
 }
 MFA_TOTP_ISSUER = SITE_NAME
 #: The previous and the next code are accepted too, because clocks differ.
@@ -253,6 +260,8 @@ ACCOUNT_RATE_LIMITS = {
     "reset_password_from_key": "20/h/ip",
     #: Opening a password reset link and its form, each of which creates a session.
     "open_reset_link": "60/h/ip",
+    #: Starting and completing a sign-in with a passkey, the first of which creates a session.
+    "passkey": "120/h/ip",
     "change_password": "5/m/user",
     "manage_email": "10/h/user",
     "reauthenticate": "10/m/user",

@@ -15,6 +15,7 @@ from typing import Any
 from allauth.account.authentication import get_authentication_records
 from allauth.account.internal.flows.login import record_authentication
 from allauth.account.signals import password_reset
+from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.models import Authenticator
 from allauth.mfa.signals import authentication_failed, authenticator_added
@@ -30,8 +31,10 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 from django.utils.encoding import force_bytes
+from django.utils.translation import gettext
 
 from leaderboard.core import audit
+from leaderboard.core.permissions import has_second_factor
 from leaderboard.models import User
 from submissions.accounts.authentication import has_good_address
 from submissions.core.errors import ChangeRefused
@@ -45,6 +48,8 @@ LIFETIMES = (7, 30, 90)
 LIFETIME = timedelta(days=max(LIFETIMES))
 #: Maximum number of valid tokens per user.
 LIMIT = 10
+#: Maximum number of passkeys per user.
+MAX_PASSKEYS = 10
 #: Time for which expired tokens remain listed, marked as expired.
 EXPIRED_TOKEN_LISTING = timedelta(days=30)
 
@@ -181,6 +186,8 @@ class SecondFactorAdapter(DefaultMFAAdapter):
         "cannot_delete_authenticator": "You cannot turn off two-factor authentication, because curators need it.",
         "cannot_generate_recovery_codes": "Set up a second factor first.",
         "incorrect_code": "This code is wrong, already used, or expired. Enter the code that the app shows now.",
+        "incorrect_passkey": "This passkey was not accepted. Try again with a passkey that belongs to your account.",
+        "too_many_passkeys": f"You have {MAX_PASSKEYS} passkeys, which is the maximum. Remove one first.",
         "unverified_email": "Verify your email addresses before you set up a second factor.",
     }
 
@@ -193,9 +200,18 @@ class SecondFactorAdapter(DefaultMFAAdapter):
         return _fernet().decrypt(encrypted_text.encode()).decode()
 
     def can_delete_authenticator(self, authenticator: Authenticator) -> bool:
-        """Return whether the user may delete the authenticator. Staff may not if they must use one."""
+        """Return whether the user may delete the authenticator. Staff may not delete the last one if they need one."""
         person = authenticator.user
-        return not (settings.STAFF_MFA_REQUIRED and (person.is_staff or person.is_superuser))
+        is_needed = settings.STAFF_MFA_REQUIRED and (person.is_staff or person.is_superuser)
+        return not is_needed or has_second_factor(person, except_for=authenticator)
+
+    def generate_authenticator_name(self, user: User, type: Authenticator.Type) -> str:
+        """Return a name for a new passkey: browser and system of the request."""
+        return device_name(context.request.headers.get("User-Agent", ""), gettext("Passkey"))
+
+    def get_public_key_credential_rp_entity(self) -> dict[str, str]:
+        """Return the request's host name, to which browsers bind passkeys, and the name of the site."""
+        return {**super().get_public_key_credential_rp_entity(), "name": settings.SITE_NAME}
 
 
 def _fernet() -> MultiFernet:
@@ -210,12 +226,11 @@ def _fernet() -> MultiFernet:
 
 
 def session_has_second_factor(request: HttpRequest, person: User) -> bool:
-    """Return whether the user entered a second factor in this session within `STAFF_SESSION_HOURS`."""
+    """Return whether the user used a second factor in this session within `STAFF_SESSION_HOURS`."""
     earliest = time.time() - STAFF_SESSION_HOURS * 3600
     records = get_authentication_records(request, person)
     has_shown_factor = any(record.get("method") == "mfa" and record.get("at", 0) >= earliest for record in records)
-    # Recovery codes alone do not count as a second factor.
-    return has_shown_factor and Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists()
+    return has_shown_factor and has_second_factor(person)
 
 
 @transaction.atomic
@@ -239,8 +254,8 @@ logger = logging.getLogger("runboard.sign_in")
 
 @receiver(authenticator_added)
 def record_enrolment(request: HttpRequest, user: User, authenticator: Authenticator, **kwargs: Any) -> None:
-    """Record the second factor for this session, because enrolment just verified a code."""
-    if authenticator.type == Authenticator.Type.TOTP:
+    """Record the second factor for this session, because enrolment just verified it."""
+    if authenticator.type != Authenticator.Type.RECOVERY_CODES:
         record_authentication(request, user, "mfa", id=authenticator.pk, type=authenticator.type)
 
 

@@ -116,8 +116,15 @@ class AccountAdapter(DefaultAccountAdapter):
 
         Otherwise, someone with a stolen session and the password could confirm, although they could not sign in.
         """
+        descriptions = {
+            "reauthenticate": _("Use your password"),
+            "mfa_reauthenticate": _("Use a code"),
+            "mfa_reauthenticate:webauthn": _("Use a passkey"),
+        }
         methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
-        second_factor_methods = [method for method in methods if method["id"] == "mfa_reauthenticate"]
+        methods = [{**method, "description": descriptions[method["id"]]} for method in methods]
+        # The first one is the default: a passkey if the user has one.
+        second_factor_methods = [method for method in reversed(methods) if method["id"] != "reauthenticate"]
         return second_factor_methods or methods
 
     def is_reauthentication_required(self, *, app: str, **options: Any) -> bool:

@@ -8,8 +8,11 @@ from allauth.account import forms as account
 from allauth.account.adapter import get_adapter
 from allauth.core import context
 from allauth.core.internal import ratelimit
+from allauth.mfa.adapter import get_adapter as get_factor_adapter
 from allauth.mfa.base import forms as second_factor
+from allauth.mfa.models import Authenticator
 from allauth.mfa.totp import forms as totp
+from allauth.mfa.webauthn import forms as webauthn
 from django import forms
 from django.conf import settings
 from django.contrib.auth import REDIRECT_FIELD_NAME
@@ -22,7 +25,7 @@ from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
 from leaderboard.boards.facets import ANONYMOUS, THIS_SITE_NAME
-from submissions.accounts.access import LIFETIMES
+from submissions.accounts.access import LIFETIMES, MAX_PASSKEYS
 from submissions.accounts.teams import find_invitation
 from submissions.core.names import NameField, is_site_name
 from submissions.models import Scope
@@ -224,6 +227,66 @@ class ActivateCodeForm(SiteLabels, totp.ActivateTOTPForm):
     """Form for the first code of a new authenticator app."""
 
     labels = {"code": _("Code shown by the app")}
+
+
+class _PasskeyErrors:
+    """Form mixin that reports any credential that cannot be used as a passkey that was not accepted."""
+
+    def full_clean(self) -> None:
+        """Validate the form. allauth and fido2 raise various errors for credentials that no browser sends."""
+        try:
+            super().full_clean()  # type: ignore[misc]  # defined by the form
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            self.add_error("credential", get_factor_adapter().validation_error("incorrect_passkey"))
+
+    def add_error(self, field: str | None, error: Any) -> None:
+        if field != "name" and getattr(error, "code", "") in ("incorrect_code", "invalid", "required"):
+            error = get_factor_adapter().validation_error("incorrect_passkey")
+        super().add_error(field, error)  # type: ignore[misc]  # defined by the form
+
+
+class PasskeyNameField(NameField):
+    """Name of a passkey."""
+
+    def __init__(self, **options: Any) -> None:
+        help_text = _("A name to recognize the passkey by, such as “laptop” or “YubiKey”.")
+        super().__init__(label=_("Name"), max_length=80, help_text=help_text, **options)
+
+
+class AddPasskeyForm(_PasskeyErrors, webauthn.AddWebAuthnForm):
+    """Form for the name and the use of a new passkey."""
+
+    name = PasskeyNameField(required=False)
+    passwordless = forms.BooleanField(
+        label=_("Sign in with this passkey instead of a password"),
+        initial=True,
+        required=False,
+        help_text=_("Your device then asks for your fingerprint, face, or PIN."),
+    )
+
+    def clean(self) -> dict[str, Any]:
+        """Return the values. Raises ValidationError if the user has the maximum number of passkeys."""
+        if Authenticator.objects.filter(user=self.user, type=Authenticator.Type.WEBAUTHN).count() >= MAX_PASSKEYS:
+            raise get_factor_adapter().validation_error("too_many_passkeys")
+        return dict(super().clean())
+
+
+class RenamePasskeyForm(webauthn.EditWebAuthnForm):
+    """Form for the name of a passkey."""
+
+    name = PasskeyNameField()
+
+
+class LoginPasskeyForm(_PasskeyErrors, webauthn.LoginWebAuthnForm):
+    """Form that signs in with a passkey only."""
+
+
+class AuthenticatePasskeyForm(_PasskeyErrors, webauthn.AuthenticateWebAuthnForm):
+    """Form for the passkey at sign-in, after the password."""
+
+
+class ReauthenticatePasskeyForm(_PasskeyErrors, webauthn.ReauthenticateWebAuthnForm):
+    """Form that confirms the user's identity by passkey."""
 
 
 class TeamForm(forms.Form):

@@ -28,7 +28,7 @@ _PUBLIC_NAMES = {"healthz", "readyz", "metrics", "security-txt", "robots-txt", "
 #: Prefixes of URL names needed to sign in: allauth's and those of other providers.
 _SIGN_IN_PREFIXES = (
     "account_login", "account_logout", "account_signup", "account_reset", "account_confirm",
-    "account_inactive", "account_email_verification", "mfa_authenticate", "socialaccount_", "github_",
+    "account_inactive", "account_email_verification", "mfa_authenticate", "mfa_login", "socialaccount_", "github_",
     "openid_connect_",
 )  # fmt: skip
 

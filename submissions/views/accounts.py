@@ -5,6 +5,8 @@ from functools import wraps
 from typing import Any
 
 from allauth.account.decorators import reauthentication_required
+from allauth.mfa.adapter import get_adapter
+from allauth.mfa.webauthn.views import RemoveWebAuthnView
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import logout
@@ -400,3 +402,12 @@ def delete_upload(request: HttpRequest) -> HttpResponse:
         pass
     messages.success(request, message)
     return redirect("account-uploads")
+
+
+class RemovePasskeyView(RemoveWebAuthnView):
+    """allauth's page to remove a passkey, which keeps the last second factor of staff."""
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        if get_adapter().can_delete_authenticator(self.get_object()):
+            return super().post(request, *args, **kwargs)
+        return self.get(request, *args, **kwargs)

@@ -243,6 +243,7 @@ def _of_team(team: Team, owner: User, other: User) -> Places:
     upload = Upload.objects.create(owner=owner, length=10, touched_at=now)
     away = make_user("Away")
     Authenticator.objects.create(user=away, type=Authenticator.Type.TOTP, data={})
+    passkey = Authenticator.objects.create(user=away, type=Authenticator.Type.WEBAUTHN, data={"name": "Key"})
     UserSession.objects.create(
         user=away, session_key="away", ip="127.0.0.1", user_agent="a browser", data={}, last_seen_at=now
     )
@@ -253,4 +254,6 @@ def _of_team(team: Team, owner: User, other: User) -> Places:
         ("uploads", "identifier"): str(upload.pk),
         ("team-invitation", "key"): str(invitation.pk),
         ("team-member", "key"): str(member.pk),
+        ("mfa_edit_webauthn", "pk"): str(passkey.pk),
+        ("mfa_remove_webauthn", "pk"): str(passkey.pk),
     }

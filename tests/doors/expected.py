@@ -121,6 +121,13 @@ _PEOPLE = {
         "account-token-create", "account-close", "mfa_authenticate", "mfa_reauthenticate", "mfa_activate_totp",
         "mfa_generate_recovery_codes",
     ),
+    # Those that change passkeys first ask to confirm who one is; the first only leads on to the page of all factors.
+    "mfa_list_webauthn": Row(ALL, ALL),
+    **_each(
+        Row(SIGNED, SIGNED),
+        "mfa_add_webauthn", "mfa_edit_webauthn", "mfa_remove_webauthn", "mfa_reauthenticate_webauthn",
+        "mfa_login_webauthn",
+    ),
     # The last three before the expired token have a second factor, and nobody recovery codes.
     "mfa_deactivate_totp": Row(">444...>", ">444...>"),
     "mfa_download_recovery_codes": Row(">444444>", ">444444>"),

@@ -113,7 +113,7 @@ def letter(response: Any) -> str:
     if status in (301, 302, 303, 307, 308):
         sign_in = [resolve_url(settings.LOGIN_URL), reverse("admin:login")]
         if response.wsgi_request.path.startswith(reverse("admin:index")):  # staff without a second factor set it up
-            sign_in += [reverse("mfa_activate_totp"), reverse("mfa_reauthenticate")]
+            sign_in += [reverse("mfa_index"), reverse("mfa_reauthenticate")]
         return ">" if response.headers["Location"].split("?")[0] in sign_in else "."
     if status < 300 or status == 304 or status in _CONTENT:
         return "."

@@ -34,6 +34,7 @@ CONSTANTS: dict[str, ModuleType] = {
     "passwords.CHARACTERS": passwords,
     "access.STAFF_SESSION_HOURS": access,
     "access.LIMIT": access,
+    "access.MAX_PASSKEYS": access,
     "throttling.VISITOR_CHECKS": throttling,
     "files.MAX_FILES": files,
     "checkpoints.concurrency.MAX_CHECKS": concurrency,
