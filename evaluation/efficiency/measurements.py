@@ -92,9 +92,9 @@ VARIANT_EFFORT = Effort(
 )
 
 
-def plan_efforts(result_count: int) -> tuple[Effort, ...]:
-    """Return the effort for each of a system's results, of which the last is the main one."""
-    return (*[VARIANT_EFFORT] * (result_count - 1), FULL_EFFORT)
+def plan_efforts(result_count: int, *, brief: bool = False) -> tuple[Effort, ...]:
+    """Return the effort for each of a system's results: the full one for the last, unless `brief`."""
+    return (*[VARIANT_EFFORT] * (result_count - 1), VARIANT_EFFORT if brief else FULL_EFFORT)
 
 
 def measuring_seconds(retrieval: Retrieval) -> float:

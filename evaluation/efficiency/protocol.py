@@ -31,8 +31,9 @@ Floating point operations of a search are counted during warm-up, over 20 evenly
 search of all timed queries. Operations for a document are counted over a sample that is encoded again. Timed searches
 are never counted.
 
-Variants of a system, such as smaller depths of a re-ranker, are measured with less effort, because the machine is
-reserved for the measurement: 5 warm-up searches, at least 50 timed searches, and throughput over 128 queries.
+Variants of a system, such as smaller depths of a re-ranker, and the demo's variants of BM25 are measured with less
+effort, because the machine is reserved for the measurement: 5 warm-up searches, at least 50 timed searches, and
+throughput over 128 queries.
 
 Build time, encoding rate, index size, and peak memory are measured in the job that built the index. Figures of
 different protocols are never compared.

@@ -214,7 +214,7 @@ def _measure(
     engines = {label: engine.variant(label) for label in engine.variants} or {"": engine}
     figures_by_label: dict[str, dict[str, Any]] = {}
     deadline = perf_counter() + measuring_seconds(retrieval)
-    for label, effort in zip(engines, plan_efforts(len(engines)), strict=True):
+    for label, effort in zip(engines, plan_efforts(len(engines), brief=job.brief), strict=True):
         try:
             figures = measure(
                 System(engines[label], retrieval.for_variant(label), job.device, job.checkpoint),

@@ -81,6 +81,7 @@ class ExecutionJob:
         index: Prebuilt BM25 index, which the engine opens instead of building its own.
         index_seconds: Seconds for building that index, which the parent adds to the child's build time.
         index_memory: Peak memory in bytes for building that index.
+        brief: Whether to measure with the effort of a variant.
     """
 
     task: Task
@@ -108,6 +109,7 @@ class ExecutionJob:
     device: str = "cpu"
     threads: int = 1
     measure: bool = True
+    brief: bool = False
 
     @property
     def shard_documents(self) -> int | None:

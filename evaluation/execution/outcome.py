@@ -264,7 +264,7 @@ def _validate_measurements(
         return None, {}
     _require(set(variants) == set(labels), "other variants were measured")
     data_by_result = [variants[label] for label in labels] or [result["figures"]]
-    efforts = plan_efforts(len(data_by_result))
+    efforts = plan_efforts(len(data_by_result), brief=facts.job.brief)
     figures = [
         _validate_figures(EfficiencyFigures.from_data(item), facts, retrieval.for_variant(label), effort)
         for label, item, effort in zip(labels or ("",), data_by_result, efforts, strict=True)

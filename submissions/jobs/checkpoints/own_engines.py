@@ -204,7 +204,8 @@ def retrieve_job(job: Job, lease: Lease) -> None:
             _retrieve(job, lease, configuration, version, path)
         if not is_collecting:
             run = handover.store_checked_run(path, version, may_be_empty=True)
-            result = handover.RetrievalResult(system.slug, version.pk, job.queue, [run])
+            costs = _measure(job, lease, configuration, version, folder) if job.kind == Job.Kind.RETRIEVE else {}
+            result = handover.RetrievalResult(system.slug, version.pk, job.queue, [run], **costs)
             handover.finish_retrieval(job, lease, result)
             return
         facts = check_run(path, scoring_target(version)).statistics
@@ -266,23 +267,56 @@ def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersio
     return None
 
 
-def measure_bm25(lease: Lease, work: ExecutionJob, version: DatasetVersion, folder: Path) -> Mapping[str, Any]:
-    """Measure BM25 on this machine in this job; return figures and hardware class, empty if that fails."""
-    bm25 = ExecutionJob(
+def _measure(
+    job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, folder: Path
+) -> dict[str, Any]:
+    """Measure the configuration and BM25 with little effort, so that the next rows of a new site do not wait long.
+
+    Return the costs of a RetrievalResult, empty if that fails.
+    """
+    work = ExecutionJob(
         task="measure",
-        engine=BM25.engine,
-        out=folder / "baseline",
+        engine=configuration.engine,
+        out=folder / "measured",
+        corpus=local_path(Area.FILES, version.corpus_sha256),
+        documents=version.statistics.get("documents"),
+        queries=local_path(Area.FILES, version.topics_sha256),
+        excluded=excluded_path(version),
+        language=job.dataset.language,
+        drop_self_matches=job.dataset.drop_self_matches,
+        threads=settings.MODEL_THREADS,
+        brief=True,
+    )
+    measurement = measure_configuration(lease, work, version, folder, configuration)
+    if not measurement.get("figures"):
+        return {}
+    baseline = measure_configuration(lease, work, version, folder)
+    return {"figures": {"": measurement["figures"]}, "hardware": measurement["hardware"], "baseline": baseline}
+
+
+def measure_configuration(
+    lease: Lease, work: ExecutionJob, version: DatasetVersion, folder: Path, configuration: EngineConfiguration = BM25
+) -> Mapping[str, Any]:
+    """Measure a configuration, by default BM25, on the inputs of `work` on this machine.
+
+    Return figures and hardware class, empty if that fails.
+    """
+    measured = ExecutionJob(
+        task="measure",
+        engine=configuration.engine,
+        out=folder / configuration.slug,
         corpus=work.corpus,
         documents=work.documents,
         queries=work.queries,
         excluded=work.excluded,
-        parameters=describe(BM25.engine).complete(BM25.parameters),
+        parameters=describe(configuration.engine).complete(configuration.parameters),
         language=work.language,
         drop_self_matches=work.drop_self_matches,
         threads=work.threads,
+        brief=work.brief,
     )
     try:
-        return run_child(use_cached_index(lease, bm25, version), lease, trusted=True)
+        return run_child(use_cached_index(lease, measured, version), lease, trusted=True)
     except (ModelFailure, ModelTimedOut, RuntimeError) as error:
-        write_log(lease.job.pk, f"BM25 could not be measured for comparison ({type(error).__name__}).")
+        write_log(lease.job.pk, f"{configuration.name} could not be measured ({type(error).__name__}).")
         return {}

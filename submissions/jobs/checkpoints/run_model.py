@@ -38,7 +38,7 @@ from submissions.intake.checkpoints.intake import checkpoint_kinds
 from submissions.intake.run_records import MADE_BY, describe_producer
 from submissions.jobs.checkpoints import encodings
 from submissions.jobs.checkpoints.embeddings import remove_other_files
-from submissions.jobs.checkpoints.own_engines import measure_bm25, use_cached_index
+from submissions.jobs.checkpoints.own_engines import measure_configuration, use_cached_index
 from submissions.jobs.checkpoints.running import check_with_library, get_device, job_folder, run_child
 from submissions.jobs.kinds import handover
 from submissions.jobs.kinds.score import begin, judged_version
@@ -227,7 +227,7 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
             encoded_shard = encodings.EncodedShard(shard, retrieval["documents"], seconds, result["hardware"]["slug"])
             encodings.store_single_shard(plan.setting, encoded_shard, lease.report_stage)
     figures = _figures(plan, work, result)
-    baseline = measure_bm25(lease, work, plan.version, folder) if figures else {}
+    baseline = measure_configuration(lease, work, plan.version, folder) if figures else {}
     costs = {"figures": figures, "hardware": result["hardware"], "baseline": baseline}
     return _store_runs(plan, work.out, result, costs)
 

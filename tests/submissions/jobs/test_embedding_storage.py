@@ -137,7 +137,7 @@ def small(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: A
     use_toy_engine(monkeypatch, settings)
     settings.SHARD_SIZE = SHARD_SIZE
     # BM25's times beside the model's are nothing to these tests, and take seconds.
-    monkeypatch.setattr("submissions.jobs.checkpoints.run_model.measure_bm25", lambda *_: {})
+    monkeypatch.setattr("submissions.jobs.checkpoints.run_model.measure_configuration", lambda *_: {})
     return make_published(tmp_path / "collection")
 
 

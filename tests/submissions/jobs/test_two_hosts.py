@@ -42,7 +42,7 @@ def test_a_model_runs_where_nothing_but_the_bucket_is(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "an-id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setattr("submissions.jobs.checkpoints.run_model.measure_bm25", lambda *_: {})
+    monkeypatch.setattr("submissions.jobs.checkpoints.run_model.measure_configuration", lambda *_: {})
     site, worker = tmp_path / "site", tmp_path / "worker"
     site.mkdir()
     worker.mkdir()
