@@ -23,6 +23,7 @@ from allauth.usersessions.models import UserSession
 from cryptography.fernet import Fernet, MultiFernet
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.contrib.sessions.models import Session
 from django.db import transaction
@@ -205,7 +206,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):
         is_needed = settings.STAFF_MFA_REQUIRED and (person.is_staff or person.is_superuser)
         return not is_needed or has_second_factor(person, except_for=authenticator)
 
-    def generate_authenticator_name(self, user: User, type: Authenticator.Type) -> str:
+    def generate_authenticator_name(self, user: AbstractBaseUser, type: Authenticator.Type) -> str:
         """Return a name for a new passkey: browser and system of the request."""
         return device_name(context.request.headers.get("User-Agent", ""), gettext("Passkey"))
 
