@@ -102,7 +102,7 @@ class _Leader:
         elif board.statements.published is not None:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
         if is_reported:
-            origin = _("reported by %(source)s, not rescored here") % {"source": best.value("by")}
+            origin = _("reported by %(source)s, not rescored by Runboard") % {"source": best.value("by")}
         elif best.entry.provenance == SCORED:
             origin = _("uploaded run, scored by Runboard")
         else:
@@ -303,15 +303,15 @@ class _Leader:
         cost_text = next(
             (_("%(time)s ms per query") % _time(latency) for latency, row in candidates if row is best), ""
         )
+        is_timed = bool(cost_text)
         if not cost_text and (latency_cell := best["mean-latency"]).mark:
-            cost_text = _("%(time)s ms per query, doubtful") % {"time": latency_cell.text}
+            cost_text = _("%(time)s ms per query, doubtful because the machine was busy") % {"time": latency_cell.text}
         latency_columns = (("latency-gpu", _("%(time)s ms (GPU)")), ("latency-cpu", _("%(time)s ms (CPU)")))
         reported_latencies = [
             text % _time(value) for key, text in latency_columns if (value := _number(best, key)) is not None
         ]
         if not cost_text and reported_latencies:
             cost_text = _("%(cost)s per query, as reported") % {"cost": _(" or ").join(reported_latencies)}
-        is_timed = bool(cost_text)
         cost_text = cost_text or str(_NOT_TIMED.get(best.entry.provenance, _("not timed")))
         if not candidates:
             return None, None, cost_text

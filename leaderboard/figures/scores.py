@@ -206,7 +206,7 @@ def _draw_traces(
     if len(points) == 1:
         return [trace]
     best_so_far = drawing.line_trace(
-        f"Best so far ({line.label.split(',')[0].lower()})",
+        f"Best so far ({drawing.lowercase_first(line.label.split(',')[0])})",
         [*(days[number] for number in best_numbers), max(days)],
         [*(scores[number] for number in best_numbers), scores[best_numbers[-1]]],
         {"color": line.color, "width": 1.5, "shape": "hv", "dash": line.dash},

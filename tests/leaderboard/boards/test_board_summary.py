@@ -28,7 +28,7 @@ from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the paper gives no per-query scores."
-UNMEASURED = "Scores: reported by Lovelace and Hopper 2020, not rescored here. Cost: not reported."
+UNMEASURED = "Scores: reported by Lovelace and Hopper 2020, not rescored by Runboard. Cost: not reported."
 ORIGIN = "Scores: uploaded run, scored by Runboard."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported, because the judgments are hidden."

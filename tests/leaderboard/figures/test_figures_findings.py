@@ -188,8 +188,8 @@ def test_kinds_that_are_ranked_separately_are_not_joined_over_time() -> None:
     date_results("2024-01-05", "2024-02-05", "2025-01-05")
     report(dataset, make_source("paper"), "printed", ndcg=0.99)
     plot = drawn("progress", f"dataset={dataset.slug}")
-    assert max(trace(plot, "Best so far (scored here)")["y"]) == pytest.approx(0.7)
-    assert trace(plot, "Best so far (closed apis)")["y"][0] == pytest.approx(0.8)
+    assert max(trace(plot, "Best so far (scored by Runboard)")["y"]) == pytest.approx(0.7)
+    assert trace(plot, "Best so far (closed APIs)")["y"][0] == pytest.approx(0.8)
     assert trace(plot, "Reported, by year")["y"] == [0.99]
     assert plot.finding == "", "kinds are not compared"
 

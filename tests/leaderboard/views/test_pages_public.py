@@ -38,7 +38,7 @@ def _loaded() -> None:
 def test_no_page_has_scripts_or_styles_inside_it(client: Client, address: str) -> None:
     page = client.get(address).content.decode()
     assert "<!DOCTYPE html>" in page
-    assert not re.search(r"<script(?![^>]*\ssrc=)", page)
+    assert not re.search(r'<script(?![^>]*\s(src=|type="application/json"))', page)
     assert "<style" not in page
     assert not re.search(r"\sstyle=", page)
     assert not re.search(r"\son[a-z]+=", page)
