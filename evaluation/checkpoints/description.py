@@ -25,6 +25,11 @@ class CheckpointKind(StrEnum):
     SEQ2SEQ = "seq2seq"  # T5: writes queries for documents, or expands queries
     TERM_WEIGHTING = "term-weighting"  # DeepCT: one weight per token
     QUERY_AUGMENTATION = "query-augmentation"  # an encoder, W and u
+    CONTAINER = "container"  # a container image, which is not rebuilt
+
+
+#: Kinds of models that are rebuilt from weights and run by Runboard's own code.
+MODEL_KINDS = tuple(kind for kind in CheckpointKind if kind != CheckpointKind.CONTAINER)
 
 
 #: Value of `pooling` for a plain encoder that is run as SPARTA.
@@ -57,6 +62,7 @@ class CheckpointDescription:
         template: Template in `checkpoints.settings` for a re-ranking language model, empty if unknown.
         also: Additional kinds due to HEADS.
         files: Checksum of each file in hexadecimal, by name.
+        image: Facts about a container image: digest, command, labels, layers, and expanded bytes.
     """
 
     kind: CheckpointKind
@@ -73,6 +79,7 @@ class CheckpointDescription:
     template: str = ""
     also: tuple[CheckpointKind, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    image: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def kinds(self) -> frozenset[CheckpointKind]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from evaluation.checkpoints.description import PICKLED_HEADS, CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.description import MODEL_KINDS, PICKLED_HEADS, CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import rebuild, validate_folder, write_archive
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import TEMPLATE, TEMPLATES
@@ -46,7 +46,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--out", type=Path, help="archive to write (default: FOLDER.tar.zst in the current folder)")
     parser.add_argument(
         "--kind",
-        choices=[str(kind) for kind in CheckpointKind],
+        choices=[str(kind) for kind in MODEL_KINDS],
         help="kind of model, if its files do not determine it",
     )
     parser.add_argument(
@@ -226,7 +226,7 @@ def _try_model(rebuilt: Path, kind: CheckpointKind, scratch: Path) -> None:
     name = _TRIAL_ENGINES.get(kind) or next(
         engine.name
         for engine in ENGINES.values()
-        if kind in engine.checkpoints and len(engine.checkpoints) < len(CheckpointKind)
+        if kind in engine.checkpoints and len(engine.checkpoints) < len(MODEL_KINDS)
     )
     parameter_names = {parameter.name for parameter in ENGINES[name].parameters}
     sentences = [f"{subject} {predicate}." for subject in _SUBJECTS for predicate in _PREDICATES]

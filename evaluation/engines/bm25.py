@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.description import MODEL_KINDS
 from evaluation.collections.beir import Document, Query
 from evaluation.core.writing import new_map
 from evaluation.engines.base import (
@@ -311,6 +311,6 @@ DESCRIPTIONS = (
         description="BM25 over the word pieces of a model's tokenizer instead of stemmed words.",
         parameters=(K1, B),
         create=WordPieceBM25,
-        checkpoints=tuple(CheckpointKind),
+        checkpoints=MODEL_KINDS,
     ),
 )

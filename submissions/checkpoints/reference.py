@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from django.conf import settings
 
 from evaluation.checkpoints.configuration import library_models
-from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.description import MODEL_KINDS, CheckpointKind
 from evaluation.engines import ENGINES
 from evaluation.engines.base import LONGEST_TEXT, OWN_LENGTH_LIMIT
 from submissions.checkpoints.service import KIND_NAMES
@@ -29,7 +29,7 @@ def kinds() -> list[dict[str, Any]]:
 
     Engines that accept every kind only read tokenizers and are not listed.
     """
-    specific_engines = [engine for engine in ENGINES.values() if 0 < len(engine.checkpoints) < len(CheckpointKind)]
+    specific_engines = [engine for engine in ENGINES.values() if 0 < len(engine.checkpoints) < len(MODEL_KINDS)]
     return [
         {
             "kind": kind.value,
@@ -39,7 +39,7 @@ def kinds() -> list[dict[str, Any]]:
             "engines": [engine for engine in specific_engines if kind in engine.checkpoints],
             "model_types": library_models().get_types(kind),
         }
-        for kind in CheckpointKind
+        for kind in MODEL_KINDS
     ]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
-from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.description import FILE_NAME, MODEL_KINDS, CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import Validation, rebuild, validate_archive
 from evaluation.core.files import file_sha256
 from evaluation.core.problems import Problem, ProblemCode
@@ -248,7 +248,7 @@ def _validation_in_scratch(
 
 
 def name_kinds(kinds: Collection[CheckpointKind]) -> str:
-    is_any_kind = len(kinds) == len(CheckpointKind)
+    is_any_kind = len(kinds) == len(MODEL_KINDS)
     return "a checkpoint of any kind" if is_any_kind else " or ".join(KIND_NAMES[kind] for kind in kinds)
 
 

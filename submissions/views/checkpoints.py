@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.checkpoints.configuration import library_models
-from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.description import MODEL_KINDS, CheckpointKind
 from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import Problem, codes_about
 from evaluation.engines import ENGINES, EngineDescription
@@ -151,7 +151,7 @@ class ModelPage(SubmissionPage):
         load = ModelLoad(self.engine, kind, description.get("parameters"), parameters)
         base_context = super().context(*arguments, **changes)
         kinds = intake.checkpoint_kinds(self.engine)
-        only_tokenizer = len(kinds) == len(CheckpointKind)
+        only_tokenizer = len(kinds) == len(MODEL_KINDS)
         return {
             **base_context,
             "engine": self.engine,

@@ -13,7 +13,7 @@ import pytest
 from django.test import Client
 
 from evaluation.checkpoints.configuration import PATH, library_models
-from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.description import MODEL_KINDS
 from evaluation.checkpoints.findings import CODES
 from evaluation.engines import ENGINES
 from evaluation.engines.prompts import TEMPLATES
@@ -30,7 +30,7 @@ def text_of(client: Client) -> str:
 
 def test_the_page_has_every_kind_engine_parameter_and_code(client: Client) -> None:
     page = text_of(client)
-    for kind in CheckpointKind:
+    for kind in MODEL_KINDS:
         assert f'id="kind-{kind.value}"' in page
     for engine in ENGINES.values():
         assert f'id="engine-{engine.name}"' in page
@@ -46,7 +46,7 @@ def test_the_page_has_every_kind_engine_parameter_and_code(client: Client) -> No
 
 def test_every_kind_has_an_example_and_an_engine(api: Api) -> None:
     kinds = {kind["kind"]: kind for kind in api.get("models/").body["kinds"]}
-    assert set(kinds) == {kind.value for kind in CheckpointKind}
+    assert set(kinds) == {kind.value for kind in MODEL_KINDS}
     for kind in kinds.values():
         assert kind["example"]
         assert kind["engines"]

@@ -1,0 +1,341 @@
+"""Archives of container images: the layout of `docker save` (manifest.json) and OCI's (index.json), without a daemon.
+
+Sources: the OCI image format specification 1.1 (image layout, manifest, configuration), and moby's
+image/spec/spec.md (manifest.json).
+"""
+
+import hashlib
+import json
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind, Plan
+from evaluation.checkpoints.findings import quote
+from evaluation.checkpoints.rebuilding import Validation
+from evaluation.core.problems import InvalidContent, Report
+from evaluation.images.findings import (
+    DEFAULT_LIMITS,
+    IMAGE_COMMAND,
+    IMAGE_DIGEST,
+    IMAGE_FORMAT,
+    IMAGE_PLATFORM,
+    ImageFindings,
+    ImageLimits,
+    ImageRefused,
+)
+from evaluation.images.layers import (
+    DamagedTar,
+    FileSystem,
+    Layer,
+    Slice,
+    TarReader,
+    iterate_members,
+    write_file_system,
+)
+
+#: Names of processors in images, by those of `platform.machine`.
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
+#: Label of an image that selects the interface: `batch`, `embeddings`, or `rerank`.
+INTERFACE_LABEL = "org.runboard.interface"
+INTERFACES = ("batch", "embeddings", "rerank")
+#: Label of a server's port, and the port that servers get otherwise (in PORT).
+PORT_LABEL, DEFAULT_PORT = "org.runboard.port", 8000
+#: Name of the archive in the folder of a stored image.
+ARCHIVE_NAME = "image.tar"
+_HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost\n"
+#: Folders on which the sandbox mounts others.
+MOUNT_POINTS = ("proc", "dev", "sys", "tmp", "etc", "tira-data/input", "tira-data/output", "tira-data/beir")
+MOUNT_POINTS += ("usr/local/nvidia/lib64",)
+_MAX_LABELS, _MAX_LABEL = 100, 500
+
+
+@dataclass(frozen=True, slots=True)
+class ImageConfig:
+    """Configuration of an image, as far as running it needs it. `user` and `group` are numeric."""
+
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: str = "/"
+    user: int = 0
+    group: int = 0
+    home: str = "/root"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    port: int = DEFAULT_PORT
+
+    @property
+    def interface(self) -> str:
+        """Interface that the image's label selects, or an empty string."""
+        return self.labels.get(INTERFACE_LABEL, "")
+
+
+class ImageArchive:
+    """An image in an archive, read and checked once. `report` contains all problems of the image."""
+
+    def __init__(self, path: Path, limits: ImageLimits = DEFAULT_LIMITS) -> None:
+        self.path, self.limits, self.findings = path, limits, ImageFindings()
+        self.digest = self.id = ""
+        self.layers: list[Layer] = []
+        self.config = ImageConfig()
+        self.file_system = FileSystem(limits, self.findings)
+        self._entries: dict[str, tuple[int, int]] = {}
+        with suppress(ImageRefused):
+            self._read()
+
+    @property
+    def report(self) -> Report:
+        return self.findings.report()
+
+    def unpack(self, target: Path) -> None:
+        """Write the root file system into the new folder `target`. Raises InvalidContent if the image has problems."""
+        if self.report.valid:
+            for name in MOUNT_POINTS:
+                self.file_system.make_folder(name)
+            self.file_system.make_folder("etc").children.pop("hosts", None)
+            with suppress(ImageRefused):
+                write_file_system(self.file_system, self.layers, target, self.limits, self.findings)
+        if not self.report.valid:
+            raise InvalidContent(self.report)
+        # Container runtimes provide this file; without it, programs do not know "localhost".
+        (target / "etc" / "hosts").write_text(_HOSTS, encoding="ascii")
+
+    def describe(self) -> CheckpointDescription:
+        """Return the description to be stored. Its `model_type` is the interface that the image's label selects."""
+        labels = {quote(name, _MAX_LABEL): quote(value, _MAX_LABEL) for name, value in self.config.labels.items()}
+        return CheckpointDescription(
+            CheckpointKind.CONTAINER,
+            (),
+            self.config.interface,
+            size=self.path.stat().st_size,
+            sha256=self.id.removeprefix("sha256:"),
+            image={
+                "digest": self.digest,
+                "command": [quote(word) for word in self.config.command[:50]],
+                "labels": dict(sorted(labels.items())[:_MAX_LABELS]),
+                "layers": len(self.layers),
+                "expanded_bytes": self.file_system.expanded_bytes,
+            },
+        )
+
+    # --- reading
+
+    def _read(self) -> None:
+        self.findings.require_size("bytes of the archive", self.path.stat().st_size, self.limits.archive_bytes)
+        self._list_entries()
+        manifest = self._docker_manifest() if "manifest.json" in self._entries else None
+        if "index.json" in self._entries:
+            config_name, names, blob_digests = self._oci_manifest()
+        elif manifest is not None:
+            config_name, names, blob_digests = manifest
+        else:
+            raise self.findings.stop(IMAGE_FORMAT, "it has neither manifest.json nor index.json")
+        content = self._content(config_name)
+        self.id = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        self.digest = self.digest or self.id
+        values = self._parse(content, config_name)
+        self._check_platform(values)
+        diff_ids = _list(_object(values.get("rootfs")).get("diff_ids"))
+        self.findings.require_size("layers", len(names), self.limits.layers, is_bytes=False)
+        if len(diff_ids) != len(names) or not all(map(_is_digest, diff_ids)):
+            raise self.findings.stop(IMAGE_FORMAT, "the configuration lists other layers than the manifest")
+        for name, diff_id, blob_digest in zip(names, diff_ids, blob_digests, strict=True):
+            self.layers.append(Layer(self.path, *self._entry(name), diff_id, blob_digest))
+        for number, layer in enumerate(self.layers):
+            try:
+                layer.read(partial(self.file_system.add_layer, number), self.limits, self.findings)
+            except ImageRefused:
+                if self.file_system.expanded_bytes > self.limits.expanded_bytes:
+                    break
+        self._read_config(_object(values.get("config")))
+
+    def _list_entries(self) -> None:
+        """List name, offset, and size of the archive's regular files."""
+        with self.path.open("rb") as file:
+            if file.read(2) == b"\x1f\x8b":
+                raise self.findings.stop(IMAGE_FORMAT, "the archive is compressed")
+            file.seek(0)
+            reader = _SeekingReader(Slice(file, 0, self.path.stat().st_size))
+            try:
+                for member in iterate_members(reader):
+                    if len(self._entries) > 4 * self.limits.layers + 16:
+                        raise self.findings.stop(IMAGE_FORMAT, "it contains too many files")
+                    name = member.name.removeprefix("./")
+                    if member.issym() or member.islnk():  # docker links layers that occur twice
+                        folder = f"{name.rpartition('/')[0]}/" if member.issym() else ""
+                        target = _normalize(f"{folder}{member.linkname}")
+                        if target in self._entries:
+                            self._entries[name] = self._entries[target]
+                    elif member.isreg():
+                        self._entries[name] = (member.offset_data, member.size)
+            except DamagedTar as error:
+                raise self.findings.stop(IMAGE_FORMAT, f"the archive cannot be read: {error}") from error
+
+    def _docker_manifest(self) -> tuple[str, list[str], list[str]]:
+        """Return the names of the configuration and of the layers."""
+        manifests = self._parse(self._content("manifest.json"), "manifest.json")
+        if len(_list(manifests)) != 1:
+            raise self.findings.stop(IMAGE_FORMAT, "manifest.json must list exactly one image")
+        manifest = _object(_list(manifests)[0])
+        names = [str(name) for name in _list(manifest.get("Layers"))]
+        return str(manifest.get("Config")), names, [""] * len(names)
+
+    def _oci_manifest(self) -> tuple[str, list[str], list[str]]:
+        """Return the names of the configuration and of the layers, and the digests of the layers' blobs."""
+        values, digest = self._parse(self._content("index.json"), "index.json"), ""
+        for _ in range(4):  # an index may contain an index of platforms
+            if "manifests" not in _object(values):
+                break
+            digest = self._choose_manifest([_object(entry) for entry in _list(values["manifests"])])
+            values = self._parse(self._blob(digest), "the manifest")
+        self.digest = digest
+        config_digest = str(_object(values.get("config")).get("digest"))
+        blob_digests = [str(_object(layer).get("digest")) for layer in _list(values.get("layers"))]
+        self._blob(config_digest)
+        return _blob_name(config_digest), list(map(_blob_name, blob_digests)), blob_digests
+
+    def _choose_manifest(self, entries: Sequence[Mapping[str, Any]]) -> str:
+        """Return the digest of the only image, or of the one for this machine."""
+        images = [entry for entry in entries if _object(entry.get("platform")).get("os") != "unknown"]
+        own = [entry for entry in images if _object(entry.get("platform")).get("architecture") == own_architecture()]
+        candidates = images if len(images) == 1 else own
+        if not candidates:
+            raise self.findings.stop(IMAGE_PLATFORM, f"index.json lists no image for linux/{own_architecture()}")
+        return str(candidates[0].get("digest"))
+
+    def _entry(self, name: str) -> tuple[int, int]:
+        if name not in self._entries:
+            raise self.findings.stop(IMAGE_FORMAT, "the archive lacks {}", name)
+        return self._entries[name]
+
+    def _content(self, name: str) -> bytes:
+        """Return the content of a small file of the archive."""
+        offset, size = self._entry(name)
+        self.findings.require_size("bytes of a JSON file", size, self.limits.json_bytes)
+        with self.path.open("rb") as file:
+            return Slice(file, offset, size).read(size)
+
+    def _blob(self, digest: str) -> bytes:
+        """Return a small blob after verifying its digest."""
+        content = self._content(_blob_name(digest))
+        if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
+            raise self.findings.stop(IMAGE_DIGEST, "{} has other content than its digest states", digest)
+        return content
+
+    def _parse(self, content: bytes, name: str) -> Any:
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise self.findings.stop(IMAGE_FORMAT, "{} is not valid JSON", name) from error
+
+    def _check_platform(self, values: Mapping[str, Any]) -> None:
+        found = f"{values.get('os')}/{values.get('architecture')}"
+        if found != f"linux/{own_architecture()}":
+            message = f"the image is for {{}}, but this site runs linux/{own_architecture()}"
+            self.findings.add(IMAGE_PLATFORM, message, found)
+
+    def _read_config(self, values: Mapping[str, Any]) -> None:
+        """Read command, environment, user, and labels, with a problem for each that is unusable."""
+        command = [*_list(values.get("Entrypoint")), *_list(values.get("Cmd"))]
+        if not command or not all(isinstance(word, str) and "\0" not in word for word in command):
+            self.findings.add(IMAGE_COMMAND, "the image has neither ENTRYPOINT nor CMD")
+        pairs = [str(entry).partition("=") for entry in _list(values.get("Env"))]
+        environment = {name: text for name, _, text in pairs if _NAME.fullmatch(name) and "\0" not in text}
+        labels = {str(name): str(text) for name, text in _object(values.get("Labels")).items()}
+        interface = labels.get(INTERFACE_LABEL, "")
+        if interface not in ("", *INTERFACES):
+            message = f"the label {INTERFACE_LABEL} is {{}} instead of {', '.join(INTERFACES)}"
+            self.findings.add(IMAGE_COMMAND, message, interface)
+        config = ImageConfig(
+            command=tuple(map(str, command)),
+            environment=environment,
+            folder=str(values.get("WorkingDir") or "/"),
+            labels=labels,
+            port=_port(labels, _object(values.get("ExposedPorts"))),
+        )
+        self.config = self._with_user(config, str(values.get("User") or "0"))
+
+    def _with_user(self, config: ImageConfig, text: str) -> ImageConfig:
+        """Return the configuration with numeric ids and home of a user that is named as `user[:group]`."""
+        name, _, group_name = text.partition(":")
+        users, groups = self._accounts("/etc/passwd"), self._accounts("/etc/group")
+        row = next((row for row in users if name in (row[0], row[2])), None)
+        group_row = next((row for row in groups if group_name in (row[0], row[2])), None)
+        user = row[2] if row else name
+        group = group_row[2] if group_row else group_name or (row[3] if row and len(row) > 3 else "0")
+        if not (user.isdecimal() and group.isdecimal() and max(len(user), len(group)) < 10):
+            self.findings.add(IMAGE_COMMAND, "/etc/passwd has no user {}", text)
+            return config
+        home = row[5] if row and len(row) > 5 and row[5].startswith("/") else "/root" if user == "0" else "/"
+        return replace(config, user=int(user), group=int(group), home=home)
+
+    def _accounts(self, name: str) -> list[list[str]]:
+        """Return the rows of an account file of the image; none if it is missing."""
+        node = self.file_system.find(name)
+        lines = node.content.decode(errors="replace").splitlines() if node else ()
+        return [line.split(":") for line in lines if line.count(":") > 1]
+
+
+class _SeekingReader(TarReader):
+    """Reader of a tar in a file, which seeks instead of reading members that are skipped."""
+
+    def __init__(self, file: Slice) -> None:
+        super().__init__(file.readinto)
+        self._file, self._end = file, file.seek(0, 2)
+        file.seek(0)
+
+    def seek(self, position: int) -> None:
+        if not self._position <= position <= self._end:
+            raise DamagedTar("it is truncated")
+        self._position = self._file.seek(position)
+
+
+def validate_image(path: Path, limits: ImageLimits = DEFAULT_LIMITS) -> Validation:
+    """Check an image archive and return the verdict, with the image's description as its plan."""
+    image = ImageArchive(path, limits)
+    report = image.report
+    return Validation(report, Plan(image.describe(), {}) if report.valid else None)
+
+
+def own_architecture() -> str:
+    """Return the name of this machine's processor architecture in images."""
+    return _ARCHITECTURES.get(platform.machine(), platform.machine())
+
+
+def _port(labels: Mapping[str, str], exposed: Mapping[str, Any]) -> int:
+    """Return the label's port, or an unprivileged one that the image exposes, or the default."""
+    ports = [labels.get(PORT_LABEL, ""), *(name.removesuffix("/tcp") for name in exposed)]
+    numbers = [int(port) for port in ports if port.isdecimal() and len(port) < 6]
+    return next((number for number in numbers if 1024 <= number < 65536), DEFAULT_PORT)
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
+
+
+def _blob_name(digest: str) -> str:
+    return f"blobs/{digest.replace(':', '/', 1)}"
+
+
+def _normalize(name: str) -> str:
+    parts: list[str] = []
+    for part in name.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

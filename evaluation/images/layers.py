@@ -1,0 +1,380 @@
+"""File system of an image: its layers, merged in memory from their headers, and written as one folder.
+
+The names of all layers are merged before anything is written, so that whiteouts, links, and limits are settled by then.
+Only surviving files are written, into folders that were created for them. Symbolic links are written last, so that no
+write follows one. They may lead anywhere: the folder becomes the root of a sandbox, where they cannot leave it.
+
+Layers are read by the standard library's tarfile from a reader that only moves forward and returns small headers only,
+because tarfile reads headers of any size into memory.
+"""
+
+import hashlib
+import os
+import re
+import stat
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Literal, cast
+
+from evaluation.archives.compression import ExpandedFile, FileLimits
+from evaluation.core.problems import InvalidContent
+from evaluation.images.findings import (
+    IMAGE_DEVICE,
+    IMAGE_DIGEST,
+    IMAGE_FORMAT,
+    IMAGE_LINK,
+    IMAGE_PATH,
+    IMAGE_SETUID,
+    ImageFindings,
+    ImageLimits,
+)
+
+_BLOCK = 1 << 20
+_MAX_HEADER = 64 << 10
+#: Long digits make tarfile's search in extended headers quadratic (CVE-2024-6232).
+_MANY_DIGITS = re.compile(rb"[0-9]{256}")
+_MAX_LINKS_FOLLOWED = 40
+_MAX_NAME_BYTES, _MAX_TARGET_BYTES = 255, 4096
+#: Files whose content is read with the names.
+ACCOUNT_FILES = ("etc/passwd", "etc/group")
+_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_MAX_ZEROS = 1 << 30
+
+
+class DamagedTar(ValueError):
+    """Error of a tar, with a message for its sender."""
+
+
+class TarReader:
+    """Forward reader of an expanded tar: of headers for tarfile, and of members' content."""
+
+    def __init__(self, fill: Callable[[memoryview], int], digest: "hashlib._Hash | None" = None) -> None:
+        self._fill, self._digest, self._position = fill, digest, 0
+        self._buffer = bytearray(_BLOCK)
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, position: int) -> None:
+        """Skip to a later position."""
+        if position < self._position:
+            raise DamagedTar("a header has a negative size")
+        while self._position < position:
+            if not self._read(min(position - self._position, _BLOCK)):
+                raise DamagedTar("it is truncated")
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes of a header; fewer at the end."""
+        if size > _MAX_HEADER:
+            raise DamagedTar("a header is too long")
+        content = self._read(size)
+        if _MANY_DIGITS.search(content):
+            raise DamagedTar("a header is damaged")
+        return content
+
+    def blocks(self, size: int) -> Iterator[bytes]:
+        """Yield the next `size` bytes of content. Raises DamagedTar if there are fewer."""
+        while size:
+            block = self._read(min(size, _BLOCK))
+            if not block:
+                raise DamagedTar("it is truncated")
+            size -= len(block)
+            yield block
+
+    def drain(self) -> None:
+        """Read to the end, where only a bounded number of bytes may follow the last member."""
+        end = self._position + _MAX_ZEROS
+        while self._read(_BLOCK):
+            if self._position > end:
+                raise DamagedTar("data follows its end")
+
+    def _read(self, size: int) -> bytes:
+        """Return the next bytes, at most a block; fewer at the end."""
+        with memoryview(self._buffer) as view:
+            count = 0
+            while count < size and (filled := self._fill(view[count:size])):
+                count += filled
+            content = bytes(view[:count])
+        self._position += count
+        if self._digest is not None:
+            self._digest.update(content)
+        return content
+
+
+def iterate_members(reader: TarReader) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of a tar; each one's content is at the reader's position. Raises DamagedTar."""
+    try:
+        archive = tarfile.TarFile(fileobj=cast("BinaryIO", reader), mode="r", encoding="utf-8")
+        while (member := archive.next()) is not None:
+            archive.members = []  # tarfile keeps every member otherwise
+            yield member
+    except (tarfile.TarError, ValueError, OverflowError, IndexError, EOFError) as error:
+        message = str(error) if isinstance(error, DamagedTar) else "it is not a valid tar"
+        raise DamagedTar(message) from error
+
+
+@dataclass(slots=True)
+class Node:
+    """A file, folder, or symbolic link of the merged file system.
+
+    `source` is the layer and the number of the member with a file's content; hard links have the same source.
+    """
+
+    kind: Literal["file", "folder", "link"]
+    layer: int
+    mode: int = 0o755
+    mtime: float = 0.0
+    source: tuple[int, int] = (-1, -1)
+    size: int = 0
+    target: str = ""
+    #: Content of one of ACCOUNT_FILES.
+    content: bytes = b""
+    children: dict[str, "Node"] = field(default_factory=dict)
+
+
+class FileSystem:
+    """Merged file system of an image. Problems of names are added to the findings, and their members are omitted."""
+
+    def __init__(self, limits: ImageLimits, findings: ImageFindings) -> None:
+        self.root = Node("folder", -1)
+        self.expanded_bytes = self.members = 0
+        self._limits, self._findings = limits, findings
+
+    def add_layer(self, layer: int, reader: TarReader) -> None:
+        """Apply the members of a layer. Raises DamagedTar, and ImageRefused if a limit is exceeded."""
+        for number, member in enumerate(iterate_members(reader)):
+            self.members += 1
+            self._findings.require_size("files of all layers", self.members, self._limits.members, is_bytes=False)
+            if member.isreg():
+                self.expanded_bytes += member.size
+                self._findings.require_size("layers", self.expanded_bytes, self._limits.expanded_bytes)
+            self._add(layer, number, member, reader)
+
+    def find(self, name: str) -> Node | None:
+        """Return the file or folder with an absolute name, following links; None if it is missing."""
+        for _ in range(_MAX_LINKS_FOLLOWED):
+            *parents, last = [part for part in name.split("/") if part] or ["."]
+            folder = self._folder(parents, layer=None)
+            node = folder.children.get(last) if folder else None
+            if node is None or node.kind != "link":
+                return node
+            name = node.target if node.target.startswith("/") else "/".join([*parents, node.target])
+        return None
+
+    def make_folder(self, name: str) -> Node:
+        """Return a real folder, replacing anything else on its path."""
+        node = self.root
+        for part in name.split("/"):
+            child = node.children.get(part)
+            if child is None or child.kind != "folder":
+                child = node.children[part] = Node("folder", -1)
+            node = child
+        return node
+
+    def _add(self, layer: int, number: int, member: tarfile.TarInfo, reader: TarReader) -> None:
+        """Apply one member: a whiteout, file, folder, or link."""
+        parts = [part for part in member.name.split("/") if part not in ("", ".")]
+        folder, fault = None, ""
+        if ".." in parts or "\0" in member.name:
+            fault = "{} leaves the root file system"
+        elif len(parts) > self._limits.depth or any(len(os.fsencode(part)) > _MAX_NAME_BYTES for part in parts):
+            fault = "{} is too long or too deep"
+        elif parts:
+            folder = self._folder(parts[:-1], layer)
+            fault = "" if folder else "{} is below a file or a circle of links"
+        if fault:
+            self._findings.add(IMAGE_PATH, fault, member.name)
+        if folder is None:
+            return
+        name = parts[-1]
+        if name == _OPAQUE:
+            folder.children = {key: node for key, node in folder.children.items() if node.layer == layer}
+        elif name.startswith(_WHITEOUT):
+            folder.children.pop(name.removeprefix(_WHITEOUT), None)
+        elif (node := self._node(layer, number, member, parts)) is not None:
+            if "/".join(parts) in ACCOUNT_FILES and node.size <= self._limits.json_bytes and member.isreg():
+                node.content = b"".join(reader.blocks(member.size))
+            present = folder.children.get(name)
+            if present is not None and present.kind == node.kind == "folder":
+                present.mode, present.mtime = node.mode, node.mtime
+            else:
+                folder.children[name] = node
+
+    def _node(self, layer: int, number: int, member: tarfile.TarInfo, parts: list[str]) -> Node | None:
+        """Return the node of a member, or None if it is omitted."""
+        mode, mtime = member.mode & 0o777, max(0.0, min(float(member.mtime), 2.0**32))
+        if member.mode & (stat.S_ISUID | stat.S_ISGID) and member.isreg():
+            self._findings.add(IMAGE_SETUID, "{}", member.name)
+        if member.isdir():
+            return Node("folder", layer, mode, mtime)
+        if member.issym():
+            if "\0" not in member.linkname and 0 < len(os.fsencode(member.linkname)) < _MAX_TARGET_BYTES:
+                return Node("link", layer, mode, mtime, target=member.linkname)
+            self._findings.add(IMAGE_LINK, "the symbolic link {} has no valid target", member.name)
+        elif member.islnk():
+            target_parts = [part for part in member.linkname.split("/") if part not in ("", ".")]
+            folder = None if ".." in target_parts or not target_parts else self._folder(target_parts[:-1], layer=None)
+            target = folder.children.get(target_parts[-1]) if folder else None
+            if target is not None and target.kind != "folder":
+                return replace(target, layer=layer)
+            self._findings.add(IMAGE_LINK, "the hard link {} leads to {}", member.name, member.linkname)
+        elif member.isreg() and not member.issparse():
+            return Node("file", layer, mode, mtime, (layer, number), member.size)
+        elif parts[0] != "dev":
+            self._findings.add(IMAGE_DEVICE, "{}", member.name)
+        return None
+
+    def _folder(self, parts: list[str], layer: int | None) -> Node | None:
+        """Return the folder with this path, following links inside of the file system.
+
+        Missing folders are created for `layer`. Without one, and for a file on the path or too many links, return None.
+        """
+        path, pending, followed = [self.root], parts[::-1], 0
+        while pending:
+            name = pending.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":  # only in targets of links; the root is its own parent
+                path = path[:-1] or path
+                continue
+            child = path[-1].children.get(name)
+            if child is None and layer is not None:
+                child = path[-1].children[name] = Node("folder", layer)
+            if child is None or child.kind == "file":
+                return None
+            if child.kind == "link":
+                followed += 1
+                if followed > _MAX_LINKS_FOLLOWED:
+                    return None
+                path = [self.root] if child.target.startswith("/") else path
+                pending += child.target.split("/")[::-1]
+            else:
+                path.append(child)
+        return path[-1]
+
+    def walk(self) -> Iterator[tuple[str, Node]]:
+        """Yield the relative path and node of everything, folders before their content."""
+        pending = [("", self.root)]
+        while pending:
+            path, folder = pending.pop()
+            for name, node in folder.children.items():
+                child_path = f"{path}/{name}" if path else name
+                yield child_path, node
+                if node.kind == "folder":
+                    pending.append((child_path, node))
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A layer inside of the archive: the bytes of its blob and the digest of its expanded tar."""
+
+    archive: Path
+    offset: int
+    size: int
+    diff_id: str
+    #: Digest of the stored blob, if the archive states one.
+    blob_digest: str = ""
+
+    def read(self, use: Callable[[TarReader], None], limits: ImageLimits, findings: ImageFindings) -> None:
+        """Pass the expanded layer to `use`, and verify its digests. Raises ImageRefused for a damaged layer."""
+        name, digest = f"the layer {self.diff_id[:19]}", hashlib.sha256()
+        file_limits = FileLimits(max_stored_bytes=limits.archive_bytes, max_expanded_bytes=limits.expanded_bytes,
+                                 max_ratio=limits.ratio, ratio_floor_bytes=limits.ratio_floor_bytes,
+                                 may_be_tar=True)  # fmt: skip
+        with self.archive.open("rb") as file:
+            blob = Slice(file, self.offset, self.size)
+            try:
+                expanded = ExpandedFile(cast("BinaryIO", blob), file_limits)
+                reader = TarReader(expanded.readinto, digest)
+                use(reader)
+                reader.drain()
+            except InvalidContent as error:
+                raise findings.stop(IMAGE_FORMAT, f"{name}: {error.report.problems[0].message}") from error
+            except DamagedTar as error:
+                raise findings.stop(IMAGE_FORMAT, f"{name}: {error}") from error
+            if f"sha256:{digest.hexdigest()}" != self.diff_id:
+                findings.add(IMAGE_DIGEST, f"{name} has other content than its digest states")
+            if self.blob_digest and blob.sha256() != self.blob_digest:
+                findings.add(IMAGE_DIGEST, f"the stored blob of {name} has other content than its digest states")
+
+
+class Slice:
+    """Part of an open file, as a file."""
+
+    def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
+        self._file, self._offset, self._size, self._position = file, offset, size, 0
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, position: int, whence: int = 0) -> int:
+        self._position = position + (self._size if whence == 2 else 0)
+        return self._position
+
+    def read(self, size: int) -> bytes:
+        self._file.seek(self._offset + self._position)
+        content = self._file.read(max(0, min(size, self._size - self._position)))
+        self._position += len(content)
+        return content
+
+    def readinto(self, view: memoryview) -> int:
+        content = self.read(len(view))
+        view[: len(content)] = content
+        return len(content)
+
+    def sha256(self) -> str:
+        """Return the digest of the whole part, as written in manifests."""
+        digest = hashlib.sha256()
+        self.seek(0)
+        while block := self.read(_BLOCK):
+            digest.update(block)
+        return f"sha256:{digest.hexdigest()}"
+
+
+def write_file_system(
+    file_system: FileSystem, layers: list[Layer], target: Path, limits: ImageLimits, findings: ImageFindings
+) -> None:
+    """Write the merged file system into the new folder `target`, readable for everyone and writable for its owner.
+
+    Raises OSError for the disk, and ImageRefused if a layer has changed.
+    """
+    target.mkdir()
+    paths_by_source: dict[tuple[int, int], list[str]] = {}
+    folders, links = [], []
+    for path, node in file_system.walk():
+        if node.kind == "folder":
+            (target / path).mkdir()
+            folders.append((path, node))
+        elif node.kind == "link":
+            links.append((path, node))
+        else:
+            paths_by_source.setdefault(node.source, []).append(path)
+    nodes = {path: node for path, node in file_system.walk() if node.kind == "file"}
+
+    def write_layer(number: int, reader: TarReader) -> None:
+        for index, member in enumerate(iterate_members(reader)):
+            if paths := paths_by_source.get((number, index)):
+                _write_file(target, paths, nodes[paths[0]], reader.blocks(member.size))
+
+    for number, layer in enumerate(layers):
+        if any(source[0] == number for source in paths_by_source):
+            layer.read(partial(write_layer, number), limits, findings)
+    for path, node in links:
+        (target / path).symlink_to(node.target)
+    for path, node in reversed(folders):
+        os.utime(target / path, (node.mtime, node.mtime))
+
+
+def _write_file(target: Path, paths: list[str], node: Node, blocks: Iterator[bytes]) -> None:
+    """Write a file and its further hard links."""
+    first = target / paths[0]
+    with first.open("xb") as file:
+        for block in blocks:
+            file.write(block)
+    first.chmod(0o755 if node.mode & 0o111 else 0o644)
+    os.utime(first, (node.mtime, node.mtime))
+    for path in paths[1:]:
+        (target / path).hardlink_to(first)
