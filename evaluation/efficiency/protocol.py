@@ -216,7 +216,7 @@ def sample_evenly(queries: Sequence[Query], limit: int) -> list[Query]:
 
 
 def count_parameters(checkpoint: Path | None) -> int | None:
-    return None if checkpoint is None else CheckpointDescription.read(checkpoint).parameters
+    return None if checkpoint is None else CheckpointDescription.read(checkpoint).parameters or None
 
 
 def encoding_rate(retrieval: Retrieval) -> float | None:

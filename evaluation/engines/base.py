@@ -245,6 +245,7 @@ class Resources:
         threads: Number of cores that the engine may use.
         language: Language code of the corpus, for engines without an explicit language parameter.
         index: Folder with the prebuilt word index that `EngineDescription.word_index` describes; read-only.
+        socket: Unix socket of the server in a container image.
     """
 
     checkpoint: Path | None = None
@@ -253,6 +254,14 @@ class Resources:
     threads: int = 1
     language: str = "en"
     index: Path | None = None
+    socket: Path | None = None
+
+    @property
+    def server(self) -> Path:
+        """The socket of a container image's server. Raises InvalidParameter without one."""
+        if self.socket is None:
+            raise InvalidParameter("Container images run on the site only; docs/containers.md shows how to run one.")
+        return self.socket
 
     @property
     def model(self) -> Path:
@@ -488,6 +497,8 @@ class EngineDescription:
     #: Whether the model generates texts. The loss of lower precision is then not measured, because all texts would
     #: have to be generated again.
     writes_texts: bool = False
+    #: Whether systems of all architectures may use the engine. `architecture` is then the default.
+    any_architecture: bool = False
     #: Whether the engine needs the corpus.
     reads_corpus: bool = True
     #: Parameter values that yield the same main ranking without variants.
@@ -506,6 +517,10 @@ class EngineDescription:
     @property
     def needs_checkpoint(self) -> bool:
         return bool(self.checkpoints)
+
+    @property
+    def runs_image(self) -> bool:
+        return CheckpointKind.CONTAINER in self.checkpoints
 
     @property
     def computes_bm25(self) -> bool:

@@ -48,14 +48,18 @@ class CrossEncoderReRanking(VariantEngine[int]):
     queries_at_once = 8
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
-        from evaluation.engines.neural.pair_scoring import PairScorer
-
         super().__init__(parameters, resources)
         self.settings = _depths(parameters)
         self.first_stage = first_stage(resources)
-        self.scorer = PairScorer(resources, parameters)
+        self.scorer = self.load_scorer()
         self.read_passages = PassageReader(parameters)
         self._pair_count = self._passages = 0
+
+    def load_scorer(self) -> Any:
+        """Return the scorer of pairs."""
+        from evaluation.engines.neural.pair_scoring import PairScorer
+
+        return PairScorer(self.resources, self.parameters)
 
     @property
     def analyser_name(self) -> str:
@@ -92,8 +96,10 @@ class CrossEncoderReRanking(VariantEngine[int]):
             }
 
     def facts(self) -> Mapping[str, FactValue]:
-        """Return re-ranking depth, maximum length, and, if documents are divided, the mean number of passages."""
-        facts = {"depth": min(self.main, self.documents), "maximum_length": self.scorer.maximum_length}
+        """Return re-ranking depth, maximum length, if known, and the mean number of passages of divided documents."""
+        facts = {"depth": min(self.main, self.documents)}
+        if self.scorer.maximum_length is not None:
+            facts["maximum_length"] = self.scorer.maximum_length
         passages = {"passages_per_document": self._passages / max(self._pair_count, 1)}
         return {**facts, **(passages if self.read_passages.words else {})}
 

@@ -83,9 +83,6 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
     queries_at_once = 1_024
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
-        from evaluation.engines.neural.encoding import Encoder
-        from evaluation.engines.neural.loading import load_roles
-
         super().__init__(parameters, resources)
         self.checkpoint = CheckpointDescription.read(resources.model)
         check_parameters(parameters, self.checkpoint)
@@ -93,16 +90,23 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
             parameters["similarity"] if parameters["similarity"] != AUTO else self.checkpoint.similarity or "cosine"
         )
         self.read_passages = PassageReader(parameters)
-        self._unit_length = self.similarity == "cosine" or parameters["normalise"]
-        encoders = load_roles(
-            resources,
-            lambda folder: Encoder(folder, resources.device, parameters, unit_length=self._unit_length),
-        )
+        self.unit_length = self.similarity == "cosine" or parameters["normalise"]
+        encoders = self.load_encoders()
         self._documents, self._queries = encoders["document"], encoders["query"]
         self.settings = _dimensions(parameters, self._documents.dimension)
         self._prompts = get_prompts(self.checkpoint.prompts, parameters)
         self._indexes: dict[int, VectorIndex] = {}
         self._sample: list[Floats] = []
+
+    def load_encoders(self) -> Mapping[Any, Any]:
+        """Return the encoders of queries and documents, keyed by "query" and "document"."""
+        from evaluation.engines.neural.encoding import Encoder
+        from evaluation.engines.neural.loading import load_roles
+
+        device, parameters = self.resources.device, self.parameters
+        return load_roles(
+            self.resources, lambda folder: Encoder(folder, device, parameters, unit_length=self.unit_length)
+        )
 
     @property
     def analyser_name(self) -> str:
@@ -186,7 +190,7 @@ class DenseRetrieval(VariantEngine[int], DividedEngine):
         }
 
     def _get_truncation(self, dimension: int) -> Truncation:
-        return partial(truncate_vectors, dimension=dimension, unit_length=self._unit_length)
+        return partial(truncate_vectors, dimension=dimension, unit_length=self.unit_length)
 
     def _index_folder(self, folder: Path, dimension: int) -> Path:
         return folder if dimension == self._documents.dimension else folder / f"dimensions-{dimension}"

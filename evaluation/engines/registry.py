@@ -5,7 +5,7 @@ from importlib import import_module
 from evaluation.engines.base import EngineDescription, InvalidParameter
 
 #: Modules of this package that describe engines, in display order.
-_MODULES = ("bm25", "dense", "learned_sparse", "late_interaction", "cross_encoder", "model_terms", "fusion")
+_MODULES = ("bm25", "dense", "learned_sparse", "late_interaction", "cross_encoder", "model_terms", "fusion", "serving")
 #: Engine descriptions, keyed by name.
 ENGINES: dict[str, EngineDescription] = {
     description.name: description

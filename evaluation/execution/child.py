@@ -252,7 +252,7 @@ def _encode_shards(job: ExecutionJob, channel: Channel) -> None:
 
 
 def _resources(job: ExecutionJob) -> Resources:
-    return Resources(job.checkpoint, job.runs, job.device, job.threads, job.language, job.index)
+    return Resources(job.checkpoint, job.runs, job.device, job.threads, job.language, job.index, job.socket)
 
 
 def _fail(job: ExecutionJob, failure: ModelFailure) -> int:

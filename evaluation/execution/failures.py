@@ -87,6 +87,27 @@ _CODES = (
         "Run the same checkpoint with `python -m evaluation retrieve`, which shows the messages of the library.",
     ),
     _failure(
+        "image_failed",
+        "The command of the container image ended with an error.",
+        "Run the image on your machine as docs/containers.md shows, without a network, and read its messages.",
+    ),
+    _failure(
+        "image_no_run",
+        "The container image ended without writing run.txt to its output folder.",
+        "Write the run to `$outputDir/run.txt`, which is `/tira-data/output/run.txt`.",
+    ),
+    _failure(
+        "server_silent",
+        "The server of the container image did not answer in time.",
+        "Serve on the port in the variable PORT, on all addresses or 127.0.0.1, and load the model within 15 minutes.",
+    ),
+    _failure(
+        "server_answer",
+        "The server of the container image answered with an error, or with something other than it was asked for.",
+        "Send one vector of finite numbers for each text, always with the same dimension, or one score for each "
+        "document. docs/containers.md shows requests and answers.",
+    ),
+    _failure(
         "base_missing",
         "`pack` requires the base model of an adapter.",
         "Specify the folder of the base model with `--base`.",

@@ -82,6 +82,7 @@ class ExecutionJob:
         index_seconds: Seconds for building that index, which the parent adds to the child's build time.
         index_memory: Peak memory in bytes for building that index.
         brief: Whether to measure with the effort of a variant.
+        socket: Unix socket of the server in a container image, in a folder of its own.
     """
 
     task: Task
@@ -106,6 +107,7 @@ class ExecutionJob:
     index: Path | None = None
     index_seconds: float = 0.0
     index_memory: int = 0
+    socket: Path | None = None
     device: str = "cpu"
     threads: int = 1
     measure: bool = True
@@ -125,7 +127,7 @@ class ExecutionJob:
     def from_json(cls, text: str) -> Self:
         """Parse the output of `to_json`."""
         values = json.loads(text)
-        for name in ("out", "corpus", "queries", "excluded", "checkpoint", "shards", "rankings", "index"):
+        for name in ("out", "corpus", "queries", "excluded", "checkpoint", "shards", "rankings", "index", "socket"):
             if values[name] is not None:
                 values[name] = Path(values[name])
         return cls(**{**values, "runs": tuple(Path(run) for run in values["runs"])})

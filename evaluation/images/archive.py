@@ -52,8 +52,10 @@ PORT_LABEL, DEFAULT_PORT = "org.runboard.port", 8000
 ARCHIVE_NAME = "image.tar"
 _HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost\n"
 #: Folders on which the sandbox mounts others.
-MOUNT_POINTS = ("proc", "dev", "sys", "tmp", "etc", "tira-data/input", "tira-data/output", "tira-data/beir")
-MOUNT_POINTS += ("usr/local/nvidia/lib64",)
+MOUNT_POINTS = (
+    "proc", "dev", "sys", "tmp", "etc", "tira-data/input", "tira-data/output", "tira-data/beir",
+    "usr/local/nvidia/lib64",
+)  # fmt: skip
 _MAX_LABELS, _MAX_LABEL = 100, 500
 
 
@@ -98,13 +100,17 @@ class ImageArchive:
         if self.report.valid:
             for name in MOUNT_POINTS:
                 self.file_system.make_folder(name)
+            if self.file_system.find(self.config.folder) is None:
+                self.file_system.make_folder(_normalize(self.config.folder))
             self.file_system.make_folder("etc").children.pop("hosts", None)
             with suppress(ImageRefused):
                 write_file_system(self.file_system, self.layers, target, self.limits, self.findings)
         if not self.report.valid:
             raise InvalidContent(self.report)
         # Container runtimes provide this file; without it, programs do not know "localhost".
-        (target / "etc" / "hosts").write_text(_HOSTS, encoding="ascii")
+        hosts = target / "etc" / "hosts"
+        hosts.write_text(_HOSTS, encoding="ascii")
+        hosts.chmod(0o644)
 
     def describe(self) -> CheckpointDescription:
         """Return the description to be stored. Its `model_type` is the interface that the image's label selects."""

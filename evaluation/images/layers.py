@@ -109,7 +109,7 @@ def iterate_members(reader: TarReader) -> Iterator[tarfile.TarInfo]:
     try:
         archive = tarfile.TarFile(fileobj=cast("BinaryIO", reader), mode="r", encoding="utf-8")
         while (member := archive.next()) is not None:
-            archive.members = []  # tarfile keeps every member otherwise
+            archive.members = []  # type: ignore[attr-defined]  # tarfile keeps every member otherwise
             yield member
     except (tarfile.TarError, ValueError, OverflowError, IndexError, EOFError) as error:
         message = str(error) if isinstance(error, DamagedTar) else "it is not a valid tar"
@@ -167,7 +167,7 @@ class FileSystem:
     def make_folder(self, name: str) -> Node:
         """Return a real folder, replacing anything else on its path."""
         node = self.root
-        for part in name.split("/"):
+        for part in filter(None, name.split("/")):
             child = node.children.get(part)
             if child is None or child.kind != "folder":
                 child = node.children[part] = Node("folder", -1)
@@ -364,7 +364,9 @@ def write_file_system(
             layer.read(partial(write_layer, number), limits, findings)
     for path, node in links:
         (target / path).symlink_to(node.target)
+    target.chmod(0o755)
     for path, node in reversed(folders):
+        (target / path).chmod(0o755)
         os.utime(target / path, (node.mtime, node.mtime))
 
 

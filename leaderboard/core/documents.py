@@ -20,7 +20,7 @@ SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
     "How-to guides": ["datasets", "client", "curation", "judging", "rounds", "operations", "scaling"],
     "Reference": [
         ("measures", "Methodology"), ("efficiency", "Efficiency protocol"), ("figures", "Figures"),
-        ("formats", "File formats"), ("models", "Models"), "engines", "checkpoints", "api",
+        ("formats", "File formats"), ("models", "Models"), "engines", "checkpoints", "containers", "api",
         ("api-docs", "API reference"), "interchange", "limits", "teams", "glossary",
     ],
     "Explanation": ["contamination"],

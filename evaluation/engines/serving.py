@@ -1,0 +1,402 @@
+"""Engines over a server in a container image, which encodes texts or scores documents over HTTP.
+
+`/v1/embeddings` has OpenAI's form, as served by TEI, vLLM, and Infinity. `/rerank` has the form of Cohere and Jina
+(`documents`), as served by vLLM and Infinity, or that of TEI (`texts`), which is tried if the first one is refused.
+Runboard indexes, searches, and measures as for checkpoints. The server is reached through a Unix socket, and its
+answers are not trusted.
+"""
+
+import base64
+import http.client
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.core.problems import ModelFailure
+from evaluation.engines import cross_encoder, dense
+from evaluation.engines.base import (
+    AUTO,
+    EngineDescription,
+    Floats,
+    InvalidParameter,
+    Parameter,
+    Progress,
+    Resources,
+    ignore,
+)
+from evaluation.engines.prompts import SIDES, select_prompt
+
+#: Seconds for one request, and for a request that only asks whether the server is ready.
+_TIMEOUT, _READY_TIMEOUT = 600.0, 5.0
+_MAX_ANSWER = 256 << 20
+#: Statuses of servers that are busy, and the pauses in seconds before further attempts.
+_BUSY, _PAUSES = (429, 503), (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+#: Statuses of requests that are too large, or in another form than the server's.
+_REFUSED = (400, 404, 405, 413, 422)
+_MAX_DIMENSION = 65_536
+#: Texts that every usable model distinguishes.
+_PROBE = ("the heart", "What is the speed of sound, and who measured it first?", "Berlin, Paris und Rom")
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP connection over a Unix socket, whose path may be longer than the kernel's limit of 107 bytes."""
+
+    def __init__(self, path: Path, timeout: float = _TIMEOUT) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        folder = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            self.sock.connect(f"/proc/self/fd/{folder}/{self._path.name}")
+        finally:
+            os.close(folder)
+
+
+def is_ready(path: Path) -> bool:
+    """Return whether the server behind the socket answers a request, other than that it is not ready yet."""
+    connection = UnixConnection(path, _READY_TIMEOUT)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status != 503
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+class RequestRefused(Exception):
+    """The server refused the form or the size of a request."""
+
+
+class ServerClient:
+    """Client of the server, for several threads with a connection each. Methods raise ModelFailure."""
+
+    def __init__(self, path: Path, parameters: Mapping[str, Any]) -> None:
+        self._path, self._local = path, threading.local()
+        self.batch_texts: int = parameters["batch_texts"]
+        self._threads = ThreadPoolExecutor(parameters["concurrency"], thread_name_prefix="requests")
+        self._model = parameters["served_model"] or self._first_model()
+
+    def post(self, address: str, body: Mapping[str, Any]) -> Any:
+        """Return the JSON answer to a request, repeated while the server is busy. Raises RequestRefused."""
+        content = orjson.dumps({"model": self._model, **body})
+        for pause in (*_PAUSES, None):
+            status, answer = self._request("POST", address, content)
+            if status == 200:
+                return answer
+            if status in _REFUSED:
+                raise RequestRefused
+            if status not in _BUSY or pause is None:
+                break
+            time.sleep(pause)
+        raise ModelFailure("server_answer", f"the server answered {address} with status {status}")
+
+    def run(self, calls: Sequence[Callable[[], None]], progress: Progress = ignore) -> None:
+        """Make the calls in several threads. The first error ends them."""
+        futures = [self._threads.submit(call) for call in calls]
+        try:
+            for number, future in enumerate(futures, 1):
+                future.result()
+                progress(number / len(futures))
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+
+    def _first_model(self) -> str:
+        """Return the name of the first model that the server lists, or a default name."""
+        with suppress(ModelFailure, LookupError, TypeError):
+            return str(self._request("GET", "/v1/models", b"")[1]["data"][0]["id"])
+        return "default"
+
+    def _request(self, method: str, address: str, content: bytes) -> tuple[int, Any]:
+        """Return status and answer, over a new connection if the server has closed the last one."""
+        for is_last in (False, True):
+            connection = getattr(self._local, "connection", None) or UnixConnection(self._path)
+            self._local.connection = connection
+            try:
+                connection.request(method, address, content, {"Content-Type": "application/json"})
+                response = connection.getresponse()
+                text = response.read(_MAX_ANSWER + 1)
+                if len(text) > _MAX_ANSWER:
+                    raise ModelFailure("server_answer", "an answer of the server is too long")
+                return response.status, orjson.loads(text) if response.status == 200 else None
+            except TimeoutError as error:
+                raise ModelFailure("server_silent", "the server did not answer a request") from error
+            except ValueError as error:
+                raise ModelFailure("server_answer", "an answer of the server is not JSON") from error
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                self._local.connection = None
+                if is_last:
+                    raise ModelFailure("server_answer", "the server closed the connection") from error
+        raise AssertionError
+
+
+class ServedEncoder:
+    """Encoder over `/v1/embeddings`, with the interface of `neural.encoding.Encoder`."""
+
+    maximum_length = None
+    pooling = ""
+
+    def __init__(self, client: ServerClient, parameters: Mapping[str, Any], unit_length: bool) -> None:
+        self._client, self._unit_length = client, unit_length
+        vectors = self._get_vectors(list(_PROBE))
+        if float(np.ptp(vectors, axis=0).max(initial=0.0)) <= 1e-6 * float(np.abs(vectors).max(initial=0.0)):
+            raise ModelFailure("constant_output", "the server returns the same vector for different texts")
+        self._full_dimension = vectors.shape[1]
+        kept = parameters["truncate_dimension"]
+        self.dimension = min(self._full_dimension, 0 if kept == AUTO else kept) or self._full_dimension
+
+    def encode(self, texts: Sequence[str], prompt: str, output: Floats, progress: Progress = ignore) -> None:
+        """Write the vector of each text, preceded by the prompt, to the rows of `output` (texts × dimension)."""
+        # Texts of similar length need little padding.
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
+        size = self._client.batch_texts
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+
+        def call(indices: Sequence[int]) -> Callable[[], None]:
+            return lambda: self._encode_batch(texts, prompt, indices, output)
+
+        self._client.run([call(indices) for indices in batches], progress)
+
+    def _encode_batch(self, texts: Sequence[str], prompt: str, indices: Sequence[int], output: Floats) -> None:
+        vectors = self._get_vectors([prompt + texts[index] for index in indices])
+        if vectors.shape[1] != self._full_dimension:
+            raise ModelFailure("server_answer", "the server returned vectors of different dimensions")
+        vectors = vectors[:, : self.dimension]
+        if self._unit_length:
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        output[indices] = vectors
+
+    def _get_vectors(self, texts: list[str]) -> Floats:
+        """Return the vectors of a batch, which is halved as long as the server refuses its size."""
+        try:
+            answer = self._client.post("/v1/embeddings", {"input": texts, "encoding_format": "base64"})
+        except RequestRefused as error:
+            if len(texts) == 1:
+                raise ModelFailure("server_answer", "the server refuses requests to /v1/embeddings") from error
+            half = (len(texts) + 1) // 2
+            self._client.batch_texts = min(self._client.batch_texts, half)
+            return np.concatenate([self._get_vectors(texts[:half]), self._get_vectors(texts[half:])])
+        try:
+            rows = sorted(answer["data"], key=lambda row: row["index"])
+            if [row["index"] for row in rows] != list(range(len(texts))):
+                raise ValueError
+            vectors = np.stack([_parse_vector(row["embedding"]) for row in rows])
+        except (LookupError, TypeError, ValueError) as error:
+            raise ModelFailure("server_answer", "an answer does not have one vector for each text") from error
+        if not np.isfinite(vectors).all():
+            raise ModelFailure("not_finite_output", "the server returned a vector with infinite or undefined values")
+        return vectors
+
+
+def _parse_vector(value: object) -> Floats:
+    """Return a vector, given as base64 of little-endian float32 or as numbers. Raises ValueError or TypeError."""
+    if isinstance(value, str):
+        vector = np.frombuffer(base64.b64decode(value, validate=True), "<f4")
+    else:
+        vector = np.array(value, np.float32)
+    if vector.ndim != 1 or not 0 < len(vector) <= _MAX_DIMENSION:
+        raise ValueError("not a vector")
+    return vector
+
+
+class ServedScorer:
+    """Scorer of pairs over `/rerank`, with the interface of `neural.pair_scoring.PairScorer`."""
+
+    maximum_length = None
+
+    def __init__(self, client: ServerClient, parameters: Mapping[str, Any]) -> None:
+        self._client = client
+        self._prompts = {side: select_prompt({}, side, parameters[f"{side}_prompt"]) for side in SIDES}
+        self._field = "documents"
+        if len(set(self._get_scores(_PROBE[1], list(_PROBE)).tolist())) == 1:
+            raise ModelFailure("constant_output", "the server returns the same score for different documents")
+
+    def score(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
+        """Return the score of each pair of queries[i] and documents[i]."""
+        scores = np.empty(len(queries), np.float32)
+        calls = []
+        for query, group in groupby(range(len(queries)), key=queries.__getitem__):
+            numbers = list(group)
+            for start in range(0, len(numbers), self._client.batch_texts):
+                batch = numbers[start : start + self._client.batch_texts]
+                calls.append(self._call(scores, query, documents, batch))
+        self._client.run(calls)
+        return scores
+
+    def _call(self, scores: Floats, query: str, documents: Sequence[str], batch: list[int]) -> Callable[[], None]:
+        texts = [self._prompts["document"] + documents[number] for number in batch]
+
+        def call() -> None:
+            scores[batch] = self._get_scores(self._prompts["query"] + query, texts)
+
+        return call
+
+    def _get_scores(self, query: str, texts: list[str]) -> Floats:
+        """Return the scores of a batch, which is halved as long as the server refuses its size."""
+        try:
+            answer = self._client.post("/rerank", self._body(query, texts))
+        except RequestRefused as error:
+            if len(texts) == 1 and self._field == "texts":
+                raise ModelFailure("server_answer", "the server refuses requests to /rerank") from error
+            if self._field == "documents" and len(texts) <= len(_PROBE):
+                self._field = "texts"
+                return self._get_scores(query, texts)
+            half = (len(texts) + 1) // 2
+            self._client.batch_texts = min(self._client.batch_texts, half)
+            return np.concatenate([self._get_scores(query, texts[:half]), self._get_scores(query, texts[half:])])
+        try:
+            rows = answer["results"] if isinstance(answer, dict) else answer
+            by_index = {row["index"]: float(row.get("relevance_score", row.get("score"))) for row in rows}
+            scores = np.array([by_index[index] for index in range(len(texts))], np.float32)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ModelFailure("server_answer", "an answer does not have one score for each document") from error
+        if not np.isfinite(scores).all():
+            raise ModelFailure("not_finite_output", "the server returned an infinite or undefined score")
+        return scores
+
+    def _body(self, query: str, texts: list[str]) -> dict[str, Any]:
+        if self._field == "texts":
+            return {"query": query, "texts": texts, "raw_scores": True, "truncate": True}
+        return {"query": query, "documents": texts, "top_n": len(texts), "return_documents": False}
+
+
+class ServedDenseRetrieval(dense.DenseRetrieval):
+    """Dense retrieval with the vectors of a server."""
+
+    @property
+    def analyser_name(self) -> str:
+        return f"/v1/embeddings of a container image, {self.similarity}"
+
+    def load_encoders(self) -> Mapping[Any, Any]:
+        """Return the same encoder for queries and documents."""
+        _import_libraries()
+        client = ServerClient(self.resources.server, self.parameters)
+        encoder = ServedEncoder(client, self.parameters, self.unit_length)
+        return {"query": encoder, "document": encoder}
+
+
+class ServedReRanking(cross_encoder.CrossEncoderReRanking):
+    """Re-ranking with the scores of a server."""
+
+    @property
+    def analyser_name(self) -> str:
+        return f"top {self.main} of {self.first_stage.label}, /rerank of a container image"
+
+    def load_scorer(self) -> ServedScorer:
+        _import_libraries()
+        return ServedScorer(ServerClient(self.resources.server, self.parameters), self.parameters)
+
+
+def _import_libraries() -> None:
+    """Import the libraries of search and measurement, so that their import is not part of a search."""
+    for name in ("faiss", "torch"):
+        import_module(name)
+
+
+class BatchImage:
+    """Batch interface of an image, which only the site's workers run."""
+
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        raise InvalidParameter("Container images run on the site only; docs/containers.md shows how to run one.")
+
+
+def _check_interface(interface: str) -> Callable[[Mapping[str, Any], CheckpointDescription | None], None]:
+    """Return a check that the image's label selects no other interface."""
+
+    def check(parameters: Mapping[str, Any], image: CheckpointDescription | None) -> None:
+        labelled = labelled_engine(image.model_type) if image is not None else None
+        if labelled is not None and _INTERFACES[labelled.name] != interface:
+            raise InvalidParameter(f"The image's label selects another interface: choose the engine {labelled.name}.")
+
+    return check
+
+
+def _adapt(engine: EngineDescription, omitted: Sequence[str]) -> Iterator[Parameter]:
+    """Yield the parameters of an engine that also apply if a server runs the model."""
+    yield from (parameter for parameter in engine.parameters if parameter.name not in omitted)
+    yield from _SERVER_PARAMETERS
+
+
+COMMAND = Parameter("command", "", "command for a shell of the image; empty for its own ENTRYPOINT and CMD")
+_SERVER_PARAMETERS = (
+    COMMAND,
+    Parameter("served_model", "", "name of the model in requests; empty for the first one of /v1/models"),
+    Parameter("batch_texts", 128, "texts per request; halved if the server refuses", minimum=1, maximum=4096),
+    Parameter("concurrency", 4, "number of concurrent requests", minimum=1, maximum=64),
+)
+_BY_MODEL = ("pooling", "maximum_length", "compute_dtype", "batch_tokens", "template")
+_DENSE, _RE_RANKING = dense.DESCRIPTIONS[0], cross_encoder.DESCRIPTIONS[0]
+_INTERFACES = {"container": "batch", "container-embeddings": "embeddings", "container-rerank": "rerank"}
+
+
+def _check_all(
+    engine: EngineDescription, interface: str
+) -> Callable[[Mapping[str, Any], CheckpointDescription | None], None]:
+    check_interface = _check_interface(interface)
+
+    def check(parameters: Mapping[str, Any], image: CheckpointDescription | None) -> None:
+        check_interface(parameters, image)
+        engine.check_parameters(parameters, image)
+
+    return check
+
+
+def labelled_engine(label: str) -> EngineDescription | None:
+    """Return the engine of the interface that an image's label selects, if any."""
+    return next((engine for engine in DESCRIPTIONS if _INTERFACES[engine.name] == label), None)
+
+
+DESCRIPTIONS = (
+    EngineDescription(
+        name="container",
+        label="Container image",
+        architecture="other",
+        any_architecture=True,
+        description="A container image reads corpus and queries as files and writes a run, as in TIRA and TIREx.",
+        parameters=(COMMAND,),
+        create=BatchImage,  # type: ignore[arg-type]
+        checkpoints=(CheckpointKind.CONTAINER,),
+        runs=(0, 1),
+        check_parameters=_check_interface("batch"),
+    ),
+    replace(
+        _DENSE,
+        name="container-embeddings",
+        label="Container image (embeddings)",
+        description="A container image serves /v1/embeddings. Runboard indexes and searches as for dense checkpoints.",
+        parameters=tuple(_adapt(_DENSE, _BY_MODEL)),
+        create=ServedDenseRetrieval,
+        checkpoints=(CheckpointKind.CONTAINER,),
+        encoding_parameters=None,
+        check_parameters=_check_all(_DENSE, "embeddings"),
+    ),
+    replace(
+        _RE_RANKING,
+        name="container-rerank",
+        label="Container image (re-ranking)",
+        description="A container image serves /rerank, which scores the top documents of BM25 or of a given run.",
+        parameters=tuple(_adapt(_RE_RANKING, _BY_MODEL)),
+        create=ServedReRanking,
+        checkpoints=(CheckpointKind.CONTAINER,),
+        check_parameters=_check_all(_RE_RANKING, "rerank"),
+    ),
+)
