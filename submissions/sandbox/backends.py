@@ -97,6 +97,25 @@ class Mount:
     writable: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """Relay to a server in the sandbox: the folder for its socket, and the server's port."""
+
+    folder: Path
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRoot:
+    """Root file system of a container image, with the image's user and group ids and its working folder."""
+
+    folder: Path
+    user: int = 0
+    group: int = 0
+    work_folder: str = "/"
+    relay: Relay | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A command as the sandbox sees it, and everything that it may access, except the system."""
@@ -108,6 +127,8 @@ class Program:
     #: Folders of compiled code, mapped to the paths of their copies in the sandbox.
     caches: Mapping[str, str] = field(default_factory=dict)
     cuda: bool = False
+    #: Root of a container image, which replaces that of this system. Only backends that isolate can run it.
+    image: ImageRoot | None = None
 
 
 class SandboxedProcess:
@@ -259,6 +280,9 @@ class UnprotectedBackend(Backend):
         return ""
 
     def start(self, program: Program) -> SandboxedProcess:
+        """Start the program. Raises SandboxUnavailable for container images."""
+        if program.image is not None:
+            raise SandboxUnavailable("Container images run only in a sandbox.")
         command = launch_command(program, user=None, address_space=not program.cuda)
         return SandboxedProcess(open_process(command, env=dict(program.environment))).greet()
 

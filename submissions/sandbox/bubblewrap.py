@@ -18,6 +18,7 @@ from pathlib import Path
 from django.conf import settings
 
 from submissions.sandbox import backends, seccomp
+from submissions.sandbox.nesting import nest
 from submissions.sandbox.processes import process_mark
 
 #: Parts of the system that programs need: libraries and the loader's configuration, but no other part of /etc.
@@ -192,24 +193,29 @@ class Bubblewrap(backends.Backend):
         user = backends.NOBODY_UID if is_root else None
         group = ControlGroup(program.limits)
         address_space = not group.limits_memory and not program.cuda
-        command = backends.launch_command(program, user=user, address_space=address_space)
+        filter_file = os.memfd_create("seccomp")
         try:
-            return self._start(program, [*arguments(program, is_root=is_root), "--", *command], group)
+            os.write(filter_file, seccomp.filter_program(loopback=program.image is not None))
+            os.lseek(filter_file, 0, os.SEEK_SET)
+            filter_option = ["--seccomp", str(filter_file)]
+            if program.image is not None:
+                program, filter_option = nest(program, self._binary, filter_file), []
+            command = backends.launch_command(program, user=user, address_space=address_space)
+            words = [*filter_option, *arguments(program, is_root=is_root), "--", *command]
+            return self._start(words, filter_file, group)
         except BaseException:
             group.remove()
             raise
+        finally:
+            os.close(filter_file)
 
-    def _start(self, program: backends.Program, arguments: list[str], group: ControlGroup) -> backends.SandboxedProcess:
+    def _start(self, words: list[str], filter_file: int, group: ControlGroup) -> backends.SandboxedProcess:
         """Start bwrap, add it to its control group while it is blocked, and let it continue."""
-        filter_file = os.memfd_create("seccomp")
         info_read, info_write = os.pipe()
         block_read, block_write = os.pipe()
         try:
-            os.write(filter_file, seccomp.filter_program())
-            os.lseek(filter_file, 0, os.SEEK_SET)
-            descriptors = ("--seccomp", filter_file, "--info-fd", info_write, "--block-fd", block_read)
             process = backends.open_process(
-                [self._binary, *map(str, descriptors), *arguments],
+                [self._binary, "--info-fd", str(info_write), "--block-fd", str(block_read), *words],
                 pass_fds=(filter_file, info_write, block_read),
                 env=process_mark(),
             )
@@ -226,7 +232,7 @@ class Bubblewrap(backends.Backend):
             os.write(block_write, b"\n")
             return child.greet()
         finally:
-            for descriptor in (filter_file, info_read, info_write, block_read, block_write):
+            for descriptor in (info_read, info_write, block_read, block_write):
                 if descriptor >= 0:
                     os.close(descriptor)
 

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 Kind = Literal["done", "model_failed", "timed_out", "memory", "disk", "processes", "crashed"]
 
 #: Codes of breaches in MODEL_FAILURES.
-_CODES: dict[Breach, str] = {
+FAILURE_CODES: dict[Breach, str] = {
     "timed_out": "timed_out",
     "memory": "out_of_memory",
     "disk": "too_much_output",
@@ -57,7 +57,7 @@ _CODES: dict[Breach, str] = {
 _BOOTSTRAP = """import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
 runpy.run_module("evaluation.execution", run_name="__main__", alter_sys=True)"""
-_WAITING = "while another system is timed on this machine"
+WAITING_NOTE = "while another system is timed on this machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ class SandboxOutcome:
 
     Otherwise, `failure_code` is one of MODEL_FAILURES, and `message` describes the failure for the model's owner.
     `peak_rss` is in bytes, over all processes, excluding file-backed memory. `unmeasured` is the reason why requested
-    figures are missing. Measuring is the last step, so a job is "done" even if measuring fails.
+    figures are missing. Measuring is the last step, so a job is "done" even if measuring fails. `output` has the last
+    messages of a container image.
     """
 
     kind: Kind
@@ -76,6 +77,7 @@ class SandboxOutcome:
     failure_code: str = ""
     message: str = ""
     unmeasured: str = ""
+    output: str = ""
 
 
 def run_job(backend: Backend, job: ExecutionJob, limits: SandboxLimits, on_progress: OnProgress) -> SandboxOutcome:
@@ -88,7 +90,7 @@ def run_job(backend: Backend, job: ExecutionJob, limits: SandboxLimits, on_progr
     """
     with ExitStack() as resources:
         lock = resources.enter_context(closing(MachineLock(device=job.device)))
-        lock.acquire("shared", lambda: on_progress(WAITING_STAGE, 0.0, _WAITING))
+        lock.acquire("shared", lambda: on_progress(WAITING_STAGE, 0.0, WAITING_NOTE))
         _, supervision = resources.enter_context(_running_child(backend, job, limits, lock, on_progress))
         supervision.run()
     return _outcome(job, limits, supervision)
@@ -114,7 +116,7 @@ class ShardEncoder:
         """
         job = replace(self.job, shard=number)
         try:
-            self._lock.acquire("shared", lambda: on_progress(WAITING_STAGE, 0.0, _WAITING))
+            self._lock.acquire("shared", lambda: on_progress(WAITING_STAGE, 0.0, WAITING_NOTE))
             if self._child is None:
                 context = _running_child(self._backend, job, self._limits, self._lock, on_progress)
                 self._child = self._resources.enter_context(context)
@@ -146,7 +148,7 @@ class ShardEncoder:
         except InvalidOutcome as error:
             logger.warning("a child left no usable shard: %s", error)
             supervision.end()
-            return _failure("crashed", "no_usable_result", supervision)
+            return build_failure("crashed", "no_usable_result", supervision)
         shutil.copytree(job.out / SHARD_FOLDER, target)
         remove(job.out / SHARD_FOLDER)
         remove(job.out / RESULT_NAME)
@@ -179,7 +181,7 @@ def _running_child(
             os.chown(folder, NOBODY_UID, NOBODY_UID)
         files = (job.corpus, job.queries, job.excluded, job.checkpoint, job.shards, job.index, *job.runs)
         for path in filter(None, files):
-            _make_readable(path)
+            make_readable(path)
     require_free_disk(job.out, limits)
     _compile_once()
     kept_folders = [folder for folder in (job.shards, job.rankings) if folder is not None]
@@ -219,6 +221,7 @@ def _program(backend: Backend, job: ExecutionJob, limits: SandboxLimits, folder:
         shards=job.shards and place(job.shards, "/shards", writable=True),
         rankings=job.rankings and place(job.rankings, "/rankings", writable=True),
         index=job.index and place(job.index, "/in/index"),
+        socket=job.socket and place(job.socket.parent, "/in/server") / job.socket.name,
     )
     if job.shards is not None:  # existing shards are read-only
         for shard in sorted(job.shards.iterdir()):
@@ -278,7 +281,7 @@ def _gzip_extension(path: Path) -> str:
     return ".gz" if path.suffix == ".gz" else ""
 
 
-def _make_readable(path: Path) -> None:
+def make_readable(path: Path) -> None:
     """Make a file or a folder's content readable for everyone. Parent folders such as var/ remain closed."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
@@ -288,7 +291,7 @@ def _make_readable(path: Path) -> None:
         path.chmod(stat.S_IMODE(status.st_mode) | permissions)
     if stat.S_ISDIR(status.st_mode):
         for entry in path.iterdir():
-            _make_readable(entry)
+            make_readable(entry)
 
 
 def _outcome(job: ExecutionJob, limits: SandboxLimits, supervision: Supervision) -> SandboxOutcome:
@@ -304,9 +307,10 @@ def _outcome(job: ExecutionJob, limits: SandboxLimits, supervision: Supervision)
         except InvalidOutcome as error:
             logger.warning("a child left no usable result: %s", error)
             if ended_well:
-                return _failure("crashed", "no_usable_result", supervision)
+                return build_failure("crashed", "no_usable_result", supervision)
         else:  # even if the child ended during the measurement
-            unmeasured, code = supervision.turn.refusal, _CODES[supervision.breach] if supervision.breach else "crashed"
+            unmeasured = supervision.turn.refusal
+            code = FAILURE_CODES[supervision.breach] if supervision.breach else "crashed"
             if supervision.turn.was_asked and not unmeasured and result["figures"] is None:
                 too_slow = "too few searches can be timed within a tenth of the job's time"
                 unmeasured = too_slow if ended_well else f"the measurement failed ({code})"
@@ -315,16 +319,17 @@ def _outcome(job: ExecutionJob, limits: SandboxLimits, supervision: Supervision)
         # A full disk can end the child before its own limit, for example by SIGBUS on a mapped page.
         require_free_disk(job.out, limits)
     if supervision.breach is not None:
-        return _failure(supervision.breach, _CODES[supervision.breach], supervision)
+        return build_failure(supervision.breach, FAILURE_CODES[supervision.breach], supervision)
     if supervision.status == EXIT_DISK_FULL:
-        return _failure("disk", "too_much_output", supervision)
+        return build_failure("disk", "too_much_output", supervision)
     if supervision.status == EXIT_OUT_OF_MEMORY:
-        return _failure("memory", "out_of_memory", supervision)
+        return build_failure("memory", "out_of_memory", supervision)
     if (failure := read_failure(job.out, job)) is not None:
-        return _failure("model_failed", failure.code, supervision, failure.message)
-    return _failure("crashed", "crashed", supervision)
+        return build_failure("model_failed", failure.code, supervision, failure.message)
+    return build_failure("crashed", "crashed", supervision)
 
 
-def _failure(kind: Kind, code: str, supervision: Supervision, message: str = "") -> SandboxOutcome:
+def build_failure(kind: Kind, code: str, supervision: Supervision, message: str = "") -> SandboxOutcome:
+    """Return the outcome of a failed child, with the code's meaning as its default message."""
     message = message or MODEL_FAILURES[code].meaning
     return SandboxOutcome(kind, supervision.seconds, supervision.peak_memory, failure_code=code, message=message)

@@ -62,6 +62,7 @@ _IOCTL = (16, 29)
 #: CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET of <linux/sched.h>.
 _NEW_NAMESPACES = 0x7E020000
 _AF_UNIX = 1
+_AF_INTERNET = (2, 10)
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 #: Newest call considered for this list, on both architectures: set_mempolicy_home_node of Linux 5.17.
 _NEWEST_CALL = 450
@@ -74,11 +75,15 @@ _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 
 
-def filter_program() -> bytes:
-    """Return this machine's filter as an array of struct sock_filter. Raises KeyError for unknown architectures."""
+def filter_program(*, loopback: bool = False) -> bytes:
+    """Return this machine's filter as an array of struct sock_filter. Raises KeyError for unknown architectures.
+
+    `loopback` also allows internet sockets, for servers in a network namespace with nothing but a loopback interface.
+    """
     machine = platform.machine()
     column = list(ARCHITECTURES).index(machine)
     denial = _ERRNO | errno.EPERM
+    families = (_AF_UNIX, *(_AF_INTERNET if loopback else ()))
     lines = [
         _line(_LOAD, _ARCHITECTURE),
         _line(_EQUAL, ARCHITECTURES[machine], 1, 0),
@@ -99,9 +104,9 @@ def filter_program() -> bytes:
         _line(_ANY_BIT, _NEW_NAMESPACES, 0, 1),
         _line(_RETURN, denial),
         _line(_RETURN, _ALLOW),
-        _line(_EQUAL, _SOCKET[column], 0, 4),
+        _line(_EQUAL, _SOCKET[column], 0, 3 + len(families)),
         _line(_LOAD, _FIRST_ARGUMENT),
-        _line(_EQUAL, _AF_UNIX, 1, 0),
+        *(_line(_EQUAL, family, left, 0) for left, family in zip(range(len(families), 0, -1), families, strict=True)),
         _line(_RETURN, _ERRNO | errno.EAFNOSUPPORT),
         _line(_RETURN, _ALLOW),
         _line(_EQUAL, _IOCTL[column], 0, 5),

@@ -1,0 +1,232 @@
+"""Container images in the sandbox: one run of an image's command, or a server that an engine calls through a relay."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from evaluation.checkpoints.findings import quote
+from evaluation.efficiency.hardware import own_gpu
+from evaluation.engines.serving import is_ready
+from evaluation.execution.failures import MODEL_FAILURES
+from evaluation.images.archive import ImageConfig
+from submissions.sandbox.backends import (
+    NOBODY_UID,
+    Backend,
+    ImageRoot,
+    Mount,
+    Program,
+    Relay,
+    SandboxedProcess,
+    SandboxLimits,
+    SandboxUnavailable,
+)
+from submissions.sandbox.machine_lock import WAITING_STAGE, MachineLock
+from submissions.sandbox.nesting import SOCKET_NAME
+from submissions.sandbox.processes import remove_unexpected_files
+from submissions.sandbox.running import FAILURE_CODES, WAITING_NOTE, SandboxOutcome, build_failure
+from submissions.sandbox.supervision import OnProgress, Supervision, require_free_disk
+
+_MAX_LINES, _MAX_OUTPUT = 12, 1200
+#: Maximum number of files that an image may write.
+_MAX_FILES = 200_000
+#: Seconds within which a server must answer, and the pause between attempts.
+START_SECONDS, _PAUSE = 900.0, 0.2
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageTask:
+    """A run of an image: its unpacked root, its configuration, and what it may read and write.
+
+    `folder` gets everything that the image writes: its output in `out`, and its /tmp. `inputs` are read-only, by path
+    in the image. `command` and `environment` replace or extend those of the configuration. `serves` starts the relay.
+    The outcome of a failure has the image's last messages only if `shows_output` is set.
+    """
+
+    root: Path
+    config: ImageConfig
+    folder: Path
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, Path] = field(default_factory=dict)
+    output_target: str = "/tira-data/output"
+    device: str = "cpu"
+    threads: int = 1
+    serves: bool = False
+    shows_output: bool = False
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    @property
+    def scratch(self) -> Path:
+        return self.folder / "tmp"
+
+    @property
+    def relay_folder(self) -> Path:
+        return self.folder / "relay"
+
+
+class ImageSupervision(Supervision):
+    """Supervision of an image, whose output is kept with its errors and not interpreted."""
+
+    def __init__(self, task: ImageTask, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._shows_output = task.shows_output
+
+    def _read_lines(self, content: bytes) -> None:
+        self.tail = (self.tail + content)[-8192:]
+
+    @property
+    def outcome(self) -> SandboxOutcome | None:
+        """Failure of the image after its end, or None if its command succeeded. Raises SandboxUnavailable."""
+        text = self.tail.decode(errors="replace").strip()
+        output = quote(" ⏎ ".join(text.splitlines()[-_MAX_LINES:]), _MAX_OUTPUT) if self._shows_output else ""
+        if self.breach is not None:
+            return replace(build_failure(self.breach, FAILURE_CODES[self.breach], self), output=output)
+        if self.status == 0:
+            return None
+        last_line = text.rpartition("\n")[2]
+        if last_line.startswith("bwrap: ") and "execvp" not in last_line:
+            raise SandboxUnavailable(quote(last_line, 300))
+        message = f"{MODEL_FAILURES['image_failed'].meaning} Exit status: {self.status}."
+        return replace(build_failure("model_failed", "image_failed", self, message), output=output)
+
+
+def run_image(backend: Backend, task: ImageTask, limits: SandboxLimits, on_progress: OnProgress) -> SandboxOutcome:
+    """Run the image's command to its end and return the outcome; its output is in `task.out`, regular files only.
+
+    `on_progress` is called as in `run_job`. Raises SandboxUnavailable, through no fault of the image.
+    """
+    with ExitStack() as resources:
+        lock = resources.enter_context(closing(MachineLock(device=task.device)))
+        lock.acquire("shared", lambda: on_progress(WAITING_STAGE, 0.0, WAITING_NOTE))
+        _, supervision = resources.enter_context(_started(backend, task, limits, lock, on_progress))
+        supervision.run()
+    remove_unexpected_files(task.out)
+    return supervision.outcome or SandboxOutcome("done", supervision.seconds, supervision.peak_memory)
+
+
+class ImageServer:
+    """A running server of an image, supervised by a thread."""
+
+    def __init__(self, child: SandboxedProcess, supervision: ImageSupervision, socket_path: Path) -> None:
+        self.supervision, self.socket_path = supervision, socket_path
+        self._child = child
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="image server")
+        self._thread.start()
+
+    def _watch(self) -> None:
+        try:
+            self.supervision.run()
+        except BaseException as error:
+            self._error = error
+
+    def check(self) -> None:
+        """Raise ServerEnded, or the error of its supervision, if the server has ended."""
+        if self._thread.is_alive():
+            return
+        if self._error is not None:
+            raise self._error
+        failure = build_failure("model_failed", "image_failed", self.supervision)
+        raise ServerEnded(self.supervision.outcome or failure)
+
+    def wait(self, on_progress: OnProgress) -> None:
+        """Wait until the server answers. Raises ServerEnded if it ends, or does not answer within START_SECONDS."""
+        deadline = time.monotonic() + START_SECONDS
+        while not is_ready(self.socket_path):
+            self.check()
+            on_progress("loading", 0.0, "")
+            if time.monotonic() > deadline:
+                raise ServerEnded(build_failure("model_failed", "server_silent", self.supervision))
+            time.sleep(_PAUSE)
+
+    def stop(self) -> None:
+        self._child.kill()
+        self._thread.join()
+
+
+class ServerEnded(Exception):
+    """The server of an image ended, or never answered. `outcome` describes the failure."""
+
+    def __init__(self, outcome: SandboxOutcome) -> None:
+        self.outcome = outcome
+        super().__init__(outcome.failure_code)
+
+
+@contextmanager
+def serve_image(
+    backend: Backend, task: ImageTask, limits: SandboxLimits, on_progress: OnProgress
+) -> Iterator[ImageServer]:
+    """Start the image's server and yield it once it answers; it has ended after the block.
+
+    The caller must hold the machine's lock. Raises ServerEnded, and SandboxUnavailable, through no fault of the image.
+    """
+    with ExitStack() as resources:
+        lock = resources.enter_context(closing(MachineLock(device=task.device)))
+        child, supervision = resources.enter_context(_started(backend, task, limits, lock, lambda *_: None))
+        server = ImageServer(child, supervision, task.relay_folder / SOCKET_NAME)
+        resources.callback(server.stop)
+        server.wait(on_progress)
+        yield server
+
+
+@contextmanager
+def _started(
+    backend: Backend, task: ImageTask, limits: SandboxLimits, lock: MachineLock, on_progress: OnProgress
+) -> Iterator[tuple[SandboxedProcess, ImageSupervision]]:
+    """Yield the started image and its supervision. The image has ended after the block."""
+    if not (backend.available and backend.isolates):
+        raise SandboxUnavailable(f"{backend.name}: {backend.reason or 'container images need a sandbox'}")
+    for folder in (task.out, task.scratch, *([task.relay_folder] if task.serves else [])):
+        folder.mkdir()
+        folder.chmod(0o700)
+        if os.geteuid() == 0:
+            os.chown(folder, NOBODY_UID, NOBODY_UID)
+    require_free_disk(task.folder, limits)
+    limits = replace(limits, files=_MAX_FILES)
+    child = backend.start(_program(task, limits))
+    try:
+        yield child, ImageSupervision(task, child, limits, [task.out, task.scratch], lock, on_progress, measures=False)
+    finally:
+        child.kill()
+        child.close()
+
+
+def _program(task: ImageTask, limits: SandboxLimits) -> Program:
+    """Return the program that runs the image's command."""
+    config = task.config
+    environment = {
+        "PATH": _PATH,
+        "HOME": config.home,
+        "LANG": "C.UTF-8",
+        **dict.fromkeys(_THREADS, str(task.threads)),
+        **config.environment,
+        "HOSTNAME": "sandbox",
+        **task.environment,
+    }
+    if task.device == "cuda":
+        libraries = [environment.get("LD_LIBRARY_PATH", ""), "/usr/local/nvidia/lib64"]
+        environment |= {"LD_LIBRARY_PATH": ":".join(filter(None, libraries)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+                        "CUDA_VISIBLE_DEVICES": own_gpu().number}  # fmt: skip
+    relay = Relay(task.relay_folder, config.port) if task.serves else None
+    return Program(
+        command=task.command or config.command,
+        limits=limits,
+        mounts=(
+            Mount(task.scratch, "/tmp", writable=True),  # noqa: S108
+            Mount(task.out, task.output_target, writable=True),
+            *(Mount(source, target) for target, source in task.inputs.items()),
+        ),
+        environment=environment,
+        cuda=task.device == "cuda",
+        image=ImageRoot(task.root, config.user, config.group, config.folder, relay),
+    )

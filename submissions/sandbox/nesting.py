@@ -1,0 +1,70 @@
+"""Container images in bubblewrap: a second bwrap, inside of the first one, whose root is that of the image.
+
+The outer bwrap is that of models: it has this machine's libraries, so that the launcher can set limits and drop
+privileges. The inner one replaces the root, maps the image's user to the sandbox's, and applies the system call filter.
+It needs a user namespace of its own, in which the image has no capabilities. Processes of the image cannot inspect the
+relay or the launcher, which are in the outer user namespace.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from submissions.sandbox.backends import Mount, Program, interpreter
+
+RELAY = (Path(__file__).parent / "relay.py").read_text(encoding="utf-8")
+#: Path of the relay's socket in the outer sandbox, and its name in the mounted folder.
+SOCKET_FOLDER, SOCKET_NAME = "/relay", "server.sock"
+_IMAGE = "/image"
+#: Folder in which images of CUDA expect the driver's libraries.
+_DRIVER_FOLDER = "/usr/local/nvidia/lib64"
+_DRIVER_LIBRARIES = re.compile(r"\s(lib(?:cuda|nvidia-ml|nvidia-ptxjitcompiler|nvidia-nvvm)\.so\.[0-9]+) .*=> (/\S+)")
+
+
+def nest(program: Program, binary: str, filter_file: int) -> Program:
+    """Return the program of the outer bwrap, which starts the inner one with the program's command.
+
+    Args:
+        program: Program with the root of an image.
+        binary: Path of bwrap, which the outer sandbox can see.
+        filter_file: Inherited descriptor of the system call filter.
+    """
+    image = program.image
+    assert image is not None
+    words = [binary, "--unshare-user", "--uid", str(image.user), "--gid", str(image.group), "--cap-drop", "ALL"]
+    words += ["--clearenv"]
+    for name, value in program.environment.items():
+        words += ["--setenv", name, value]
+    # A new /proc or /dev is not allowed, because the outer one hides files. Both have nothing of this machine.
+    words += ["--ro-bind", _IMAGE, "/", "--bind", "/proc", "/proc", "--dev-bind", "/dev", "/dev"]
+    mounts = [Mount(image.folder, _IMAGE)]
+    for number, mount in enumerate(program.mounts):
+        outer = f"/mounts/{number}"
+        mounts.append(replace(mount, target=outer))
+        words += ["--bind" if mount.writable else "--ro-bind", outer, mount.target]
+    words += _driver() if program.cuda else ()
+    words += ["--chdir", image.work_folder, "--seccomp", str(filter_file), "--", *program.command]
+    if image.relay is not None:
+        mounts.append(Mount(image.relay.folder, SOCKET_FOLDER, writable=True))
+        relay = ("-S", "-c", RELAY, f"{SOCKET_FOLDER}/{SOCKET_NAME}", str(image.relay.port))
+        words = [*interpreter(), *relay, *words]
+    return replace(program, command=tuple(words), mounts=tuple(mounts), environment={})
+
+
+@cache
+def _driver() -> list[str]:
+    """Return arguments that mount the libraries of the GPU's driver, which belong to this machine and not to images."""
+    words = ["--ro-bind-try", "/sys", "/sys", "--tmpfs", _DRIVER_FOLDER]
+    for name, path in _driver_libraries():
+        words += ["--ro-bind", path, f"{_DRIVER_FOLDER}/{name}"]
+    return words
+
+
+def _driver_libraries() -> Iterator[tuple[str, str]]:
+    """Yield name and path of each library of the driver."""
+    listing = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
+    libraries = {match[1]: match[2] for match in _DRIVER_LIBRARIES.finditer(listing) if "x86-64" in match[0]}
+    yield from libraries.items()
