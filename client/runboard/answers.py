@@ -144,6 +144,7 @@ class Checkpoint(TypedDict):
     sha256: str
     file_name: str
     size: int
+    digest: str | None
 
 
 class Column(TypedDict):

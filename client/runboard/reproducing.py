@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _MAX_SCORE_DIFFERENCE = 1e-9
 #: Maximum number of documents per query; no measure reads more.
 _MAX_DEPTH = 100_000
+#: Digest of a container image.
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 #: Kinds of files that are necessary for every result.
 _REQUIRED_FILES = {"corpus", "queries", "qrels"}
 
@@ -109,12 +112,35 @@ def reproduce(
         files = {kind: dataset_folder / by_sha256[sha256] for kind, sha256 in recipe["files"].items()}
         site.download(recipe["dataset"], dataset_folder, list(files), replaces)
         model = checkpoint or _download_checkpoint(site, recipe, dataset_folder, replaces)
+        if _DIGEST.fullmatch(recipe["checkpoint"].get("image", "")):
+            yield Reproduction(*result, reason=_image_command(recipe, files, dataset_folder / "image"))
+            continue
         if model is None and recipe["checkpoint"]:
             name = recipe["checkpoint"].get("hub_name", "")
             detail = f"download {name} at {recipe['checkpoint'].get('hub_commit', '')} and " if name else ""
             yield Reproduction(*result, reason=f"Its model is needed: {detail}set --checkpoint FOLDER.")
             continue
         yield replace(_compare_result(recipe, files, model, searches), versions=_versions(recipe["software"]))
+
+
+def _image_command(recipe: Recipe, files: Mapping[str, Path], folder: Path) -> str:
+    """Return the command that runs the recipe's container image, after writing the image's input to `folder`."""
+    from runboard_eval.images import tira
+
+    image, words = recipe["checkpoint"]["image"], ["docker", "run", "--rm", "--read-only", "--tmpfs", "/tmp"]  # noqa: S108
+    command = str(recipe["parameters"].get("command", ""))
+    program = ["--entrypoint", "/bin/sh", image, "-c", command] if command else [image]
+    if recipe["engine"] != "container":
+        words += ["--publish", "127.0.0.1:8000:8000", "--env", "PORT=8000", *program]
+        return f"Serve its container image with `{shlex.join(words)}`, and retrieve with `--endpoint`."
+    if not folder.exists():
+        (folder / "output").mkdir(parents=True)
+        tira.write_inputs(files["corpus"], files["queries"], None, folder, lambda share: None)
+    for name, target, mode in (("input", tira.INPUT, ":ro"), ("beir", tira.BEIR, ":ro"), ("output", tira.OUTPUT, "")):
+        words += ["--volume", f"{(folder / name).absolute()}:{target}{mode}"]
+    for variable, value in tira.VARIABLES.items():
+        words += ["--env", f"{variable}={value}"]
+    return f"Run its container image with `{shlex.join([*words, '--network', 'none', *program])}`."
 
 
 def _versions(site_version: str) -> tuple[str, str] | None:

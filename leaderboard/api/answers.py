@@ -252,7 +252,8 @@ class RecipeSerializer(serializers.Serializer[Any]):
     engine = text_field()
     parameters = serializers.DictField(help_text="All parameters of the engine.")
     checkpoint = serializers.DictField(
-        help_text="`sha256`, checksums of `files` by name, and `hub_name` with `hub_commit` or a `file` of the dataset."
+        help_text="`sha256`, checksums of `files` by name, and `hub_name` with `hub_commit`, a `file` of the "
+        "dataset, or the digest of a container `image`."
     )
     language = text_field()
     drop_self_matches = flag_field()

@@ -104,6 +104,11 @@ class Team(models.Model):
         blank=True,
         help_text="Time at which a curator approved the team for hidden judgments; empty if not approved.",
     )
+    runs_containers = models.BooleanField(
+        "may submit container images",
+        default=False,
+        help_text="Images run unknown programs in the sandbox. Approve only teams with members that you can identify.",
+    )
 
     history = HistoricalRecords()
 

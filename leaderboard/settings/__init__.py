@@ -152,6 +152,8 @@ MODEL_JOBS_PER_DAY = env.int("MODEL_JOBS_PER_DAY", default=60)
 #: Whether workers fetch models from the hub by name and commit, regardless of the switch in the admin
 #: (`submissions.checkpoints.hub.fetches`). It requires access to the internet.
 HUB_DOWNLOADS = env.bool("HUB_DOWNLOADS", default=False)
+#: Whether approved teams may submit container images (`Team.runs_containers`).
+CONTAINERS = env.bool("CONTAINERS", default=False)
 #: Maximum size of a run, in uncompressed bytes, that is validated while its sender waits.
 VALIDATE_AT_ONCE_BYTES = 16 * 1024 * 1024
 

@@ -151,6 +151,7 @@ class CheckpointSerializer(ModelSerializer):
     sha256 = text_field("SHA-256 of the rebuilt files, which identifies the model.", "model_sha256")
     file_name = text_field()
     size = integer_field("Size of the rebuilt files in bytes.")
+    digest = text_field("Digest of a container image; null for other models.", allow_null=True)
 
     def get_fields(self) -> dict[str, Any]:
         """Return the fields; all but `kind` are nullable, because descriptions of some kinds lack them."""
@@ -168,12 +169,13 @@ class CheckpointSerializer(ModelSerializer):
         if row is None:
             return None
         columns = {name: getattr(row, name) for name in ("pk", "kind", "model_sha256", "size")}
-        file_name = row.file_name if instance.complete else ""
         defaults = {
             **dict.fromkeys(self.fields),
             "prompt_template": prompt_template(row.description, row.file_name),
         }
-        return super().to_representation({**defaults, **row.description, **columns, "file_name": file_name})
+        columns |= {"file_name": row.file_name if instance.complete else ""}
+        columns |= {"digest": row.description.get("image", {}).get("digest")}
+        return super().to_representation({**defaults, **row.description, **columns})
 
 
 class ShardsSerializer(Answer):

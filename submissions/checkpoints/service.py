@@ -24,6 +24,8 @@ from evaluation.checkpoints.rebuilding import Validation, rebuild, validate_arch
 from evaluation.core.files import file_sha256
 from evaluation.core.problems import Problem, ProblemCode
 from evaluation.engines.prompts import find_template, prompt_remarks
+from evaluation.images.archive import ARCHIVE_NAME, validate_image
+from evaluation.images.findings import DEFAULT_LIMITS, ImageLimits
 from leaderboard.core.storage import deletion_lock, shared
 from leaderboard.core.storage.store import Area, sync
 from leaderboard.models import Team, User
@@ -49,6 +51,7 @@ KIND_NAMES = {
     CheckpointKind.SEQ2SEQ: "a sequence-to-sequence model (T5)",
     CheckpointKind.TERM_WEIGHTING: "a term weighter (DeepCT)",
     CheckpointKind.QUERY_AUGMENTATION: "an encoder with augmentation.safetensors (W and u)",
+    CheckpointKind.CONTAINER: "a container image",
 }
 #: Folder of the site's checkpoints, which belong to no team.
 SITE_FOLDER = "house"
@@ -60,7 +63,7 @@ VERIFIED_BY_JOB = _(
 )
 #: Fields of the description that a validation report contains.
 _SUMMARY_FIELDS = (
-    "kind", "model_type", "parameters", "dimension", "maximum_length", "pooling", "similarity", "prompts",
+    "kind", "model_type", "parameters", "dimension", "maximum_length", "pooling", "similarity", "prompts", "image",
 )  # fmt: skip
 
 
@@ -113,7 +116,8 @@ def check_checkpoint(source: CheckpointArchive, accepted_kinds: Kinds = ()) -> F
         model["prompt_template"] = prompt_template(model, source.name)
         problems = (*validation.report.problems, *remarks_on_prompts(model, source.name))
         report = replace(validation.report, problems=problems)
-        return FileReport(source.name, "", report, model, [str(VERIFIED_BY_JOB)])
+        pending = [] if model["kind"] == CheckpointKind.CONTAINER else [str(VERIFIED_BY_JOB)]
+        return FileReport(source.name, "", report, model, pending)
 
 
 def remarks_on_prompts(model: Mapping[str, Any], name: str) -> list[Problem]:
@@ -171,7 +175,7 @@ def _store_validated_files(
         if not validation.report.valid:
             raise Refused.for_checkpoint(FileReport(source.name, "", validation.report))
         rebuilt_folder = scratch / "rebuilt files"
-        description = rebuild(validation, rebuilt_folder)
+        description = _write_files(validation, source, rebuilt_folder)
         target = _folder(team, description.sha256)
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
@@ -184,6 +188,27 @@ def _store_validated_files(
         sync(target.parent)
         shared.send(target)
     return StoredFiles(sha256, source.name, description)
+
+
+def _write_files(validation: Validation, source: CheckpointArchive, target: Path) -> CheckpointDescription:
+    """Write a rebuilt checkpoint, or a copy of a container image, into the new folder `target`, and sync it."""
+    if validation.plan is None or validation.plan.description.kind != CheckpointKind.CONTAINER:
+        return rebuild(validation, target)
+    target.mkdir()
+    copy = target / ARCHIVE_NAME
+    shutil.copyfile(source.path, copy)
+    description = replace(validation.plan.description, files={ARCHIVE_NAME: file_sha256(copy)})
+    description.write(target)
+    for path in (copy, target):
+        sync(path)
+    return description
+
+
+def image_limits() -> ImageLimits:
+    """Return the limits of images, which are also limited as uploads."""
+    return replace(
+        DEFAULT_LIMITS, archive_bytes=min(DEFAULT_LIMITS.archive_bytes, settings.CHECKPOINT_PIECES_LIMIT_BYTES)
+    )
 
 
 def record(files: StoredFiles, team: Team | None, person: User | None, hub: HubModel | None = None) -> Checkpoint:
@@ -244,6 +269,9 @@ def _validation_in_scratch(
         unpacked = scratch / "unpacked files"  # with a space, which `named_link` never has
         unpacked.mkdir()
         kinds, pooling = accepted_kinds or None, source.pooling
+        if accepted_kinds == (CheckpointKind.CONTAINER,):
+            yield validate_image(named_link, image_limits()), scratch
+            return
         yield validate_archive(named_link, unpacked, kinds, pooling, without_weights=without_weights), scratch
 
 

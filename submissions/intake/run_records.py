@@ -72,6 +72,7 @@ def describe_producer(engine: str, parameters: Mapping[str, Any], checkpoint: Ch
             "parameters": checkpoint.description.get("parameters"),
             "hub_name": checkpoint.hub_name,
             "hub_commit": checkpoint.hub_commit,
+            "image": checkpoint.description.get("image", {}).get("digest", ""),
         }
     return description
 

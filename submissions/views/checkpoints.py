@@ -16,6 +16,7 @@ from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import Problem, codes_about
 from evaluation.engines import ENGINES, EngineDescription
 from evaluation.engines.prompts import TEMPLATES, format_prompt
+from evaluation.engines.serving import labelled_engine
 from leaderboard.boards.state import choice
 from leaderboard.core.cache.pages import cache_page
 from leaderboard.core.http.query_parameters import reads
@@ -53,6 +54,7 @@ SAMPLE_KINDS = frozenset({"example_model", "refused_model"})
 #: Groups of engines in display order.
 ENCODERS, RERANKERS, NO_MODEL = "Encoders", "Re-rankers", "No model needed"
 BASED_ON_BM25 = "Expansion and weighting over BM25"
+IMAGES = "Container images"
 
 
 def requested_engine(request: HttpRequest) -> EngineDescription:
@@ -73,7 +75,7 @@ class ModelPage(SubmissionPage):
     def __init__(self, request: HttpRequest, engine: EngineDescription | None = None) -> None:
         """Create the forms with the checkpoints, datasets, and runs that the engine can use, filled from a POST."""
         self.engine = engine or requested_engine(request)
-        super().__init__(request, self.engine.architecture)
+        super().__init__(request, "" if self.engine.any_architecture else self.engine.architecture)
         data = request.POST if request.method == "POST" else None
         self.parameters = ParametersForm(self.engine, data, prefix=PARAMETERS, label_suffix="")
         accepted_kinds = set(intake.checkpoint_kinds(self.engine))
@@ -133,6 +135,9 @@ class ModelPage(SubmissionPage):
         if archive is None:
             raise Refused.for_problem(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to check.")
         page, report = self, checkpoints.check_checkpoint(archive, intake.checkpoint_kinds(self.engine))
+        if self.engine.runs_image:
+            labelled = labelled_engine(report.model.get("model_type", ""))
+            return (ModelPage(self.request, labelled) if labelled else self).show(reports=[report], model=report.model)
         if not report.report.valid:
             other_report = checkpoints.check_checkpoint(archive)
             engines_by_kind = {row["kind"]: row["engines"] for row in reference.kinds()}
@@ -175,6 +180,8 @@ class ModelPage(SubmissionPage):
             "samples": self._samples(),
             "largest": describe_bytes(settings.CHECKPOINT_LIMIT_BYTES),
             "largest_in_pieces": describe_bytes(settings.CHECKPOINT_PIECES_LIMIT_BYTES),
+            "largest_image": describe_bytes(checkpoints.image_limits().archive_bytes),
+            "runs_images": any(team.runs_containers for team in get_teams(self.person)),
         }
 
     def _get_prompt_rows(self) -> list[tuple[Checkpoint, str, list[Problem]]]:
@@ -212,9 +219,12 @@ class ModelPage(SubmissionPage):
 
     def _engine_groups(self) -> dict[str, list[EngineDescription]]:
         """Return the engines in groups: encoders, re-rankers, those based on BM25, and those without a model."""
-        names = (ENCODERS, RERANKERS, BASED_ON_BM25, NO_MODEL)
+        names = (ENCODERS, RERANKERS, BASED_ON_BM25, NO_MODEL, *([IMAGES] if settings.CONTAINERS else []))
         groups: dict[str, list[EngineDescription]] = {name: [] for name in names}
         for engine in ENGINES.values():
+            if engine.runs_image:
+                groups.get(IMAGES, []).append(engine)
+                continue
             name = BASED_ON_BM25 if engine.computes_bm25 else ENCODERS
             if engine.architecture == Architecture.RE_RANKING:
                 name = RERANKERS

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
@@ -47,6 +48,11 @@ from submissions.queue.workers import UNPROTECTED, reported_capabilities
 from submissions.quotas.ledger import lock_quota, recording_refusals
 from submissions.uploads.service import lock_for_reading
 
+CONTAINERS_OFF = ProblemCode("containers_off", "This site does not run container images.",
+    "Submit a checkpoint or a run.")  # fmt: skip
+TEAM_RUNS_NO_CONTAINERS = ProblemCode(
+    "team_runs_no_containers", "Your team is not approved for container images.", "Ask the operators to approve it.",
+)  # fmt: skip
 NO_ENGINE = ProblemCode(
     "no_engine", "The request names no engine to run the model.", "Name one of the listed engines.", "-F engine=dense",
 )  # fmt: skip
@@ -258,6 +264,8 @@ def _validate_request(request: ModelRequest, team: Team, system: System | System
     without a sandbox. Raises Refused.
     """
     engine = find_engine(request.engine)
+    if engine.runs_image:
+        _refuse_image(team, unprotected=unprotected)
     _refuse_unsuitable(engine, request, system)
     parameters = _complete_parameters(engine, request.parameters)
     if request.device == "gpu":
@@ -282,9 +290,22 @@ def _validate_request(request: ModelRequest, team: Team, system: System | System
     return _Plan(engine, parameters, payloads, queue)
 
 
+def _refuse_image(team: Team, *, unprotected: bool) -> None:
+    """Raise Refused if the team or the site runs no container images."""
+    if not settings.CONTAINERS:
+        hint = "Submit a checkpoint or a run. Operators enable images with CONTAINERS=1."
+        raise Refused.for_problem(CONTAINERS_OFF, "This site does not run container images.", hint)
+    if not team.runs_containers:
+        message = f"The team {team} is not approved for container images."
+        raise Refused.for_problem(TEAM_RUNS_NO_CONTAINERS, message, "Ask the operators of this site to approve it.")
+    if unprotected:
+        message = "Container images need a sandbox, but this site runs models without one (SANDBOX=none)."
+        raise Refused.for_problem(SANDBOX_UNAVAILABLE, message, "The operator must set SANDBOX=auto.")
+
+
 def _refuse_unsuitable(engine: EngineDescription, request: ModelRequest, system: System | SystemFields) -> None:
     """Raise Refused if the system, model, device, or number of runs does not match the engine."""
-    if system.architecture != engine.architecture:
+    if system.architecture != engine.architecture and not engine.any_architecture:
         labels = dict(architecture_choices())
         system_label, engine_label = labels[system.architecture], labels[engine.architecture]
         message = f"{system.name} is declared as “{system_label}”, but {engine.label} is “{engine_label}”."
@@ -299,6 +320,8 @@ def _refuse_unsuitable(engine: EngineDescription, request: ModelRequest, system:
         hint = "Omit the checkpoint, or choose an engine that runs it."
         raise Refused.for_problem(CHECKPOINT_NOT_WANTED, f"{engine.label} does not use a model.", hint)
     if isinstance(model, HubModel):
+        if engine.runs_image:
+            raise checkpoints.wrong_kind(model.name, None, accepted_kinds)
         refuse_hub(model)
     if isinstance(model, Checkpoint) and checkpoints.describe(model).kinds.isdisjoint(accepted_kinds):
         raise checkpoints.wrong_kind(model.file_name, CheckpointKind(model.kind), accepted_kinds)

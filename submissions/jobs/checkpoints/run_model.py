@@ -39,6 +39,7 @@ from submissions.intake.run_records import MADE_BY, describe_producer
 from submissions.jobs.checkpoints import encodings
 from submissions.jobs.checkpoints.embeddings import remove_other_files
 from submissions.jobs.checkpoints.own_engines import measure_configuration, use_cached_index
+from submissions.jobs.checkpoints.images import run_image_job
 from submissions.jobs.checkpoints.running import check_with_library, get_device, job_folder, run_child
 from submissions.jobs.kinds import handover
 from submissions.jobs.kinds.score import begin, judged_version
@@ -168,7 +169,7 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     """
     version = judged_version(job.dataset)
     begin(job, State.RETRIEVING, "loading")
-    if task.checkpoint is not None:
+    if task.checkpoint is not None and not task.engine.runs_image:
         check_with_library(job, lease, task.checkpoint)
     # Engines that encode no documents have no such parameters.
     setting, parameter_names = None, task.engine.encoding_parameters
@@ -207,7 +208,10 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
         "searching": (plan.version.statistics.get("queries", 0), "queries"),
     }
     try:
-        result = run_child(work, lease, totals=totals, trusted=plan.task.is_ours)
+        if plan.task.engine.runs_image:
+            result = run_image_job(work, lease, totals)
+        else:
+            result = run_child(work, lease, totals=totals, trusted=plan.task.is_ours)
     finally:
         if plan.corpus:
             remove_other_files(plan.corpus.key, plan.corpus.shards)

@@ -131,13 +131,17 @@ def run_child(
         LeaseLost: If the claim was lost.
         Cancelled: If cancellation was requested.
     """
-    limits = SandboxLimits.from_settings()
-    limits = replace(limits, wall_clock_seconds=min(limits.wall_clock_seconds, 0.9 * lease.seconds_left))
     report = reporter(lease, totals or {})
-    outcome = run_job(get_backend(trusted=trusted), work, limits, report)
+    outcome = run_job(get_backend(trusted=trusted), work, job_limits(lease), report)
     if outcome.unmeasured:
         write_log(lease.job.pk, f"{describe(work.engine).label} was not timed: {outcome.unmeasured}.")
     return get_result(outcome, work, trusted=trusted)
+
+
+def job_limits(lease: Lease) -> SandboxLimits:
+    """Return the limits of a child, which may use nine tenths of the job's remaining time."""
+    limits = SandboxLimits.from_settings()
+    return replace(limits, wall_clock_seconds=min(limits.wall_clock_seconds, 0.9 * lease.seconds_left))
 
 
 def get_backend(*, trusted: bool) -> Backend:

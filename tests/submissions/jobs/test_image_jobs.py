@@ -1,0 +1,155 @@
+"""Container images from upload to board, in the sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from evaluation.images.tira import OUTPUT
+from leaderboard.models import Dataset, Entry, Team, User, Visibility
+from submissions.models import Checkpoint, Job, State
+from submissions.sandbox.backends import Backend
+from tests.factories import team_of
+from tests.pages import one_line
+from tests.submissions.clients import Answer, Api, upload
+from tests.submissions.model_jobs import make_published, run_waiting, use_backend
+from tests.submissions.sandbox.images import BATCH, SERVER, write_image
+from tests.submissions.workers import announce
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
+    folder, written = tmp_path_factory.mktemp("images"), dict[tuple[str, ...], bytes]()
+
+    def archive(program: str, **labels: str) -> bytes:
+        key = (program, *labels.values())
+        if key not in written:
+            written[key] = write_image(folder / "image.tar", program, **labels).read_bytes()
+        return written[key]
+
+    return archive
+
+
+@pytest.fixture
+def open_set(bubblewrap: Backend, own_lock: None, settings: Any, tmp_path: Path, alice: User) -> Dataset:
+    """A collection with documents, a site that runs images, and Alice's approved team."""
+    settings.VAR = tmp_path / "var"
+    settings.CONTAINERS = True
+    use_backend(settings, "bwrap")
+    announce("w2")
+    Team.objects.filter(pk=team_of(alice).pk).update(runs_containers=True)
+    return make_published(tmp_path / "collection")
+
+
+def submit(api: Api, archive: bytes, dataset: str = "small", **fields: Any) -> Answer:
+    values = {"engine": "container", "system": "My image", "kind": "model", **fields}
+    if archive:
+        values["checkpoint"] = upload(archive, "image.tar")
+    return api.post("submissions/", dataset=dataset, **values)
+
+
+def run_submitted(answer: Answer) -> Job:
+    assert answer.status == 201, answer.body
+    run_waiting()
+    return Job.objects.get(submission=answer.body["id"])
+
+
+def test_a_batch_image_reaches_the_board(
+    open_set: Dataset, api: Api, signed_in: Client, images: Callable[..., bytes], settings: Any
+) -> None:
+    job = run_submitted(submit(api, images(BATCH), architecture="lexical"))
+    assert job.state == State.DONE, job.log
+    assert job.entry is not None
+    assert job.entry.evaluation is not None
+    assert job.entry.provenance == Entry.Provenance.MEASURED
+    assert job.entry.system.architecture == "lexical"
+    assert job.entry.evaluation.run.lines == 40
+    assert job.entry.facts["command_seconds"] > 0
+    checkpoint = Checkpoint.objects.get(kind="container")
+    digest = checkpoint.description["image"]["digest"]
+    for address in (f"/submissions/{job.submission_id}/", f"/systems/{job.entry.system.slug}/"):
+        assert digest in one_line(signed_in.get(address).content.decode())
+    assert api.get(f"submissions/{job.submission_id}/").body["checkpoint"]["digest"] == digest
+    (recipe,) = api.get(f"systems/{job.entry.system.slug}/recipes/").body
+    assert recipe["checkpoint"]["image"] == digest
+    again = submit(api, b"", checkpoint_id=str(checkpoint.pk), engine="container", configuration="again")
+    assert again.status == 201, again.body
+    assert not [path.name for path in (settings.VAR / "work").iterdir() if not path.name.startswith("image-")]
+
+
+def test_server_images_are_indexed_searched_and_measured(
+    open_set: Dataset, api: Api, images: Callable[..., bytes]
+) -> None:
+    for engine in ("container-embeddings", "container-rerank"):
+        job = run_submitted(submit(api, images(SERVER), engine=engine, system=engine))
+        assert job.state == State.DONE, job.log
+        assert job.entry is not None
+        measurement = job.entry.measurements.first()
+        if measurement is None:  # on a machine that is too busy to time 200 searches
+            assert "The server was not timed: too few searches" in job.log
+            continue
+        assert measurement.figures["latency_ms"]["mean"] > 0
+        assert measurement.figures["peak_memory_bytes"] > 10 << 20
+        assert measurement.figures["flops_per_document"] is None
+        assert measurement.figures["parameters"] is None
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "words"),
+    [
+        ("raise SystemExit('no such model')", "image_failed", "no such model"),
+        ("print('done')", "image_no_run", "run.txt"),
+        (f"open('{OUTPUT}/run.txt', 'w').write('q1 Q0 nowhere 1 1.0 image\\n')", "invalid_run", "unknown_documents"),
+        (f"import os; os.symlink('/etc/passwd', '{OUTPUT}/run.txt')", "image_no_run", "run.txt"),
+    ],
+)
+def test_a_failing_image_gets_one_message(
+    program: str, code: str, words: str, open_set: Dataset, api: Api, images: Callable[..., bytes]
+) -> None:
+    job = run_submitted(submit(api, images(program)))
+    assert (job.state, job.error_code) == (State.REJECTED, code), job.log
+    assert words in f"{job.report} {job.log}"
+    assert [problem["severity"] for problem in job.report["problems"]].count("error") == 1
+
+
+def test_messages_of_an_image_stay_hidden_with_the_queries(
+    open_set: Dataset, api: Api, images: Callable[..., bytes]
+) -> None:
+    Dataset.objects.update(queries_visibility=Visibility.CURATORS)
+    job = run_submitted(submit(api, images("raise SystemExit('no such model')")))
+    assert job.error_code == "image_failed"
+    assert "no such model" not in f"{job.report} {job.log}"
+    assert "public queries" in str(job.log)
+
+
+def test_images_need_the_switch_and_an_approved_team(
+    open_set: Dataset, api: Api, settings: Any, signed_in: Client, images: Callable[..., bytes]
+) -> None:
+    archive = images("print()")
+    Team.objects.update(runs_containers=False)
+    assert submit(api, archive).problem("team_runs_no_containers")
+    assert "not approved" in signed_in.get("/submit/model/?engine=container").content.decode()
+    settings.CONTAINERS = False
+    assert submit(api, archive).problem("containers_off")
+    assert "engine=container" not in signed_in.get("/submit/model/").content.decode()
+    assert not Checkpoint.objects.exists()
+
+
+def test_a_bad_image_is_refused_and_leaves_nothing(
+    open_set: Dataset, api: Api, settings: Any, images: Callable[..., bytes]
+) -> None:
+    before = {*settings.VAR.rglob("*")}
+    damaged = images("print()").replace(b"print()", b"PRINT()")
+    answer = submit(api, damaged)
+    assert answer.status == 400
+    assert "image_digest" in str(answer.body)
+    labelled = images("print('x')", **{"org.runboard.interface": "rerank"})
+    assert "container-rerank" in submit(api, labelled).problem("invalid_parameters")["message"]
+    files = {path for path in {*settings.VAR.rglob("*")} - before if path.is_file() and path.suffix != ".lock"}
+    assert not [path for path in files if path.stat().st_size > 1 << 20 and "checkpoints" not in path.parts]
