@@ -27,7 +27,7 @@ from submissions.sandbox.backends import (
 )
 from submissions.sandbox.machine_lock import WAITING_STAGE, MachineLock
 from submissions.sandbox.nesting import SOCKET_NAME
-from submissions.sandbox.processes import remove_unexpected_files
+from submissions.sandbox.processes import exceeds_limits, remove_unexpected_files
 from submissions.sandbox.running import FAILURE_CODES, WAITING_NOTE, SandboxOutcome, build_failure
 from submissions.sandbox.supervision import OnProgress, Supervision, require_free_disk
 
@@ -93,6 +93,8 @@ class ImageSupervision(Supervision):
             return replace(build_failure(self.breach, FAILURE_CODES[self.breach], self), output=output)
         if self.status == 0:
             return None
+        if exceeds_limits(self._folders, int(0.99 * self._limits.output_bytes), self._limits.files):
+            return build_failure("disk", "too_much_output", self)  # the kernel refused to write more
         last_line = text.rpartition("\n")[2]
         if last_line.startswith("bwrap: ") and "execvp" not in last_line:
             raise SandboxUnavailable(quote(last_line, 300))
