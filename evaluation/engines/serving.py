@@ -47,8 +47,6 @@ _BUSY, _PAUSES = (429, 503), (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 #: Statuses of requests that are too large, or in another form than the server's.
 _REFUSED = (400, 404, 405, 413, 422)
 _MAX_DIMENSION = 65_536
-#: Texts that every usable model distinguishes.
-_PROBE = ("the heart", "What is the speed of sound, and who measured it first?", "Berlin, Paris und Rom")
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -157,7 +155,7 @@ class ServedEncoder:
 
     def __init__(self, client: ServerClient, parameters: Mapping[str, Any], unit_length: bool) -> None:
         self._client, self._unit_length = client, unit_length
-        vectors = self._get_vectors(list(_PROBE))
+        vectors = self._get_vectors(_probe())
         if float(np.ptp(vectors, axis=0).max(initial=0.0)) <= 1e-6 * float(np.abs(vectors).max(initial=0.0)):
             raise ModelFailure("constant_output", "the server returns the same vector for different texts")
         self._full_dimension = vectors.shape[1]
@@ -226,9 +224,11 @@ class ServedScorer:
     def __init__(self, client: ServerClient, parameters: Mapping[str, Any]) -> None:
         self._client = client
         self._prompts = {side: select_prompt({}, side, parameters[f"{side}_prompt"]) for side in SIDES}
-        self._field = "documents"
-        if len(set(self._get_scores(_PROBE[1], list(_PROBE)).tolist())) == 1:
+        self._field, self._is_tried = "documents", False
+        texts = _probe()
+        if len(set(self._get_scores(texts[-1], texts).tolist())) == 1:
             raise ModelFailure("constant_output", "the server returns the same score for different documents")
+        self._is_tried = True
 
     def score(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
         """Return the score of each pair of queries[i] and documents[i]."""
@@ -255,11 +255,11 @@ class ServedScorer:
         try:
             answer = self._client.post("/rerank", self._body(query, texts))
         except RequestRefused as error:
-            if len(texts) == 1 and self._field == "texts":
-                raise ModelFailure("server_answer", "the server refuses requests to /rerank") from error
-            if self._field == "documents" and len(texts) <= len(_PROBE):
+            if self._field == "documents" and not self._is_tried:
                 self._field = "texts"
                 return self._get_scores(query, texts)
+            if len(texts) == 1:
+                raise ModelFailure("server_answer", "the server refuses requests to /rerank") from error
             half = (len(texts) + 1) // 2
             self._client.batch_texts = min(self._client.batch_texts, half)
             return np.concatenate([self._get_scores(query, texts[:half]), self._get_scores(query, texts[half:])])
@@ -288,7 +288,6 @@ class ServedDenseRetrieval(dense.DenseRetrieval):
 
     def load_encoders(self) -> Mapping[Any, Any]:
         """Return the same encoder for queries and documents."""
-        _import_libraries()
         client = ServerClient(self.resources.server, self.parameters)
         encoder = ServedEncoder(client, self.parameters, self.unit_length)
         return {"query": encoder, "document": encoder}
@@ -302,14 +301,18 @@ class ServedReRanking(cross_encoder.CrossEncoderReRanking):
         return f"top {self.main} of {self.first_stage.label}, /rerank of a container image"
 
     def load_scorer(self) -> ServedScorer:
-        _import_libraries()
         return ServedScorer(ServerClient(self.resources.server, self.parameters), self.parameters)
 
 
-def _import_libraries() -> None:
-    """Import the libraries of search and measurement, so that their import is not part of a search."""
-    for name in ("faiss", "torch"):
-        import_module(name)
+def _probe() -> list[str]:
+    """Return texts that every usable model distinguishes.
+
+    This imports the libraries of search and measurement, so that their import is not part of a search.
+    """
+    from evaluation.engines.neural.encoding import PROBE
+
+    import_module("faiss")
+    return list(filter(None, PROBE))
 
 
 class BatchImage:
@@ -340,7 +343,7 @@ COMMAND = Parameter("command", "", "command for a shell of the image; empty for 
 _SERVER_PARAMETERS = (
     COMMAND,
     Parameter("served_model", "", "name of the model in requests; empty for the first one of /v1/models"),
-    Parameter("batch_texts", 128, "texts per request; halved if the server refuses", minimum=1, maximum=4096),
+    Parameter("batch_texts", 32, "texts per request; halved if the server refuses", minimum=1, maximum=4096),
     Parameter("concurrency", 4, "number of concurrent requests", minimum=1, maximum=64),
 )
 _BY_MODEL = ("pooling", "maximum_length", "compute_dtype", "batch_tokens", "template")

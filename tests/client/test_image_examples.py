@@ -93,7 +93,7 @@ def test_the_server_has_the_vectors_of_the_checkpoint(tmp_path: Path, monkeypatc
     encoder.encode(texts, "", expected)
     with served(tmp_path) as port:
         parameters = ENGINES["container-embeddings"].complete({})
-        monkeypatch.setattr("evaluation.engines.serving._PROBE", (WORDS[0], WORDS[1]))
+        monkeypatch.setattr("evaluation.engines.serving._probe", lambda: WORDS[:2])
         server = ServedEncoder(ServerClient(Path(f"/{port}"), parameters), parameters, unit_length=True)
         actual = np.zeros_like(expected)
         server.encode(texts, "", actual)
