@@ -322,13 +322,18 @@ class BatchImage:
         raise InvalidParameter("Container images run on the site only; docs/containers.md shows how to run one.")
 
 
-def _check_interface(interface: str) -> Callable[[Mapping[str, Any], CheckpointDescription | None], None]:
-    """Return a check that the image's label selects no other interface."""
+def _check(
+    interface: str, engine: EngineDescription | None = None
+) -> Callable[[Mapping[str, Any], CheckpointDescription | None], None]:
+    """Return a check that the image's label selects no other interface, followed by that of an engine."""
 
     def check(parameters: Mapping[str, Any], image: CheckpointDescription | None) -> None:
+        """Raise InvalidParameter."""
         labelled = labelled_engine(image.model_type) if image is not None else None
         if labelled is not None and _INTERFACES[labelled.name] != interface:
             raise InvalidParameter(f"The image's label selects another interface: choose the engine {labelled.name}.")
+        if engine is not None:
+            engine.check_parameters(parameters, image)
 
     return check
 
@@ -351,18 +356,6 @@ _DENSE, _RE_RANKING = dense.DESCRIPTIONS[0], cross_encoder.DESCRIPTIONS[0]
 _INTERFACES = {"container": "batch", "container-embeddings": "embeddings", "container-rerank": "rerank"}
 
 
-def _check_all(
-    engine: EngineDescription, interface: str
-) -> Callable[[Mapping[str, Any], CheckpointDescription | None], None]:
-    check_interface = _check_interface(interface)
-
-    def check(parameters: Mapping[str, Any], image: CheckpointDescription | None) -> None:
-        check_interface(parameters, image)
-        engine.check_parameters(parameters, image)
-
-    return check
-
-
 def labelled_engine(label: str) -> EngineDescription | None:
     """Return the engine of the interface that an image's label selects, if any."""
     return next((engine for engine in DESCRIPTIONS if _INTERFACES[engine.name] == label), None)
@@ -379,7 +372,7 @@ DESCRIPTIONS = (
         create=BatchImage,  # type: ignore[arg-type]
         checkpoints=(CheckpointKind.CONTAINER,),
         runs=(0, 1),
-        check_parameters=_check_interface("batch"),
+        check_parameters=_check("batch"),
     ),
     replace(
         _DENSE,
@@ -390,7 +383,7 @@ DESCRIPTIONS = (
         create=ServedDenseRetrieval,
         checkpoints=(CheckpointKind.CONTAINER,),
         encoding_parameters=None,
-        check_parameters=_check_all(_DENSE, "embeddings"),
+        check_parameters=_check("embeddings", _DENSE),
     ),
     replace(
         _RE_RANKING,
@@ -400,6 +393,6 @@ DESCRIPTIONS = (
         parameters=tuple(_adapt(_RE_RANKING, _BY_MODEL)),
         create=ServedReRanking,
         checkpoints=(CheckpointKind.CONTAINER,),
-        check_parameters=_check_all(_RE_RANKING, "rerank"),
+        check_parameters=_check("rerank", _RE_RANKING),
     ),
 )

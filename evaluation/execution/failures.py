@@ -89,7 +89,8 @@ _CODES = (
     _failure(
         "image_failed",
         "The command of the container image ended with an error.",
-        "Run the image on your machine as docs/containers.md shows, without a network, and read its messages.",
+        "Read its last messages in the log, if the dataset is public, and run the image on your machine without a "
+        "network, as docs/containers.md shows.",
     ),
     _failure(
         "image_no_run",

@@ -12,7 +12,6 @@ from typing import Any
 from evaluation.checkpoints.findings import quote
 from evaluation.efficiency.hardware import own_gpu
 from evaluation.engines.serving import is_ready
-from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.images.archive import ImageConfig
 from submissions.sandbox.backends import (
     NOBODY_UID,
@@ -98,8 +97,8 @@ class ImageSupervision(Supervision):
         last_line = text.rpartition("\n")[2]
         if last_line.startswith("bwrap: ") and "execvp" not in last_line:
             raise SandboxUnavailable(quote(last_line, 300))
-        message = f"{MODEL_FAILURES['image_failed'].meaning} Exit status: {self.status}."
-        return replace(build_failure("model_failed", "image_failed", self, message), output=output)
+        failure = build_failure("model_failed", "image_failed", self, f"exit status {self.status}")
+        return replace(failure, output=output)
 
 
 def run_image(backend: Backend, task: ImageTask, limits: SandboxLimits, on_progress: OnProgress) -> SandboxOutcome:

@@ -116,6 +116,7 @@ def _run_batch(work: ExecutionJob, lease: Lease, task: ImageTask) -> dict[str, A
         raise ModelFailure("image_no_run", MODEL_FAILURES["image_no_run"].meaning)
     work.out.mkdir()
     written.rename(work.out / RUN_NAME)
+    write_log(lease.job.pk, f"The command of the image ended after {outcome.seconds:.1f} s.")
     documents = work.documents or 0
     retrieval = Retrieval(
         engine=work.engine,
@@ -131,7 +132,8 @@ def _run_batch(work: ExecutionJob, lease: Lease, task: ImageTask) -> dict[str, A
         facts={
             "command_seconds": round(outcome.seconds, 1),
             "command_documents_per_second": round(documents / outcome.seconds, 1),
-            "command_memory": round(outcome.peak_rss / _MIB),
+            # A command may end before its memory is measured.
+            **({"command_memory": round(outcome.peak_rss / _MIB)} if outcome.peak_rss else {}),
         },
     )
     hardware = describe_hardware(work.threads, work.device).as_data()

@@ -216,12 +216,13 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
         if plan.corpus:
             remove_other_files(plan.corpus.key, plan.corpus.shards)
     retrieval = result["retrieval"]
-    write_log(
-        plan.job.pk,
-        f"{format_count(retrieval['documents'], 'document')} indexed in {retrieval['build_seconds']:.1f} s, "
-        f"{format_count(retrieval['queries'], 'query', 'queries')} searched in {retrieval['search_seconds']:.1f} s "
-        f"({retrieval['index_bytes'] / 2**20:.1f} MiB)",
-    )
+    if work.engine != "container":  # one command indexes and searches
+        write_log(
+            plan.job.pk,
+            f"{format_count(retrieval['documents'], 'document')} indexed in {retrieval['build_seconds']:.1f} s, "
+            f"{format_count(retrieval['queries'], 'query', 'queries')} searched in {retrieval['search_seconds']:.1f} s "
+            f"({retrieval['index_bytes'] / 2**20:.1f} MiB)",
+        )
     if plan.setting is not None and not plan.corpus and work.shards is not None:
         # The child encoded the single shard of a small corpus during its search.
         remove_unexpected_files(work.shards)

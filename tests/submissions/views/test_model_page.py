@@ -338,7 +338,10 @@ def test_the_kind_of_an_archive_chooses_the_engine_and_the_archive_is_kept(signe
     assert [name for name in re.findall(r"<h3>([^<]+)</h3>", page) if name in names] == names
 
 
-def test_every_engine_says_what_it_is_for_and_a_gpu_is_offered_to_models_alone(signed_in: Client) -> None:
+def test_every_engine_says_what_it_is_for_and_a_gpu_is_offered_to_models_alone(
+    signed_in: Client, settings: Any
+) -> None:
+    settings.CONTAINERS = True
     page = page_of(signed_in, "bm25-rm3")
     for engine in ENGINES.values():
         assert escape(engine.description) in page
