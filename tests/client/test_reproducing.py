@@ -76,6 +76,29 @@ def test_what_is_another_is_said(small: Dataset, site: str, tmp_path: Path, chan
     assert "differs" in str(found)
 
 
+@pytest.mark.parametrize(
+    ("engine", "command", "words"),
+    [
+        (
+            "container",
+            "",
+            ["docker run --rm", "/tira-data/input:ro", "TIRA_OUTPUT_DIR=/tira-data/output", "none sha256:"],
+        ),
+        ("container", "run 'x'", ["--entrypoint /bin/sh sha256:", "-c 'run"]),
+        ("container-embeddings", "", ["PORT=8000 sha256:", "--endpoint"]),
+    ],
+)
+def test_an_image_is_run_by_a_command(
+    engine: str, command: str, words: list[str], small: Dataset, site: str, tmp_path: Path
+) -> None:
+    client = Changed(site)
+    image = {"image": f"sha256:{'a' * 64}"}
+    client.changes = {"engine": engine, "parameters": {"command": command}, "checkpoint": image}
+    (found,) = reproduce(client, "bm25", tmp_path / "again")
+    assert all(each in str(found) for each in words), str(found)
+    assert (tmp_path / "again/small/image/input/documents.jsonl.gz").is_file() == (engine == "container")
+
+
 def test_a_measure_of_a_later_version_ends_nothing(small: Dataset, site: str, tmp_path: Path) -> None:
     client = Changed(site)
     client.changes = {"scores": {"Foo@3": 1.0}}

@@ -111,3 +111,26 @@ def python_layer() -> bytes:
         if python.linkname != "/usr/bin/python3":
             archive.addfile(python)
     return out.getvalue()
+
+
+def oci_folder(folder: Path, layers: Sequence[bytes]) -> Path:
+    """Write an image layout as a folder, with the media types that umoci needs."""
+    kind, blobs, config = (
+        "application/vnd.oci.image.",
+        [gzip.compress(each, 1) for each in layers],
+        image_config(layers),
+    )
+
+    def entry(name: str, content: bytes) -> dict[str, Any]:
+        return {"mediaType": f"{kind}{name}", "digest": sha256(content), "size": len(content)}
+
+    rows = [entry("layer.v1.tar+gzip", blob) for blob in blobs]
+    manifest = json.dumps({"schemaVersion": 2, "config": entry("config.v1+json", config), "layers": rows}).encode()
+    (folder / "blobs" / "sha256").mkdir(parents=True)
+    for content in (config, manifest, *blobs):
+        (folder / "blobs" / sha256(content).replace(":", "/")).write_bytes(content)
+    name = {"annotations": {"org.opencontainers.image.ref.name": "image"}}
+    index = {"schemaVersion": 2, "manifests": [{**entry("manifest.v1+json", manifest), **name}]}
+    (folder / "index.json").write_text(json.dumps(index))
+    (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    return folder

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
+import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from evaluation.core.problems import InvalidContent
 from evaluation.images.archive import ImageArchive, validate_image
-from tests.evaluation.images.builder import docker_archive, layer, member, oci_archive, sha256
+from tests.evaluation.images.builder import docker_archive, layer, member, oci_archive, oci_folder, sha256
 
 BASE = layer(
     {
@@ -51,8 +53,8 @@ def test_layers_are_merged(write: Callable[..., Path], tmp_path: Path) -> None:
     assert (image.config.command, image.config.folder) == (("/bin/run",), "/data")
     image.unpack(tmp_path / "root")
     root = tmp_path / "root"
-    files = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and not path.is_symlink()}
-    assert files == {
+    regular = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and not path.is_symlink()}
+    assert regular == {
         "bin/run", "bin/twin", "bin/su", "data/kept.txt", "cache/c", "usr/lib/libx.so", "private/key", "etc/passwd",
         "etc/hosts",
     }  # fmt: skip
@@ -98,3 +100,33 @@ def test_the_digest_of_the_configuration_identifies_an_image(tmp_path: Path) -> 
     other = ImageArchive(docker_archive(tmp_path / "b.tar", [BASE], Cmd=["/bin/other"]))
     assert image.id != other.id
     assert sha256(b"") not in (image.id, other.id)
+
+
+@pytest.mark.skipif(not shutil.which("umoci"), reason="umoci is not installed")
+def test_layers_are_merged_as_umoci_does_it(tmp_path: Path) -> None:
+    third = layer(
+        [
+            ("usr/lib/deep/x", b"1"),
+            ("data", member(tarfile.SYMTYPE, "usr")),
+            ("cache/.wh.c", b""),
+            ("etc/copy", member(tarfile.LNKTYPE, "etc/passwd")),
+        ]
+    )
+    fourth = layer([("usr/lib/.wh..wh..opq", b""), ("usr/lib/new", b"new")])
+    folder = oci_folder(tmp_path / "oci", [BASE, CHANGES, third, fourth])
+    command = ["umoci", "unpack", "--rootless", "--image", f"{folder}:image", str(tmp_path / "bundle")]
+    subprocess.run(command, check=True)
+    with tarfile.open(tmp_path / "image.tar", "w") as archive:
+        archive.add(folder, arcname=".")
+    ImageArchive(tmp_path / "image.tar").unpack(tmp_path / "root")
+    expected, actual = files(tmp_path / "bundle" / "rootfs"), files(tmp_path / "root")
+    actual.pop("etc/hosts")
+    assert actual == expected
+
+
+def files(root: Path) -> dict[str, str | bytes]:
+    """Return the content of files and the targets of links by path."""
+    paths = [path for path in root.rglob("*") if path.is_symlink() or path.is_file()]
+    return {
+        str(path.relative_to(root)): str(path.readlink()) if path.is_symlink() else path.read_bytes() for path in paths
+    }

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from evaluation.images.tira import OUTPUT
 from leaderboard.models import Dataset, Entry, Team, User, Visibility
@@ -126,6 +127,14 @@ def test_messages_of_an_image_stay_hidden_with_the_queries(
     assert job.error_code == "image_failed"
     assert "no such model" not in f"{job.report} {job.log}"
     assert "public queries" in str(job.log)
+
+
+def test_an_image_reaches_a_hidden_board(open_set: Dataset, api: Api, images: Callable[..., bytes]) -> None:
+    Dataset.objects.update(hidden=True)
+    Team.objects.update(approved_at=timezone.now())
+    job = run_submitted(submit(api, images(BATCH)))
+    assert job.state == State.DONE, job.log
+    assert job.entry is not None
 
 
 def test_images_need_the_switch_and_an_approved_team(
