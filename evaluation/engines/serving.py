@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
@@ -82,6 +83,15 @@ class RequestRefused(Exception):
     """The server refused the form or the size of a request."""
 
 
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """Request for a batch of texts: its address, its body, and the pairs of index and row in its answer."""
+
+    address: str
+    body: Callable[[list[str]], Mapping[str, Any]]
+    parse: Callable[[Any], Iterator[tuple[int, Any]]]
+
+
 class ServerClient:
     """Client of the server, for several threads with a connection each. Methods raise ModelFailure."""
 
@@ -104,6 +114,25 @@ class ServerClient:
                 break
             time.sleep(pause)
         raise ModelFailure("server_answer", f"the server answered {address} with status {status}")
+
+    def get_rows(self, request: BatchRequest, texts: list[str]) -> Floats:
+        """Return the row of each text, in batches that are halved as long as the server refuses their size."""
+        try:
+            answer = self.post(request.address, request.body(texts))
+        except RequestRefused as error:
+            if len(texts) == 1:
+                raise ModelFailure("server_answer", f"the server refuses requests to {request.address}") from error
+            half = (len(texts) + 1) // 2
+            self.batch_texts = min(self.batch_texts, half)
+            return np.concatenate([self.get_rows(request, texts[:half]), self.get_rows(request, texts[half:])])
+        try:
+            by_index = dict(request.parse(answer))
+            rows = np.array([by_index[index] for index in range(len(texts))], np.float32)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ModelFailure("server_answer", "an answer does not have one result for each text") from error
+        if not np.isfinite(rows).all():
+            raise ModelFailure("not_finite_output", "the server returned infinite or undefined values")
+        return rows
 
     def run(self, calls: Sequence[Callable[[], None]], progress: Progress = ignore) -> None:
         """Make the calls in several threads. The first error ends them."""
@@ -155,7 +184,7 @@ class ServedEncoder:
 
     def __init__(self, client: ServerClient, parameters: Mapping[str, Any], unit_length: bool) -> None:
         self._client, self._unit_length = client, unit_length
-        vectors = self._get_vectors(_probe())
+        vectors = client.get_rows(_VECTORS, _probe())
         if float(np.ptp(vectors, axis=0).max(initial=0.0)) <= 1e-6 * float(np.abs(vectors).max(initial=0.0)):
             raise ModelFailure("constant_output", "the server returns the same vector for different texts")
         self._full_dimension = vectors.shape[1]
@@ -175,7 +204,7 @@ class ServedEncoder:
         self._client.run([call(indices) for indices in batches], progress)
 
     def _encode_batch(self, texts: Sequence[str], prompt: str, indices: Sequence[int], output: Floats) -> None:
-        vectors = self._get_vectors([prompt + texts[index] for index in indices])
+        vectors = self._client.get_rows(_VECTORS, [prompt + texts[index] for index in indices])
         if vectors.shape[1] != self._full_dimension:
             raise ModelFailure("server_answer", "the server returned vectors of different dimensions")
         vectors = vectors[:, : self.dimension]
@@ -183,26 +212,17 @@ class ServedEncoder:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         output[indices] = vectors
 
-    def _get_vectors(self, texts: list[str]) -> Floats:
-        """Return the vectors of a batch, which is halved as long as the server refuses its size."""
-        try:
-            answer = self._client.post("/v1/embeddings", {"input": texts, "encoding_format": "base64"})
-        except RequestRefused as error:
-            if len(texts) == 1:
-                raise ModelFailure("server_answer", "the server refuses requests to /v1/embeddings") from error
-            half = (len(texts) + 1) // 2
-            self._client.batch_texts = min(self._client.batch_texts, half)
-            return np.concatenate([self._get_vectors(texts[:half]), self._get_vectors(texts[half:])])
-        try:
-            rows = sorted(answer["data"], key=lambda row: row["index"])
-            if [row["index"] for row in rows] != list(range(len(texts))):
-                raise ValueError
-            vectors = np.stack([_parse_vector(row["embedding"]) for row in rows])
-        except (LookupError, TypeError, ValueError) as error:
-            raise ModelFailure("server_answer", "an answer does not have one vector for each text") from error
-        if not np.isfinite(vectors).all():
-            raise ModelFailure("not_finite_output", "the server returned a vector with infinite or undefined values")
-        return vectors
+
+def _vectors_body(texts: list[str]) -> dict[str, Any]:
+    return {"input": texts, "encoding_format": "base64"}
+
+
+def _parse_vectors(answer: Any) -> Iterator[tuple[int, Floats]]:
+    for row in answer["data"]:
+        yield row["index"], _parse_vector(row["embedding"])
+
+
+_VECTORS = BatchRequest("/v1/embeddings", _vectors_body, _parse_vectors)
 
 
 def _parse_vector(value: object) -> Floats:
@@ -224,11 +244,13 @@ class ServedScorer:
     def __init__(self, client: ServerClient, parameters: Mapping[str, Any]) -> None:
         self._client = client
         self._prompts = {side: select_prompt({}, side, parameters[f"{side}_prompt"]) for side in SIDES}
-        self._field, self._is_tried = "documents", False
-        texts = _probe()
+        texts, self._takes_documents = _probe(), True
+        try:
+            client.post("/rerank", self._body(texts[-1], texts))
+        except RequestRefused:
+            self._takes_documents = False
         if len(set(self._get_scores(texts[-1], texts).tolist())) == 1:
             raise ModelFailure("constant_output", "the server returns the same score for different documents")
-        self._is_tried = True
 
     def score(self, queries: Sequence[str], documents: Sequence[str]) -> Floats:
         """Return the score of each pair of queries[i] and documents[i]."""
@@ -251,32 +273,17 @@ class ServedScorer:
         return call
 
     def _get_scores(self, query: str, texts: list[str]) -> Floats:
-        """Return the scores of a batch, which is halved as long as the server refuses its size."""
-        try:
-            answer = self._client.post("/rerank", self._body(query, texts))
-        except RequestRefused as error:
-            if self._field == "documents" and not self._is_tried:
-                self._field = "texts"
-                return self._get_scores(query, texts)
-            if len(texts) == 1:
-                raise ModelFailure("server_answer", "the server refuses requests to /rerank") from error
-            half = (len(texts) + 1) // 2
-            self._client.batch_texts = min(self._client.batch_texts, half)
-            return np.concatenate([self._get_scores(query, texts[:half]), self._get_scores(query, texts[half:])])
-        try:
-            rows = answer["results"] if isinstance(answer, dict) else answer
-            by_index = {row["index"]: float(row.get("relevance_score", row.get("score"))) for row in rows}
-            scores = np.array([by_index[index] for index in range(len(texts))], np.float32)
-        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ModelFailure("server_answer", "an answer does not have one score for each document") from error
-        if not np.isfinite(scores).all():
-            raise ModelFailure("not_finite_output", "the server returned an infinite or undefined score")
-        return scores
+        return self._client.get_rows(BatchRequest("/rerank", partial(self._body, query), _parse_scores), texts)
 
     def _body(self, query: str, texts: list[str]) -> dict[str, Any]:
-        if self._field == "texts":
-            return {"query": query, "texts": texts, "raw_scores": True, "truncate": True}
-        return {"query": query, "documents": texts, "top_n": len(texts), "return_documents": False}
+        if self._takes_documents:
+            return {"query": query, "documents": texts, "top_n": len(texts), "return_documents": False}
+        return {"query": query, "texts": texts, "raw_scores": True, "truncate": True}
+
+
+def _parse_scores(answer: Any) -> Iterator[tuple[int, float]]:
+    for row in answer["results"] if isinstance(answer, dict) else answer:
+        yield row["index"], float(row.get("relevance_score", row.get("score")))
 
 
 class ServedDenseRetrieval(dense.DenseRetrieval):
