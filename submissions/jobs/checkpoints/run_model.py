@@ -38,8 +38,8 @@ from submissions.intake.checkpoints.intake import checkpoint_kinds
 from submissions.intake.run_records import MADE_BY, describe_producer
 from submissions.jobs.checkpoints import encodings
 from submissions.jobs.checkpoints.embeddings import remove_other_files
-from submissions.jobs.checkpoints.own_engines import measure_configuration, use_cached_index
 from submissions.jobs.checkpoints.images import run_image_job
+from submissions.jobs.checkpoints.own_engines import measure_configuration, use_cached_index
 from submissions.jobs.checkpoints.running import check_with_library, get_device, job_folder, run_child
 from submissions.jobs.kinds import handover
 from submissions.jobs.kinds.score import begin, judged_version
