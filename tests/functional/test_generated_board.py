@@ -21,9 +21,10 @@ from tests.generated.board import generate_board
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
-#: Figures of documents, which datasets of runs alone have none of, of systems trained on what they are tested on, and
-#: of progress, which takes results of three dates.
+#: Figures of documents, which datasets of runs alone have none of, of systems trained on what they are tested on, of
+#: progress, which takes results of three dates, and of rank ranges, which take tests of all pairs.
 NOTHING_TO_SHOW = {
+    "rank-ranges",
     "in-domain",
     "progress",
     "document-lengths",

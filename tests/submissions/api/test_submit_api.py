@@ -288,7 +288,7 @@ def test_strange_metadata_of_predictions_does_no_harm(demo: Dataset, api: Api) -
 def test_errors_have_one_shape(demo: Dataset, api: Api, nobody: Api) -> None:
     for answer, status in [
         (nobody.submit(), 401),
-        (nobody.check("x"), 401),
+        (nobody.get("submissions/"), 401),
         (api.get("submissions/nothere/"), 404),
         (api.post("submissions/nothere/cancel/"), 404),
         (api.submit(kind="model"), 400),
