@@ -35,8 +35,6 @@ from leaderboard.results.reported_facts import COST_UNIT, SIZE_UNITS, make_figur
 REPORTS = ("leaderboard.add_source", "leaderboard.change_entry")
 #: Maximum size of a CSV in bytes.
 MAX_CSV_BYTES = 1_000_000
-#: Ways of entering results, `?by=` of the page, with their labels.
-WAYS = {"form": _("One result"), "csv": _("CSV"), "mteb": _("MTEB results")}
 _SOURCE_FIELDS = ("title", "authors", "year", "venue", "url")
 #: Names of stored costs by field of the form.
 _COSTS = {"latency": "latency", "index_size": "index size", "cost": "cost"}
@@ -102,7 +100,7 @@ class FigureForm(forms.Form):
     )
     cost = QuantityField((), COST_UNIT, label=_("Cost per 1,000 queries (USD)"), help_text=_("For example 0.19"))
 
-    #: The publication, if it exists already.
+    #: The publication of a line of a CSV, if it exists already.
     source: Source | None = None
 
     def clean_measure(self) -> str:
@@ -134,14 +132,15 @@ class FigureForm(forms.Form):
             self.add_error("value", text)
         if values.get("latency") and not values.get("hardware"):
             self.add_error("hardware", gettext("Enter the hardware of the latency, or: not stated."))
-        matching_systems = System.objects.filter(source=self.source, name=values.get("system"))
-        if not values.get("architecture") and (self.source is None or not matching_systems.exists()):
+        source = values.get("publication") or self.source
+        matching_systems = System.objects.filter(source=source, name=values.get("system"))
+        if not values.get("architecture") and (source is None or not matching_systems.exists()):
             self.add_error("architecture", "Choose an architecture, because the system is new.")
         return values
 
     def figure(self) -> CuratedFigure:
         """Return the valid form's score with its costs."""
-        values = dict(self.cleaned_data)
+        values = {name: self.cleaned_data[name] for name in FigureForm.base_fields}
         hardware, parameter_count = values.pop("hardware"), values.pop("parameters")
         costs = [
             make_figure(name, quantity[0], quantity[1], values["locator"], hardware if field == "latency" else "")
@@ -163,23 +162,13 @@ class DoiOrUrlField(forms.URLField):
 
 
 class PublicationForm(forms.ModelForm):
-    """Form for an existing or new publication, with the CSV or MTEB's files if results are entered that way."""
+    """Base form for results of an existing or new publication."""
 
     #: The required fields depend on other fields, which browsers cannot check.
     use_required_attribute = False
 
     publication = forms.ModelChoiceField(
         Source.objects.order_by("title"), required=False, empty_label=_("new publication, described below")
-    )
-    csv = TextFileField(label=_("CSV file"), max_bytes=MAX_CSV_BYTES)
-    table = optional_text(
-        label=_("Rows"), max_length=MAX_CSV_BYTES, strip=False,
-        widget=forms.Textarea(attrs={"rows": 10, "class": "vLargeTextField", "spellcheck": "false"}),
-        help_text=_("Instead of a file. The first row has the names of the columns."),
-    )  # fmt: skip
-    mteb = forms.FileField(
-        label=_("MTEB results"),
-        help_text=_("A zip of model__name/revision/Task.json. The URL of the publication must point to these folders."),
     )
     why = WhyField()
 
@@ -193,10 +182,8 @@ class PublicationForm(forms.ModelForm):
             "url": _("For example 10.48550/arXiv.2104.08663"),
         }
 
-    def __init__(self, *args: Any, way: str, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name in {"form": ("csv", "table", "mteb"), "csv": ("mteb",), "mteb": ("csv", "table")}[way]:
-            del self.fields[name]
         if self.data.get("publication"):
             for name in _SOURCE_FIELDS:
                 self.fields[name].required = False
@@ -206,25 +193,69 @@ class PublicationForm(forms.ModelForm):
             super()._post_clean()  # type: ignore[misc]  # A private hook of Django's model forms.
 
     def clean(self) -> dict[str, Any]:
-        """Check that a new publication is new, and that there is a CSV or a URL for MTEB's files.
-
-        The text of a CSV file replaces that of `table`, so that the page shows it again.
-        """
+        """Check that a new publication is new, and that there is a URL for MTEB's files."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
         publication, title = values.get("publication"), values.get("title")
         if not publication and title and Source.objects.filter(title__iexact=title).exists():
             self.add_error("title", gettext("This publication exists. Choose it under “Publication”."))
-        if values.get("csv"):
-            values["table"] = values["csv"]
-            self.data = {**dict(self.data.items()), "table": values["csv"]}
-        elif "table" in self.fields and not values.get("table") and "csv" not in self.errors:
-            self.add_error("csv", gettext("Choose a file, or enter its rows below."))
         if values.get("mteb") and not (publication.url if publication else values.get("url")):
             self.add_error("mteb", "The publication needs a URL, because each row links to its file there.")
         return values
 
 
-#: Groups of fields on the page: heading, description, and fields of either form.
+class ResultForm(FigureForm, PublicationForm):
+    """Form for one result of a publication."""
+
+    def results(self) -> MtebResults:
+        return MtebResults([self.figure()])
+
+
+class CsvForm(PublicationForm):
+    """Form for a CSV with results of a publication."""
+
+    csv = TextFileField(label=_("CSV file"), max_bytes=MAX_CSV_BYTES)
+    table = optional_text(
+        label=_("Rows"), max_length=MAX_CSV_BYTES, strip=False,
+        widget=forms.Textarea(attrs={"rows": 10, "class": "vLargeTextField", "spellcheck": "false"}),
+        help_text=_("Instead of a file. The first row has the names of the columns."),
+    )  # fmt: skip
+
+    def clean(self) -> dict[str, Any]:
+        """Return the values. The text of a file replaces that of `table`, so that the page shows it again."""
+        values = super().clean()
+        if values.get("csv"):
+            values["table"] = values["csv"]
+            self.data = {**dict(self.data.items()), "table": values["csv"]}
+        elif not values.get("table") and "csv" not in self.errors:
+            self.add_error("csv", gettext("Choose a file, or enter its rows below."))
+        return values
+
+    def results(self) -> MtebResults:
+        """Return the results in the CSV. Raises InvalidContent."""
+        return MtebResults(read_figures(self.cleaned_data["table"], self.cleaned_data["publication"]))
+
+
+class MtebForm(PublicationForm):
+    """Form for MTEB's files of results."""
+
+    mteb = forms.FileField(
+        label=_("MTEB results"),
+        help_text=_("A zip of model__name/revision/Task.json. The URL of the publication must point to these folders."),
+    )
+
+    def results(self) -> MtebResults:
+        """Return the results in the uploaded zip. Raises InvalidContent."""
+        source = self.cleaned_data["publication"] or self.instance
+        with work_folder("mteb") as work:
+            path = work / "results.zip"
+            with path.open("wb") as stored:
+                stored.writelines(self.cleaned_data["mteb"].chunks())
+            return read_mteb_results(path, source.url, work)
+
+
+#: Forms by way of entering results, `?by=` of the page.
+_FORMS: dict[str, type[ResultForm | CsvForm | MtebForm]] = {"form": ResultForm, "csv": CsvForm, "mteb": MtebForm}
+#: Groups of fields on the page: heading, description, and fields of the forms.
 _GROUPS = (
     (_("Publication"), "", ("publication",)),
     (_("New publication"), _("Leave these fields empty if you chose a publication above."), _SOURCE_FIELDS),
@@ -244,53 +275,32 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
     """
     require(request, *REPORTS)
     way = request.GET.get("by", "")
-    way = way if way in WAYS else "form"
-    form, figure_form = PublicationForm(request.POST or None, request.FILES or None, way=way), None
-    is_valid = form.is_valid() and "back" not in request.POST
-    if way == "form":
-        figure_form = FigureForm(request.POST or None)
-        figure_form.source = form.cleaned_data.get("publication") if form.is_bound else None
-        is_valid = figure_form.is_valid() and is_valid
-    context: dict[str, Any] = {"forms": [*filter(None, (form, figure_form))], "way": way, "ways": WAYS.items()}
+    way = way if way in _FORMS else "form"
+    form = _FORMS[way](request.POST or None, request.FILES or None)
+    context: dict[str, Any] = {"form": form, "way": way}
 
     def act(values: Mapping[str, Any]) -> str:
         """Publish the results, and return the URL of the list of reported results; or add a preview to the context."""
-        source = values["publication"] or form.instance
-        if way == "mteb":
-            results = _read_mteb(values["mteb"], source.url)
-        else:
-            figures = [figure_form.figure()] if figure_form else read_figures(values["table"], values["publication"])
-            results = MtebResults(figures)
-            if "confirmed" not in request.POST:
-                context["rows"], context["warnings"] = preview_figures(source, figures)
-                context["source"] = source
-                return ""
+        source, results = values["publication"] or form.instance, form.results()
+        if way != "mteb" and "confirmed" not in request.POST:
+            context["rows"], context["warnings"] = preview_figures(source, results.figures)
+            context["source"] = source
+            return ""
         enter_figures(source, results.figures, results.described)
         message = f"Published: {format_count(len(results.figures), 'reported figure')} of {source}."
         page.message_user(request, " ".join([message, *results.left_out()]))
         return reverse("admin:leaderboard_entry_changelist") + "?provenance__exact=reported"
 
-    redirect, problems = submit(request, form, act) if is_valid else (None, [])
+    redirect, problems = submit(request, form, act) if "back" not in request.POST else (None, [])
     if "rows" in context:
         return curation_page(
             request, page, "admin/leaderboard/entry/preview.html", gettext("Preview of reported results"), **context
         )
-    fields = {field.name: field for each in context["forms"] for field in each}
-    has_errors = bool(problems) or any(each.errors for each in context["forms"])
     return redirect or curation_page(
         request, page, "admin/leaderboard/entry/report.html", gettext("Enter reported results"), problems=problems,
-        groups=[(*texts, [fields[name] for name in names if name in fields]) for *texts, names in _GROUPS],
-        columns=list(FigureForm.base_fields), status=400 if has_errors else 200, **context,
+        groups=[(*texts, [form[name] for name in names if name in form.fields]) for *texts, names in _GROUPS],
+        columns=list(FigureForm.base_fields), **context,
     )  # fmt: skip
-
-
-def _read_mteb(file: Any, address: str) -> MtebResults:
-    """Return the results in an uploaded zip, whose folders are at the URL `address`. Raises InvalidContent."""
-    with work_folder("mteb") as work:
-        path = work / "results.zip"
-        with path.open("wb") as stored:
-            stored.writelines(file.chunks())
-        return read_mteb_results(path, address, work)
 
 
 def read_figures(text: str, source: Source | None) -> list[CuratedFigure]:

@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q
 
 from evaluation.core.problems import format_count
-from leaderboard.admin.reported import FigureForm, PublicationForm, read_figures
+from leaderboard.admin.reported import CsvForm, FigureForm, read_figures
 from leaderboard.importing.reported.loader import enter_figures
 from leaderboard.importing.reported.preview import preview_figures
 from leaderboard.management.curating import CurationCommand, change_lines
@@ -23,7 +23,7 @@ class Command(CurationCommand):
     def add_more(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)
         parser.add_argument("--publication", help="title or key of an existing publication")
-        for name in PublicationForm.Meta.fields:
+        for name in CsvForm.Meta.fields:
             parser.add_argument(f"--{name}", default="", help="of a new publication")
         parser.add_argument("--dry-run", action="store_true", help="show the changes without storing them")
 
@@ -41,7 +41,7 @@ class Command(CurationCommand):
             table = options["file"].read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise CommandError(f"{options['file']} cannot be read as UTF-8 text: {error}.") from error
-        form = PublicationForm({**options, "publication": source and source.pk, "table": table}, way="csv")
+        form = CsvForm({**options, "publication": source and source.pk, "table": table})
         if not form.is_valid():
             raise CommandError(
                 "\n".join(f"--{name}: {' '.join(map(str, texts))}" for name, texts in form.errors.items())
