@@ -114,7 +114,8 @@ def submit(
             report = error.report if isinstance(error, InvalidContent) else error
             if hasattr(report, "problems"):
                 return None, [problem.as_dict() for problem in report.problems]
-            return None, [{"message": text} for text in getattr(error, "conflicts", [str(error)])]
+            texts = getattr(error, "conflicts", [f"{str(error).removesuffix('.')}."])
+            return None, [{"message": text} for text in texts]
     return None, []
 
 
@@ -151,36 +152,30 @@ class Operation:
     guards_command: bool = False
     arguments: Mapping[str, str] = field(default_factory=dict)
 
-    def __call__(
-        self, page: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Any]
-    ) -> TemplateResponse | None:
-        """Show the form; once it is confirmed, act on all selected rows in one transaction.
+    def __call__(self, page: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        """Show the form; once it is confirmed, act on all selected rows in one transaction, and redirect to the list.
 
-        Return the page, or None for Django's list: after success, or if the selection is not suitable.
+        Return None for Django's list if the selection is not suitable.
         """
         require(request, self.permission)
         if self.check is not None and (reason := self.check(queryset)):
             messages.error(request, reason)
             return None
-        refusals: tuple[type[Exception], ...] = (ActionRefused, *self.refusals)
-        is_confirmed = "confirmed" in request.POST
-        form = self.form(request.POST if is_confirmed else None)
-        problems: list[dict[str, Any]] = []
-        if is_confirmed and form.is_valid():
-            try:
-                with transaction.atomic(), acting(curator(request), form.cleaned_data["why"]):
-                    if isinstance(page, CurationAdmin):
-                        # Lock all boards at once, which keeps the common order of locks.
-                        keys = list(queryset.values_list("pk", flat=True))
-                        lock_boards(dataset for key in keys for dataset in page.get_board_ids(key))
-                    sentences = [self.run(row, form.cleaned_data) for row in queryset.order_by("pk")]
-            except refusals as error:
-                problems = [{"message": f"{str(error).removesuffix('.')}."}]
-            else:
-                for sentence in sentences:
-                    messages.success(request, sentence)
-                return None
-        return curation_page(
+        form = self.form(request.POST if "confirmed" in request.POST else None)
+
+        @transaction.atomic
+        def act(values: Mapping[str, Any]) -> str:
+            """Act on all rows, show their messages, and return the URL of the list."""
+            if isinstance(page, CurationAdmin):
+                # Lock all boards at once, which keeps the common order of locks.
+                keys = list(queryset.values_list("pk", flat=True))
+                lock_boards(dataset for key in keys for dataset in page.get_board_ids(key))
+            for sentence in [self.run(row, values) for row in queryset.order_by("pk")]:
+                messages.success(request, sentence)
+            return request.get_full_path()
+
+        redirect, problems = submit(request, form, act, ActionRefused, *self.refusals)
+        return redirect or curation_page(
             request, page, "admin/curation_ask.html", self.title,
             problems=problems, form=form, chosen=queryset, explanation=self.explanation, button=self.button,
             danger=self.danger, action=request.POST.get("action", ""), checkbox=ACTION_CHECKBOX_NAME,
