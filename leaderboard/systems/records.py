@@ -14,7 +14,7 @@ from django.db.models import Q
 
 from leaderboard.core.audit import record
 from leaderboard.core.http.redirects import follow_redirects
-from leaderboard.core.text.slugs import name_slug
+from leaderboard.core.text.slugs import first_unused, name_slug
 from leaderboard.models import Challenge, Dataset, DeclaredNumbers, Entry, Run, System, SystemRedirect, Team
 from leaderboard.results.publishing.descriptions import lock_systems, system_changed
 from leaderboard.systems.challenges import CLAIMS, latest_settlement
@@ -187,12 +187,7 @@ def free_slug(name: str) -> str:
         rows.filter(slug__startswith=base).order_by().values_list("slug", flat=True)
         for rows in (System.objects, SystemRedirect.objects)
     )
-    used_slugs = set(systems.union(redirects))
-    slug, number = base, 1
-    while slug in used_slugs:
-        number += 1
-        slug = f"{base}-{number}"
-    return slug
+    return first_unused(base, set(systems.union(redirects)))
 
 
 def find_system(teams: Iterable[Team], reference: str) -> System | None:

@@ -15,7 +15,6 @@ import secrets
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
-from itertools import chain, count
 from typing import Any
 
 from django.conf import settings
@@ -27,7 +26,7 @@ from django.utils import timezone
 from leaderboard.boards.facets import ANONYMOUS, THIS_SITE
 from leaderboard.core import audit
 from leaderboard.core.text.dates import format_day
-from leaderboard.core.text.slugs import name_slug
+from leaderboard.core.text.slugs import first_unused, name_slug
 from leaderboard.models import Invitation, Membership, Team, TeamRedirect, User
 from leaderboard.results.board_rows.revisions import lock_boards
 from leaderboard.results.publishing.descriptions import boards_of_team, team_changed
@@ -78,8 +77,7 @@ def free_team_slug(name: str, team: Team | None = None) -> str:
         *teams.values_list("slug", flat=True),
         *redirects.values_list("slug", flat=True),
     }
-    numbered_slugs = (f"{base}-{number}" for number in count(2))
-    return next(slug for slug in chain([base], numbered_slugs) if slug not in used_slugs)
+    return first_unused(base, used_slugs)
 
 
 def redirect_earlier_slug(team: Team, earlier_slug: str) -> None:

@@ -4,16 +4,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import chain, count, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
-
-from django.utils.text import slugify
 
 from evaluation.collections.beir import read_corpus, read_queries
 from evaluation.core.problems import format_count
 from evaluation.text import SNOWBALL_LANGUAGES, analyser_for
 from leaderboard.core.storage.store import work_folder
+from leaderboard.core.text.slugs import first_unused, name_slug
 from leaderboard.datasets.problems import missing_documents
 from leaderboard.importing.collections.inspection import Inspection
 from leaderboard.importing.collections.source import ImportOptions, Progress, list_parts, open_source
@@ -47,11 +46,8 @@ def detect_facts(path: Path, options: ImportOptions, progress: Progress) -> dict
     split = next((name for name in (options.split, *_SPLITS, *sorted(splits)) if name in splits), "")
     # Without queries, the collection cannot be imported, and every missing file is a problem.
     is_usable = "queries.jsonl" in parts
-    layout: dict[str, Any] = {
-        "runs_only": is_usable and "corpus.jsonl" not in parts,
-        "collecting": is_usable and not splits,
-    }
-    options = replace(options, split=split or options.split, **layout)
+    runs_only, collecting = is_usable and "corpus.jsonl" not in parts, is_usable and not splits
+    options = replace(options, split=split or options.split, runs_only=runs_only, collecting=collecting)
     with work_folder("detect") as work, open_source(path, options, work, progress) as source:
         collection = Inspection(source, options, work, progress).read()
         documents = (document.text for document in read_corpus(source.corpus)) if source.corpus else ()
@@ -97,7 +93,5 @@ def propose_name(source: str) -> str:
 
 def propose_slug(name: str) -> str:
     """Return the slug of a name, with a number if a dataset with content already has it."""
-    slug = slugify(name.replace(".", "-").replace("_", "-"))[:70]
     taken = set(Dataset.objects.exclude(current_version=None).values_list("slug", flat=True))
-    numbered = (f"{slug}-{number}" for number in count(2))
-    return next(candidate for candidate in chain([slug], numbered) if candidate not in taken)
+    return first_unused(name_slug(name.replace("_", "-"))[:70], taken)

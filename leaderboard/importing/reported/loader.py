@@ -5,8 +5,7 @@ Loading the tables again changes nothing. Curators' functions must be called wit
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, count
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from django.db import transaction
@@ -14,6 +13,7 @@ from django.db.models import QuerySet
 from django.utils.text import slugify
 
 from leaderboard.core.audit import record
+from leaderboard.core.text.slugs import first_unused
 from leaderboard.importing.reported import tables
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Source, System, short_citation
 from leaderboard.results.board_rows.revisions import benchmark_changed, lock_boards
@@ -147,20 +147,11 @@ def _update_dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dat
     An imported dataset keeps its settings: only empty ADDED_FIELDS are filled, and the reported statistics are updated.
     """
     defaults = {
-        "name": row.name,
-        "task": row.task,
-        "domain": row.domain,
-        "licence": row.licence,
+        **asdict(row),
         "description": text.get("description", ""),
         "citation": make_bibtex(text["key"], text) if "title" in text else "",
-        "homepage": row.homepage,
         "hidden": False,
         "primary_measure": row.measures[0],
-        "measures": row.measures,
-        "drop_self_matches": row.drop_self_matches,
-        "reported_statistics": row.statistics,
-        "ir_datasets_id": row.ir_datasets_id,
-        "beir_name": row.beir_name,
     }
     dataset, created = Dataset.objects.get_or_create(
         slug=row.slug, defaults={**defaults, "state": Dataset.State.REPORTED}
@@ -168,7 +159,7 @@ def _update_dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dat
     if not created:
         is_reported_only = dataset.state == Dataset.State.REPORTED and dataset.current_version_id is None
         added_values = {name: defaults[name] for name in ADDED_FIELDS if not getattr(dataset, name)}
-        changes = defaults if is_reported_only else {"reported_statistics": row.statistics, **added_values}
+        changes = defaults if is_reported_only else {"reported_statistics": row.reported_statistics, **added_values}
         if any(getattr(dataset, name) != value for name, value in changes.items()):
             Dataset.objects.filter(pk=dataset.pk).update(**changes)
             dataset.refresh_from_db()
@@ -181,12 +172,9 @@ def _set_system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tab
     figures = [figure for place in places for figure in numbers[place].figures]
     dimensions = [int(figure["value"]) for figure in figures if figure["name"] == "dimension"]
     datasets = dict.fromkeys(place.dataset for place in places)
+    names = ("slug", "architecture", "training_declared", "training_datasets", "paper_url")
     printed_values = {
-        "slug": row.slug,
-        "architecture": row.architecture,
-        "training_declared": row.training_declared,
-        "training_datasets": row.training_datasets,
-        "paper_url": row.paper_url,
+        **{name: getattr(row, name) for name in names},
         "adapted_to": [name for name in datasets if row.adapted and name not in row.training_datasets],
         "dimension": dimensions[0] if dimensions else None,
     }
@@ -335,8 +323,7 @@ def enter_figures(
 def _free_key(source: Source) -> str:
     """Return an unused key for a new publication, such as `thakur-et-al-2021` or `thakur-et-al-2021-2`."""
     base = slugify(short_citation(source.authors, source.year))[:70] or "publication"
-    used_keys = set(Source.objects.filter(key__startswith=base).values_list("key", flat=True))
-    return next(key for key in chain([base], (f"{base}-{number}" for number in count(2))) if key not in used_keys)
+    return first_unused(base, set(Source.objects.filter(key__startswith=base).values_list("key", flat=True)))
 
 
 def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:

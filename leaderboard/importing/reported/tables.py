@@ -38,7 +38,7 @@ _STATISTICS: dict[str, type[int] | type[float]] = {
 
 @dataclass(frozen=True, slots=True)
 class ReportedDataset:
-    """A dataset with reported results; `statistics` contains the printed values only.
+    """A dataset with reported results, as fields of `Dataset`; `reported_statistics` are the printed values only.
 
     `ir_datasets_id` is its id in ir_datasets, and `beir_name` is BEIR's name of the archive; both may be empty.
     """
@@ -51,7 +51,7 @@ class ReportedDataset:
     homepage: str
     drop_self_matches: bool
     measures: list[str]
-    statistics: dict[str, Any]
+    reported_statistics: dict[str, Any]
     ir_datasets_id: str
     beir_name: str
 
@@ -124,7 +124,7 @@ def datasets() -> list[ReportedDataset]:
     return read_rows(
         ReportedDataset,
         DATA / "datasets.csv",
-        statistics=lambda row: {name: kind(row[name]) for name, kind in _STATISTICS.items() if row[name]},
+        reported_statistics=lambda row: {name: kind(row[name]) for name, kind in _STATISTICS.items() if row[name]},
     )
 
 
