@@ -1,4 +1,4 @@
-"""Admin of datasets, their versions, and their judgments. `submissions.admin.datasets` registers that of datasets.
+"""Admin of datasets, their versions, and their judgments. `submissions.admin.datasets` completes that of datasets.
 
 Curators edit descriptions. Content is imported by *Import dataset*; separate pages change measures and protection.
 Judgments can be read in one place only, which records each access.
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from django import forms
-from django.conf import settings
 from django.contrib import admin
 from django.db.models import ForeignKey, QuerySet
 from django.forms import ModelChoiceField
@@ -315,14 +314,6 @@ class DatasetAdmin(TableImportExportAdmin):
 
     import_view = importing.import_view
     imported_view = importing.imported_view
-
-    def may_download(self) -> bool:
-        """Return whether curators may import from the Hugging Face hub and with ir_datasets."""
-        return bool(settings.HUB_DOWNLOADS)
-
-    def baseline_job(self, dataset: Dataset) -> dict[str, Any]:
-        """Return `row`, `is_active`, and `jobs_before` of the newest job of the baseline; empty without jobs."""
-        return {}
 
 
 @admin.register(DatasetVersion)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from django import forms
-from django.core.files.uploadedfile import TemporaryUploadedFile
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -189,7 +188,6 @@ class ImportForm(forms.Form):
         if judgements := values.pop("judgements", None):
             values["hidden"] = judgements == "hidden"
         values["measures"] = tuple(values.get("measures", "").replace(",", " ").split())
-        values["baseline"] = uploaded_path(values.get("baseline"))
         return ImportOptions(**values)
 
     def import_from(self, path: Path, options: ImportOptions, progress: Progress) -> list[ImportResult]:
@@ -200,8 +198,6 @@ class ImportForm(forms.Form):
         return list(import_twin(path, options, twin, seed or 0, progress))
 
 
-def uploaded_path(upload: Any) -> Path | None:
-    """Return the path of an uploaded file, which the upload handler always writes to disk, or of a local file."""
-    if isinstance(upload, TemporaryUploadedFile):
-        return Path(upload.temporary_file_path())
-    return upload if isinstance(upload, Path) else None
+def uploaded_path(upload: Any) -> Path:
+    """Return the path of an uploaded file, which the upload handler always writes to disk."""
+    return Path(upload.temporary_file_path())

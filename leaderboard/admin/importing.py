@@ -113,10 +113,7 @@ def _stage(page: Any, values: dict[str, Any], existing: Dataset | None) -> dict[
         with fetch_collection(source, options, progress) as (folder, options):
             facts, file = detect_facts(folder, options, progress), stage_folder(folder, source)
     else:
-        path = uploaded_path(upload)
-        if path is None:
-            raise RuntimeError("uploads are written to disk")
-        file = stage_file(path, upload.name)
+        file = stage_file(uploaded_path(upload), upload.name)
         try:
             with file.open() as archive:
                 facts = detect_facts(archive, options, progress)
@@ -153,8 +150,8 @@ def _confirm(page: Any, request: HttpRequest, key: str) -> HttpResponse:
         existing=existing, splits=staged["facts"]["judgements"], initial=staged["initial"],
     )  # fmt: skip
     run = request.FILES.get("baseline")
-    if run is not None and (path := uploaded_path(run)):
-        staged["baseline"] = stage_file(path, run.name or "run")
+    if run is not None:
+        staged["baseline"] = stage_file(uploaded_path(run), run.name or "run")
         request.session.modified = True
     if staged["baseline"]:
         kept = _("Selected: %(file)s. Choose another file to replace it.") % {"file": staged["baseline"][1]}

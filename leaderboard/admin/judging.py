@@ -325,9 +325,6 @@ class JudgementImportAdmin(JudgingAdmin):
         def act(values: Mapping[str, Any]) -> str:
             """Store the uploaded judgments, and return the URL of the import's page."""
             options = {name: values[name] for name in ("note", "pool", "scale_grew", "strict")}
-            upload_path = uploaded_path(values["file"])
-            if upload_path is None:
-                raise RuntimeError("uploads are written to disk")
             judge = Judge(
                 values["judge_kind"],
                 values["judge_name"],
@@ -335,7 +332,7 @@ class JudgementImportAdmin(JudgingAdmin):
                 values["judge_prompt"].lower(),
             )
             judgement_import = imports.import_judgements(
-                values["dataset"], upload_path, judge, name=values["file"].name, **options
+                values["dataset"], uploaded_path(values["file"]), judge, name=values["file"].name, **options
             )
             return reverse("admin:leaderboard_judgementimport_change", args=[judgement_import.pk])
 

@@ -16,10 +16,14 @@ class ImportingDatasetAdmin(DatasetAdmin):
     """Admin of datasets that follows the jobs of baselines, and downloads collections if the site downloads models."""
 
     def may_download(self) -> bool:
+        """Return whether curators may import from the Hugging Face hub and with ir_datasets."""
         return fetches()
 
     def baseline_job(self, dataset: Dataset) -> dict[str, Any]:
-        """Return the newest job of the site that retrieves or scores the baseline, as the parent class describes."""
+        """Return the newest job that retrieves or scores the baseline: `row`, `is_active`, and `jobs_before`.
+
+        The result is empty without jobs.
+        """
         kinds = (Job.Kind.BASELINE, Job.Kind.SCORE)
         job = Job.objects.filter(dataset=dataset, submission=None, kind__in=kinds).order_by("-pk").first()
         if job is None:
