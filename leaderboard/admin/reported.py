@@ -147,7 +147,8 @@ class FigureForm(forms.Form):
             for field, name in _COSTS.items()
             if (quantity := values.pop(field)) is not None
         ]
-        return CuratedFigure(**values, costs=costs, parameter_count=parameter_count)
+        details = {} if parameter_count is None else {"parameter_count": parameter_count}
+        return CuratedFigure(**values, costs=costs, details=details)
 
 
 class DoiOrUrlField(forms.URLField):
@@ -255,17 +256,6 @@ class MtebForm(PublicationForm):
 
 #: Forms by way of entering results, `?by=` of the page.
 _FORMS: dict[str, type[ResultForm | CsvForm | MtebForm]] = {"form": ResultForm, "csv": CsvForm, "mteb": MtebForm}
-#: Groups of fields on the page: heading, description, and fields of the forms.
-_GROUPS = (
-    (_("Publication"), "", ("publication",)),
-    (_("New publication"), _("Leave these fields empty if you chose a publication above."), _SOURCE_FIELDS),
-    (_("System"), "", ("dataset", "system", "architecture", "configuration", "parameters")),
-    (_("Score"), "", ("measure", "value", "scale", "locator")),
-    (_("Efficiency"), _("Optional. Boards mark these values as self-reported."),
-     ("latency", "hardware", "index_size", "cost")),
-    (_("Results"), "", ("csv", "table", "mteb")),
-    (_("Reason"), "", ("why",)),
-)  # fmt: skip
 
 
 def report_view(page: Any, request: HttpRequest) -> HttpResponse:
@@ -286,7 +276,7 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
             context["rows"], context["warnings"] = preview_figures(source, results.figures)
             context["source"] = source
             return ""
-        enter_figures(source, results.figures, results.described)
+        enter_figures(source, results.figures)
         message = f"Published: {format_count(len(results.figures), 'reported figure')} of {source}."
         page.message_user(request, " ".join([message, *results.left_out()]))
         return reverse("admin:leaderboard_entry_changelist") + "?provenance__exact=reported"
@@ -298,7 +288,6 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
         )
     return redirect or curation_page(
         request, page, "admin/leaderboard/entry/report.html", gettext("Enter reported results"), problems=problems,
-        groups=[(*texts, [form[name] for name in names if name in form.fields]) for *texts, names in _GROUPS],
         columns=list(FigureForm.base_fields), **context,
     )  # fmt: skip
 
