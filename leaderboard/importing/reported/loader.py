@@ -49,32 +49,37 @@ def load_reported() -> dict[str, int]:
     texts = tables.dataset_texts()
     datasets = {row.slug: _update_dataset(row, texts.get(row.slug, {})) for row in tables.datasets()}
     rows = {(row.source, row.name): row for row in tables.systems()}
-    numbers = _read_numbers()
-    systems = {key: _set_system(row, sources[row.source], numbers) for key, row in rows.items()}
+    figures: defaultdict[tuple[str, str], list[tables.ReportedFigure]] = defaultdict(list)
+    figures_by_place: defaultdict[tables.ReportedPlace, list[tables.ReportedFigure]] = defaultdict(list)
+    for figure in (*tables.scores(), *tables.figures()):
+        figures[figure.place.source, figure.place.system].append(figure)
+        figures_by_place[figure.place].append(figure)
+    systems = {key: _set_system(row, sources[row.source], figures[key]) for key, row in rows.items()}
     existing_entries = {
         (entry.dataset_id, entry.system_id, entry.configuration): entry
         for entry in Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
     }
     entries = []
-    for place, entry_numbers in numbers.items():
+    for place, place_figures in figures_by_place.items():
         dataset, system = datasets[place.dataset], systems[place.source, place.system]
         old_entry = existing_entries.get((dataset.pk, system.pk, place.configuration), Entry(scores={}, figures=[]))
-        printed_names = {figure["name"] for figure in entry_numbers.figures} | set(entry_numbers.scores)
+        printed_names = {figure.name for figure in place_figures}
         entries.append(
             Entry(
                 dataset=dataset,
                 system=system,
                 configuration=place.configuration,
                 # Keep values of other measures that curators entered.
-                scores={**old_entry.scores, **entry_numbers.scores},
+                scores=old_entry.scores | {figure.name: figure.value for figure in place_figures if figure.is_score},
                 figures=[
-                    *entry_numbers.figures,
+                    # Scores printed on another scale than shares are also figures.
+                    *(figure_fields(row) for row in place_figures if not row.is_score or row.scale != "share"),
                     *(figure for figure in old_entry.figures if figure["name"] not in printed_names),
                 ],
                 comparison_group=place.comparison_group,
                 is_baseline=place.system == publications[place.source].get("baseline", BASELINE),
                 training=training_exposure(system, dataset),
-                locator=", ".join(entry_numbers.locators),
+                locator=", ".join(dict.fromkeys(figure.locator for figure in place_figures)),
             )
         )
     change_count = publish_reported(entries)
@@ -87,32 +92,6 @@ def load_reported() -> dict[str, int]:
         "entries": len(entries),
         "changed": change_count,
     }
-
-
-@dataclass(slots=True)
-class _Numbers:
-    """Reported values of one entry."""
-
-    scores: dict[str, float] = field(default_factory=dict)
-    figures: list[dict[str, Any]] = field(default_factory=list)
-    #: Ordered set of locations.
-    locators: dict[str, None] = field(default_factory=dict)
-
-
-def _read_numbers() -> dict[tables.ReportedPlace, _Numbers]:
-    """Return the scores, figures, and locations of each entry in the tables.
-
-    Scores printed on another scale than shares are also figures.
-    """
-    numbers: defaultdict[tables.ReportedPlace, _Numbers] = defaultdict(_Numbers)
-    scores = tables.scores()
-    for score in scores:
-        numbers[score.place].scores[score.name] = score.value
-        numbers[score.place].locators[score.locator] = None
-    for row in (*(score for score in scores if score.scale != "share"), *tables.figures()):
-        numbers[row.place].figures.append(figure_fields(row))
-        numbers[row.place].locators[row.locator] = None
-    return dict(numbers)
 
 
 def figure_fields(row: tables.ReportedFigure) -> dict[str, Any]:
@@ -166,12 +145,10 @@ def _update_dataset(row: tables.ReportedDataset, text: Mapping[str, Any]) -> Dat
     return dataset
 
 
-def _set_system(row: tables.ReportedSystem, source: Source, numbers: Mapping[tables.ReportedPlace, _Numbers]) -> System:
+def _set_system(row: tables.ReportedSystem, source: Source, figures: Sequence[tables.ReportedFigure]) -> System:
     """Create or update the system's row, and return it; metadata that no source states stays empty."""
-    places = [place for place in numbers if (place.source, place.system) == (row.source, row.name)]
-    figures = [figure for place in places for figure in numbers[place].figures]
-    dimensions = [int(figure["value"]) for figure in figures if figure["name"] == "dimension"]
-    datasets = dict.fromkeys(place.dataset for place in places)
+    dimensions = [int(figure.value) for figure in figures if figure.name == "dimension"]
+    datasets = dict.fromkeys(figure.place.dataset for figure in figures)
     names = ("slug", "architecture", "training_declared", "training_datasets", "paper_url")
     printed_values = {
         **{name: getattr(row, name) for name in names},
@@ -246,7 +223,7 @@ SCALES = {"share": 1.0, "percent": 100.0}
 class CuratedFigure:
     """A score as printed in a publication, with the costs that the publication reports for the same result.
 
-    `costs` are in the format of `Entry.figures`. `parameter_count` is the number of parameters of the system's model.
+    `costs` are in the format of `Entry.figures`, and `details` are metadata of the system, as fields of `System`.
 
     `architecture` is used for new systems only. `address` is the URL of the file that contained the score, if any.
     Figures of one publication are comparable within a `group`; without one, the configuration determines it
@@ -265,7 +242,7 @@ class CuratedFigure:
     group: str = ""
     baseline: bool = False
     costs: Sequence[Mapping[str, Any]] = ()
-    parameter_count: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -274,18 +251,14 @@ class CuratedFigure:
 
 
 @transaction.atomic
-def enter_figures(
-    source: Source, figures: Sequence[CuratedFigure], details: Mapping[str, Mapping[str, Any]] | None = None
-) -> None:
+def enter_figures(source: Source, figures: Sequence[CuratedFigure]) -> None:
     """Publish figures of a new or existing publication, replacing existing values, and record each in the audit log.
 
-    An unsaved publication is saved. `details` contains metadata of systems by name, as fields of `System`. Unpublished
-    entries of the figures are restored.
+    An unsaved publication is saved. Unpublished entries of the figures are restored.
     """
-    details = dict(details or {})
+    details: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for figure in figures:
-        if figure.parameter_count is not None:
-            details[figure.system] = {**details.get(figure.system, {}), "parameter_count": figure.parameter_count}
+        details[figure.system] |= figure.details
     described_entries = Entry.objects.filter(system__source=source.pk, system__name__in=details) if source.pk else ()
     lock_boards({figure.dataset.pk for figure in figures} | {figure.dataset_id for figure in described_entries})
     if source.pk is None:
@@ -301,8 +274,7 @@ def enter_figures(
                 "slug": free_slug(f"{figure.system} {source.key}"),
                 "architecture": figure.architecture,
             }
-            metadata = details.get(figure.system, {})
-            system = systems[figure.system] = _store_system(source, figure.system, initial, metadata)
+            system = systems[figure.system] = _store_system(source, figure.system, initial, details[figure.system])
         places[figure.dataset, system, figure.configuration].append(figure)
         audit_values = {"value": figure.value, "publication": str(source), "locator": figure.locator}
         audit_values |= {cost["name"]: f"{cost['as_printed']} {cost['unit']}" for cost in figure.costs}

@@ -67,13 +67,9 @@ class Place:
 
 @dataclass(slots=True)
 class MtebResults:
-    """Results in a folder.
-
-    `described` contains the metadata of each system, and `unknown_tasks` counts tasks without a dataset on this site.
-    """
+    """Results in a folder; `unknown_tasks` counts tasks without a dataset on this site."""
 
     figures: list[CuratedFigure] = field(default_factory=list)
-    described: dict[str, dict[str, Any]] = field(default_factory=dict)
     unknown_tasks: Counter[str] = field(default_factory=Counter)
     experiments: int = 0
 
@@ -119,7 +115,6 @@ def read_mteb_results(
         except _InvalidFile as error:
             problems.append(f"{meta}: {error}")
             continue
-        results.described[model.name] = model.fields
         for file in tasks:
             name = f"{folder}/{file}".lstrip("/")
             try:
@@ -330,6 +325,7 @@ def _read_task(
                 address=address,
                 group=revision[:30],
                 baseline=model.name in BASELINES,
+                details=model.fields,
             )
 
 

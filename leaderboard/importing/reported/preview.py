@@ -25,18 +25,16 @@ def preview_figures(source: Source, figures: Sequence[CuratedFigure]) -> tuple[l
         after = _board_values(source)
         transaction.set_rollback(True)
     source.pk, source.key, source._state.adding = pk, key, pk is None
-    rows = [
-        {
-            "name": f"{name} ({_('new system')})" if system not in names else name,
-            "changes": [
-                {"field": field, "old": before.get((system, name), {}).get(field, ""), "new": new}
-                for field, new in values.items()
-                if before.get((system, name), {}).get(field) != new
-            ],
-        }
-        for (system, name), values in after.items()
-        if before.get((system, name)) != values
-    ]
+    rows = []
+    for (system, name), values in after.items():
+        old = before.get((system, name), {})
+        changes = [
+            {"field": field, "old": old.get(field, ""), "new": new}
+            for field, new in values.items()
+            if old.get(field) != new
+        ]
+        if changes:
+            rows.append({"name": name if system in names else f"{name} ({_('new system')})", "changes": changes})
     warnings = [
         _("%(system)s: %(value)s percent is a share of %(share)g. Did you mean the scale share?")
         % {"system": figure.system, "value": figure.value, "share": figure.share}

@@ -102,6 +102,7 @@ class ReportedFigure:
     name: str
     value: float
     as_printed: str
+    is_score: bool = False
     unit: str = ""
     scale: str = ""
     hardware: str = ""
@@ -143,12 +144,13 @@ def systems() -> list[ReportedSystem]:
 
 def scores() -> list[ReportedFigure]:
     """Return all reported scores."""
-    makers = dict.fromkeys(("unit", "hardware", "doubt"), lambda row: "")
-    return read_rows(ReportedFigure, DATA / "scores.csv", place=_read_place, name=lambda row: row["measure"], **makers)
+    makers = {"place": _read_place, "name": lambda row: row["measure"], "is_score": lambda row: True}
+    makers |= dict.fromkeys(("unit", "hardware", "doubt"), lambda row: "")
+    return read_rows(ReportedFigure, DATA / "scores.csv", **makers)
 
 
 def figures() -> list[ReportedFigure]:
-    return read_rows(ReportedFigure, DATA / "figures.csv", place=_read_place)
+    return read_rows(ReportedFigure, DATA / "figures.csv", place=_read_place, is_score=lambda row: False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Command(CurationCommand):
             source.clean_fields()
             with work_folder("mteb") as work:
                 results = read_mteb_results(path, options["source"], work, dict(map(_parse_task, options["tasks"])))
-            enter_figures(source, results.figures, results.described)
+            enter_figures(source, results.figures)
         except ValidationError as error:
             raise CommandError(
                 "; ".join(f"{name}: {' '.join(messages)}" for name, messages in error.message_dict.items())
@@ -65,10 +65,10 @@ class Command(CurationCommand):
         except InvalidContent as error:
             text = list_problems("The results were not published:", error.report.problems, hints=False)
             raise CommandError(text) from error
-        datasets = {figure.dataset.pk for figure in results.figures}
+        datasets, models = ({getattr(figure, name) for figure in results.figures} for name in ("dataset", "system"))
         summary = (
             f"Published: {format_count(len(results.figures), 'figure')} of "
-            f"{format_count(len(results.described), 'model')} on {format_count(len(datasets), 'dataset')}, "
+            f"{format_count(len(models), 'model')} on {format_count(len(datasets), 'dataset')}, "
             f"as reported by {source}."
         )
         return "\n".join([summary, *results.left_out()])
