@@ -42,7 +42,6 @@ _DEFAULTS = {
     "judgements": "hidden", "protection": "standard", "queries_visibility": "everyone",
     "documents_visibility": "everyone", "runs_visibility": "curators only",
 }  # fmt: skip
-_EMPTY = ("", "")
 #: Fields that are not options of the import.
 _NO_OPTIONS = ("twin", "seed")
 
@@ -86,11 +85,11 @@ class ImportForm(forms.Form):
     name = optional_text(max_length=120, help_text="Default: the slug")
     judgements = optional_choice(
         label="Judgments",
-        choices=[_EMPTY, ("hidden", "hidden"), ("open", "open to everyone")],
+        choices=[("hidden", "hidden"), ("open", "open to everyone")],
         help_text="Only the scorer has hidden judgments. Published judgments cannot be hidden again.",
     )
     protection = optional_choice(
-        choices=[_EMPTY, *Protection.choices],
+        choices=Protection.choices,
         help_text="Protection of hidden judgments, for new datasets. Use the action to change it later.",
     )
     public_share = optional_share(
@@ -138,10 +137,10 @@ class ImportForm(forms.Form):
     homepage = forms.URLField(required=False, assume_scheme="https")
     citation = optional_text(widget=forms.Textarea(attrs={"rows": 4}))
     description = optional_text(widget=forms.Textarea(attrs={"rows": 4}), help_text="Markdown")
-    queries_visibility = optional_choice(choices=[_EMPTY, *Visibility.choices])
-    documents_visibility = optional_choice(choices=[_EMPTY, *Visibility.choices])
+    queries_visibility = optional_choice(choices=Visibility.choices)
+    documents_visibility = optional_choice(choices=Visibility.choices)
     runs_visibility = optional_choice(
-        choices=[_EMPTY, *Visibility.choices],
+        choices=Visibility.choices,
         help_text="Visibility of public results on open judgments, including existing ones",
     )
     version_label = optional_text(max_length=80, help_text="A name for this version of the content")
@@ -158,7 +157,7 @@ class ImportForm(forms.Form):
                 words = f"unchanged: {'hidden' if existing.hidden else 'open to everyone'}"
             elif existing:
                 words = f"unchanged: {getattr(existing, f'get_{name}_display')()}"
-            self.fields[name].choices = [("", words), *self.fields[name].choices[1:]]  # type: ignore[attr-defined]
+            self.fields[name].choices = [("", words), *self.fields[name].choices]  # type: ignore[attr-defined]
         if existing is not None:
             self.initial["slug"] = existing.slug
             self.fields["slug"].widget.attrs["readonly"] = True

@@ -4,7 +4,7 @@ The source waits in `Area.STAGED` for its confirmation, and the session refers t
 contains the result instead, so that a form that is sent twice imports once.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from time import monotonic
@@ -29,7 +29,7 @@ from leaderboard.datasets.problems import problem
 from leaderboard.datasets.terms import near_duplicates
 from leaderboard.importing.collections.detection import detect_facts, propose_name, propose_slug
 from leaderboard.importing.collections.fetching import fetch_collection
-from leaderboard.importing.collections.importer import DiskSpaceError, ImportResult
+from leaderboard.importing.collections.importer import DiskSpaceError
 from leaderboard.importing.collections.source import ImportOptions, Progress
 from leaderboard.importing.collections.staging import StagedFile, stage_file, stage_folder
 from leaderboard.models import Dataset, Entry, Qrels, Visibility, WorkRequest
@@ -45,17 +45,14 @@ _SESSION, _MAX_IMPORTS = "imports", 10
 
 
 def import_view(page: Any, request: HttpRequest) -> HttpResponse:
-    """Show or process the choice of a source or, if the URL names a staged one, its confirmation.
+    """Show the form for the source; on POST, stage and inspect the source, and redirect to its confirmation.
 
-    The status is 400 for problems, and 507 if the disk is full.
+    If the URL names a staged source, show or process its confirmation instead. The status is 400 for problems, and 507
+    if the disk is full.
     """
     require(request, IMPORTS)
-    key = request.GET.get("staged")
-    return _choose_source(page, request) if key is None else _confirm(page, request, key)
-
-
-def _choose_source(page: Any, request: HttpRequest) -> HttpResponse:
-    """Show the form for the source; on POST, stage and inspect the source, and redirect to its confirmation."""
+    if "staged" in request.GET:
+        return _confirm(page, request, request.GET["staged"])
     existing = _find_dataset(request.GET.get("dataset", ""))
     form = SourceForm(request.POST or None, request.FILES or None)
 
@@ -175,6 +172,8 @@ def _confirm(page: Any, request: HttpRequest, key: str) -> HttpResponse:
 def _import_staged(page: Any, request: HttpRequest, form: ImportForm, staged: dict[str, Any]) -> dict[str, Any]:
     """Import the staged source with the values of the form, and return the result for the session.
 
+    The result has the dataset, sentences about each imported dataset, and warnings about similar terms.
+
     Raises InvalidContent with all problems, or DiskSpaceError.
     """
     with ExitStack() as stack:
@@ -185,11 +184,6 @@ def _import_staged(page: Any, request: HttpRequest, form: ImportForm, staged: di
         results = form.import_from(paths["archive"], options, _limit_time())
     for file in files.values():
         file.discard()
-    return {"dataset": results[0].dataset.pk, **_describe(page, request, results)}
-
-
-def _describe(page: Any, request: HttpRequest, results: Iterable[ImportResult]) -> dict[str, list[str]]:
-    """Log each imported dataset, and return sentences about them and warnings about similar terms."""
     texts, warnings = [], []
     for imported in results:
         if imported.changes:
@@ -200,7 +194,7 @@ def _describe(page: Any, request: HttpRequest, results: Iterable[ImportResult]) 
         page.log_change(request, imported.dataset, text)
         texts.append(text)
         warnings += near_duplicates(imported.dataset)
-    return {"texts": texts, "warnings": warnings}
+    return {"dataset": results[0].dataset.pk, "texts": texts, "warnings": warnings}
 
 
 def _result_url(key: str, result: dict[str, Any]) -> str:

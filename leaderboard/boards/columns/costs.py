@@ -336,18 +336,14 @@ def describe_costs(columns: Iterable[Column], rows: Iterable[Row]) -> None:
             if isinstance(value, float) and noise and math.isfinite(noise):
                 decimals = len(format_quantity(value).partition(".")[2])  # The spread has as many as the cost.
                 spread = f"± {max(noise, 10**-decimals):,.{decimals}f}"
-            row[key] = Cell(value, title=_title(key, row.measured), spread=spread, noise=noise)
-
-
-def _title(key: str, measurement: MeasuredEntry) -> str:
-    """Return the text that a cell of latencies shows on hover; empty if there is none."""
-    if key in ("mean-latency", "times-bm25") and measurement.over_stored_runs:
-        return OVER_STORED_RUNS
-    if key == "mean-latency":
-        return latency_variation(measurement)
-    if key == "times-bm25" and measurement.baseline_latency is not None:
-        return f"BM25 took {format_quantity(measurement.baseline_latency)} ms in the same job"
-    return ""
+            title = ""
+            if row.measured.over_stored_runs:
+                title = OVER_STORED_RUNS
+            elif key == "mean-latency":
+                title = latency_variation(row.measured)
+            elif row.measured.baseline_latency is not None:
+                title = f"BM25 took {format_quantity(row.measured.baseline_latency)} ms in the same job"
+            row[key] = Cell(value, title=title, spread=spread, noise=noise)
 
 
 def cost_group(machine: Machine | None, dataset: str = "") -> str:

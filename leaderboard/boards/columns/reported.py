@@ -37,13 +37,10 @@ def figure_columns(
             if key not in columns_by_key:
                 columns_by_key[key] = _reported_column(key, split_names, keys)
                 keys.add(columns_by_key[key].key)
-    places = {name: place for place, name in enumerate(reported_facts.COSTS)}
-
-    def order(key: FigureKey) -> tuple[bool, int, str, str]:
-        is_other = columns_by_key[key].group != EFFICIENCY
-        return is_other, places.get(key.name, len(places)), key.name, key.hardware
-
-    return [columns_by_key[key] for key in sorted(columns_by_key, key=order)]
+    other_names = {key.name for key in columns_by_key}.difference(reported_facts.COSTS)
+    names = [*reported_facts.COSTS, *sorted(other_names)]
+    ordered_keys = sorted(columns_by_key, key=lambda key: (names.index(key.name), key.hardware))
+    return [columns_by_key[key] for key in ordered_keys]
 
 
 def figure_key(figure: Mapping[str, Any], split_names: set[str]) -> FigureKey:
@@ -64,11 +61,11 @@ def _reported_column(key: FigureKey, split_names: set[str], other_keys: set[str]
             return None
         figure = matching_figures[-1]
         value, text = reported_facts.board_value(figure)
-        is_converted = figure.get("unit", "") != key.unit
-        printed_text = f"{figure.get('as_printed', '')} {figure.get('unit', '')}" if is_converted else ""
+        unit = figure.get("unit", "")
+        printed_text = f"{figure.get('as_printed', '')} {unit}" if unit != key.unit else ""
         if figure.get("doubtful"):  # Shown as printed, without a value to sort by.
             return Cell(text=printed_text or text, mark="?", title=str(figure.get("doubt", "")))
-        return Cell(value, text, title=f"printed as {printed_text}" if is_converted else "")
+        return Cell(value, text, title=f"printed as {printed_text}" if printed_text else "")
 
     label = f"{key.name[:1].upper()}{key.name[1:]}" + (f", {key.hardware}" if key.hardware else "")
     slug = slugify(f"{key.name} {key.hardware}") or "figure"
