@@ -25,9 +25,8 @@ from leaderboard.admin.forms import TermInput, TextFileField, WhyField, optional
 from leaderboard.admin.pages import curation_page, require, submit
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.terms import suggest_terms
-from leaderboard.importing.reported.loader import SCALES, CuratedFigure, enter_figures
+from leaderboard.importing.reported.loader import SCALES, CuratedFigure, enter_figures, preview_figures
 from leaderboard.importing.reported.mteb import MtebResults, read_mteb_results
-from leaderboard.importing.reported.preview import preview_figures
 from leaderboard.models import DECLARED_NUMBERS, Dataset, Source, System, architecture_choices
 from leaderboard.results.reported_facts import COST_UNIT, SIZE_UNITS, make_figure
 

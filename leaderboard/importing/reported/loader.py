@@ -11,8 +11,10 @@ from typing import Any
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.text import slugify
+from django.utils.translation import gettext as _
 
 from leaderboard.core.audit import record
+from leaderboard.core.text.numbers import DECIMALS, format_quantity, format_value
 from leaderboard.core.text.slugs import first_unused
 from leaderboard.importing.reported import tables
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Source, System, short_citation
@@ -24,6 +26,7 @@ from leaderboard.results.publishing.visibility import (
     restore,
     withdraw_reported,
 )
+from leaderboard.results.reported_facts import board_unit, board_value
 from leaderboard.results.values import training_exposure
 from leaderboard.systems.challenges import CLAIMS, latest_settlement
 from leaderboard.systems.records import free_slug
@@ -45,7 +48,7 @@ def load_reported() -> dict[str, int]:
     for key, fields in publications.items():
         values = {name: fields[name] for name in ("title", "authors", "year", "venue", "url")}
         values["bibtex"] = make_bibtex(key, fields)
-        sources[key], _ = Source.objects.update_or_create(key=key, defaults=values)
+        sources[key], _created = Source.objects.update_or_create(key=key, defaults=values)
     texts = tables.dataset_texts()
     datasets = {row.slug: _update_dataset(row, texts.get(row.slug, {})) for row in tables.datasets()}
     rows = {(row.source, row.name): row for row in tables.systems()}
@@ -191,7 +194,7 @@ def _update_benchmark(
 ) -> None:
     """Create or update a benchmark and its members, and record its version if it changed."""
     source = sources.get(fields.get("source", ""))
-    benchmark, _ = Benchmark.objects.update_or_create(
+    benchmark, _created = Benchmark.objects.update_or_create(
         slug=slug,
         defaults={
             "name": fields["name"],
@@ -262,7 +265,10 @@ def enter_figures(source: Source, figures: Sequence[CuratedFigure]) -> None:
     described_entries = Entry.objects.filter(system__source=source.pk, system__name__in=details) if source.pk else ()
     lock_boards({figure.dataset.pk for figure in figures} | {figure.dataset_id for figure in described_entries})
     if source.pk is None:
-        source.key = source.key or _free_key(source)
+        if not source.key:  # Such as `thakur-et-al-2021` or `thakur-et-al-2021-2`.
+            base = slugify(short_citation(source.authors, source.year))[:70] or "publication"
+            used_keys = Source.objects.filter(key__startswith=base).values_list("key", flat=True)
+            source.key = first_unused(base, set(used_keys))
         source.bibtex = make_bibtex(source.key, vars(source))
         source.save()
         record("added", f"publication {source}")
@@ -292,10 +298,52 @@ def enter_figures(source: Source, figures: Sequence[CuratedFigure]) -> None:
             restore(entry)
 
 
-def _free_key(source: Source) -> str:
-    """Return an unused key for a new publication, such as `thakur-et-al-2021` or `thakur-et-al-2021-2`."""
-    base = slugify(short_citation(source.authors, source.year))[:70] or "publication"
-    return first_unused(base, set(Source.objects.filter(key__startswith=base).values_list("key", flat=True)))
+def preview_figures(source: Source, figures: Sequence[CuratedFigure]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the changes of each result that `enter_figures` will store (`name`, `changes`), and warnings.
+
+    `source` may be a new publication. Everything is stored and rolled back, so that the preview is exact.
+    """
+    pk, key = source.pk, source.key
+    names = set(System.objects.filter(source=pk).values_list("name", flat=True)) if pk else set()
+    with transaction.atomic():
+        before = _board_values(source) if pk else {}
+        enter_figures(source, figures)
+        after = _board_values(source)
+        transaction.set_rollback(True)
+    source.pk, source.key, source._state.adding = pk, key, pk is None
+    rows = []
+    for (system, name), values in after.items():
+        old = before.get((system, name), {})
+        changes = [
+            {"field": field, "old": old.get(field, ""), "new": new}
+            for field, new in values.items()
+            if old.get(field) != new
+        ]
+        if changes:
+            rows.append({"name": name if system in names else f"{name} ({_('new system')})", "changes": changes})
+    warnings = [
+        _("%(system)s: %(value)s percent is a share of %(share)g. Did you mean the scale share?")
+        % {"system": figure.system, "value": figure.value, "share": figure.share}
+        for figure in figures
+        if figure.scale == "percent" and figure.share <= 0.01
+    ]
+    return rows, warnings
+
+
+def _board_values(source: Source) -> dict[tuple[str, str], dict[str, str]]:
+    """Return the values of the publication's results as boards show them, by system and description of the result."""
+    rows, entries = {}, Entry.objects.filter(provenance=Entry.Provenance.REPORTED, source=source)
+    for entry in entries.select_related("system", "dataset"):
+        values = {name: format_value(score, DECIMALS) for name, score in entry.scores.items()}
+        for figure in entry.figures:
+            if figure["name"] not in entry.scores:
+                name = ", ".join(filter(None, (figure["name"], figure["hardware"])))
+                values[name] = f"{board_value(figure)[1]} {board_unit(figure)[0]}"
+        if entry.system.parameter_count is not None:
+            values[_("parameters")] = f"{format_quantity(entry.system.parameter_count / 1e6)} M"
+        values[_("page or table")] = entry.locator
+        rows[entry.system.name, f"{entry}{f', {entry.configuration}' if entry.configuration else ''}"] = values
+    return rows
 
 
 def withdraw_figure(entry: Entry, measure: str, reason: str) -> None:

@@ -8,8 +8,7 @@ from django.db.models import Q
 
 from evaluation.core.problems import format_count
 from leaderboard.admin.reported import CsvForm, FigureForm, read_figures
-from leaderboard.importing.reported.loader import enter_figures
-from leaderboard.importing.reported.preview import preview_figures
+from leaderboard.importing.reported.loader import enter_figures, preview_figures
 from leaderboard.management.curating import CurationCommand, change_lines
 from leaderboard.models import Source
 
