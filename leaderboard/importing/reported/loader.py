@@ -26,7 +26,7 @@ from leaderboard.results.publishing.visibility import (
     restore,
     withdraw_reported,
 )
-from leaderboard.results.reported_facts import board_unit, board_value
+from leaderboard.results.reported_facts import board_unit, board_value, make_figure
 from leaderboard.results.values import training_exposure
 from leaderboard.systems.challenges import CLAIMS, latest_settlement
 from leaderboard.systems.records import free_slug
@@ -384,9 +384,8 @@ def _build_entry(dataset: Dataset, system: System, configuration: str, rows: Seq
         is_baseline = may_be_baseline and not other_baselines.exists()
     figures_by_measure = {row.measure: row for row in rows}
     printed_figures = [
-        tables.ReportedFigure(
-            place, name, figure.share, figure.value, scale=figure.scale, locator=figure.address or figure.locator
-        )
+        make_figure(name, figure.value, "", figure.address or figure.locator)
+        | {"value": figure.share, "scale": figure.scale}
         for name, figure in figures_by_measure.items()
         if figure.address or figure.scale != "share"
     ]
@@ -405,7 +404,7 @@ def _build_entry(dataset: Dataset, system: System, configuration: str, rows: Seq
                 for figure in old_entry.figures
                 if figure["name"] not in figures_by_measure and (figure["name"], figure["hardware"]) not in costs
             ),
-            *map(figure_fields, printed_figures),
+            *printed_figures,
             *costs.values(),
         ],
         comparison_group=group,

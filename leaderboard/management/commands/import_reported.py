@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q
 
 from evaluation.core.problems import format_count
-from leaderboard.admin.reported import CsvForm, FigureForm, read_figures
+from leaderboard.admin.reported import CsvForm, FigureForm
 from leaderboard.importing.reported.loader import enter_figures, preview_figures
 from leaderboard.management.curating import CurationCommand, change_lines
 from leaderboard.models import Source
@@ -45,7 +45,7 @@ class Command(CurationCommand):
             raise CommandError(
                 "\n".join(f"--{name}: {' '.join(map(str, texts))}" for name, texts in form.errors.items())
             )
-        figures, publication = read_figures(table, source), source or form.instance
+        figures, publication = form.results().figures, source or form.instance
         rows, warnings = preview_figures(publication, figures)
         lines = [*change_lines(rows), *(f"Warning: {warning}" for warning in warnings)]
         summary = f"{format_count(len(figures), 'reported figure')} of {publication}."
