@@ -33,9 +33,7 @@ def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> 
         groups.setdefault(getattr(member, grouping) or "not stated", []).append(member)
     kind_rows, kind = drawing.majority_kind(drawing.comparable_rows(page.board))
     rows = drawing.select_rows(kind_rows, request.systems or request.state.pins, MAX_SYSTEMS)
-    if any(row.entry.is_baseline for row in rows):
-        rows = list(rows)
-    else:
+    if not any(row.entry.is_baseline for row in rows):
         baseline_rows = [row for row in kind_rows if row.entry.is_baseline][:1]
         rows = [*rows[: MAX_SYSTEMS - len(baseline_rows)], *baseline_rows]
     means = {group: [drawing.mean(row, members) for row in rows] for group, members in groups.items()}
@@ -230,11 +228,8 @@ def _count_bars(name: str, systems: list[str], numbers: list[int], color: str, s
         x=[sign * number for number in numbers],
         text=[str(number) if number else "" for number in numbers],
         customdata=numbers,
-        textposition="inside",
-        insidetextanchor="middle",
         insidetextfont_color=drawing.PAPER,
-        textangle=0,
-        constraintext="none",
+        **drawing.INSIDE_TEXT,
         hovertemplate="%{y}<br>%{fullData.name}: %{customdata}<extra></extra>",
         marker_color=color,
     )

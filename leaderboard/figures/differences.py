@@ -64,31 +64,35 @@ UNTESTED = _Style(gettext_lazy("not tested"), drawing.GREY, "diamond-open")
 OUTCOMES = (SIGNIFICANTLY_BETTER, SIGNIFICANTLY_WORSE, NOT_SIGNIFICANT, REPORTED_UNTESTED, UNTESTED)
 
 
-def _outcome(certainty: EntryCertainty | None, better: bool | None, sign: str, *, is_reported: bool) -> _Style:
-    """Return the outcome of a test; `sign` is `up` for a better score than the baseline's and `down` for a worse one.
-
-    `better` is the published comparison with hidden judgments, which does not test worse scores, or None.
-    """
-    if certainty is not None and certainty.p_baseline is not None:
-        if not differs(certainty):
-            return NOT_SIGNIFICANT
-        return SIGNIFICANTLY_BETTER if sign == "up" else SIGNIFICANTLY_WORSE
-    if better is not None and sign == "up":
-        return SIGNIFICANTLY_BETTER if better else NOT_SIGNIFICANT
-    return REPORTED_UNTESTED if is_reported else UNTESTED
-
-
 class _Difference(NamedTuple):
-    """A difference from the baseline, None if there is none, with the outcome and the results of its test."""
+    """A difference from the baseline, None if there is none, with the results of its test.
+
+    `sign` is `up` for a better score than the baseline's and `down` for a worse one. `better` is the published
+    comparison with hidden judgments, which does not test worse scores, or None.
+    """
 
     value: float | None
+    sign: str
     certainty: EntryCertainty | None
-    outcome: _Style
+    better: bool | None
+    is_reported: bool
     link: str = ""
 
     @property
     def ends(self) -> tuple[float, float] | None:
         return self.certainty.delta_interval if self.certainty is not None else None
+
+    @property
+    def outcome(self) -> _Style:
+        """The outcome of the test."""
+        is_better = self.sign == "up"
+        if self.certainty is not None and self.certainty.p_baseline is not None:
+            if not differs(self.certainty):
+                return NOT_SIGNIFICANT
+            return SIGNIFICANTLY_BETTER if is_better else SIGNIFICANTLY_WORSE
+        if self.better is not None and is_better:
+            return SIGNIFICANTLY_BETTER if self.better else NOT_SIGNIFICANT
+        return REPORTED_UNTESTED if self.is_reported else UNTESTED
 
 
 class _Series(NamedTuple):
@@ -109,6 +113,11 @@ class _Subject(NamedTuple):
     lower_is_better: bool
 
 
+def _board_subject(board: Board, rows: Sequence[Row], caption: str, systems: str = "") -> _Subject:
+    subtitle, lower = f"{systems}{board.title}, {board.measure}", drawing.lower_is_better(board)
+    return _Subject(board.measure, board.baseline, drawing.score_format(rows, "+"), caption, subtitle, lower)
+
+
 def _system_differences(board: Board, column: str, *, is_filtered: bool) -> Plot:
     """Draw the difference of each system in `column`, the best first. Systems without one are omitted."""
     rows = [
@@ -118,18 +127,13 @@ def _system_differences(board: Board, column: str, *, is_filtered: bool) -> Plot
     ]
     if not rows:
         return Plot.empty(NOTHING_TO_COMPARE)
-    lower = drawing.lower_is_better(board)
-    rows.sort(key=lambda row: drawing.value(row, column) or 0.0, reverse=not lower)
+    rows.sort(key=lambda row: drawing.value(row, column) or 0.0, reverse=not drawing.lower_is_better(board))
     rows, notes = drawing.limit_bars(rows, "best differences")
     differences = [_read_difference(board, row, column, drawing.system_url(row)) for row in rows]
-    subject = _Subject(
-        board.measure,
-        board.baseline,
-        drawing.score_format(rows, "+"),
-        f"Difference in {board.measure} on {drawing.inline_title(board)} between each system and {board.baseline}.",
-        f"{board.title}, {board.measure}",
-        lower,
+    caption = (
+        f"Difference in {board.measure} on {drawing.inline_title(board)} between each system and {board.baseline}."
     )
+    subject = _board_subject(board, rows, caption)
     plot = _draw(subject, ("System", drawing.distinct_names(rows)), [_Series(f"Δ {board.measure}", differences)], notes)
     return plot if is_filtered or notes else replace(plot, finding=_finding(board.baseline, differences))
 
@@ -158,9 +162,7 @@ def _read_difference(board: Board, row: Row, column: str, link: str = "") -> _Di
         certainty = certainty or row.certainty
         better = board.statements.for_entry(row.entry.pk, board.measure).better
     sign = direction(difference, board.measure)
-    return _Difference(
-        difference, certainty, _outcome(certainty, better, sign, is_reported=row.ranked_in == REPORTED), link
-    )
+    return _Difference(difference, sign, certainty, better, row.ranked_in == REPORTED, link)
 
 
 def _benchmark_differences(request: FigureRequest) -> Plot:
@@ -184,15 +186,9 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
     if not rows:
         return Plot.empty(NOTHING_TO_COMPARE)
     datasets = [dataset for dataset in datasets if any(drawing.value(row, dataset.slug) is not None for row in rows)]
-    lower, names = drawing.lower_is_better(board), drawing.distinct_names(rows)
-    leader_values = {dataset.slug: drawing.value(rows[0], dataset.slug) for dataset in datasets}
-    sign = 1 if lower else -1
-    datasets.sort(
-        key=lambda dataset: (
-            leader_values[dataset.slug] is None,
-            round(sign * (leader_values[dataset.slug] or 0.0), DIGITS),
-        )
-    )
+    names, sign = drawing.distinct_names(rows), 1 if drawing.lower_is_better(board) else -1
+    values = {dataset.slug: drawing.value(rows[0], dataset.slug) for dataset in datasets}
+    datasets.sort(key=lambda each: (values[each.slug] is None, round(sign * (values[each.slug] or 0.0), DIGITS)))
     series = [
         _Series(
             f"{name}, {REPORTED_UNTESTED.label}" if row.ranked_in == REPORTED else name,
@@ -200,16 +196,12 @@ def _benchmark_differences(request: FigureRequest) -> Plot:
         )
         for row, name in zip(rows, names, strict=True)
     ]
-    joined_names = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    subject = _Subject(
-        board.measure,
-        board.baseline,
-        drawing.score_format(rows, "+"),
+    joined_names = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    caption = (
         f"Difference in {board.measure} from {board.baseline} by dataset of {drawing.inline_title(board)}, "
-        f"for {joined_names}.",
-        f"{', '.join(names)}: {board.title}, {board.measure}",
-        lower,
+        f"for {joined_names}."
     )
+    subject = _board_subject(board, rows, caption, f"{', '.join(names)}: ")
     notes = [] if slugs else ["The first systems of the board. Pin others on the board to show them instead."]
     for dataset in datasets:
         if (measure := dataset.measure(board.measure)) != board.measure:
@@ -232,13 +224,10 @@ def build_system(request: FigureRequest) -> Plot:
     differences = [
         _Difference(
             round(result.delta or 0.0, DECIMALS),
+            direction(result.delta, result.measure),
             result.certainty,
-            _outcome(
-                result.certainty,
-                result.better_than_baseline,
-                direction(result.delta, result.measure),
-                is_reported=result.provenance == REPORTED,
-            ),
+            result.better_than_baseline,
+            result.provenance == REPORTED,
             reverse("dataset", args=[result.dataset_slug]),
         )
         for result in results
@@ -296,11 +285,11 @@ def _draw(
 def _outcome_traces(series: _Series, names: Sequence[str], number_format: str) -> list[go.Scatter]:
     """Return the points of one series with a trace for each outcome, and their values at the right edge."""
     pairs = list(zip(names, series.differences, strict=True))
-    traces = []
-    for outcome in OUTCOMES:
-        members = [pair for pair in pairs if pair[1].outcome == outcome]
-        if members:
-            traces.append(_points(outcome, members, number_format, drawing.MUTED_INK))
+    traces = [
+        _points(outcome, members, number_format, drawing.MUTED_INK)
+        for outcome in OUTCOMES
+        if (members := [pair for pair in pairs if pair[1].outcome == outcome])
+    ]
     values = go.Scatter(
         mode="text",
         x=[1.0] * len(names),

@@ -16,8 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import numpy as np
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
+from numpy.typing import NDArray
 
 from leaderboard.boards.model import Board, Member, Row
 from leaderboard.boards.pages import BenchmarkPage
@@ -189,6 +191,10 @@ def bar_layout(number: int, bar_height: int = BAR, /, **options: Any) -> go.Layo
     return go.Layout({**defaults, "yaxis": axis}, **options)
 
 
+#: Options of bars with unscaled texts in their middle.
+INSIDE_TEXT = {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "constraintext": "none"}
+
+
 class Matrix(NamedTuple):
     """A matrix with row and column names. Empty `columns` means that the columns have the same names as the rows.
 
@@ -227,11 +233,8 @@ def heatmap(matrix: Matrix, max_value: float, title: str, hover: str, gap: float
         base=[column - 0.5 for _, column in cells],
         x=[1] * len(cells),
         text=texts,
-        textposition="inside",
-        insidetextanchor="middle",
         insidetextfont_color=INK,
-        textangle=0,
-        constraintext="none",
+        **INSIDE_TEXT,
         customdata=[
             [matrix.names[row], columns[column], text] for (row, column), text in zip(cells, texts, strict=True)
         ],
@@ -239,6 +242,27 @@ def heatmap(matrix: Matrix, max_value: float, title: str, hover: str, gap: float
         marker={**marker, "colorbar": bar},
         meta={"narrow": {"marker": marker}, **links},
     )
+
+
+def name_axes(
+    names: Sequence[str], max_names: int | None = None, **options: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return an axis for wide screens and one for phones, with up to `max_names` evenly spaced names, or all.
+
+    The first and the last name are included.
+    """
+    positions = spread_positions(len(names), max_names or len(names)).tolist()
+    style = {"range": [-0.5, len(names) - 0.5], "showgrid": False, "zeroline": False, "ticks": "", **options}
+    wide, narrow = (
+        {"tickvals": positions, "ticktext": [shorten(names[position], length) for position in positions], **style}
+        for length in (MAX_NAME, MAX_NARROW_NAME)
+    )
+    return wide, narrow
+
+
+def spread_positions(total: int, max_positions: int) -> NDArray[np.intp]:
+    """Return up to `max_positions` evenly spaced positions, the first and the last included."""
+    return np.unique(np.linspace(0, total - 1, min(total, max_positions)).round().astype(int))
 
 
 def heatmap_layout(height: int, names: Sequence[str], x_options: dict[str, Any], **options: Any) -> go.Layout:

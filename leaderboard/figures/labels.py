@@ -98,16 +98,15 @@ def label_points(
         labels: list[dict[str, Any]] = [{"text": "", "textposition": "middle right"} for _ in names]
         for number in dict.fromkeys([*priority, *range(len(names))]):
             is_leading = number in priority
+            may_be_far = allow_far and (is_leading or len(names) <= MAX_FAR_POINTS)
             other_boxes = [box for position, box in enumerate(occupied_boxes) if position != number]
-            for offset, label in _label_candidates(
-                names[number],
-                is_leading=is_leading,
-                allow_far=allow_far and (is_leading or len(names) <= MAX_FAR_POINTS),
-            ):
+            for offset, label in _label_candidates(names[number], is_leading=is_leading, allow_far=may_be_far):
                 # Plotly places a text next to its mark, whose size it enlarges by a quarter.
                 scale = 1.0 if "far" in label else 1.0 + 1.25 * extras[number] / GAP
-                offset = (*offset[:2], offset[2] * scale, offset[3] * scale)
-                box = _label_box(offset, picture.letters * text_width(names[number]), centers[number])
+                width = picture.letters * text_width(names[number])
+                left = centers[number][0] + offset[0] * width + offset[2] * scale
+                top = centers[number][1] + offset[1] * LINE_HEIGHT + offset[3] * scale
+                box = LabelBox(left, top, left + width, top + LINE_HEIGHT)
                 is_inside = box.left >= 0 and box.right <= picture.width + picture.overhang
                 is_inside = is_inside and box.top >= -10 and box.bottom <= HEIGHT + 5
                 if is_inside and not any(map(box.overlaps, other_boxes)):
@@ -135,13 +134,6 @@ def text_width(name: str) -> float:
     return sum(SMALL_LETTER_WIDTH if sign.islower() or sign in " .,-()[]" else LETTER_WIDTH for sign in name)
 
 
-def _label_box(offset: Offset, width: float, point: tuple[float, float]) -> LabelBox:
-    """Return the box of a label of this width at an offset from its point, in pixels."""
-    x_share, y_share, x_offset, y_offset = offset
-    left_edge, top = point[0] + x_share * width + x_offset, point[1] + y_share * LINE_HEIGHT + y_offset
-    return LabelBox(left_edge, top, left_edge + width, top + LINE_HEIGHT)
-
-
 def far_labels(
     names: Sequence[str],
     points: Sequence[tuple[Any, float]],
@@ -150,25 +142,18 @@ def far_labels(
     log_x: bool = False,
 ) -> dict[str, Any]:
     """Return the layout options that draw the labels with a `far` offset as annotations, also on phones."""
+    style = {"arrowhead": 0, "arrowwidth": 1, "arrowcolor": "var(--ink-soft)", "standoff": 6}
 
     def annotations(width_labels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return an annotation with a line to its point for each label that has a `far` offset."""
-        return [
-            {
-                "x": math.log10(x) if log_x else x,
-                "y": y,
-                "text": name,
-                "ax": label["far"][0],
-                "ay": label["far"][1],
-                "xanchor": "left" if label["far"][0] > 0 else "right",
-                "arrowhead": 0,
-                "arrowwidth": 1,
-                "arrowcolor": "var(--ink-soft)",
-                "standoff": 6,
-            }
-            for name, (x, y), label in zip(names, points, width_labels, strict=True)
-            if "far" in label
-        ]
+        lines = []
+        for name, (x, y), label in zip(names, points, width_labels, strict=True):
+            if "far" in label:
+                x_offset, y_offset = label["far"]
+                anchor = "left" if x_offset > 0 else "right"
+                text = {"text": name, "ax": x_offset, "ay": y_offset, "xanchor": anchor}
+                lines.append({"x": math.log10(x) if log_x else x, "y": y, **text, **style})
+        return lines
 
     narrow_layout = {"annotations": annotations([label["narrow"] for label in labels])}
     return {"annotations": annotations(labels), "meta": {"narrow": narrow_layout}}

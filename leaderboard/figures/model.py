@@ -72,8 +72,8 @@ class Table:
     def as_data(self) -> dict[str, Any]:
         """Return JSON data: heads, raw and formatted rows, whether each column is numeric, and the rows' links."""
         is_numeric = [any(isinstance(value, (int, float)) for value in column.values) for column in self.columns]
-        data = {"heads": self.heads, "rows": self.rows, "texts": self.texts(), "numeric": is_numeric}
-        return data | {"links": self.links}
+        texts = self.texts()
+        return {"heads": self.heads, "rows": self.rows, "texts": texts, "numeric": is_numeric, "links": self.links}
 
 
 def _format_cell(value: Cell, number_format: str) -> str:
@@ -190,10 +190,9 @@ class FigureRequest:
         self.benchmark = "" if self.dataset else _read_slug(parameters, "benchmark")
         if not self.dataset and not self.benchmark:
             if benchmarks := benchmarks_with_figure(figure):
-                self.benchmark, self.dataset = benchmarks[0]["slug"], ""
-            else:
-                largest_dataset = max(datasets_with_figure(figure), key=lambda row: row["number"], default=None)
-                self.benchmark, self.dataset = "", largest_dataset["slug"] if largest_dataset else ""
+                self.benchmark = benchmarks[0]["slug"]
+            elif datasets := datasets_with_figure(figure):
+                self.dataset = max(datasets, key=lambda row: row["number"])["slug"]
         system_slugs = [slug for slug in parameters.getlist("system") if slug]
         self.systems = tuple(dict.fromkeys(system_slugs))[:MAX_SYSTEMS]
         self._choices = {name: last_value(parameters, name) for name in figure.choices}
@@ -234,8 +233,7 @@ class FigureRequest:
 
     def benchmark_in_view(self, view: str) -> BenchmarkPage:
         """Return the benchmark's page with a view of `VIEWS`. Raises SubjectNotFound and UnknownChoice."""
-        state = self.view.with_values(view=view, all_rows=True)
-        page = pages.benchmark_page(self.benchmark, state) if self.benchmark else None
+        page = pages.benchmark_page(self.benchmark, self.view.with_values(view=view)) if self.benchmark else None
         if page is None:
             raise SubjectNotFound
         return page

@@ -283,7 +283,7 @@ def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
     if axis == "parameters":
         return _model_sizes(scored_rows.rows)
     key, title = COST_AXES[axis]
-    reported_costs, is_filtered = (_reported_costs(scored_rows, axis, title), scored_rows.request.state.filtered)
+    reported_costs, is_filtered = _reported_costs(scored_rows, axis, title), scored_rows.request.state.filtered
     if scored_rows.request.choice("device"):
         return reported_costs
     column, measured_values = _measured_costs(scored_rows.board, key, scored_rows.rows)
@@ -293,12 +293,7 @@ def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
         column = column if unfiltered_values else None
     if column is None or not (measured_values or is_filtered):
         return reported_costs
-    other_sources = sorted(
-        {
-            *reported_costs.other_sources,
-            *([reported_costs.setting] if reported_costs.values and reported_costs.setting else []),
-        }
-    )
+    other_sources = sorted({*reported_costs.other_sources, *filter(None, [reported_costs.setting])})
     origin = f"Measured by Runboard {column.group.removeprefix(EFFICIENCY).strip()}."
     return CostAxis(measured_values, _with_unit(title, column.unit), origin, other_sources)
 
@@ -343,7 +338,8 @@ def _reported_costs(scored_rows: _ScoredRows, axis: str, title: str) -> CostAxis
     if setting is None:
         return CostAxis({}, title, other_sources=setting_names)
     values = {numbers[key]: costs for key, costs in settings[setting].items() if key in numbers}
-    return CostAxis(values, _with_unit(title, setting.unit), f"Reported by {setting}.", setting_names, str(setting))
+    name = str(setting) if values else ""
+    return CostAxis(values, _with_unit(title, setting.unit), f"Reported by {setting}.", setting_names, name)
 
 
 def _with_unit(title: str, unit: str) -> str:

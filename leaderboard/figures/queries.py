@@ -59,7 +59,7 @@ def build_difficulty(request: FigureRequest) -> Plot:
     values = difficulty(collection.dataset, measure, queries)
     if values is None:
         return Plot.empty(f"No system has values of {measure} by query on {name} yet.")
-    sampled_positions = _spread_positions(queries, MAX_TABLE_QUERIES)
+    sampled_positions = drawing.spread_positions(queries, MAX_TABLE_QUERIES)
     order = _hardest_first(values, collection, measure)
     rows = order[sampled_positions]
     queries_per_point = -(-queries // MAX_LINE_POINTS)
@@ -162,16 +162,17 @@ def build_heatmap(request: FigureRequest) -> Plot:
     values = per_query_values([entries[row.entry.pk] for row in rows], measure) if len(rows) > 1 else None
     if statistics is None or values is None or len(values) != len(query_ids):
         return Plot.empty(f"This figure needs two systems with values of {measure} by query on {name}.")
-    order = _hardest_first(statistics, collection, measure)[_spread_positions(len(query_ids), MAX_HEATMAP_QUERIES)]
+    order = _hardest_first(statistics, collection, measure)[
+        drawing.spread_positions(len(query_ids), MAX_HEATMAP_QUERIES)
+    ]
     labels, links = _labels_and_links(collection, [query_ids[row] for row in order])
     names, cells = drawing.distinct_names(rows), values[order].T.round(4).tolist()
     axis_options = {"title_text": "queries, hardest first", "tickangle": -60}
-    narrow_columns = _spread_positions(len(order), MAX_NARROW_QUERIES).tolist()
-    query_axis = _name_axes(labels, len(labels), len(labels), **axis_options)[0]
-    narrow_labels = [labels[column] for column in narrow_columns]
-    narrow_query_axis = _name_axes(narrow_labels, len(narrow_labels), len(narrow_labels), **axis_options)[1]
-    system_axes = _name_axes(names, len(names), len(names), range=[len(names) - 0.5, -0.5])
-    narrow_axes = {"xaxis": narrow_query_axis, "yaxis": system_axes[1]}
+    narrow_columns = drawing.spread_positions(len(order), MAX_NARROW_QUERIES).tolist()
+    query_axis = drawing.name_axes(labels, **axis_options)[0]
+    narrow_query_axis = drawing.name_axes([labels[column] for column in narrow_columns], **axis_options)[1]
+    narrow_system_axis = drawing.name_axes(names, range=[len(names) - 0.5, -0.5])[1]
+    narrow_axes = {"xaxis": narrow_query_axis, "yaxis": narrow_system_axis}
     joints = ["&" if "?" in link else "?" for link in links]
     hover = f"%{{customdata[0]}}<br>%{{customdata[1]}}<br>{measure} %{{marker.color:.3f}}"
 
@@ -257,7 +258,7 @@ def build_differences(request: FigureRequest) -> Plot:
     options: dict[str, Any] = {"customdata": [label[:80] for label in labels], "meta": {"links": links}}
     hover = "%{customdata}<br>%{x:+.4f}<extra></extra>"
     bars = _bars(differences, list(range(len(rows))), measure, orientation="h", hovertemplate=hover, **options)
-    query_axes = _name_axes(labels, MAX_NAMES, MAX_NAMES, range=[len(rows) - 0.5, -0.5])
+    query_axes = drawing.name_axes(labels, MAX_NAMES, range=[len(rows) - 0.5, -0.5])
     return Plot(
         data=[bars],
         layout=go.Layout(
@@ -329,28 +330,6 @@ def _evenly_spaced(total: int) -> tuple[range, list[str]]:
     positions = range(0, total, -(-total // MAX_QUERY_BARS))
     note = f"{len(positions):,} of {total:,} queries are drawn, at equal distances in the order."
     return positions, [note] if len(positions) < total else []
-
-
-def _name_axes(
-    names: Sequence[str], max_names: int, max_narrow_names: int, **options: Any
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return an axis for wide screens and one for phones, with up to this many evenly spaced names.
-
-    The first and the last name are included.
-    """
-
-    def axis(max_names: int, max_length: int) -> dict[str, Any]:
-        positions = _spread_positions(len(names), max_names).tolist()
-        texts = [drawing.shorten(names[position], max_length) for position in positions]
-        style = {"range": [-0.5, len(names) - 0.5], "showgrid": False, "zeroline": False, "ticks": ""}
-        return {"tickvals": positions, "ticktext": texts, **style, **options}
-
-    return axis(max_names, drawing.MAX_NAME), axis(max_narrow_names, drawing.MAX_NARROW_NAME)
-
-
-def _spread_positions(total: int, max_positions: int) -> NDArray[np.intp]:
-    """Return up to `max_positions` evenly spaced positions, the first and the last included."""
-    return np.unique(np.linspace(0, total - 1, min(total, max_positions)).round().astype(int))
 
 
 def _bars(

@@ -110,10 +110,8 @@ def _rank_marks(ranked_rows: Sequence[_RankedRow], names: Sequence[str]) -> list
         (True, _("best, or not separable from it"), drawing.ORANGE, "diamond"),
         (False, _("separable from the best"), drawing.BLUE, "circle"),
     ):
-        members = [
-            (name, ranked.row) for name, ranked in zip(names, ranked_rows, strict=True) if ranked.is_tied == is_tied
-        ]
-        if members:
+        pairs = zip(names, ranked_rows, strict=True)
+        if members := [(name, ranked.row) for name, ranked in pairs if ranked.is_tied == is_tied]:
             trace = go.Scatter(
                 mode="markers",
                 name=label,

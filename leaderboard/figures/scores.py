@@ -251,20 +251,19 @@ def build_in_domain(request: FigureRequest) -> Plot:
     """
     if request.state.zero_shot:
         return Plot.empty("This view shows zero-shot values only: none of them is in-domain.")
-    board, datasets = (
-        request.benchmark_page.board,
-        drawing.visible_datasets(request.benchmark_page, counted_only=False),
-    )
+    page = request.benchmark_page
+    board, datasets = page.board, drawing.visible_datasets(page, counted_only=False)
     all_rows = drawing.comparable_rows(board)
     counts = Counter(member.slug for row in all_rows for member in datasets if _is_marked(row, member))
     most_trained = counts.most_common(1)[0][0] if counts else None
     trained_on = next((member for member in datasets if member.slug == most_trained), None)
     other_datasets = [member for member in datasets if member.counted and member != trained_on]
-    kind_rows, kind = _rows_on_dataset(trained_on, all_rows)
+    all_rows = [row for row in all_rows if trained_on and drawing.value(row, trained_on.slug) is not None]
+    kind_rows, kind = drawing.majority_kind(all_rows)
     rows = [row for row in kind_rows if _is_zero_shot(row, other_datasets)]
     if trained_on is None or not rows:
         return Plot.empty("No system of this view was trained on one of these datasets and scored on all others.")
-    number_format, measure = drawing.score_format(rows), board.measure
+    number_format, measure, kind = drawing.score_format(rows), board.measure, drawing.describe_kind(kind)
     x_label = f"{trained_on.measure(measure)} on {trained_on.facts.name}"
     y_label = f"mean {measure} over the other {len(other_datasets)}"
     points = [
@@ -299,13 +298,6 @@ def build_in_domain(request: FigureRequest) -> Plot:
             ),
         ],
     )
-
-
-def _rows_on_dataset(dataset: Member | None, all_rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """Return the rows with a value on the dataset, reported or scored ones only, and a description of their kind."""
-    rows = [row for row in all_rows if dataset and drawing.value(row, dataset.slug) is not None]
-    kind_rows, kind = drawing.majority_kind(rows)
-    return kind_rows, drawing.describe_kind(kind)
 
 
 def _is_zero_shot(row: Row, datasets: Sequence[Member]) -> bool:

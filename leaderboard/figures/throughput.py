@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from leaderboard.boards.model import Board, Row
 from leaderboard.figures import drawing
 from leaderboard.figures.drawing import go, linear_axis, log_axis
@@ -13,16 +11,12 @@ from leaderboard.models import Entry
 RECALL, SPEED = "Recall of the exact top 100", "Queries per second"
 
 
-def _recalls(entries: Sequence[int]) -> dict[int, float]:
-    """Return the recall of entries with an approximate index against exact search, by entry id. One database query."""
-    entries_with_recall = Entry.objects.filter(pk__in=entries, facts__recall_against_exact__isnull=False)
+def _recalls(board: Board) -> dict[int, float]:
+    """Return the recall of timed approximate indexes against exact search, by entry id. One database query."""
+    rows = drawing.comparable_rows(board)
+    timed_entries = [row.entry.pk for row in rows if _speed(row) and row.entry.architecture != "lexical"]
+    entries_with_recall = Entry.objects.filter(pk__in=timed_entries, facts__recall_against_exact__isnull=False)
     return {pk: float(facts["recall_against_exact"]) for pk, facts in entries_with_recall.values_list("pk", "facts")}
-
-
-def _timed_entries(board: Board) -> list[int]:
-    return [
-        row.entry.pk for row in drawing.comparable_rows(board) if _speed(row) and row.entry.architecture != "lexical"
-    ]
 
 
 def _speed(row: Row) -> float:
@@ -38,8 +32,8 @@ def build(request: FigureRequest) -> Plot:
     Speeds are those measured on the board's machine.
     """
     board = request.board()
-    recalls = _recalls(_timed_entries(board))
-    rows = [row for row in drawing.comparable_rows(board) if row.entry.pk in recalls and _speed(row)]
+    recalls = _recalls(board)
+    rows = [row for row in drawing.comparable_rows(board) if row.entry.pk in recalls]
     speeds = [_speed(row) for row in rows]
     if not rows:
         return Plot.empty("No system of this view has an approximate index whose searches were timed.")
@@ -66,5 +60,5 @@ THROUGHPUT = Figure(
     caption="Recall of approximate indexes (HNSW, IVF, PQ) against exact search, and their queries per second.",
     subjects=("dataset",),
     build=build,
-    has_data=lambda board, datasets: len(_recalls(_timed_entries(board))) > 1,
+    has_data=lambda board, datasets: len(_recalls(board)) > 1,
 )
