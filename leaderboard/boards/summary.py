@@ -84,8 +84,7 @@ class _Leader:
         """Return the board's summary; see `summarize` for the arguments."""
         board, best, rows, statement = self.board, self.best, self.rows, self.statement
         ratio, is_reported, total = _number(best, relative), best.ranked_in == REPORTED, len(board.rows)
-        baseline = next((row for row in self.tied if row.entry.is_baseline), None)
-        baseline = baseline if statement.better else None
+        baseline = next((row for row in self.tied if row.entry.is_baseline and statement.better), None)
         cheapest, latency, cost = self._cheapest()
         parts = [self._lead_part(ratio, baseline)]
         if board.statements.tied_with_best(board.measure) and len(rows) > 1:
@@ -138,10 +137,8 @@ class _Leader:
             is_alone = len(self.rows) == 1
             lead = _("is the baseline and the only result so far") if is_alone else _("is the baseline and leads")
         elif relative is None:
-            lead = _("has the best %(measure)s, %(score)s") % {
-                "measure": measure,
-                "score": format_value(self.score, 3),
-            }
+            lead = _("has the best %(measure)s, %(score)s")
+            lead %= {"measure": measure, "score": format_value(self.score, 3)}
         else:
             is_ahead = (relative < 0) == (better(self.board.measure) == "lower") or relative == 0
             lead = _("leads %(baseline)s by %(percent)s") if is_ahead else _("is %(percent)s behind %(baseline)s")
@@ -210,11 +207,9 @@ class _Leader:
         if not self.statement.better or baseline is None or not bound:
             return None
         upper_bound, baseline_score = _number(baseline, bound), _number(baseline, self.key)
-        return (
-            None
-            if upper_bound is None or baseline_score is None or upper_bound <= baseline_score
-            else self.score > upper_bound
-        )
+        if upper_bound is None or baseline_score is None or upper_bound <= baseline_score:
+            return None
+        return self.score > upper_bound
 
     def _lead_part(self, relative: float | None, tied_baseline: Row | None) -> Part:
         """Return the lead over the baseline, and whether it is significant if such results are tested.
@@ -225,11 +220,8 @@ class _Leader:
         """
         board, best, statement = self.board, self.best, self.statement
         if best.entry.is_baseline:
-            is_alone = len(self.rows) == 1
-            return Part(
-                _("Lead"),
-                _("none (the baseline is the only system)") if is_alone else _("none (the best is the baseline)"),
-            )
+            only, leading = _("none (the baseline is the only system)"), _("none (the best is the baseline)")
+            return Part(_("Lead"), only if len(self.rows) == 1 else leading)
         delta = _number(best, DELTA)
         if relative is None and delta is None:
             return Part(_("Lead"), _("no baseline to compare with"))

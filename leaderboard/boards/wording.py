@@ -32,9 +32,8 @@ def p_values_text(statement: Statement, *, short: bool = False) -> str:
     uncorrected_text = (_("p %(p)s") if short else _("p %(p)s tested alone")) % {"p": p_text(statement.p)}
     if statement.p_corrected is None or statement.comparisons == 1:
         return uncorrected_text
-    text = _("%(alone)s, p %(p)s %(correction)s-corrected for %(number)d comparisons")
-    if short:
-        text = _("%(alone)s, p %(p)s %(correction)s-corrected")
+    corrected_text = _("%(alone)s, p %(p)s %(correction)s-corrected")
+    text = corrected_text if short else _("%(alone)s, p %(p)s %(correction)s-corrected for %(number)d comparisons")
     facts = {"alone": uncorrected_text, "p": p_text(statement.p_corrected), "correction": CORRECTION}
     return text % {**facts, "number": statement.comparisons}
 

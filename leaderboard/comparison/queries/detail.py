@@ -163,10 +163,9 @@ def _rankings(selected_entries: Sequence[Entry], measure: str, row: int) -> list
     """Return the entries' values for the query in `row` and differences from the first entry, without documents."""
     columns = [measure_values(entry, measure) for entry in selected_entries]
     values = [None if column is None else float(column[row]) for column in columns]
-    rankings = []
-    for position, (entry, value) in enumerate(zip(selected_entries, values, strict=True)):
-        delta = numbers.difference(value, values[0]) if position else None
-        ranking = QueryRanking(
+    deltas = [numbers.difference(value, values[0]) if position else None for position, value in enumerate(values)]
+    return [
+        QueryRanking(
             system=entry.system.name,
             slug=entry.system.slug,
             configuration=entry.configuration,
@@ -176,5 +175,5 @@ def _rankings(selected_entries: Sequence[Entry], measure: str, row: int) -> list
             direction=numbers.direction(delta, measure),
             seeds=entry.seed_count,
         )
-        rankings.append(ranking)
-    return rankings
+        for entry, value, delta in zip(selected_entries, values, deltas, strict=True)
+    ]
