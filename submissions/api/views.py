@@ -29,7 +29,7 @@ from submissions.checkpoints.service import check_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints.intake import accept_model
 from submissions.intake.files import TOO_LARGE_TO_CHECK_AT_ONCE
-from submissions.intake.runs import ONE_FILE, accept_submission, check_as_visitor, check_only
+from submissions.intake.runs import ONE_FILE, accept_submission, check_only
 from submissions.intake.system_form import seen_systems
 from submissions.jobs import changes
 from submissions.models import Scope, Submission
@@ -76,8 +76,7 @@ class CheckView(APIView):
             arguments = CheckRequest.read(request)
             if "checkpoint" in arguments:
                 return Response(serializers.ReportSerializer(check_checkpoint(*arguments["checkpoint"])).data)
-            is_user = request.user.is_authenticated
-            reports = check_only(**arguments) if is_user else check_as_visitor(arguments["files"])
+            reports = check_only(request.user, **arguments)
         except Refused as refusal:
             if refusal.files and not refusal.problems:
                 return Response(serializers.ReportSerializer(refusal.files[0]).data)

@@ -4,12 +4,12 @@ A header names the architecture (`name`), the `dimension`, and how others can ru
 or `open_weights: true` with the model's `hub_model` and `hub_commit`.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evaluation.archives import hub
 from evaluation.core.problems import InvalidContent, ProblemCode
 from evaluation.runs.header import MAX_HEADER_BYTES, read_header
 from leaderboard.models import DECLARED_NUMBERS, System, architecture_choices
@@ -23,7 +23,6 @@ CLOSED_INTERFACE = ProblemCode(
     "Edit the system to mark it, or submit the run for another system.", "# closed_interface: true",
 )  # fmt: skip
 _GREATEST_DIMENSION = next(number.greatest for number in DECLARED_NUMBERS if number.name == "dimension")
-_HUB_MODEL, _HUB_COMMIT = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII), re.compile(r"[0-9a-f]{40}")
 
 
 def architecture_in_headers(files: Iterable[IncomingFile]) -> str:
@@ -39,7 +38,10 @@ def describe_from_headers(system: System | SystemFields, files: Iterable[Checked
     Boards rank systems with a closed interface separately. Raises Refused if an existing system is not marked as
     closed although a header says so, because its other results would be ranked separately, too.
     """
-    headers = [(file.run.name, _metadata(file)) for file in files]
+    headers = [
+        (file.run.name, file.report.statistics.metadata if file.report else _read_metadata(file.run.path))
+        for file in files
+    ]
     closed_names = [name for name, metadata in headers if _is_closed(metadata)]
     if isinstance(system, System):
         if closed_names and not system.closed_api:
@@ -62,10 +64,6 @@ def describe_from_headers(system: System | SystemFields, files: Iterable[Checked
     )
 
 
-def _metadata(file: CheckedFile) -> Mapping[str, Any]:
-    return file.report.statistics.metadata if file.report is not None else _read_metadata(file.run.path)
-
-
 def _read_metadata(path: Path) -> Mapping[str, Any]:
     """Return the metadata in a run's header, or an empty mapping if it cannot be read, which validation reports."""
     try:
@@ -85,7 +83,7 @@ def _retrieval_method(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 def _hub_address(method: Mapping[str, Any]) -> str:
     """Return the address of the model at its commit on the Hugging Face Hub, or an empty string."""
     name, commit = str(method.get("hub_model", "")), str(method.get("hub_commit", ""))
-    is_valid = _HUB_MODEL.fullmatch(name) and _HUB_COMMIT.fullmatch(commit)
+    is_valid = hub.NAME.fullmatch(name) and hub.COMMIT.fullmatch(commit)
     return f"https://huggingface.co/{name}/tree/{commit}" if is_valid else ""
 
 

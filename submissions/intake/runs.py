@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
@@ -43,28 +44,25 @@ ONE_FILE = ProblemCode("one_file", "Several files were sent for validation, or a
     "Send one file at a time.")  # fmt: skip
 
 
-def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list[FileReport]:
+def check_only(
+    person: User | AnonymousUser, files: Sequence[IncomingFile], seeds: Sequence[str] = ()
+) -> list[FileReport]:
     """Validate each file and return the reports without storing anything.
 
-    Raises Refused if files do not match datasets, or files or labels of a seed set have problems.
+    Visitors without an account can check one file at a time, for a dataset whose queries and documents everyone may
+    see, and no zips, which can take long. Raises Refused if files do not match datasets, or files or labels of a seed
+    set have problems.
     """
+    if not person.is_authenticated:
+        if len(files) > 1 or any(file.is_zip for file in files):
+            message = "Without an account, you can check one run file at a time and no zips."
+            raise Refused.for_problem(ONE_FILE, message, "Send one file, or sign in to check several.")
+        files, seeds = [replace(file, is_public=True) for file in files], ()
     with lock_for_reading(_upload_ids(files), shared=True), run_files(files) as runs:
         checked_files, problems = _check_runs(runs, seeds)
         reports = [file.file_report for file in checked_files]
     refuse(problems, reports)
     return reports
-
-
-def check_as_visitor(files: Sequence[IncomingFile]) -> list[FileReport]:
-    """Validate one run file of a visitor without an account, like `check_only`.
-
-    The file can only be for a dataset whose queries and documents everyone may see. Raises Refused, also for several
-    files and zips, which can take long.
-    """
-    if len(files) > 1 or any(file.is_zip for file in files):
-        message = "Without an account, you can check one run file at a time and no zips."
-        raise Refused.for_problem(ONE_FILE, message, "Send one file, or sign in to check several.")
-    return check_only([replace(file, is_public=True) for file in files])
 
 
 def accept_submission(

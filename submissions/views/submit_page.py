@@ -42,7 +42,7 @@ from submissions.intake.files import (
 )
 from submissions.intake.forms import SubmissionForm
 from submissions.intake.rounds import round_standings
-from submissions.intake.runs import accept_submission, check_as_visitor, check_only, split_labels
+from submissions.intake.runs import accept_submission, check_only, split_labels
 from submissions.intake.system_form import SystemForm
 from submissions.models import Submission, Upload
 from submissions.quotas.counting import limited_quotas
@@ -172,11 +172,9 @@ class SubmissionPage:
 
     def _form_data(self) -> QueryDict:
         """Return the posted data with the architecture of the page's engine, or else of an existing system."""
-        entered = self.request.POST.copy()
-        if self.architecture:
-            entered[f"{PREFIX}-architecture"] = self.architecture
-        elif self.system is not None and not entered.get(f"{PREFIX}-architecture"):
-            entered[f"{PREFIX}-architecture"] = self.system.architecture
+        entered, name = self.request.POST.copy(), f"{PREFIX}-architecture"
+        default = self.system.architecture if self.system else ""
+        entered[name] = self.architecture or entered.get(name) or default
         return entered
 
     def _team_form(self, data: QueryDict | None) -> TeamChoiceForm | None:
@@ -321,15 +319,14 @@ class SubmitPage(SubmissionPage):
     kind = Upload.Kind.RUN
 
     def check(self) -> HttpResponse:
-        is_user = self.person.is_authenticated
-        return self.show(reports=check_only(self.files(), self._seeds()) if is_user else check_as_visitor(self.files()))
+        return self.show(reports=check_only(self.person, self.files(), self._seeds()))
 
     def show_errors(self) -> HttpResponse:
         """Return the page with the errors of the forms and the reports of the files.
 
         Users can then correct both at once. Raises Refused.
         """
-        return self.show(400, reports=check_only(self.files(), self._seeds()))
+        return self.show(400, reports=check_only(self.person, self.files(), self._seeds()))
 
     def submit(self) -> Submission:
         return accept_submission(self.user, files=self.files(), seeds=self._seeds(), **self.submission_arguments())
