@@ -169,7 +169,6 @@ LOGIN_URL = "account_login"
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
-ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
 ACCOUNT_ADAPTER = "submissions.accounts.adapter.AccountAdapter"
 _FORMS = "submissions.accounts.forms"
 ACCOUNT_FORMS = {
@@ -223,7 +222,6 @@ MFA_FORMS = {
     "authenticate_webauthn": f"{_FORMS}.AuthenticatePasskeyForm",
     "reauthenticate_webauthn": f"{_FORMS}.ReauthenticatePasskeyForm",
 }
-MFA_TOTP_ISSUER = SITE_NAME
 #: The previous and the next code are accepted too, because clocks differ.
 MFA_TOTP_TOLERANCE = 1
 

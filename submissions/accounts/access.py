@@ -210,9 +210,9 @@ class SecondFactorAdapter(DefaultMFAAdapter):
         """Return a name for a new passkey: browser and system of the request."""
         return device_name(context.request.headers.get("User-Agent", ""), gettext("Passkey"))
 
-    def get_public_key_credential_rp_entity(self) -> dict[str, str]:
-        """Return the request's host name, to which browsers bind passkeys, and the name of the site."""
-        return {**super().get_public_key_credential_rp_entity(), "name": settings.SITE_NAME}
+    def _get_site_name(self) -> str:
+        """Return the name that authenticator apps and devices show with codes and passkeys."""
+        return str(settings.SITE_NAME)
 
 
 def _fernet() -> MultiFernet:

@@ -88,6 +88,10 @@ class AccountAdapter(DefaultAccountAdapter):
             personal_team(stored_user, form.cleaned_data.get("team_name", ""))
         return stored_user
 
+    def format_email_subject(self, subject: str) -> str:
+        """Return the subject of an email unchanged, because subjects contain the site's name."""
+        return subject
+
     def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
         """Render the email from templates and queue it.
 
