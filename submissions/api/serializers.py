@@ -33,6 +33,10 @@ from submissions.quotas.ledger import QuotaSpent
 from submissions.status.description import JobStatus, SubmissionStatus
 from submissions.uploads.handler import REQUEST_TOO_LARGE
 
+#: Help texts of fields of jobs and seed sets.
+_HELD = "Withheld: no significant change, or not yet released. `scores` are those of the team's earlier result."
+_TOLD_LATER = "Scored, but released later: today's results for new teams on this dataset were already released."
+
 
 class ScoresField(serializers.DictField):
     """One attribute of each `Score`, by measure; None is omitted."""
@@ -200,12 +204,8 @@ class JobSerializer(Answer):
     )
     state = text_field(source="state.value")
     meaning = text_field("Description of the state.")
-    held = flag_field(
-        "Withheld: no significant change, or not yet released. `scores` are those of the team's earlier result."
-    )
-    told_later = flag_field(
-        "Scored, but released later: today's results for new teams on this dataset were already released."
-    )
+    held = flag_field(_HELD)
+    told_later = flag_field(_TOLD_LATER)
     stage = text_field(source="job.stage")
     progress = number_field("Completed share of the current stage, from 0 to 1.")
     progress_note = text_field("Progress in words, such as `12,000 of 50,000 documents`.", "model.note")
@@ -280,12 +280,8 @@ class SeedSetSerializer(Answer):
     dataset = text_field(source="dataset.slug")
     seeds = SeedsField(source="jobs", help_text="Seed labels of the jobs.")
     published = flag_field()
-    held = flag_field(
-        "Withheld: no significant change, or not yet released. `scores` are those of the team's earlier result."
-    )
-    told_later = flag_field(
-        "Scored, but released later: today's results for new teams on this dataset were already released."
-    )
+    held = flag_field(_HELD)
+    told_later = flag_field(_TOLD_LATER)
     meaning = text_field("Description of the state.")
     missing = SeedsField(source="lost", help_text="Seeds that ended without a score; the set is then not published.")
     scores = ScoresField(help_text="Mean of the seeds' published values, by measure.")

@@ -114,6 +114,9 @@ _VERSION = header("Tus-Resumable", str, "Protocol version, 1.0.0.", required=Tru
 _CHECKSUM = header(
     "Upload-Checksum", str, "`sha1` or `sha256`, a space, and the base64 digest of this request's bytes."
 )
+_EXPIRES = header(
+    "Upload-Expires", str, "Time when the upload is deleted unless more bytes arrive.", response=[201, 204]
+)
 _BEGIN_ERRORS = {
     412: "A tus version other than 1.0.0.",
     413: "Larger than the limit for its kind, which is at most `Tus-Max-Size`.",
@@ -242,12 +245,7 @@ class UploadsView(_TusView):
             _CHECKSUM,
             header("Location", str, "URL of the upload.", response=[201]),
             header("Upload-Offset", int, "Number of bytes received with this request.", response=[201]),
-            header(
-                "Upload-Expires",
-                str,
-                "Time when the upload is deleted unless more bytes arrive.",
-                response=[201],
-            ),
+            _EXPIRES,
         ],
         request=_BYTES,
     )
@@ -316,12 +314,7 @@ class UploadView(_TusView):
             header("Upload-Offset", int, "Offset of these bytes: the number of bytes sent before.", required=True),
             _CHECKSUM,
             header("Upload-Offset", int, "Number of bytes received so far.", response=[204]),
-            header(
-                "Upload-Expires",
-                str,
-                "Time when the upload is deleted unless more bytes arrive.",
-                response=[204],
-            ),
+            _EXPIRES,
         ],
         operation_id="uploads_partial_update",
         extensions={
