@@ -82,8 +82,6 @@ def log_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
     low, high = low - room, high + room
     ticks = _log_ticks(low, high, (1, 2, 5) if high - low < 3.2 else (1,))
     if len(ticks) < 2:
-        ticks = _log_ticks(low, high, (1, 2, 5))
-    if len(ticks) < 2:
         ticks = linear_ticks(10**low, 10**high)["tickvals"]
     return {
         "type": "log",

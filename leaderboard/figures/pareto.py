@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -283,29 +283,28 @@ def _costs(scored_rows: _ScoredRows, axis: str) -> CostAxis:
     if axis == "parameters":
         return _model_sizes(scored_rows.rows)
     key, title = COST_AXES[axis]
-    reported_costs, is_filtered = _reported_costs(scored_rows, axis, title), scored_rows.request.state.filtered
+    reported_costs = _reported_costs(scored_rows, axis, title)
     if scored_rows.request.choice("device"):
         return reported_costs
-    column, measured_values = _measured_costs(scored_rows.board, key, scored_rows.rows)
-    if not measured_values and is_filtered:
-        unfiltered_board = scored_rows.unfiltered.board
-        column, unfiltered_values = _measured_costs(unfiltered_board, key, unfiltered_board.rows)
+    column, measured_values = _measured_costs(scored_rows, key)
+    if not measured_values:
+        column, unfiltered_values = _measured_costs(scored_rows.unfiltered, key)
         column = column if unfiltered_values else None
-    if column is None or not (measured_values or is_filtered):
+    if column is None:
         return reported_costs
     other_sources = sorted({*reported_costs.other_sources, *filter(None, [reported_costs.setting])})
     origin = f"Measured by Runboard {column.group.removeprefix(EFFICIENCY).strip()}."
     return CostAxis(measured_values, _with_unit(title, column.unit), origin, other_sources)
 
 
-def _measured_costs(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column | None, dict[int, float]]:
+def _measured_costs(scored_rows: _ScoredRows, key: str) -> tuple[Column | None, dict[int, float]]:
     """Return the board's column of a measured quantity, or None, and the scored rows' values by row number."""
-    column = board.column(key)
+    column = scored_rows.board.column(key)
     if column is None:
         return None, {}
     return column, {
         number: float(cost)
-        for number, row in enumerate(rows)
+        for number, row in enumerate(scored_rows.rows)
         if row.ranked_in == SCORED and isinstance(cost := row.value(key), (int, float))
     }
 
@@ -323,18 +322,26 @@ def _model_sizes(rows: Sequence[Row]) -> CostAxis:
 def _reported_costs(scored_rows: _ScoredRows, axis: str, title: str) -> CostAxis:
     """Return the rows' costs as reported for the setting that fits most rows of the unfiltered board.
 
-    A benchmark uses only the publication that is its source, if it has one.
+    A point needs both a score and a cost. Filters never change the setting, so that two pictures of a board are
+    comparable. A requested device selects among the settings. A benchmark uses only the publication that is its source,
+    if it has one.
     """
-    request, source = scored_rows.request, None
+    request, source, device = scored_rows.request, None, scored_rows.request.choice("device")
     if request.dataset:
         datasets = [request.dataset_page.dataset["pk"]]
     else:
         datasets = [member.dataset_id for member in request.benchmark_page.members]
         source = request.benchmark_page.benchmark["source_id"]
     settings = reported_figures(axis, datasets, source)
-    numbers, all_numbers = scored_rows.reported_numbers, scored_rows.unfiltered.reported_numbers
-    setting, other_settings = select_setting(settings, all_numbers.keys(), numbers.keys(), request.choice("device"))
-    setting_names = sorted({str(alternative) for alternative in other_settings})
+    numbers, scored_keys = scored_rows.reported_numbers, scored_rows.unfiltered.reported_numbers.keys()
+
+    def priority(setting: ParetoSetting) -> tuple[int, int, str]:
+        return len(scored_keys & settings[setting].keys()), len(settings[setting]), str(setting)
+
+    candidates = [each for each in settings if not device or ("GPU" in each.hardware.upper()) == (device == "gpu")]
+    setting = max(candidates, key=priority, default=None)
+    visible_settings = [each for each, costs in settings.items() if not numbers.keys().isdisjoint(costs)]
+    setting_names = sorted({str(each) for each in visible_settings if each != setting})
     if setting is None:
         return CostAxis({}, title, other_sources=setting_names)
     values = {numbers[key]: costs for key, costs in settings[setting].items() if key in numbers}
@@ -395,26 +402,6 @@ def reported_figures(
                     setting = ParetoSetting(dataset, *facts)
                     settings.setdefault(setting, {})[row.slug, row.configuration] = cost
     return settings
-
-
-def select_setting(
-    settings: Mapping[ParetoSetting, Mapping[Key, float]], scored_keys: Set[Key], visible_keys: Set[Key], device: str
-) -> tuple[ParetoSetting | None, Sequence[ParetoSetting]]:
-    """Return the setting with costs of most `scored_keys`, and the other settings with rows in view.
-
-    The first is None without a setting on the requested device, `cpu`, `gpu`, or empty for any. `scored_keys` are the
-    rows of the unfiltered board that have a score, because a point needs both. The choice does not depend on
-    `visible_keys`, the rows in view: filters never change the machine, so that two pictures of a board are comparable.
-    """
-    candidates = [
-        setting for setting in settings if not device or ("GPU" in setting.hardware.upper()) == (device == "gpu")
-    ]
-
-    def priority(setting: ParetoSetting) -> tuple[int, int, str]:
-        return len(scored_keys & settings[setting].keys()), len(settings[setting]), str(setting)
-
-    best = max(candidates, key=priority, default=None)
-    return best, [setting for setting in settings if setting != best and not visible_keys.isdisjoint(settings[setting])]
 
 
 PARETO = Figure(

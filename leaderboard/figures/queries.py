@@ -167,7 +167,7 @@ def build_heatmap(request: FigureRequest) -> Plot:
     ]
     labels, links = _labels_and_links(collection, [query_ids[row] for row in order])
     names, cells = drawing.distinct_names(rows), values[order].T.round(4).tolist()
-    axis_options = {"title_text": "queries, hardest first", "tickangle": -60}
+    axis_options: dict[str, Any] = {"title_text": "queries, hardest first", "tickangle": -60}
     narrow_columns = drawing.spread_positions(len(order), MAX_NARROW_QUERIES).tolist()
     query_axis = drawing.name_axes(labels, **axis_options)[0]
     narrow_query_axis = drawing.name_axes([labels[column] for column in narrow_columns], **axis_options)[1]
