@@ -71,8 +71,7 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
         "row_height": _ROW_HEIGHT,
         "rows": [
             {
-                "name": row.name,
-                "role": row.role,
+                **row._asdict(),
                 "ends": [position(end) for end in row.interval or ()],
                 "x": position(row.difference),
                 "top": number * _ROW_HEIGHT,

@@ -55,9 +55,8 @@ PER_PAGE = 50
 @reads("page")
 def submissions(request: HttpRequest) -> HttpResponse:
     """Show a page of the submissions of the user's teams, newest first."""
-    page = Paginator(with_jobs(permissions.get_submissions(request.user)), PER_PAGE).get_page(
-        whole_number(request.GET, "page", 1)
-    )
+    paginator = Paginator(with_jobs(permissions.get_submissions(request.user)), PER_PAGE)
+    page = paginator.get_page(whole_number(request.GET, "page", 1))
     statuses = with_standings(describe(row, complete=True, compare=False) for row in page)
     context = {"section": "submissions", "submissions": statuses, "page": page}
     return render(request, "submissions/list.html", context)
@@ -318,14 +317,10 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
 @permissions.personal_page("POST")
 def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
     """Retract one of the user's own challenges, or show why this is refused."""
-    challenge = get_object_or_404(
-        Challenge,
-        system=get_object_or_404(seen_systems(), slug=slug),
-        pk=key,
-        raised_by=permissions.require_user(request),
-    )
+    system, person = get_object_or_404(seen_systems(), slug=slug), permissions.require_user(request)
+    challenge = get_object_or_404(Challenge, system=system, pk=key, raised_by=person)
     try:
-        challenges.retract_challenge(challenge, permissions.require_user(request))
+        challenges.retract_challenge(challenge, person)
         messages.success(request, _("Your challenge was retracted and remains on record as retracted."))
     except challenges.ChallengeRefused as error:
         messages.error(request, str(error))
@@ -346,9 +341,8 @@ def _page_context(request: HttpRequest, submission: Submission, **values: Any) -
     """
     status = describe_with_standing(submission, complete=permissions.may_manage(request.user, submission))
     model, remarks = submission.checkpoint, []
-    has_default_prompts = (
-        submission.parameters.get("query_prompt") == AUTO
-    )  # neither parameters nor datasets override the prompts
+    # Neither parameters nor datasets override the prompts.
+    has_default_prompts = submission.parameters.get("query_prompt") == AUTO
     if status.complete and model is not None and has_default_prompts and "kind" in model.description:
         remarks = remarks_on_prompts(model.description, model.file_name)
     return {

@@ -166,8 +166,7 @@ class SubmissionPage:
     def _find_system(self) -> System | None:
         """Return the user's system with the entered name in the chosen team, or else in any of the user's teams."""
         post = self.request.POST
-        team_slug = post.get("team")
-        teams = [team for team in self.teams if not team_slug or team.slug == team_slug]
+        teams = [team for team in self.teams if post.get("team") in (None, "", team.slug)]
         return find_system(teams, post.get(f"{PREFIX}-name", self.request.GET.get("system", "")).strip())
 
     def _form_data(self) -> QueryDict:
