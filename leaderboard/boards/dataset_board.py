@@ -40,7 +40,7 @@ from leaderboard.boards.model import (
     fill_cells,
 )
 from leaderboard.boards.state import BoardState
-from leaderboard.boards.summary import summarize
+from leaderboard.boards.summary import summarize_dataset
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text import numbers
@@ -278,7 +278,7 @@ def _add_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
     )
     if measure != facts.primary_measure and is_about_judging(measure):
         return board  # Such a measure has no winner.
-    return replace(board, summary=summarize(board, is_filtered=state.filtered))
+    return replace(board, summary=summarize_dataset(board, facts, is_filtered=state.filtered))
 
 
 def _hide_quarantined_results(entry: EntryRow) -> EntryRow:

@@ -58,6 +58,7 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
         ("tied", "◆", _("not separable")),
         ("untested", "×", _("reported, not tested")),
         ("baseline", "■", _("baseline")),
+        ("other", "○", _("other")),
     ]
     context = {
         "measure": measure,

@@ -299,11 +299,12 @@ class Summary:
     baseline_tied: bool = False
     headline: str = ""
     forest_plot: SafeString = SafeString("")  # noqa: RUF009  # immutable
+    origin: str = ""
 
     @property
     def text(self) -> str:
         separator = " " if self.after.startswith("(") else ", "
-        parts = (Part(self.label, f"{self.name}{separator}{self.after}"), *self.parts)
+        parts = (Part(self.label, f"{self.name}{separator}{self.after}", detail=self.origin), *self.parts)
         return " ".join(part.sentence for part in parts)
 
 

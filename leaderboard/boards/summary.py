@@ -7,7 +7,7 @@ board: filters do not change them, and a filtered view says so.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import itemgetter
 
@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from evaluation.measures.registry import upper_bound_name
 from leaderboard.boards.forest import MAX_ROWS, ForestRow, Role, draw_forest
-from leaderboard.boards.model import DELTA, SEPARATED, Board, Part, Row, Summary
+from leaderboard.boards.model import DELTA, SEPARATED, Board, DatasetFacts, Part, Row, Summary
 from leaderboard.boards.wording import p_text, p_values_text, pairs_text, shorten
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed, signed_percent
@@ -37,6 +37,20 @@ _NOT_TIMED = {
     SCORED: gettext_lazy("not timed (uploaded run)"),
     REPORTED: gettext_lazy("not reported"),
 }
+
+
+def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -> Summary | None:
+    """Return the summary of a dataset's board, with the access, origin, and density of the judgments."""
+    summary = summarize(board, is_filtered=is_filtered)
+    if summary is None or all(row.ranked_in == REPORTED for row in board.rows if row.entry.slug == summary.best):
+        return summary
+    judges = _("judged by %(judges)s") % {"judges": ", ".join(facts.judges)} if facts.judges else ""
+    density = _("%(number).1f relevant per query")
+    relevant = density % {"number": facts.relevant_per_query} if facts.relevant_per_query else ""
+    access = _("hidden") if facts.hidden else _("open")
+    texts = filter(None, [access, judges or _("from the collection"), relevant])
+    *parts, cost = summary.parts
+    return replace(summary, parts=[*parts, Part(_("Judgments"), ", ".join(texts)), cost])
 
 
 def summarize(
@@ -95,18 +109,14 @@ class _Leader:
         exceeds_bound = self._exceeds_bound()
         if exceeds_bound is not None:
             # Unjudged documents that the baseline retrieved may be relevant.
-            remains = _("the lead remains even if all those of %(baseline)s are relevant")
-            text = remains if exceeds_bound else _("the lead could vanish if those of %(baseline)s were relevant")
+            remains, reverses = (
+                _("cannot reverse the lead over %(baseline)s"),
+                _("could reverse the lead over %(baseline)s"),
+            )
+            text = remains if exceeds_bound else reverses
             parts.append(Part(_("Unjudged documents"), text % {"baseline": board.baseline}))
         elif board.statements.published is not None:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
-        if is_reported:
-            origin = _("reported by %(source)s, not rescored by Runboard") % {"source": best.value("by")}
-        elif best.entry.provenance == SCORED:
-            origin = _("uploaded run, scored by Runboard")
-        else:
-            origin = _("run and scored by Runboard")
-        parts.append(Part(_("Scores"), origin))
         label = _("Best reported") if is_reported else _("Best")
         if is_filtered and total > 1:
             all_labels = _("Best reported of all %(total)d systems"), _("Best of all %(total)d systems")
@@ -129,7 +139,31 @@ class _Leader:
             baseline is not None,
             self._headline(ratio, measure, baseline),
             draw_forest(list(self._forest_rows()), measure, board.baseline),
+            self._origin(),
         )
+
+    def _origin(self) -> str:
+        """Return where the best score comes from, and which other kind of results the board has."""
+        others = [row for row in self.board.rows if row.ranked_in != self.best.ranked_in]
+        if self.best.ranked_in == REPORTED:
+            origin = _("reported by %(source)s") % {"source": self.best.value("by")}
+            if self.board.views and others:
+                text = ngettext(
+                    "%(origin)s; %(count)d system scored by Runboard lacks datasets",
+                    "%(origin)s; %(count)d systems scored by Runboard lack datasets",
+                    len(others),
+                )
+                return text % {"origin": origin, "count": len(others)}
+            return origin
+        origin = _("uploaded") if self.best.entry.provenance == SCORED else _("run by Runboard")
+        reported_rows = [row for row in others if row.ranked_in == REPORTED and _number(row, self.key) is not None]
+        if not reported_rows:
+            return origin
+        highest = (min if better(self.board.measure) == "lower" else max)(
+            reported_rows, key=lambda row: _number(row, self.key) or 0.0
+        )
+        facts = {"name": _name(highest, self.names), "score": format_value(_number(highest, self.key), 3)}
+        return _("%(origin)s; reported: %(name)s %(score)s") % {"origin": origin, **facts}
 
     def _headline(self, relative: float | None, measure: str, tied_baseline: Row | None) -> str:
         """Return the sentence on the best system without its name, with which the sentence begins."""

@@ -46,15 +46,19 @@ def whole(text: str) -> SafeString:
 
 
 @register.filter
-def day(value: date | str) -> SafeString:
-    """Return a date as an element `time`, such as 29 Nov 2026."""
+def day(value: date | str | None) -> SafeString:
+    """Return a date as an element `time`, such as 29 Nov 2026; empty without a date, as Django's filter `date`."""
+    if not value:
+        return SafeString("")
     iso = value[:10] if isinstance(value, str) else f"{value:%Y-%m-%d}"
     return format_html('<time datetime="{}">{}</time>', iso, format_day(value))
 
 
 @register.filter
-def moment(value: datetime, precision: str = "minutes") -> SafeString:
-    """Return a time as an element `time`, such as 29 Nov 2026, 07:17 UTC."""
+def moment(value: datetime | None, precision: str = "minutes") -> SafeString:
+    """Return a time as an element `time`, such as 29 Nov 2026, 07:17 UTC; empty without a time."""
+    if not value:
+        return SafeString("")
     iso = f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return format_html('<time datetime="{}">{}</time>', iso, format_moment(value, precision))
 

@@ -72,8 +72,8 @@ _PUBLIC = {
     **_each(Row(NEVER), "security-txt", "terms", "contact", "site-css", "site-logo"),
     "metrics": Row("4444...4"),
     # Hidden queries: for whoever may read hidden judgements, which curators may not by being such.
-    "dataset-file (sealed)": Row("444444.1"),
-    "dataset-file": Row(".......1"),
+    "dataset-file (sealed)": Row("444444.1", "55555551"),
+    "dataset-file": Row(".......1", "55555551"),
     **_each(Row(ALL, SIGNED), "dataset-agreement", "round-agreement"),
     **_each(Row(">4..444>"), "round_topics", "round_topics_json", "round_topics_csv"),
 }  # fmt: skip

@@ -159,6 +159,7 @@ _BY_PLACE: dict[tuple[str, str], Callable[[], Iterable[Any]]] = {
     ("benchmarks", "slug"): lambda: Benchmark.objects.values_list("slug", flat=True),
     ("systems", "slug"): lambda: System.objects.values_list("slug", flat=True),
     ("authors", "slug"): lambda: ["somebody"],
+    ("account", "pk"): lambda: [1],  # passkeys
     ("systems", "key"): lambda: Challenge.objects.values_list("pk", flat=True)[:2],
     ("teams", "key"): lambda: [*_keys(Invitation), *_keys(Membership)],
     ("teams", "identifier"): lambda: _keys(Webhook),

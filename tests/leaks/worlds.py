@@ -62,6 +62,7 @@ CORPUS = lines_of([{"_id": name, "title": "", "text": "words"} for name in ("d1"
 CHANGING = re.compile(
     r'name="csrfmiddlewaretoken" value="[^"]*"|"csrfToken": "[^"]*"|>[0-9a-f]{16}</code>|staged=\w+'
     r"|T?\d\d:\d\d(:\d\d(\.\d+)?Z?)?\b|just now|\d+ seconds? ago|(\d+|a) minutes? ago|(\d+ min )?\d+ s\b"
+    r"|less than a second"
 )
 
 

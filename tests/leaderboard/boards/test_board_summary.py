@@ -28,8 +28,8 @@ from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the paper gives no per-query scores."
-UNMEASURED = "Scores: reported by Lovelace and Hopper 2020, not rescored by Runboard. Cost: not reported."
-ORIGIN = "Scores: uploaded run, scored by Runboard."
+UNMEASURED = "Cost: not reported."
+ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported, because the judgments are hidden."
 UNKNOWN = "Not separable from the best: not known yet."
@@ -117,14 +117,14 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
         lambda: bounded(0.55),
         f"Best: First, nDCG@10 0.600. {LEAD.format(50.0, '200', '')} "
         f"Not separable from the best: none (1 pair tested). "
-        f"Unjudged documents: the lead remains even if all those of BM25 are relevant. {UPLOADED}",
+        f"Unjudged documents: cannot reverse the lead over BM25. {UPLOADED}",
         {"better": True, "above_bound": True},
     ),
     "below the baseline's upper bound": (
         lambda: bounded(0.65),
         f"Best: First, nDCG@10 0.600. {LEAD.format(50.0, '200', '')} "
         f"Not separable from the best: none (1 pair tested). "
-        f"Unjudged documents: the lead could vanish if those of BM25 were relevant. {UPLOADED}",
+        f"Unjudged documents: could reverse the lead over BM25. {UPLOADED}",
         {"better": True, "above_bound": False},
     ),
     "nothing of the baseline is unjudged": (
@@ -243,8 +243,12 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     ends = ", ".join(signed(end, 3) for end in delta.values())
     published = statements([dataset.pk])[dataset.pk].published
     within = f"{published.tied_within:.3f}" if published else ""
-    text = text.format(ends=ends, least=f"{least or 0:+.3f}", within=within)
-    if not text.startswith("Best reported"):
+    access = "hidden" if dataset.hidden else "open"
+    text = text.format(judgments=f"{access}, from the collection", ends=ends, least=f"{least or 0:+.3f}", within=within)
+    is_reported = text.startswith("Best reported")
+    origin = "reported by Lovelace and Hopper 2020" if is_reported else "uploaded"
+    text = re.sub(r"^(.*?nDCG@10 [0-9.]+)\. ", rf"\1 ({origin}). ", text, count=1)
+    if not is_reported:
         text = text.replace(", nDCG@10", f" ({System.objects.get(slug=said['best']).team}), nDCG@10", 1)
     assert said["text"] == text
     names = dict(System.objects.values_list("slug", "name"))
@@ -392,7 +396,7 @@ def test_where_lower_is_better_the_best_is_the_lowest(client: Client) -> None:
     score(dataset, "few", ndcg=0.4, **{"Hole@10": 0.1})
     page = client.get(f"/datasets/{dataset.slug}/?measure=Hole@10").content.decode()
     team = System.objects.get(name="few").team
-    assert verdict(page).startswith(f"Best: few ({team}), Hole@10 0.100. vs BM25: −50.0%. ")
+    assert verdict(page).startswith(f"Best: few ({team}), Hole@10 0.100 (uploaded). vs BM25: −50.0%. ")
 
 
 def test_a_board_without_results_says_nothing(client: Client) -> None:
