@@ -39,7 +39,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "benchmarks": cards.benchmarks[:HOME_CARDS],
         "datasets": open_boards[:HOME_CARDS],
         "board_count": len(cards.benchmarks) + len(cards.datasets),
-        "drawn": max(drawn_cards, key=lambda card: (card.board.total, card.at), default=None),
+        "drawn": max(drawn_cards, key=lambda card: (card.about["takes_runs"], card.board.total, card.at), default=None),
     }
     return render(request, "leaderboard/home.html", context)
 

@@ -119,6 +119,15 @@ def test_search_filters_as_one_types(page: Page) -> None:
     assert page.evaluate("window.notReloaded")
 
 
+def test_enter_searches_without_pinning_the_first_row(page: Page) -> None:
+    page.goto("/datasets/demo/")
+    box = page.get_by_role("searchbox", name="Search systems or teams")
+    box.fill("System 3")
+    box.press("Enter")
+    expect(page.locator("#board-part tbody tr:not(.figure-row)")).to_have_count(1)
+    assert "pin=" not in page.url
+
+
 def test_going_back_leaves_a_search_as_a_whole(page: Page) -> None:
     page.goto("/datasets/demo/")
     box = page.get_by_role("searchbox", name="Search systems or teams")
