@@ -23,6 +23,7 @@ from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed, signed_percent
 from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED
 from leaderboard.results.significance.statements import UNKNOWN, Statement
+from leaderboard.systems.baselines import BM25, BM25_SETTINGS
 
 #: Minimum score, as a share of the best score, of systems considered as cheaper alternatives.
 NEAR_BEST = 0.95
@@ -117,6 +118,8 @@ class _Leader:
             parts.append(Part(_("Unjudged documents"), text % {"baseline": board.baseline}))
         elif board.statements.published is not None:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
+        elif is_reported:
+            parts.append(Part(_("Judgments"), _("those of the publication; unjudged documents are unknown")))
         label = _("Best reported") if is_reported else _("Best")
         if is_filtered and total > 1:
             all_labels = _("Best reported of all %(total)d systems"), _("Best of all %(total)d systems")
@@ -146,24 +149,23 @@ class _Leader:
         """Return where the best score comes from, and which other kind of results the board has."""
         others = [row for row in self.board.rows if row.ranked_in != self.best.ranked_in]
         if self.best.ranked_in == REPORTED:
-            origin = _("reported by %(source)s") % {"source": self.best.value("by")}
+            origin = str(self.best.value("by"))
             if self.board.views and others:
                 text = ngettext(
-                    "%(origin)s; %(count)d system scored by Runboard lacks datasets",
-                    "%(origin)s; %(count)d systems scored by Runboard lack datasets",
+                    "%(origin)s; %(count)d scored system lacks datasets",
+                    "%(origin)s; %(count)d scored systems lack datasets",
                     len(others),
                 )
                 return text % {"origin": origin, "count": len(others)}
             return origin
         origin = _("uploaded") if self.best.entry.provenance == SCORED else _("run by Runboard")
-        reported_rows = [row for row in others if row.ranked_in == REPORTED and _number(row, self.key) is not None]
-        if not reported_rows:
+        is_lower = better(self.board.measure) == "lower"
+        reported = [(score, row) for row in others if row.ranked_in == REPORTED if (score := _number(row, self.key))]
+        score, row = (min if is_lower else max)(reported, key=itemgetter(0), default=(self.score, self.best))
+        if score == self.score or (score < self.score) != is_lower:
             return origin
-        highest = (min if better(self.board.measure) == "lower" else max)(
-            reported_rows, key=lambda row: _number(row, self.key) or 0.0
-        )
-        facts = {"name": _name(highest, self.names), "score": format_value(_number(highest, self.key), 3)}
-        return _("%(origin)s; reported: %(name)s %(score)s") % {"origin": origin, **facts}
+        facts = {"origin": origin, "name": _name(row, self.names), "score": format_value(score, 3)}
+        return _("%(origin)s; %(name)s reports %(score)s, untested") % facts
 
     def _headline(self, relative: float | None, measure: str, tied_baseline: Row | None) -> str:
         """Return the sentence on the best system without its name, with which the sentence begins."""
@@ -259,7 +261,9 @@ class _Leader:
         delta = _number(best, DELTA)
         if relative is None and delta is None:
             return Part(_("Lead"), _("no baseline to compare with"))
-        label = _("vs %(baseline)s") % {"baseline": board.baseline}
+        baseline = next((row.entry for row in self.rows if row.entry.is_baseline), None)
+        is_own_bm25 = baseline is not None and baseline.slug == BM25.slug
+        label = _("vs %(baseline)s") % {"baseline": f"{BM25.name} ({BM25_SETTINGS})" if is_own_bm25 else board.baseline}
         # A baseline that scores 0 has a difference but no ratio.
         lead = signed(delta, 3) if relative is None else signed_percent(relative)
         if statement.better is None:
@@ -338,6 +342,8 @@ class _Leader:
         ]
         if not cost_text and reported_latencies:
             cost_text = _("%(cost)s per query, as reported") % {"cost": _(" or ").join(reported_latencies)}
+        if cost_text and (size := _number(best, "index-bytes")):
+            cost_text = _("%(cost)s, %(size)s MB index") % {"cost": cost_text, "size": format_quantity(size, 3)}
         cost_text = cost_text or str(_NOT_TIMED.get(best.entry.provenance, _("not timed")))
         if not candidates:
             return None, None, cost_text

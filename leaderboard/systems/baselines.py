@@ -23,6 +23,8 @@ class EngineConfiguration:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
+#: Parameters of the baseline, which are the engine's defaults.
+BM25_SETTINGS = "k1 = 0.9, b = 0.4"
 BM25 = EngineConfiguration(
     "bm25",
     "BM25",

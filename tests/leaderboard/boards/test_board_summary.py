@@ -28,7 +28,7 @@ from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the paper gives no per-query scores."
-UNMEASURED = "Cost: not reported."
+UNMEASURED = "Judgments: those of the publication; unjudged documents are unknown. Cost: not reported."
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported, because the judgments are hidden."
@@ -198,7 +198,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "cheapest is another": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0), quick=(0.57, 8.0), slow=(0.58, 90.0)),
         f"Best: best, nDCG@10 0.600. vs BM25: +50.0%. {UNKNOWN} "
-        f"{ORIGIN} Cost: 40 ms per query; faster and within 5% of its score: quick, 8.0 ms.",
+        f"{ORIGIN} Cost: 40 ms per query, 12.3 MB index; faster and within 5% of its score: quick, 8.0 ms.",
         {"cheapest": "quick", "latency_ms": 8.0},
     ),
     "the best was uploaded, others were measured": (
@@ -216,7 +216,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "cheapest is the best": (
         lambda: untested(BM25=(0.4, 1.0), best=(0.6, 40.0)),
         f"Best: best, nDCG@10 0.600. vs BM25: +50.0%. {UNKNOWN} "
-        f"{ORIGIN} Cost: 40 ms per query, the fastest of comparable systems.",
+        f"{ORIGIN} Cost: 40 ms per query, 12.3 MB index, the fastest of comparable systems.",
         {"cheapest": "best", "latency_ms": 40.0},
     ),
     "long name": (
@@ -246,7 +246,7 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     access = "hidden" if dataset.hidden else "open"
     text = text.format(judgments=f"{access}, from the collection", ends=ends, least=f"{least or 0:+.3f}", within=within)
     is_reported = text.startswith("Best reported")
-    origin = "reported by Lovelace and Hopper 2020" if is_reported else "uploaded"
+    origin = "Lovelace and Hopper 2020" if is_reported else "uploaded"
     text = re.sub(r"^(.*?nDCG@10 [0-9.]+)\. ", rf"\1 ({origin}). ", text, count=1)
     if not is_reported:
         text = text.replace(", nDCG@10", f" ({System.objects.get(slug=said['best']).team}), nDCG@10", 1)
