@@ -30,6 +30,15 @@ def is_about_judging(measure: str) -> bool:
     return measure in JUDGED_MEASURES or measure.startswith("Upper(")
 
 
+#: Label of the BM25 variant over word pieces, the first part of its configuration.
+WORD_PIECES = "bm25-wordpiece"
+
+
+def is_word_pieces(configuration: str) -> bool:
+    """Return whether an entry of this configuration is the BM25 variant over word pieces."""
+    return configuration.split(" · ")[0] == WORD_PIECES
+
+
 def published_value(value: float, *, hidden: bool, step: float = 0.0) -> float:
     """Return a value rounded for publication if judgments are hidden: to a multiple of `step`, and to three decimals.
 

@@ -12,7 +12,6 @@ from leaderboard.boards import pages
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.system import page, tables
 from leaderboard.boards.system.history import author_facts, system_details, team_facts
-from leaderboard.boards.system.page import LABEL as WORD_PIECES
 from leaderboard.boards.system.standing import Badge, as_shields, as_svg, system_badge
 from leaderboard.core.cache.pages import PageVariant, cache_page, vary_on_site_address
 from leaderboard.core.http.query_parameters import reads
@@ -21,6 +20,7 @@ from leaderboard.core.measures import canonical_name
 from leaderboard.core.text.baselines import baselines_label
 from leaderboard.models import Entry
 from leaderboard.results.board_rows import entry_rows
+from leaderboard.results.values import WORD_PIECES
 from leaderboard.systems.challenges import public_challenges
 from leaderboard.systems.corrections import list_corrections
 from leaderboard.systems.provenance import run_provenance, self_reported_costs

@@ -20,10 +20,10 @@ from leaderboard.api.fields import (
     text_field,
     texts,
 )
-from leaderboard.boards.system.page import LABEL
 from leaderboard.core.http.api_errors import ApiError, ProblemSerializer
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.text.numbers import DIGITS
+from leaderboard.results.values import WORD_PIECES
 from submissions.accounts.permissions import downloadable_runs
 from submissions.api.requests import PageSerializer
 from submissions.checkpoints.concurrency import TooManyChecks
@@ -62,7 +62,7 @@ class DeltasField(serializers.DictField):
         """
         deltas: dict[str, dict[str, float]] = {}
         for score in value:
-            for name, comparison in (("baseline", score), (LABEL, score.beside_word_pieces)):
+            for name, comparison in (("baseline", score), (WORD_PIECES, score.beside_word_pieces)):
                 if comparison.delta is not None:
                     deltas.setdefault(name, {})[score.measure] = round(comparison.delta, DIGITS)
         return deltas

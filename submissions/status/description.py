@@ -11,12 +11,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from evaluation.execution.failures import MODEL_FAILURES
-from leaderboard.boards.system.page import LABEL
 from leaderboard.boards.system.standing import Standing, standings
 from leaderboard.core import anonymity
 from leaderboard.core.text.dates import format_moment
 from leaderboard.models import Dataset, Entry
 from leaderboard.results.publishing.publication import best_shown_result
+from leaderboard.results.values import WORD_PIECES
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
 from submissions.queue.queue import awaits_judgements, queue_position, submission_state
 from submissions.queue.workers import Obstacle, count_workers, find_obstacle
@@ -140,7 +140,7 @@ class JobStatus(_Result):
     @property
     def word_pieces(self) -> str:
         """Label of the BM25 baseline over word pieces if scores are compared with it, else empty."""
-        return LABEL if any(score.word_pieces is not None for score in self.scores) else ""
+        return WORD_PIECES if any(score.word_pieces is not None for score in self.scores) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,12 @@ from types import MappingProxyType
 
 from evaluation.measures.registry import parse_measure
 from evaluation.runs.problems import SHALLOW
-from leaderboard.boards.system.page import is_word_pieces
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.datasets.lists import NONE, Baseline
 from leaderboard.models import Entry
 from leaderboard.results.publishing.publication import best_shown_result
-from leaderboard.results.values import comparison_group, published_scores
+from leaderboard.results.values import comparison_group, is_word_pieces, published_scores
 from submissions.models import Job
 
 #: Text for a result that a competition's Ladder withholds.

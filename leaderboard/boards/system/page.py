@@ -36,7 +36,7 @@ from leaderboard.results.significance.statements import (
     statements,
 )
 from leaderboard.results.significance.types import EntryCertainty
-from leaderboard.results.values import is_about_judging
+from leaderboard.results.values import is_about_judging, is_word_pieces
 
 #: Columns of an entry that its result contains unchanged.
 _ENTRY_FIELDS = (
@@ -343,15 +343,6 @@ class Result(NamedTuple):
             "p_best": "—" if certainty.p_best_corrected is None else format_p_value(certainty.p_best_corrected),
             "tally": f"{certainty.wins}/{certainty.ties}/{certainty.losses}" if has_baseline else "—",
         }
-
-
-#: Label of the BM25 variant over word pieces, the first part of its configuration.
-LABEL = "bm25-wordpiece"
-
-
-def is_word_pieces(configuration: str) -> bool:
-    """Return whether an entry of this configuration is the BM25 variant over word pieces."""
-    return configuration.split(" · ")[0] == LABEL
 
 
 def scores_by_job(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, float]]:
