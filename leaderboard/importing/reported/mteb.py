@@ -307,6 +307,8 @@ def _read_task(
     if not isinstance(revision, str) or not isinstance(version, str | None):
         raise _InvalidFile("dataset_revision and mteb_version should be text")
     scores, location = _select_subset(result.get("scores"), place)
+    # Boards compare only results on the split that they are judged on.
+    split = f"split {place.split}; " if place.split else ""
     values = {measure: scores.get(measure_name(measure)) for measure in dataset.measures}
     if not any(value is not None for value in values.values()):
         names = ", ".join(map(measure_name, dataset.measures))
@@ -319,7 +321,7 @@ def _read_task(
                 measure=measure,
                 value=_parse_share(value, f"{location}.{measure_name(measure)}"),
                 scale="share",
-                locator=f"dataset {revision[:40]}; mteb {version or 'unknown'}"[:80],
+                locator=f"{split}dataset {revision[:40]}; mteb {version or 'unknown'}"[:80],
                 architecture=model.fields["architecture"],
                 configuration=model.configuration,
                 address=address,

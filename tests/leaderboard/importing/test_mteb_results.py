@@ -232,6 +232,8 @@ def test_a_task_is_given_its_dataset_where_its_name_does_not_tell_it(
     assert "no results for datasets on this site" in line
     assert "OwlRetrieval" in line
     assert "on 1 dataset" in run(tmp_path, capsys, tasks=["OwlRetrieval=owls:dev:de-x"])
+    stored = Entry.objects.get(dataset__slug="owls").locator
+    assert stored == f"split dev; dataset {OF_DATASET}; mteb 2.26.24", "the board is judged on another split"
     (_, line) = refusal(write(tmp_path), capsys, tasks=["OwlRetrieval=scifact:dev:de-x"])
     assert "have the same model, revision, and dataset. Keep only one" in line
     assert "url: Enter a valid URL." in refusal(tmp_path, capsys, source="results")[0]
