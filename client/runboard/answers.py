@@ -421,6 +421,14 @@ class Problem(TypedDict):
     hint: str
 
 
+class PublishedScore(TypedDict):
+    """Score that a publication reports for the same model on the same dataset."""
+
+    value: float
+    difference: float
+    source: str
+
+
 class Quarantined(TypedDict):
     """A result that a curator removed from the ranking."""
 
@@ -507,6 +515,7 @@ class Row(TypedDict):
     better_than_baseline: bool | None
     tied_with_best: bool | None
     contamination_gap: ContaminationGap | None
+    published: PublishedScore | None
     marks: dict[str, str]
     doubtful: list[str]
     measured: Measured | None

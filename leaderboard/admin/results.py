@@ -11,13 +11,17 @@ from typing import Any, ClassVar
 from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.forms import optional_text, tick_box
 from leaderboard.admin.pages import Operation, ReasonForm
 from leaderboard.admin.reported import report_view
+from leaderboard.boards.system.standing import differing_entries
 from leaderboard.importing.reported.loader import withdraw_figure
 from leaderboard.models import Challenge, Entry
+from leaderboard.results.agreement import TOLERANCE
 from leaderboard.results.publishing.visibility import (
     CannotModerate,
     name_baseline,
@@ -72,6 +76,19 @@ def _check_baseline(entries: QuerySet[Entry]) -> str:
     )
 
 
+class AgreementFilter(admin.SimpleListFilter):
+    """Filter for results that differ from the published score of the same model."""
+
+    title = _("agreement with published scores")
+    parameter_name = "agreement"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("differs", _("differs by more than %s") % TOLERANCE)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Entry]) -> QuerySet[Entry]:
+        return queryset.filter(pk__in=differing_entries().values("pk")) if self.value() else queryset
+
+
 class EntryAdmin(ReadOnlyAdmin):
     """Admin of results. `submissions.admin` registers it, with the actions that need a job."""
 
@@ -84,6 +101,7 @@ class EntryAdmin(ReadOnlyAdmin):
         "visibility",
         "is_baseline",
         "late",
+        AgreementFilter,
         ("dataset", admin.RelatedOnlyFieldListFilter),
     )
     list_select_related = ("system", "dataset")
@@ -99,7 +117,15 @@ class EntryAdmin(ReadOnlyAdmin):
     change_list_template = "admin/leaderboard/entry/change_list.html"
     pages: ClassVar = {"report": "report/"}
     report_view = report_view
+    pending = (
+        "result differs from its published score: compare how the model is run",
+        "results differ from their published scores: compare how the models are run",
+        "?agreement=differs",
+    )
     actions: Sequence[str] = ("make_baseline", "quarantine", "restore", "unpublish", "withdraw")
+
+    def pending_rows(self) -> QuerySet[Entry]:
+        return differing_entries()
 
     def acts(self, obj: Entry) -> Iterable[str]:
         """Return the actions for the entry.

@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.fields import SkipField
 
-from leaderboard.api.board_answers import GapSerializer, MeasuredSerializer
+from leaderboard.api.board_answers import GapSerializer, MeasuredSerializer, PublishedScoreSerializer
 from leaderboard.api.fields import (
     AddressField,
     Answer,
@@ -205,6 +205,9 @@ ResultSerializer = shape(
     measured=MeasuredSerializer(many=True),
     seeds=SeedSerializer(many=True),
     contamination_gap=GapSerializer(allow_null=True, help_text="Null if unknown."),
+    published_score=PublishedScoreSerializer(
+        allow_null=True, help_text="Published score of the same model in this measure; null if unknown."
+    ),
     certainty=shape(
         EntryCertainty,
         "ResultCertainty",

@@ -81,6 +81,14 @@ class IntervalSerializer(Answer):
     high = number_field()
 
 
+class PublishedScoreSerializer(Answer):
+    """Score that a publication reports for the same model on the same dataset."""
+
+    value = number_field()
+    difference = number_field("The row's score minus the published one.")
+    source = text_field("Publication, the newest one if several report a score.")
+
+
 class RowSerializer(Answer):
     """A row of a board."""
 
@@ -112,6 +120,9 @@ class RowSerializer(Answer):
     )
     contamination_gap = GapSerializer(
         allow_null=True, help_text="Gap between public and hidden topics; null if unknown."
+    )
+    published = PublishedScoreSerializer(
+        allow_null=True, help_text="Published score of the same model in the selected measure; null if unknown."
     )
     marks = serializers.DictField(child=text_field(), help_text="Marks after values, such as ‡, by column key.")
     doubtful = texts("Doubtful figures with the labels of their columns; their `values` are null.")

@@ -10,6 +10,7 @@ from evaluation.measures.registry import upper_bound_name
 from leaderboard.boards.columns import gap as gaps
 from leaderboard.boards.columns import marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, FILE_SIZE, SIZE, TRAINING
+from leaderboard.boards.columns.agreement import agreement_notes, published_columns
 from leaderboard.boards.columns.baseline import BaselineColumns, difference_head
 from leaderboard.boards.columns.costs import (
     BoardCosts,
@@ -115,6 +116,7 @@ class RankedDataset:
             *([PRIVATE_PART_NOTE] if any(column.group == PRIVATE_PART for column in self.board.columns) else []),
             *self.tests.notes(board.verdict, has_scored_rows=self.has_scored_rows, hidden=hidden),
             *gaps.notes(bool(self.gaps), self.baseline.display_name),
+            *agreement_notes(board),
             *self.notes_on_judging,
             *ignored_filters(board, state),
             *self.notes_on_weights,
@@ -203,11 +205,11 @@ def rank_dataset(
         *_focus_columns(measure, tests, difference_head([baseline.display_name])),
         *private_columns(shown_entries, measure),
     ]
-    other_columns = _other_columns(facts, measures, measure)
+    agreement = published_columns(shown_entries, current_group, measure)
+    other_columns = [*agreement, *_other_columns(facts, measures, measure)]
     last_columns = [*(gaps.gap_columns(baseline.display_name) if known_gaps is not None else ()), *_LAST_COLUMNS]
-    reported_figures = [(entry.figures, entry.scores) for entry in shown_entries if entry.figures]
     used_keys = {column.key for column in (*focus_columns, *costs.columns, *other_columns, *last_columns)}
-    figures = figure_columns(reported_figures, used_keys)
+    figures = figure_columns([(entry.figures, entry.scores) for entry in shown_entries if entry.figures], used_keys)
     rows = [_build_row(line, statements if facts.hidden else None, measure) for line in lines]
     fill_cells(rows, [*focus_columns, *other_columns, *last_columns], lines)
     if costs.measured or figures:

@@ -326,7 +326,8 @@ _PRESETS: Mapping[str, Preset] = dict(
             Preset(
                 _("Effectiveness"),
                 (
-                    "effectiveness", "over-all", "delta", "ranks-over-all", "private-part", "other-measures", "judged",
+                    "effectiveness", "over-all", "delta", "ranks-over-all", "private-part", "agreement",
+                    "other-measures", "judged",
                 ),
             ),
             Preset(

@@ -22,6 +22,7 @@ from leaderboard.results.significance.statements import BoardStatements
 if TYPE_CHECKING:
     from leaderboard.boards.facets import Facet, Facets
     from leaderboard.boards.state import Sort
+    from leaderboard.results.agreement import PublishedScore
     from leaderboard.results.board_rows.measurements import Machine, MeasuredEntry
     from leaderboard.results.significance.statements import Statement
     from leaderboard.results.significance.types import (
@@ -64,7 +65,8 @@ class Cell:
     A `value` of None is missing: it sorts last and never counts as 0. `text` is shown instead of the value (a doubtful
     figure as printed), followed by `mark` (in-domain ‡) and `spread` (`± 0.0012 (5)`: sample standard deviation and
     number of seeds); `title` is shown on hover. `interval` is drawn into the cell. `noise` is the maximum error of a
-    cost: infinite if unknown, 0 if exact. On boards of several datasets, `certainty` has the cell's test results.
+    cost: infinite if unknown, 0 if exact. On boards of several datasets, `certainty` has the cell's test results. The
+    difference of a `published` score is a second line.
     """
 
     value: Value = None
@@ -75,6 +77,7 @@ class Cell:
     interval: tuple[float, float] | None = None
     noise: float = 0.0
     certainty: EntryCertainty | None = None
+    published: PublishedScore | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,9 +294,10 @@ class ColumnWriter:
         known_numbers, decimals = [number for number in numbers if number is not None], self.column.decimals
         if decimals is None:
             decimals = next((n for n in range(4) if all(abs(round(v, n) - v) < 5e-6 for v in known_numbers)), 4)
-        return ColumnHtml(
-            ["" if number is None else f"{number:.{decimals}f}".replace("-", MINUS) for number in numbers]
-        )
+        texts = ["" if number is None else f"{number:.{decimals}f}".replace("-", MINUS) for number in numbers]
+        published = [cell.published for cell in self.cells]
+        below = [f'<small class="below">{score.text["difference"]}</small>' if score else "" for score in published]
+        return ColumnHtml(list(map("".join, zip(texts, below, strict=True))))
 
     def figures(self) -> ColumnHtml:
         """Return figures, aligned at their decimal points.

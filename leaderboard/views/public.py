@@ -53,6 +53,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "has_in_domain": any(result.training == "in-domain" for result in results),
         "has_seeds": any(result.seed_count for result in results),
         "word_pieces": WORD_PIECES if any(result.word_pieces is not None for result in results) else "",
+        "published": [result for result in results if result.published_score],
         "costs": tables.cost_table(results),
         "depths": tables.depth_charts(results),
         "made": configurations,

@@ -107,6 +107,7 @@ def _compose_entry(values: Sequence[EntryRow], group: str, decimals: int | None)
         missing_queries=None,
         submission="",
         locator="",
+        version_label="",
         published=max(value.published for value in values),
         pk=-values[0].pk,
         seed_count=0,

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from leaderboard.boards.columns import marks
+from leaderboard.boards.columns.agreement import PUBLISHED
 from leaderboard.boards.exports.texts import MOMENT, Citation, column_key, column_label
 from leaderboard.boards.model import DELTA, EFFECTIVENESS, SYSTEM, Board, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
@@ -69,6 +70,7 @@ def _row_data(board: Board, row: Row) -> dict[str, Any]:
     cells = {column.key: row[column.key] for column in board.columns}
     statement = board.statements.for_entry(row.entry.pk, board.measure)
     settings = board.certainty.settings if board.certainty else board.found_with
+    published = row[PUBLISHED].published
     return {
         "rank": row.rank,
         "ranked_among": row.ranked_in,
@@ -92,6 +94,7 @@ def _row_data(board: Board, row: Row) -> dict[str, Any]:
         "better_than_baseline": statement.better,
         "tied_with_best": statement.tied_with_best,
         "contamination_gap": statement.gap.as_data() if statement.gap else None,
+        "published": published.as_data() if published else None,
         "marks": {key: cell.mark for key, cell in cells.items() if cell.mark},
         "doubtful": doubtful_figures(board, row),
         "measured": row.measured.as_data() if row.measured else None,
@@ -236,7 +239,7 @@ def _certainty_parts(board: Board) -> Iterator[ColumnPart]:
 
 
 def _trailing_parts(board: Board, citation: Citation) -> Iterator[ColumnPart]:
-    """Yield the columns of seed sets, reasons for removals, and the board of the row.
+    """Yield the columns of seed sets, reasons for removals, agreement with publications, and the board of the row.
 
     The board is repeated in every row, so that rows of several boards can be concatenated.
     """
@@ -247,6 +250,11 @@ def _trailing_parts(board: Board, citation: Citation) -> Iterator[ColumnPart]:
         ),
     )
     yield ("quarantined", "taken_off_since"), _removal_cells
+    if board.column(PUBLISHED) is not None:
+        yield (
+            ("published difference", "published source"),
+            lambda row: (score.difference, score.source) if (score := row[PUBLISHED].published) else (None, None),
+        )
     board_values = (board.measure, board.view or VIEWS[0], citation.moment, citation.url)
     yield ("measure", "view", "as_of", "permalink"), lambda row: board_values
 

@@ -25,6 +25,7 @@ from leaderboard.core import anonymity
 from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.models import DECLARED_NUMBERS, Entry, EntryQuerySet, Seed, System, short_citation
+from leaderboard.results.agreement import PublishedScore
 from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.results.board_rows.measurements import MeasuredEntry, system_measurements
 from leaderboard.results.reported_facts import fact_texts, is_url
@@ -214,6 +215,7 @@ def _build_result(
         significance=significance_text(statement, delta, measure),
         separation=separation_text(standing.rank, statement, others_tied),
         contamination_gap=statement.gap,
+        published_score=board.published(measure).get(entry.pk),
     )
 
 
@@ -287,6 +289,7 @@ class Result(NamedTuple):
     contamination_gap: Gap | None = None
     #: URL of the file that a reported figure was read from; empty if the figure is printed.
     address: str = ""
+    published_score: PublishedScore | None = None
 
     @property
     def fact_texts(self) -> list[tuple[str, str]]:

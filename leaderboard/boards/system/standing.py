@@ -13,6 +13,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 from django.contrib.humanize.templatetags.humanize import ordinal
+from django.db.models import QuerySet
 
 from leaderboard.boards.wording import separation_text, significance_text
 from leaderboard.core.measures import better
@@ -20,7 +21,8 @@ from leaderboard.core.text import numbers
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.core.text.numbers import DECIMALS, format_value, lead
 from leaderboard.core.text.plain import for_xml
-from leaderboard.models import Dataset, Entry, System
+from leaderboard.models import Dataset, Entry, EntryQuerySet, System
+from leaderboard.results.agreement import PublishedScore, published_scores
 from leaderboard.results.board_rows.entry_rows import (
     CLOSED,
     REPORTED,
@@ -32,6 +34,7 @@ from leaderboard.results.board_rows.entry_rows import (
     rank_values,
     ranking_group,
 )
+from leaderboard.results.board_rows.revisions import private_rows
 from leaderboard.results.board_rows.rows import present_rows
 from leaderboard.results.significance.statements import BoardStatements, Statement, statements
 
@@ -62,6 +65,7 @@ class Standing:
     others_tied: int = 0
     slug: str = ""
     against: tuple[str, str] = ("", "")
+    published: PublishedScore | None = None
 
     @property
     def rank_range(self) -> tuple[int, int] | None:
@@ -124,15 +128,22 @@ def standings(entries: Iterable[Entry]) -> dict[int, Standing]:
     ]
     datasets = {entry.dataset_id for entry in visible_entries}
     boards, statements_by_dataset = (ranked_boards(datasets), statements(datasets)) if datasets else ({}, {})
+    private_systems = {entry.system_id for entry in visible_entries if entry.visibility == Entry.Visibility.PRIVATE}
+    teams = set(System.objects.filter(pk__in=private_systems).values_list("team_id", flat=True))
+    own_rows = private_rows(datasets, teams)
     return {
-        entry.pk: _standing(entry, boards[entry.dataset_id], statements_by_dataset[entry.dataset_id])
+        entry.pk: _standing(entry, boards[pk], statements_by_dataset[pk], own_rows.get(pk, ()))
         for entry in visible_entries
+        for pk in [entry.dataset_id]
     }
 
 
-def _standing(entry: Entry, board: RankedBoard, board_statements: BoardStatements) -> Standing:
+def _standing(
+    entry: Entry, board: RankedBoard, board_statements: BoardStatements, own_rows: Sequence[EntryRow]
+) -> Standing:
     """Return an entry's standing, without rank and opponent if it is not among the board's public entries.
 
+    `own_rows` are private rows of the reader's teams.
     The opponent is the best result, or the baseline if the best result is of the same system.
     """
     measure, name = entry.dataset.primary_measure, entry.dataset.name
@@ -148,6 +159,7 @@ def _standing(entry: Entry, board: RankedBoard, board_statements: BoardStatement
         baseline=baseline_label(baseline.system, name) if baseline else "",
         is_baseline=entry.is_baseline,
         said=board_statements.for_entry(entry.pk, measure),
+        published=board.published(measure, own_rows).get(entry.pk),
     )
     if row is None:
         return standing
@@ -191,6 +203,10 @@ class RankedBoard:
             entry.provenance, entry.comparison_group, self.current_group, closed_api=bool(entry.closed_api)
         )
 
+    def published(self, measure: str, own_rows: Sequence[EntryRow] = ()) -> dict[int, PublishedScore]:
+        """Return the published scores of current results by entry id, including private `own_rows` of a team."""
+        return published_scores([*self.entries, *own_rows], self.current_group, measure)
+
     def baseline(self, entry: EntryRow | Entry, measure: str) -> EntryRow | None:
         """Return the baseline of the entry's comparison group with a score for the measure, or None."""
         baselines = (
@@ -217,6 +233,15 @@ class RankedBoard:
         rank = rank_values([value, *(peer.scores[measure] for peer in peers)], lower_is_better=lower)[value]
         best = (min if lower else max)(peers, key=lambda peer: peer.scores[measure])
         return BoardRank(kind, None if kind in UNRANKED else rank, len(peers), best)
+
+
+def differing_entries() -> QuerySet[Entry]:
+    """Return the public results that differ from the published score of their model in the primary measure."""
+    reported = EntryQuerySet(Entry).public().filter(provenance=Entry.Provenance.REPORTED)
+    measures = dict(reported.exclude(system__model_url="").values_list("dataset_id", "dataset__primary_measure"))
+    boards = ranked_boards(measures)
+    scores = (pair for pk, measure in measures.items() for pair in boards[pk].published(measure).items())
+    return Entry.objects.filter(pk__in=[entry for entry, score in scores if score.differs])
 
 
 def ranked_boards(dataset_ids: Collection[int]) -> dict[int, RankedBoard]:

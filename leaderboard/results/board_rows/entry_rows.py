@@ -16,7 +16,8 @@ class EntryRow(NamedTuple):
 
     `scores`, `deviations` (over seeds), and `private_scores` (of a competition, empty until revealed) are published
     values by measure. `figures` are reported values besides the scores, `measured` its efficiency measurements, and
-    `bibtex` the citation of the system.
+    `bibtex` the citation of the system. `model` is the name or URL of its model; empty for anonymous systems.
+    `version_label` and `split` are those of the judgments that it was scored on.
     """
 
     system: str
@@ -60,6 +61,9 @@ class EntryRow(NamedTuple):
     maximum_length: int | None = None
     measured: Sequence[Mapping[str, Any]] = ()
     bibtex: str = ""
+    model: str = ""
+    version_label: str = ""
+    split: str = ""
 
     @property
     def source(self) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 from django.db import transaction
-from django.db.models import Exists, F, FloatField, IntegerField, OuterRef, Q, QuerySet, TextField
-from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast
+from django.db.models import Case, Exists, F, FloatField, IntegerField, OuterRef, Q, QuerySet, TextField, Value, When
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from django.db.models.functions import Cast, Coalesce, NullIf
 from django.utils import timezone
 
 from leaderboard.core import anonymity
@@ -222,9 +222,13 @@ _SYSTEM_FIELDS = (
 )  # fmt: skip
 #: Version of the row layout. Increase it when `EntryRow` changes, so that the next start stores current boards
 #: again; this is not necessary for a new field that is empty at first.
-LAYOUT = 2
+LAYOUT = 3
 #: Fields that are read by separate queries.
 _SEPARATE_FIELDS = ("measured", "bibtex")
+#: Name of the downloaded checkpoint that produced the run, else the URL that the team or publication states.
+_CHECKPOINT = KeyTransform("checkpoint", KeyTransform("made_by", "evaluation__run__metadata"))
+_HUB_NAME = NullIf(KeyTextTransform("hub_name", _CHECKPOINT), Value(""), output_field=TextField())
+_MODEL = Coalesce(_HUB_NAME, "system__model_url", output_field=TextField())
 
 
 def rows_to_store(entries: QuerySet[Entry]) -> dict[int, dict[str, Any]]:
@@ -275,6 +279,9 @@ def _read_entry_rows(entries: QuerySet[Entry], *extra_columns: str) -> list[dict
         "submission": "submission_reference",
         "published": Cast("published_at", TextField()),
         "challenged": Cast(Exists(challenges), IntegerField()),
+        "model": Case(When(anonymity.anonymous_now("system__"), then=Value("", TextField())), default=_MODEL),
+        "version_label": Coalesce("evaluation__run__version__label", Value("")),
+        "split": Coalesce("evaluation__qrels__split", Value("")),
         **{name: Cast(name, IntegerField()) for name in ("is_baseline", "late", "pooled")},
         **{name: f"system__{name}" for name in _SYSTEM_FIELDS},
     }

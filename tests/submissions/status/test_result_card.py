@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import pytest
 from django.template.loader import render_to_string
+from django.test import Client
 
 from leaderboard.boards.system.standing import Standing
+from leaderboard.core.text.numbers import signed
+from leaderboard.models import Dataset, Entry, System
 from leaderboard.results.significance.statements import Statement
+from submissions.models import Submission
+from tests.leaderboard.entries import make_source, record_boards, report
+from tests.pages import one_line
+from tests.submissions.clients import upload
+from tests.submissions.collections import run_text
+from tests.submissions.workers import work
+
+pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize(("better", "green"), [(True, True), (False, False), (None, False)])
@@ -14,3 +25,21 @@ def test_only_what_is_shown_to_be_better_than_the_baseline_is_green(better: bool
     said = Statement(better=better)
     standing = Standing("Demo", "demo", "nDCG@10", 0.3, 0.1, "BM25", is_baseline=False, said=said)
     assert ("is-good" in render_to_string("submissions/_result.html", {"standing": standing})) is green
+
+
+@pytest.mark.parametrize("public", ["yes", ""])
+def test_the_published_score_of_the_same_model_is_below_the_result(
+    demo: Dataset, baseline: None, signed_in: Client, public: str
+) -> None:
+    model = "https://huggingface.co/BAAI/bge-small-en-v1.5"
+    new = {"new-name": "Careful", "new-architecture": "dense", "new-training_none": "on", "new-model_url": f"{model}/"}
+    signed_in.post("/submit/", {"action": "submit", **new, "public": public, "run:demo": upload(run_text())})
+    work()
+    address = Submission.objects.get().get_absolute_url()
+    assert "Published:" not in signed_in.get(address).content.decode()
+    report(demo, make_source("paper"), "printed", **{demo.primary_measure: 0.453})
+    System.objects.filter(source__key="paper").update(model_url=model.upper().replace("HTTPS", "https"))
+    record_boards()
+    score = Entry.objects.get(system__name="Careful").scores[demo.primary_measure]
+    page = one_line(signed_in.get(address).content.decode())
+    assert f"Published: 0.453 (Lovelace and Hopper 2020), difference {signed(score - 0.453, 3)}" in page
