@@ -256,6 +256,8 @@ class SubmissionPage:
             "refusal": refusal,
             "reports": reports,
             "checked": bool(reports) and refusal is None,
+            "checking": self.checking,
+            "refused_names": sorted(refused_names),
             "slow_down": slow_down,
             # Only accounts have resumable uploads.
             "large": LARGE_FILE_BYTES if self.person.is_authenticated else settings.UPLOAD_LIMIT_BYTES,

@@ -152,3 +152,11 @@ def test_checks_without_an_account_are_limited_by_address(
     network = [Client(REMOTE_ADDR=f"2001:db8::{number}") for number in range(3)]
     sent_by = [each.post("/submit/", {**CHECK, "several": upload(run_text(), "demo.txt")}) for each in network]
     assert [each.status_code for each in sent_by] == [200, 200, 429]
+
+
+def test_a_check_of_a_bad_file_does_not_mention_a_submission(demo: Dataset, signed_in: Client) -> None:
+    answer = signed_in.post("/submit/", {**CHECK, "several": upload("PK\x03\x04 junk", "broken.zip")})
+    page = one_line(answer.content.decode())
+    assert "Check results" in page
+    assert "broken.zip cannot be scored. Fix the lines below and choose the file again." in page
+    assert "was submitted" not in page
