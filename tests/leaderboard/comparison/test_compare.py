@@ -66,6 +66,9 @@ def test_unknown_systems_are_refused_with_similar_ones(client: Client, slugs: tu
     answer = client.get(address("newcomr", slugs[0]))
     assert answer.status_code == 400
     assert f'value="{slugs[0]}"' in answer.content.decode()
+    assert re.findall(
+        r'<div class="field has-errors">.*?value="(\w+)" aria-invalid="true"', answer.content.decode(), re.DOTALL
+    ) == ["newcomr"]
     assert re.search(r">newcomer \([^)]+\)</a>", answer.content.decode())
     assert client.get(address(*slugs, measure="nonsense")).status_code == 400
     page = client.get(address(*slugs, dataset="nowhere")).content.decode()
