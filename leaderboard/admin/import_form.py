@@ -1,10 +1,12 @@
 """Forms of *Import dataset*: the source, and the options of the import, which the command has as well."""
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django import forms
+from django.forms.utils import pretty_name
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -195,6 +197,14 @@ class ImportForm(forms.Form):
         if twin is None:
             return [import_dataset(path, options, progress)]
         return list(import_twin(path, options, twin, seed or 0, progress))
+
+
+def name_fields(text: str) -> str:
+    """Replace options of the import command, such as `--runs-only`, by the quoted labels of the form's fields."""
+    fields = ImportForm.base_fields.items()
+    labels = {name.replace("_", "-"): str(field.label or pretty_name(name)) for name, field in fields}
+    labels |= {"open": gettext("Judgments: open to everyone"), "hidden": gettext("Judgments: hidden")}
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda m: f"“{labels[m[1]]}”" if m[1] in labels else m[0], text)
 
 
 def uploaded_path(upload: Any) -> Path:

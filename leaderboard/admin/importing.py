@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 
 from evaluation.core.problems import InvalidContent
 from leaderboard.admin.base import curator
-from leaderboard.admin.import_form import ImportForm, SourceForm, uploaded_path
+from leaderboard.admin.import_form import ImportForm, SourceForm, name_fields, uploaded_path
 from leaderboard.admin.pages import curation_page, object_crumb, require
 from leaderboard.core.audit import acting
 from leaderboard.core.permissions import may_read_judgements
@@ -86,7 +86,10 @@ def _attempt(act: Callable[[], HttpResponse]) -> tuple[HttpResponse | None, dict
     try:
         return act(), {}
     except InvalidContent as error:
-        problems = [item.as_dict() for item in error.report.problems]
+        problems = [
+            item.as_dict() | {"message": name_fields(item.message), "hint": name_fields(item.hint)}
+            for item in error.report.problems
+        ]
         return None, {"problems": problems, "problems_note": _("Nothing was imported:")}
     except DiskSpaceError as error:
         return None, {"disk_error": str(error), "status": 507}

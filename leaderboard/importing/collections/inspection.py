@@ -147,7 +147,7 @@ class Inspection:
                     "collecting_with_judgements",
                     f"the collection has {options.split} qrels, but --collecting is for datasets without judgments",
                     "Omit --collecting to score runs now, or remove "
-                    f"qrels/{options.split}.tsv (qrels.txt) from the folder and import it after the runs.",
+                    f"qrels/{options.split}.tsv (qrels.txt) from the collection and import it after the runs.",
                 )
             )
         if source.answers is not None:

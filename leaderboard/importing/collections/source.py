@@ -165,7 +165,7 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
                 f"{path.name} is neither a folder nor a zip{_other_archive(path)}"
                 if path.exists()
                 else f"{path} does not exist",
-                "Choose a folder or a zip with corpus.jsonl, queries.jsonl, and qrels/test.tsv.",
+                "A collection is a zip or a folder with corpus.jsonl, queries.jsonl, and qrels/test.tsv.",
             )
         )
 

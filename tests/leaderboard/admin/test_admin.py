@@ -64,8 +64,11 @@ def test_every_problem_of_a_zip_is_listed_under_the_name_it_was_sent_with(tmp_pa
     assert "Nothing was imported: 2 problems." in text
     assert "queries.jsonl is missing" in text
     assert re.search(r'<td class="n">\s+6\s+</td>', text)
+    assert "in total" not in text
     (tmp_path / "not.zip").write_text("no zip")
-    assert "tiny.zip is neither a folder nor a zip" in send(curator, tmp_path / "not.zip").content.decode()
+    refused = send(curator, tmp_path / "not.zip").content.decode()
+    assert "tiny.zip is neither a folder nor a zip" in refused
+    assert "Choose a folder" not in refused
     assert not Dataset.objects.exists()
 
 
@@ -83,6 +86,14 @@ def test_a_zip_of_topics_is_imported_with_the_field_that_was_chosen(tmp_path: Pa
     version = Dataset.objects.get().current_version
     assert version is not None
     assert (version.statistics["topic_field"], version.statistics["words_per_query"]) == ("narrative", 2)
+
+
+def test_problems_of_a_zip_name_the_fields_of_the_form(tmp_path: Path, curator: Client) -> None:
+    parts = dict.fromkeys(["queries.jsonl", "corpus.jsonl", "qrels/test.tsv", "qrels/train.tsv"])
+    page = send(curator, write_zip(tmp_path / "a.zip", parts | {"document-ids.txt": "d1\n"})).content.decode()
+    assert "For a collection without documents, use “Runs only”." in page
+    assert "If there are none yet, use “Collecting”." in page
+    assert not re.search("[^-]--[a-z]+", re.search(r'<table class="problems">.*?</table>', page, re.DOTALL)[0])  # type: ignore[index]
 
 
 def test_importing_takes_the_right_to_add_datasets(client: Client) -> None:
