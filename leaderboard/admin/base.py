@@ -5,12 +5,14 @@ can change), passes person and reason to all records (`leaderboard.core.audit.ac
 rejects forms that are older than the object.
 """
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, cast
 from urllib.parse import parse_qsl
 
 from django.contrib import admin, messages
+from django.contrib.admin.utils import display_for_field
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import models
 from django.db.models import QuerySet
@@ -19,6 +21,8 @@ from django.forms import ModelMultipleChoiceField
 from django.forms.models import _get_foreign_key
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.text import capfirst
 from simple_history.admin import SimpleHistoryAdmin
 
 from leaderboard.admin.forms import (
@@ -52,6 +56,9 @@ class CurationAdmin(SimpleHistoryAdmin):
     change_form_template = "admin/curation_change_form.html"
     delete_confirmation_template = "admin/curation_delete.html"
     list_per_page = 50
+    #: Labels and help texts of fields on the form that replace those of the model.
+    labels: ClassVar[dict[str, str]] = {}
+    help_texts: ClassVar[dict[str, str]] = {}
     #: Whether saving requires a reason. It may be optional only if no public data can change.
     why_required = True
     #: Operations that users with the respective permission may perform.
@@ -87,7 +94,8 @@ class CurationAdmin(SimpleHistoryAdmin):
     # --- the form
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        form: Any = super().get_form(request, obj, change=change, **kwargs)
+        texts = {"labels": self.labels, "help_texts": self.help_texts}
+        form: Any = super().get_form(request, obj, change=change, **texts, **kwargs)
         form.curation, form.request = self, request
         return form
 
@@ -105,15 +113,22 @@ class CurationAdmin(SimpleHistoryAdmin):
         }
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the fieldsets, with the reason and the version token in a last one if the user may save."""
+        """Return the fieldsets, with the reason and the version token in a last one if the user may save.
+
+        If not, JSON dictionaries are shown as tables.
+        """
         sets = [
             (title, {**options, "fields": [name for name in options["fields"] if name not in OWN_FIELDS]})
             for title, options in super().get_fieldsets(request, obj)
         ]
         may_save = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
         if may_save:
-            sets.append((None, {"fields": OWN_FIELDS, "classes": ("why",)}))
-        return sets
+            return [*sets, (None, {"fields": OWN_FIELDS, "classes": ("why",)})]
+        tables = {field.name: _json_table(field) for field in self.opts.fields if isinstance(field, models.JSONField)}
+        return [
+            (title, {**options, "fields": [tables.get(name, name) for name in options["fields"]]})
+            for title, options in sets
+        ]
 
     def inline_rows(self, request: HttpRequest) -> list[tuple[type[models.Model], str]]:
         """Return the models of the inlines, each with the name of its foreign key to this model."""
@@ -178,11 +193,11 @@ class CurationAdmin(SimpleHistoryAdmin):
         It has links to additional pages, and the object's actions that the user may perform.
         """
         obj = self.get_queryset(request).filter(pk=self.parse_key(object_id)).first()
-        context: dict[str, Any] = {"tools": [], "acts": []}
+        context: dict[str, Any] = {"tools": [], "acts": [], "title": str(obj), "subtitle": ""}
         if obj is not None and request.method == "GET":
             actions = self.get_actions(request)
             acts = [(name, actions[name][0].button) for name in self.acts(obj) if name in actions]
-            context = {"tools": self.tools(request, obj), "acts": acts}
+            context |= {"tools": self.tools(request, obj), "acts": acts}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **context})
 
     # --- author and reason
@@ -199,7 +214,8 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
         with acting(curator(request), get_reason(request)):
-            return super().changelist_view(request, extra_context)
+            title = capfirst(self.opts.verbose_name_plural)
+            return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
         """Confirm and delete the object, and record the deletion with a reason.
@@ -361,6 +377,25 @@ def curator(request: HttpRequest) -> User:
 def get_reason(request: HttpRequest) -> str:
     """Return the reason sent with a form, or an empty string."""
     return request.POST.get("why", "").replace("\0", "").strip()[:LONGEST_REASON] if request.method == "POST" else ""
+
+
+def _json_table(field: models.JSONField) -> Callable[[Any], str]:
+    """Return a read-only field that shows a JSON dictionary as a table of names and values."""
+
+    @admin.display(description=field.verbose_name)
+    def display(obj: Any) -> str:
+        value = getattr(obj, field.name)
+        if not value or not isinstance(value, dict):
+            return display_for_field(value, field, "-")
+        rows = (
+            (name, each if isinstance(each, str) else json.dumps(each, ensure_ascii=False))
+            for name, each in value.items()
+        )
+        row_html = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', rows)
+        return format_html('<table class="values">{}</table>', row_html)
+
+    display.__name__ = field.name
+    return display
 
 
 def _filter_name(item: Any) -> Any:

@@ -144,6 +144,7 @@ class DatasetAdmin(TableImportExportAdmin):
     """Admin of dataset descriptions and settings. Content and scoring change only by import."""
 
     form = DatasetForm
+    labels: ClassVar = {"ir_datasets_id": "ir_datasets id", "beir_name": "BEIR name"}
     resource = DatasetResource
     pages: ClassVar = {
         **TableImportExportAdmin.pages, "import": "import/", "imported": "<int:pk>/imported/",

@@ -115,6 +115,7 @@ class EntryAdmin(ReadOnlyAdmin):
     )
     date_hierarchy = "published_at"
     change_list_template = "admin/leaderboard/entry/change_list.html"
+    help_texts: ClassVar = {"facts": "Properties of the system and of this run."}
     pages: ClassVar = {"report": "report/"}
     report_view = report_view
     pending = (

@@ -255,3 +255,22 @@ def test_json_that_cannot_be_kept_is_refused_in_a_line_and_shown_again(curator: 
     assert save(curator, address, parameters="", training_datasets="", adapted_to="").status_code == 302
     system.refresh_from_db()
     assert (system.parameters, system.training_datasets) == ({}, [])
+
+
+def test_lists_and_pages_are_titled_by_their_objects_and_json_is_a_table(curator: Client) -> None:
+    entry = score(scored_dataset(), "First", ndcg=0.5)
+    entry.facts = {"similarity": "<dot>", "dimension": 768}
+    entry.save()
+    assert "<h1>Entries</h1>" in curator.get(ENTRIES).content.decode()
+    page = curator.get(f"{ENTRIES}{entry.pk}/change/").content.decode()
+    assert f"<h1>{entry}</h1>" in page
+    assert "View entry" not in page
+    assert '<tr><th scope="row">similarity</th><td>&lt;dot&gt;</td></tr>' in page
+    assert '<tr><th scope="row">dimension</th><td>768</td></tr>' in page
+    assert "engines.FACTS" not in page
+
+
+def test_a_dataset_form_spells_names_of_libraries(curator: Client) -> None:
+    page = curator.get(f"/admin/leaderboard/dataset/{scored_dataset().pk}/change/").content.decode()
+    assert "ir_datasets id:" in page
+    assert "BEIR name:" in page
