@@ -117,7 +117,7 @@ class CurationAdmin(SimpleHistoryAdmin):
 
         If not, JSON dictionaries are shown as tables.
         """
-        sets = [
+        sets: list[tuple[Any, dict[str, Any]]] = [
             (title, {**options, "fields": [name for name in options["fields"] if name not in OWN_FIELDS]})
             for title, options in super().get_fieldsets(request, obj)
         ]

@@ -46,7 +46,7 @@ def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -
     if summary is None or all(row.ranked_in == REPORTED for row in board.rows if row.entry.slug == summary.best):
         return summary
     judges = _("judged by %(judges)s") % {"judges": ", ".join(facts.judges)} if facts.judges else ""
-    density = _("%(number).1f relevant per query")
+    density = _("%(number).1f relevant each")
     relevant = density % {"number": facts.relevant_per_query} if facts.relevant_per_query else ""
     access = _("hidden") if facts.hidden else _("open")
     texts = filter(None, [access, judges or _("from the collection"), relevant])
