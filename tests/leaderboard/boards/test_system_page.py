@@ -264,7 +264,9 @@ def test_badge_and_system_page_rank_as_the_board_does(client: Client) -> None:
     badge, result = said(ours[1].slug)
     assert badge == "0.050, earlier judgments"
     assert (result["rank"], result["baseline"]) == (None, 0.1)
-    assert re.search(r"<td class=\"n\">\s*stale\s*<", client.get(f"/systems/{ours[1].slug}/").content.decode())
+    assert re.search(
+        r"<td class=\"n\" data-label=\"Rank\">\s*stale\s*<", client.get(f"/systems/{ours[1].slug}/").content.decode()
+    )
 
 
 def test_a_seed_set_says_what_it_was_made_with_and_what_of(client: Client) -> None:

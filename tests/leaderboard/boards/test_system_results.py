@@ -78,7 +78,7 @@ def test_a_lower_score_on_hidden_judgments_was_not_tested(client: Client) -> Non
         page = one_line(client.get(f"/systems/{slugs[name]}/").content.decode())
         assert text in page
         assert ("not significant" in page) == (name == "Little")
-    (difference,) = re.findall(r'<td class="n ([a-z]*)">\s*−0\.200', page)
+    (difference,) = re.findall(r'<td class="n ([a-z]*)"[^>]*>\s*−0\.200', page)
     assert difference == "untested", "no color that says that it was tested"
 
 

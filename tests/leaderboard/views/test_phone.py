@@ -11,7 +11,7 @@ from django.conf import settings
 from django.test import Client
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from leaderboard.models import Team
+from leaderboard.models import System, Team
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, record_boards, score, scored_dataset
 
@@ -158,3 +158,27 @@ def test_only_a_long_board_scrolls_by_itself(page: Page, systems: int, scrolls: 
         "element => [element.clientHeight, element.scrollHeight]"
     )
     assert (inner < whole) == scrolls
+
+
+def test_rows_of_a_comparison_are_blocks_with_the_names_of_the_systems(phone: Page) -> None:
+    dataset = scored_dataset(slug="demo", name="Demo", hidden=True)
+    first, second = (score(dataset, name, ndcg=0.4).system.slug for name in ("Dense", "Sparse"))
+    phone.goto(f"/compare/?system={first}&system={second}")
+    table = phone.get_by_role("region", name="Scores of 2 systems")
+    assert table.evaluate("element => element.scrollWidth <= element.clientWidth")
+    expect(table.get_by_role("link", name="Sparse").first).to_be_in_viewport(ratio=1)
+    expect(table.get_by_role("rowheader", name="Demo")).to_be_visible()
+    assert "columnheader" in table.aria_snapshot()
+
+
+@pytest.mark.usefixtures("_board")
+def test_results_of_a_system_are_labelled_and_fit_the_width(phone: Page) -> None:
+    phone.goto(f"/systems/{System.objects.get(name='Dense').slug}/")
+    table = phone.get_by_role("region", name="Results of Dense")
+    assert table.evaluate("element => element.scrollWidth <= element.clientWidth")
+    labels = (
+        table.locator("tbody tr")
+        .first.locator("td")
+        .evaluate_all("cells => cells.map((cell) => getComputedStyle(cell, '::before').content.split('\"')[1])")
+    )
+    assert labels[:3] == ["Score", "Δ vs BM25", "Rank"]
