@@ -116,6 +116,9 @@ class Findings:
         """Return the findings about one file, or about the checkpoint for an empty name."""
         return FileFindings(self, file)
 
+    def clear(self) -> None:
+        self._counts.clear()
+
     def add(self, severity: Severity, code: str, message: str) -> None:
         """Count a problem. After the first hundred problems of a severity, further ones are dropped."""
         entry = (severity, code, message)
@@ -155,6 +158,11 @@ class FileFindings:
         self.refuse(code, message, key)
         raise Refused
 
+    def stop_alone(self, code: str, message: str, key: str = "") -> NoReturn:
+        """Replace all findings by an error, because no other one matters, and raise Refused."""
+        self.findings.clear()
+        self.stop(code, message, key)
+
     def remark(self, code: str, message: str, key: str = "") -> None:
         """Add a remark for the sender of an accepted checkpoint."""
         self._add("warning", code, message, key)
@@ -187,6 +195,12 @@ def summarize_names(names: Sequence[str]) -> str:
 
 PACK_COMMAND = "python -m evaluation pack FOLDER"
 _PACK = f"`{PACK_COMMAND}` builds such an archive from the folder on your machine."
+#: Ways in for models that are not accepted as checkpoints.
+_IMAGE = "Submit a container image that runs it, if the site runs images (otherwise, ask its operator)"
+_OTHER_WAYS = (
+    f"{_IMAGE}, or upload its run: `runboard retrieve --endpoint ADDRESS --open-weights OWNER/NAME@COMMIT` writes one "
+    "from a server of the model, such as vLLM."
+)
 
 CODES: Mapping[str, str] = {
     # The archive
@@ -205,13 +219,13 @@ CODES: Mapping[str, str] = {
     "adapter": "Send complete weights: `python -m evaluation pack FOLDER --base BASE` merges an adapter into its base.",
     "file_kind": f"Send only regular files: no links, no devices. {_PACK}",
     "file_too_large": "The limits are 4 MiB for a JSON file, 32 MiB for tokenizer.json, 80 MiB for all JSON together, "
-    f"and {describe_bytes(MAX_WEIGHTS)} for all weights together.",
+    f"and {describe_bytes(MAX_WEIGHTS)} for all weights together. For a larger model: {_OTHER_WAYS}",
     "empty_folder": "Send the complete folder of the model, with config.json, safetensors, and tokenizer.json.",
     # JSON
     "json_damaged": "Write JSON as UTF-8 text with one value, no repeated keys, no NaN, and few levels of nesting.",
     "forbidden_key": "Remove the key: it can load code or files from elsewhere. Models are loaded without it.",
     "own_code": "Code in a checkpoint is never run. Convert the checkpoint for the library's class. If that class "
-    "has the same outputs, remove auto_map from the file to confirm this.",
+    f"has the same outputs, remove auto_map from the file to confirm this. Otherwise, keep its code: {_OTHER_WAYS}",
     "ignored_key": "Send a checkpoint that the library's class runs as in training. If the key had no effect in "
     "training, remove it to confirm this.",
     "unknown_key": "Remove the key: this file may contain only keys that are listed in the documentation.",
@@ -220,6 +234,10 @@ CODES: Mapping[str, str] = {
     "missing_config": "Add the file as saved by its library. It may be missing in a download. " + _PACK,
     "model_type": "Use a text architecture that is part of the site's release of transformers, "
     "without code of its own; the page /models/ lists them.",
+    "visual_model": f"The model can compete with texts alone. {_OTHER_WAYS}",
+    "listwise_model": f"{_IMAGE}: its interface for re-ranking passes all documents of a query. Or upload its run: "
+    "`runboard rerank --endpoint ADDRESS --open-weights OWNER/NAME@COMMIT` writes one from a server of the model.",
+    "own_reading": f"Its own code must run it. {_OTHER_WAYS}",
     "configuration": "The configuration must define a model of its class, with values of the types that the class "
     "declares and consistent sizes. Save it again with save_pretrained of the published release.",
     "too_costly": "The library must be able to build the model without its weights within a minute and 2 GiB. Use "
@@ -257,7 +275,7 @@ CODES: Mapping[str, str] = {
     "in the admin.",
     "hub_missing": "Enter a public model with safetensors, and one of its commits.",
     "hub_name": "Enter the model as owner/name, and a commit as 40 hexadecimal digits.",
-    "hub_too_large": "Choose a smaller model, or upload only what is needed.",
+    "hub_too_large": f"Choose a smaller model, or upload only what is needed. Otherwise: {_OTHER_WAYS}",
     "hub_unreachable": "Try again later, or upload the checkpoint as an archive.",
     # Remarks
     "known_for_dot": "If the model was trained for cosine, set similarity = cosine in the submission.",

@@ -35,6 +35,7 @@ from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import POOLING as STORED_POOLING
 from evaluation.checkpoints.settings import TEMPLATE as STORED_TEMPLATE
 from evaluation.checkpoints.settings import TEMPLATES, EncoderDefaults, read_settings, recognize_template
+from evaluation.checkpoints.unsupported import refuse_unsupported
 from evaluation.checkpoints.values import TRUTH, integer, read_values, text
 
 AUGMENTATION = "augmentation.safetensors"
@@ -136,9 +137,11 @@ class ModelFolder:
         """Return the plan of a checkpoint with modules.json, query augmentation, config.json, or two encoders.
 
         The similarity of a sentence encoder that is known to be trained for inner products is set to dot, with a
-        remark. Raises Refused if the folder has none of these files, or if its model is unusable or of another kind.
+        remark. Raises Refused if the folder has none of these files, or if its model is unusable, unsupported, or of
+        another kind.
         """
         source = self.source
+        refuse_unsupported(source, self.name)
         pair = {
             role: source.subfolder(name)
             for role, names in _FOLDERS.items()

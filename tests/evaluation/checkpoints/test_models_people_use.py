@@ -4,7 +4,7 @@ The rows are MTEB's open retrieval models, by mean nDCG@10 over four of the ten 
 the re-rankers of its registry; `docs/measurements/models.md` says where they come from and has tables of the shares
 and the refusals, which are compared with what is found here. A row whose `needs` names something (code of its own,
 images, an own reading of texts, a prompt that the site does not know) is refused; any other is what its type and
-`made_as` are.
+`made_as` are. `way` is the way in: a checkpoint, a container image, an endpoint whose run is uploaded, or none.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from evaluation.checkpoints.findings import MAX_WEIGHTS
 from evaluation.checkpoints.rebuilding import rebuild, validate_folder
 from evaluation.engines import describe
 from evaluation.engines.neural.checking import check_checkpoint
+from evaluation.images.findings import DEFAULT_LIMITS
 from tests.evaluation.checkpoints.test_families import DECODERS, ENCODERS, save
 from tests.evaluation.tiny_models import HIDDEN, PROJECTED
 from tests.figures import table
@@ -45,6 +46,9 @@ _WITH_CODE = {
 }
 #: By how many models of the list: how many are accepted at least, and how many are of a type that is.
 BOUNDS = {20: (13, 15), 50: (32, 38), 100: (79, 82)}
+WAYS = ("checkpoint", "container", "endpoint", "none")
+#: How many models of the list have a way in, at least.
+WITH_A_WAY = 97
 #: Embeddings, more than there are tokens, as in what people publish.
 _VOCABULARY = 320
 
@@ -165,13 +169,24 @@ def shares_table() -> str:
     return table(("", "accepted", "of a known type"), rows)
 
 
+def ways_table() -> str:
+    """How many models come in by each way, as `docs/measurements/models.md` has it."""
+    parts = [(f"retrieval models, the first {count}", RETRIEVAL[:count]) for count in BOUNDS]
+    rows = [
+        (what, *(str(sum(row["way"] == way for row in some)) for way in WAYS))
+        for what, some in [*parts, ("re-rankers", RERANKERS)]
+    ]
+    return table(("", *WAYS), rows)
+
+
 def refusals_table() -> str:
-    """Every refused model by the reason, as `docs/measurements/models.md` has it."""
-    found: dict[str, list[str]] = {}
+    """Every refused model by the reason and its way in, as `docs/measurements/models.md` has it."""
+    found: dict[tuple[str, str], list[str]] = {}
     for row in ROWS:
         if reason := reason_against(row):
-            found.setdefault(reason, []).append(row["model"].partition("/")[2])
-    return table(("refused", "models"), [(reason, ", ".join(names)) for reason, names in found.items()])
+            found.setdefault((reason, row["way"]), []).append(row["model"].partition("/")[2])
+    rows = [(reason, way, ", ".join(names)) for (reason, way), names in found.items()]
+    return table(("refused", "way in", "models"), rows)
 
 
 def test_the_list_is_in_order_and_says_where_it_is_from() -> None:
@@ -183,6 +198,18 @@ def test_the_list_is_in_order_and_says_where_it_is_from() -> None:
         assert row["evidence"]
         assert bool(row["scores_from"]) == (row["list"] == "retrieval")
         assert bool(row["needs"]) != bool(row["made_as"]), row["model"]
+
+
+def test_nearly_all_models_have_a_way_in() -> None:
+    assert sum(row["way"] != "none" for row in RETRIEVAL) >= WITH_A_WAY
+    for row in ROWS:
+        assert row["way"] in WAYS
+        too_large = float(row["weights_gib"] or 0) * 2**30 > MAX_WEIGHTS
+        assert bool(row["needs"] or too_large) == (row["way"] != "checkpoint"), row["model"]
+        if row["way"] == "container":  # with weights of two bytes
+            assert 2 * int(row["parameters"] or 0) < DEFAULT_LIMITS.archive_bytes, row["model"]
+        if row["way"] == "endpoint":
+            assert any(f"{server} lists" in row["evidence"] for server in ("vLLM", "TEI", "Infinity", "llama.cpp"))
 
 
 def test_the_first_twenty_are_accepted_unless_they_need_code_of_their_own() -> None:
@@ -199,6 +226,9 @@ def test_the_models_that_people_use_are_accepted() -> None:
     assert sum(not reason_against(row) for row in RERANKERS) >= 38
     for row in RETRIEVAL:  # nothing is refused for what the library could run
         assert not reason_against(row) or row["needs"] or "GiB of weights" in reason_against(row), row["model"]
+    for row in ROWS:
+        assert bool(reason_against(row)) == (row["way"] != "checkpoint"), row["model"]
     documented = DOCS.read_text("utf-8")
     assert shares_table() in documented
+    assert ways_table() in documented
     assert refusals_table() in documented
