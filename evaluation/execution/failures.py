@@ -93,6 +93,11 @@ _CODES = (
         "network, as docs/containers.md shows.",
     ),
     _failure(
+        "image_killed",
+        "The container image was killed (SIGKILL).",
+        "Submit the image again. If the image kills its own processes, correct it.",
+    ),
+    _failure(
         "image_no_run",
         "The container image ended without writing run.txt to its output folder.",
         "Write the run to `$outputDir/run.txt`, which is `/tira-data/output/run.txt`.",

@@ -1,6 +1,7 @@
 """Container images in the sandbox: one run of an image's command, or a server that an engine calls through a relay."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -35,6 +36,8 @@ _MAX_LINES, _MAX_OUTPUT = 12, 1200
 _MAX_FILES = 200_000
 #: Seconds within which a server must answer, and the pause between attempts.
 START_SECONDS, _PAUSE = 900.0, 0.2
+#: Statuses of bwrap, or of the image's command in it, after SIGKILL.
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -97,6 +100,8 @@ class ImageSupervision(Supervision):
         last_line = text.rpartition("\n")[2]
         if last_line.startswith("bwrap: ") and "execvp" not in last_line:
             raise SandboxUnavailable(quote(last_line, 300))
+        if self.status in _KILLED:  # perhaps by the machine, so that the job is retried once
+            return replace(build_failure("crashed", "image_killed", self), output=output)
         failure = build_failure("model_failed", "image_failed", self, f"exit status {self.status}")
         return replace(failure, output=output)
 

@@ -1,5 +1,6 @@
 """Resource use of child processes as seen by the parent: processes, memory, and files."""
 
+import hashlib
 import os
 import shutil
 import signal
@@ -193,6 +194,26 @@ def remove(path: Path) -> None:
 def process_mark() -> dict[str, str]:
     """Return the environment variable for a process that starts a sandbox."""
     return {_MARK: f"{_namespace()}/{os.getpid()}/{_start_time(os.getpid())}"}
+
+
+def owner_prefix() -> str:
+    """Return a prefix for names of this process's files, for `is_left_over`; empty on systems without /proc."""
+    with suppress(OSError):
+        return f"{_machine()}-{os.getpid()}-{_start_time(os.getpid())}-"
+    return ""
+
+
+def is_left_over(name: str) -> bool:
+    """Return whether a name has the `owner_prefix` of a process of this machine that has ended."""
+    machine, process, start_time, *_ = (*name.split("-"), "", "")
+    with suppress(OSError):
+        return process.isdecimal() and machine == _machine() and _start_time(int(process)) != start_time
+    return False
+
+
+def _machine() -> str:
+    """Return a hash of the boot id and the PID namespace. Raises OSError without /proc."""
+    return hashlib.sha256(_namespace().encode()).hexdigest()[:12]
 
 
 def kill_leftovers() -> int:

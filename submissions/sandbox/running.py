@@ -186,7 +186,7 @@ def _running_child(
     _compile_once()
     kept_folders = [folder for folder in (job.shards, job.rankings) if folder is not None]
     measures = job.measure and job.task not in ("encode_shards", "check", "index")
-    with tempfile.TemporaryDirectory(prefix="runboard-job-") as name:
+    with tempfile.TemporaryDirectory(prefix="runboard-job-", dir=job.out.parent) as name:
         folder = Path(name)
         folder.chmod(0o755)
         child = backend.start(_program(backend, job, limits, folder))

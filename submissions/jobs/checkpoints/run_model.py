@@ -40,7 +40,7 @@ from submissions.jobs.checkpoints import encodings
 from submissions.jobs.checkpoints.embeddings import remove_other_files
 from submissions.jobs.checkpoints.images import run_image_job
 from submissions.jobs.checkpoints.own_engines import measure_configuration, use_cached_index
-from submissions.jobs.checkpoints.running import check_with_library, get_device, job_folder, run_child
+from submissions.jobs.checkpoints.running import RANKINGS, check_with_library, get_device, job_folder, run_child
 from submissions.jobs.kinds import handover
 from submissions.jobs.kinds.score import begin, judged_version
 from submissions.models import Checkpoint, Job, State, Submission
@@ -95,7 +95,7 @@ class _Plan:
     @property
     def rankings(self) -> Path:
         """Folder in which this host keeps the job's rankings for its next attempt; abandoned ones are swept."""
-        return Path(settings.VAR) / "work" / f"rankings-{self.job.pk}"
+        return Path(settings.VAR) / "work" / f"{RANKINGS}{self.job.pk}"
 
 
 def model_job(job: Job, lease: Lease) -> None:

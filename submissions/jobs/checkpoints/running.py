@@ -32,15 +32,17 @@ from submissions.core.errors import CHECKPOINT_REFUSED
 from submissions.jobs.checkpoints.embeddings import GRACE
 from submissions.jobs.checkpoints.encodings import EncodedShard, finish_shard
 from submissions.jobs.kinds.score import begin
-from submissions.models import Checkpoint, Encoding, Job, Shard, State
+from submissions.models import TERMINAL, Checkpoint, Encoding, Job, Shard, State
 from submissions.queue.lease import Cancelled, Lease, WorkEnded
 from submissions.queue.queue import ATTEMPTS, advance, claim, requeue, write_log
 from submissions.queue.workers import own_capability, reset_own_capability
 from submissions.sandbox.backends import Backend, SandboxLimits, UnprotectedBackend
-from submissions.sandbox.processes import remove, remove_old
+from submissions.sandbox.processes import is_left_over, owner_prefix, remove, remove_old
 from submissions.sandbox.running import SandboxOutcome, ShardEncoder, run_job
 from submissions.sandbox.supervision import OnProgress
 
+#: Prefix of the folder in which this host keeps a job's rankings for its next attempt, before the job's id.
+RANKINGS = "rankings-"
 #: File in a checkpoint's folder with the versions of the libraries that accepted it.
 NOTE = "checked.txt"
 #: Time limit in seconds for the library's check of a checkpoint.
@@ -84,7 +86,7 @@ def job_folder() -> Iterator[Path]:
     """Yield a scratch folder on the disk of the store, and remove it at the end."""
     work = Path(settings.VAR) / "work"
     work.mkdir(exist_ok=True, mode=0o700)
-    folder = Path(tempfile.mkdtemp(dir=work))
+    folder = Path(tempfile.mkdtemp(prefix=owner_prefix(), dir=work))
     try:
         yield folder
     finally:
@@ -92,12 +94,18 @@ def job_folder() -> Iterator[Path]:
 
 
 def sweep_work(grace: float = GRACE) -> int:
-    """Remove job folders of killed processes on this host; return their number.
+    """Remove folders of ended processes and jobs on this host, and old folders; return their number.
 
-    The minimum age is a job's time limit. Children that encode several shards write to their folder for each shard.
+    The minimum age of folders with an unknown owner is a job's time limit. Children that encode several shards write to
+    their folder for each shard.
     """
-    folders = (Path(settings.VAR) / "work").glob("*")
-    return remove_old(folders, max(grace, settings.JOB_WALL_CLOCK_SECONDS))
+    folders = list((Path(settings.VAR) / "work").glob("*"))
+    rankings = {name: path for path in folders if (name := path.name.removeprefix(RANKINGS)) != path.name}
+    ended = Job.objects.filter(pk__in=rankings, state__in=TERMINAL).values_list("pk", flat=True) if rankings else ()
+    left_over = [*(path for path in folders if is_left_over(path.name)), *(rankings[str(pk)] for pk in ended)]
+    for path in left_over:
+        remove(path)
+    return len(left_over) + remove_old(folders, max(grace, settings.JOB_WALL_CLOCK_SECONDS))
 
 
 def get_device(job: Job) -> str:

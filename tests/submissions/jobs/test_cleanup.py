@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -21,11 +22,13 @@ from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.models import User
 from submissions.jobs import cleanup, runner
+from submissions.jobs.checkpoints.running import job_folder, sweep_work
 from submissions.jobs.cleanup import GRACE, remove_unreferenced
 from submissions.jobs.kinds.score import delete_upload
 from submissions.jobs.runner import drain_queue
 from submissions.models import State
-from submissions.sandbox.processes import remove
+from submissions.sandbox import processes
+from submissions.sandbox.processes import owner_prefix, remove
 from submissions.tasks import sweep_files
 from submissions.uploads import storage
 from tests.factories import make_dataset, make_job, make_user
@@ -85,6 +88,35 @@ def test_a_host_of_workers_alone_keeps_its_disk_clean(tmp_path: Path, settings: 
     assert all(path.exists() for path in (killed, partial, index))
     assert drain_queue("cpu", "worker") == 0
     assert not any(path.exists() for path in (killed, partial, index))
+
+
+def test_folders_of_killed_processes_and_ended_jobs_are_swept_at_once(tmp_path: Path, settings: Any) -> None:
+    settings.VAR = tmp_path / "var"
+    work = settings.VAR / "work"
+    work.mkdir(parents=True)
+    killed = subprocess.Popen(["sleep", "600"])
+    machine, _, rest = owner_prefix().partition("-")
+    start_time = processes._start_time(killed.pid)
+    killed.kill()
+    killed.wait()
+    jobs = {state: make_job(make_dataset(), state=state) for state in (State.QUEUED, State.CANCELLED)}
+    names = {
+        f"{machine}-{killed.pid}-{start_time}-x": False,
+        f"{machine}-{os.getpid()}-1-x": False,  # a process with this number has ended
+        f"{machine}-{rest}x": True,
+        f"elsewhere-{killed.pid}-{start_time}-x": True,
+        f"rankings-{jobs[State.QUEUED].pk}": True,
+        f"rankings-{jobs[State.CANCELLED].pk}": False,
+        "image-1": True,
+    }
+    for name, stays in names.items():
+        (work / name).mkdir()
+        if not stays:
+            make_deep(work / name)
+    with job_folder() as own:
+        assert sweep_work() == 3
+        assert own.exists()
+    assert {path.name for path in work.iterdir()} == {name for name, stays in names.items() if stays}
 
 
 def test_the_disk_is_not_looked_at_after_each_of_many_jobs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,7 +203,7 @@ def test_whatever_has_no_end_is_ended(image: HostileImage, case: str) -> None:
     began, before = time.monotonic(), len(all_processes())
     outcome = image.run(program, QUICK if code == "timed_out" else LIMITS)
     # A program may end by itself when the kernel refuses a further process or more memory.
-    others = {"image_failed", "out_of_memory"} if case in ("processes", "daemons", "memory") else set()
+    others = {"image_failed", "image_killed", "out_of_memory"} if case in ("processes", "daemons", "memory") else set()
     assert outcome.failure_code in {code} | others, outcome
     assert time.monotonic() - began < 45
     assert len(all_processes()) < before + 20
@@ -271,6 +271,12 @@ def test_a_server_sees_neither_the_socket_nor_the_relay(image: HostileImage) -> 
 def test_images_never_run_without_a_sandbox(image: HostileImage) -> None:
     with pytest.raises(SandboxUnavailable, match="sandbox"):
         run_image(UnprotectedBackend(), image.task("tell(ran=True)"), LIMITS, lambda *_: None)
+
+
+def test_an_image_that_is_killed_has_crashed_and_may_be_retried(image: HostileImage) -> None:
+    outcome = image.run("import signal; print('here', flush=True); os.kill(os.getpid(), signal.SIGKILL)")
+    assert (outcome.kind, outcome.failure_code) == ("crashed", "image_killed")
+    assert outcome.output == ""  # shown only with public texts
 
 
 def test_cancellation_ends_everything(image: HostileImage) -> None:
