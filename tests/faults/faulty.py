@@ -116,6 +116,21 @@ def _follow_warm_children(watch: Any) -> None:
     watch.encode_shard = encode_shard
 
 
+def _follow_images(archive: Any, bubblewrap: Any, containers: Any, handover: Any) -> None:
+    """An image that is unpacked, but not in its place; that has been started; that has worked; that has ended."""
+    _wrap(archive, "write_file_system", after="unpacking", everywhere=False)
+    _wrap(bubblewrap.Bubblewrap, "start", after="starting", everywhere=False)
+    _wrap(handover, "store_checked_run", before="reading", everywhere=False)
+    real = containers.ImageSupervision._report
+
+    def report(self: Any) -> None:
+        if hasattr(_job, "job") and self.seconds > 1:  # a server is watched by a thread of its own
+            _come_to("running")
+        real(self)
+
+    containers.ImageSupervision._report = report
+
+
 def _leave_out(queue: Any) -> None:
     """Let protections be taken out while the worker runs."""
     advance, reap, attempts = queue.advance, queue.reap, queue.ATTEMPTS
@@ -211,11 +226,12 @@ def follow_all(orders: Orders, name: str) -> None:
     global _orders, _name
     _orders, _name = orders, name
     orders.note_worker()
+    from evaluation.images import archive
     from submissions.jobs import runner, worker
     from submissions.jobs.checkpoints import encodings
     from submissions.jobs.kinds import datasets, handover, score
     from submissions.queue import queue
-    from submissions.sandbox import supervision
+    from submissions.sandbox import bubblewrap, containers, supervision
 
     _set_clock()
     _let_clocks_decide()
@@ -225,6 +241,7 @@ def follow_all(orders: Orders, name: str) -> None:
     _allow_duplicates()
     _follow_scoring(score)
     _follow_models(supervision)
+    _follow_images(archive, bubblewrap, containers, handover)
     _follow_jobs(runner)
     _wrap(runner, "prepare_query_pages", before="settled")
     _wrap(handover, "_hand_over", before="handing over", after="handed over", everywhere=False)

@@ -115,6 +115,7 @@ def _work(name: str, queues: Sequence[str], orders: Orders) -> None:
     from submissions.jobs import runner
 
     worker = f"{socket.gethostname()}:{os.getpid()}"
+    tasks.tidy_up()
     while True:
         try:
             for queue in queues:

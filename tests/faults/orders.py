@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-#: Who dies (SIGKILL) at a point; "host": all workers; "frozen" stands still with everything of its worker (SIGSTOP).
-Victim = Literal["child", "worker", "sandbox", "frozen", "host"]
+#: Who dies (SIGKILL) at a point; "host": all workers; "frozen" stands still with everything of its worker (SIGSTOP);
+#: "held" waits there, alive, until `forget_fired`.
+Victim = Literal["child", "worker", "sandbox", "frozen", "host", "held"]
 VICTIMS: tuple[Victim, ...] = get_args(Victim)
 #: What a worker can be told to do without.
 Protection = Literal["fence", "states", "unique", "reaper", "attempts", "looking", "standstill", "clock"]
@@ -116,6 +117,8 @@ class Orders:
                 victim = path.name.split("~")[1]
                 if victim == "host":
                     self._kill_all()
+                while victim == "held" and fired.exists():
+                    time.sleep(0.05)
                 _strike(victim)
                 return
 
