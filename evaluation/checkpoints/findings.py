@@ -198,8 +198,8 @@ _PACK = f"`{PACK_COMMAND}` builds such an archive from the folder on your machin
 #: Ways in for models that are not accepted as checkpoints.
 _IMAGE = "Submit a container image that runs it, if the site runs images (otherwise, ask its operator)"
 _OTHER_WAYS = (
-    f"{_IMAGE}, or upload its run: `runboard retrieve --endpoint ADDRESS --open-weights OWNER/NAME@COMMIT` writes one "
-    "from a server of the model, such as vLLM."
+    f"{_IMAGE}, or upload its run: `runboard retrieve --endpoint ADDRESS --open-weights OWNER/NAME@COMMIT`, or "
+    "`rerank` for a re-ranker, writes one from a server of the model, such as vLLM."
 )
 
 CODES: Mapping[str, str] = {

@@ -146,6 +146,15 @@ def test_check_reports_and_stores_nothing(api: Api, settings: Any) -> None:
     assert not Checkpoint.objects.exists()
 
 
+def test_a_visual_model_is_refused_with_the_other_ways_in(api: Api) -> None:
+    content = {"config.json": b'{"model_type": "qwen3_vl", "vision_config": {}}', "modeling.py": b"raise SystemExit"}
+    answer = api.post("check/", kind="model", checkpoint=upload(zipped(content), "Qwen3-VL-Reranker-2B.zip"))
+    problem = answer.problem("visual_model")
+    assert "qwen3_vl" in problem["message"]
+    assert "container image" in problem["hint"]
+    assert str(answer.body).count("'severity': 'error'") == 1
+
+
 def test_check_takes_headers_of_weights_alone_and_a_submission_does_not(api: Api) -> None:
     with ZipFile(BytesIO(static_archive())) as archive:
         content = {name: archive.read(name) for name in archive.namelist()}
