@@ -1,47 +1,27 @@
 """Client that sends one signed message to a webhook, with time limits, without redirects, and only to the internet.
 
-Webhooks must not reach the network of this site. Names are resolved for each message, all their addresses are checked,
-and the connection uses a checked address, so that a name that resolves differently a moment later has no effect.
+Webhooks must not reach the network of this site. Names are resolved and checked for each message
+(`submissions.core.public_addresses`).
 """
 
 import http.client
-import ipaddress
-import socket
 import ssl
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from submissions.core import public_addresses
+from submissions.core.public_addresses import AddressRefused, PinnedConnection
+
 #: Timeout in seconds for connecting and each read, and for the whole exchange after name resolution.
 STEP_SECONDS, EXCHANGE_SECONDS = 5.0, 10.0
 #: Permitted ports. Signed messages should not reach other services.
 PORTS = (443, 8443)
-#: Timeout for name resolution in seconds; that of the system is half a minute and cannot be set.
-RESOLVE_SECONDS = 5.0
-#: Same text for all results of name resolution, so that it does not reveal which internal names exist.
-_UNREACHABLE = "The host is unknown, or not on the internet."
 #: Permitted ports on this machine if WEBHOOKS_LOOPBACK is set: unprivileged ones.
 LOOPBACK_PORTS = range(1024, 65536)
-
-#: Networks without internet hosts that `is_global` accepts at least partly: protocol assignments (RFC 6890,
-#: including cloud metadata), deprecated relays (RFC 7526), a cloud's host address for virtual machines, documentation
-#: (RFC 9637), site-local addresses, and IPv6 addresses with an embedded IPv4 address, which the system or a router
-#: may translate.
-_NOT_HOSTS = tuple(
-    ipaddress.ip_network(network)
-    for network in (
-        "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20", "fec0::/10", "64:ff9b::/96",
-        "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96", "::ffff:0:0/96", "::ffff:0:0:0/96",
-    )
-)  # fmt: skip
-
-
-class AddressRefused(ValueError):
-    """Refusal of a webhook's address. The message states the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,56 +71,10 @@ def parse_target(url: str) -> WebhookTarget:
 
 
 def resolve(target: WebhookTarget) -> list[str]:
-    """Resolve the target's host and return its addresses.
-
-    Raises AddressRefused if there is none, or if any is not on the internet, because the owner of a name could publish
-    a public address only for the check.
-    """
-    addresses = _resolve_host(target)
+    """Resolve the target's host and return its addresses. Raises AddressRefused if any is not on the internet."""
     is_loopback_target = settings.WEBHOOKS_LOOPBACK and _is_own_machine(target.host)
-    for text in addresses:
-        address = ipaddress.ip_address(text)
-        if not (address.is_loopback if is_loopback_target else is_public(address)):
-            raise AddressRefused(_UNREACHABLE)
-    return addresses
-
-
-def _resolve_host(target: WebhookTarget) -> list[str]:
-    """Return the host's IP addresses from the system's resolver.
-
-    Raises AddressRefused if the host is unknown or the resolver needs more than `RESOLVE_SECONDS`. A resolver cannot be
-    interrupted, so it runs in a thread that is abandoned if it hangs.
-    """
-    answer: Future[list[str]] = Future()
-
-    def ask() -> None:
-        """Store the host's addresses, or the resolver's error, in `answer`."""
-        try:
-            entries = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-            answer.set_result(list(dict.fromkeys(str(entry[4][0]) for entry in entries)))
-        except Exception as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=ask, daemon=True, name="resolving").start()
-    try:
-        return answer.result(timeout=RESOLVE_SECONDS)
-    except (OSError, UnicodeError):  # TimeoutError is an OSError
-        raise AddressRefused(_UNREACHABLE) from None
-
-
-def is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Return whether the address belongs to a single host on the internet.
-
-    Private, loopback, link-local, reserved, and multicast addresses are not public, nor are IPv6 addresses with an
-    embedded IPv4 address.
-    """
-    return (
-        address.is_global
-        and not address.is_multicast
-        and not address.is_reserved
-        and getattr(address, "scope_id", None) is None
-        and not any(address in network for network in _NOT_HOSTS)
-    )
+    accepts = (lambda address: address.is_loopback) if is_loopback_target else public_addresses.is_public
+    return public_addresses.resolve(target.host, target.port, accepts)
 
 
 def _is_own_machine(host: str) -> bool:
@@ -186,7 +120,7 @@ def _exchange(target: WebhookTarget, address: str, body: bytes, headers: Mapping
 
     Raises TimeoutError after `EXCHANGE_SECONDS`, and OSError or HTTPException for other errors.
     """
-    connection = _Connection(target, address)
+    connection = PinnedConnection(target.host, target.port, address, secure=target.secure, timeout=STEP_SECONDS)
     has_timed_out = threading.Event()
 
     def cut_off() -> None:
@@ -215,29 +149,3 @@ def _exchange(target: WebhookTarget, address: str, body: bytes, headers: Mapping
     finally:
         timer.cancel()
         connection.close()
-
-
-class _Connection(http.client.HTTPConnection):
-    """Connection to a fixed address, with TLS verified against the host name."""
-
-    def __init__(self, target: WebhookTarget, address: str) -> None:
-        super().__init__(target.host, target.port, timeout=STEP_SECONDS)
-        self._target, self._address = target, address
-
-    def connect(self) -> None:
-        """Connect to the checked IP address and, for https, verify the certificate of the host name."""
-        self.sock = socket.create_connection((self._address, self._target.port), timeout=STEP_SECONDS)
-        if self._target.secure:
-            context = ssl.create_default_context()
-            tls = context.wrap_socket(self.sock, server_hostname=self._target.host, do_handshake_on_connect=False)
-            self.sock = tls  # set before the handshake, so that `cut_off` can end it too
-            tls.do_handshake()
-
-    def cut_off(self) -> None:
-        """Shut down the socket, which interrupts all waits of the thread that uses the connection."""
-        sock = self.sock
-        if sock is not None:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                return  # already closed

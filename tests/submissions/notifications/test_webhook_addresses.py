@@ -5,20 +5,16 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from submissions.core import public_addresses
 from submissions.models import Delivery, Webhook
-from submissions.notifications import webhook_client
 from submissions.notifications.webhook_client import AddressRefused, parse_target, post, resolve
 from submissions.notifications.webhooks import send_deliveries, send_test
+from tests.servers.certificates import certificate_for_localhost
 from tests.submissions.receiver import Receiver
 
 pytestmark = pytest.mark.django_db
@@ -179,38 +175,13 @@ def test_a_name_that_is_not_resolved_in_time_keeps_nobody_waiting(
         return resolved(["93.184.216.34"], port)
 
     monkeypatch.setattr(socket, "getaddrinfo", hanging)
-    monkeypatch.setattr(webhook_client, "RESOLVE_SECONDS", 0.2)
+    monkeypatch.setattr(public_addresses, "RESOLVE_SECONDS", 0.2)
     Webhook.objects.update(url="https://slow.example.org/")
     send_test(webhook)
     send_deliveries(FOREVER)
     assert waited_in_vain == []
     release.set()
     assert Delivery.objects.get().answer == "not sent: The host is unknown, or not on the internet."
-
-
-def certificate_for_localhost(folder: Path) -> Path:
-    """A certificate that is its own authority, with its key, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "localhost.pem"
-    pem = serialization.Encoding.PEM
-    plain = serialization.NoEncryption()
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
-    path.write_bytes(private + certificate.public_bytes(pem))
-    return path
 
 
 def test_certificates_are_checked_against_the_name(
