@@ -239,8 +239,9 @@ def _submit(arguments: argparse.Namespace) -> int:
 
     Raises ValueError if the arguments have both runs and a model, or neither.
     """
-    if bool(arguments.runs) == bool(arguments.checkpoint or "hub_model=" in "".join(arguments.fields)):
-        raise ValueError("Enter the runs to submit, or a model: --checkpoint ARCHIVE, or --set hub_model=NAME.")
+    named = [field for field in arguments.fields if field.startswith(("hub_model=", "image="))]
+    if bool(arguments.runs) == bool(arguments.checkpoint or named):
+        raise ValueError("Enter the runs to submit, or a model: --checkpoint ARCHIVE, or --set image=NAME@DIGEST.")
     site = _client(arguments)
     fields = {"system": arguments.system, "public": not arguments.private, **_parse_pairs(arguments.fields)}
     submission = site.submit(arguments.dataset.split(","), arguments.runs, arguments.checkpoint, **fields)

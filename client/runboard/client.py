@@ -161,15 +161,16 @@ class Client(Connection):
         checkpoint: Path | None = None,
         **fields: Any,
     ) -> answers.Submission:
-        """Submit a run for each dataset, several seeds for one dataset, or a model's archive for all these datasets.
+        """Submit a run for each dataset, several seeds for one dataset, or a model for all these datasets.
 
-        `fields` are those of the API: `system`, `architecture`, `engine`, `parameters`, `public` …
+        `fields` are those of the API: `system`, `architecture`, `engine`, `parameters`, `public` … A model is an
+        archive, or is named by `hub_model` or `image`.
         """
         values = {"dataset": list(datasets), **fields}
         kind, files = "run", runs
-        if checkpoint is not None:
+        if checkpoint is not None or not fields.keys().isdisjoint(("hub_model", "image")):
             values.setdefault("kind", "model")
-            kind, files = "model", [checkpoint]
+            kind, files = "model", [checkpoint] if checkpoint is not None else []
         return self._send(answers.Submission, "submissions/", values, kind, files)
 
     def status(self, identifier: str) -> answers.Submission:

@@ -127,7 +127,8 @@ def _image_command(recipe: Recipe, files: Mapping[str, Path], folder: Path) -> s
     """Return the command that runs the recipe's container image, after writing the image's input to `folder`."""
     from runboard_eval.images import tira
 
-    image, words = recipe["checkpoint"]["image"], ["docker", "run", "--rm", "--read-only", "--tmpfs", "/tmp"]  # noqa: S108
+    name, image = recipe["checkpoint"].get("hub_name", ""), recipe["checkpoint"]["image"]
+    image, words = f"{name}@{image}" if name else image, ["docker", "run", "--rm", "--read-only", "--tmpfs", "/tmp"]  # noqa: S108
     command = str(recipe["parameters"].get("command", ""))
     program = ["--entrypoint", "/bin/sh", image, "-c", command] if command else [image]
     if recipe["engine"] != "container":

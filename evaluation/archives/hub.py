@@ -36,7 +36,7 @@ _BLOCK = MIB
 
 
 class NotFetched(Exception):
-    """Error of a download: `hub_missing`, `hub_unreachable`, or `hub_too_large`, and a message."""
+    """Error of a download: a code such as `hub_missing`, `hub_unreachable`, or `hub_too_large`, and a message."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code, self.message = code, message
@@ -64,7 +64,7 @@ class Repository:
         url = f"{self._endpoint}/api/{kind}/{name}/revision/{quote(revision, safe='')}?blobs=true"
         try:
             with _open_url(url) as answer:
-                data = b"".join(_read_blocks(answer, _MAX_LISTING, "the hub's listing"))
+                data = b"".join(read_blocks(answer, _MAX_LISTING, "the hub's listing"))
             listing = json.loads(data) if len(data) <= _MAX_LISTING else None
         except urllib.error.HTTPError as error:
             if error.code in (401, 403, 404):
@@ -104,7 +104,7 @@ class Repository:
         digest, remaining_bytes = hashlib.sha256(), file.size
         url = f"{self._files}/{self.commit}/{quote(file.name)}"
         with _open_url(url) as answer, target.open("xb") as writer:
-            for block in _read_blocks(answer, file.size, file.name):
+            for block in read_blocks(answer, file.size, file.name):
                 remaining_bytes -= len(block)
                 if remaining_bytes < 0:
                     raise NotFetched("hub_too_large", f"{file.name} is larger than the hub reported")
@@ -114,29 +114,29 @@ class Repository:
             raise NotFetched("hub_unreachable", f"the download of {file.name} is incomplete or damaged")
 
 
-def _read_blocks(answer: Any, limit: int, name: str) -> Iterator[bytes]:
+def read_blocks(answer: Any, limit: int, name: str, code: str = "hub_unreachable") -> Iterator[bytes]:
     """Yield an answer's data in blocks, up to `limit` bytes and one more, so that the caller notices a longer answer.
 
-    Raises NotFetched if the data, called `name` in the message, arrives too slowly.
+    Raises NotFetched with `code` if the data, called `name` in the message, arrives too slowly.
     """
     start, received_bytes = time.monotonic(), 0
     while received_bytes <= limit and (block := answer.read1(min(_BLOCK, limit + 1 - received_bytes))):
         received_bytes += len(block)
         if time.monotonic() - start > TIMEOUT + received_bytes / MIN_RATE:
-            raise NotFetched("hub_unreachable", f"{name} arrives too slowly")
+            raise NotFetched(code, f"{name} arrives too slowly")
         yield block
 
 
 @contextmanager
-def hub_connection_errors() -> Iterator[None]:
-    """Convert connection errors within the block to NotFetched. A full disk still raises OSError."""
+def connection_errors(host: str = "hub", code: str = "hub_unreachable") -> Iterator[None]:
+    """Convert connection errors within the block to NotFetched with `code`. A full disk still raises OSError."""
     try:
         yield
     except (OSError, HTTPException) as error:  # URLError is an OSError.
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise
-        message = f"the hub cannot be reached ({type(error).__name__})"
-        raise NotFetched("hub_unreachable", message) from error
+        message = f"the {host} cannot be reached ({type(error).__name__})"
+        raise NotFetched(code, message) from error
 
 
 def _get_name(entry: object) -> str:

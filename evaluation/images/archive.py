@@ -8,7 +8,7 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -41,7 +41,8 @@ from evaluation.images.layers import (
 
 #: Names of processors in images, by those of `platform.machine`.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+#: Pattern of the digests that are supported.
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
 #: Label of an image that selects the interface: `batch`, `embeddings`, or `rerank`.
 INTERFACE_LABEL = "org.runboard.interface"
@@ -198,22 +199,15 @@ class ImageArchive:
         for _ in range(4):  # an index may contain an index of platforms
             if "manifests" not in _object(values):
                 break
-            digest = self._choose_manifest([_object(entry) for entry in _list(values["manifests"])])
+            digest = choose_manifest(values["manifests"])
+            if not digest:
+                raise self.findings.stop(IMAGE_PLATFORM, f"index.json lists no image for linux/{own_architecture()}")
             values = self._parse(self._blob(digest), "the manifest")
         self.digest = digest
         config_digest = str(_object(values.get("config")).get("digest"))
         blob_digests = [str(_object(layer).get("digest")) for layer in _list(values.get("layers"))]
         self._blob(config_digest)
         return _blob_name(config_digest), list(map(_blob_name, blob_digests)), blob_digests
-
-    def _choose_manifest(self, entries: Sequence[Mapping[str, Any]]) -> str:
-        """Return the digest of the only image, or of the one for this machine."""
-        images = [entry for entry in entries if _object(entry.get("platform")).get("os") != "unknown"]
-        own = [entry for entry in images if _object(entry.get("platform")).get("architecture") == own_architecture()]
-        candidates = images if len(images) == 1 else own
-        if not candidates:
-            raise self.findings.stop(IMAGE_PLATFORM, f"index.json lists no image for linux/{own_architecture()}")
-        return str(candidates[0].get("digest"))
 
     def _entry(self, name: str) -> tuple[int, int]:
         if name not in self._entries:
@@ -309,6 +303,19 @@ def validate_image(path: Path, limits: ImageLimits = DEFAULT_LIMITS) -> Validati
     return Validation(report, Plan(image.describe(), {}) if report.valid else None)
 
 
+def choose_manifest(entries: object) -> str:
+    """Return the digest of an index's only image, or of the one for this machine, or an empty string."""
+    platforms = [(_object(_object(entry).get("platform")), _object(entry)) for entry in _list(entries)]
+    images = [(platform, entry) for platform, entry in platforms if platform.get("os") != "unknown"]
+    own = [entry for platform, entry in images if _is_own(platform)]
+    candidates = [images[0][1]] if len(images) == 1 else own
+    return str(candidates[0].get("digest")) if candidates else ""
+
+
+def _is_own(platform: Mapping[str, Any]) -> bool:
+    return platform.get("os", "linux") == "linux" and platform.get("architecture") == own_architecture()
+
+
 def own_architecture() -> str:
     """Return the name of this machine's processor architecture in images."""
     return _ARCHITECTURES.get(platform.machine(), platform.machine())
@@ -322,7 +329,7 @@ def _port(labels: Mapping[str, str], exposed: Mapping[str, Any]) -> int:
 
 
 def _is_digest(value: object) -> bool:
-    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
+    return isinstance(value, str) and DIGEST.fullmatch(value) is not None
 
 
 def _blob_name(digest: str) -> str:

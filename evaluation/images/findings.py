@@ -36,7 +36,7 @@ IMAGE_FORMAT = _code(
 )  # fmt: skip
 IMAGE_DIGEST = _code(
     "image_digest", "A part of the image does not match its digest.",
-    "Save the image again and check that the upload is complete.",
+    "Save or push the image again, and check that the upload is complete.",
 )  # fmt: skip
 IMAGE_PLATFORM = _code(
     "image_platform", "The image is built for another operating system or processor.",
@@ -65,6 +65,14 @@ IMAGE_SIZE = _code(
 IMAGE_SETUID = _code(
     "image_setuid", "Files of the image run with the rights of their owner (set-user-ID or set-group-ID).",
     "No action is needed: these bits have no effect in the sandbox and are removed.", severity="warning",
+)  # fmt: skip
+IMAGE_MISSING = _code(
+    "image_missing", "The registry has no public image of this name with this digest.",
+    "Copy name and digest from the output of `docker push`, and make the image public, or upload it as an archive.",
+)  # fmt: skip
+IMAGE_UNREACHABLE = _code(
+    "image_unreachable", "The registry did not send the image.",
+    "Try again later, which continues the download, or upload the image as an archive.",
 )  # fmt: skip
 
 

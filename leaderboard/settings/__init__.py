@@ -139,9 +139,11 @@ CHECKPOINT_LIMIT_BYTES = env.int("CHECKPOINT_LIMIT_BYTES", default=2 * 1024 * 10
 #: Maximum size of the weights of a checkpoint, in bytes; `evaluation.checkpoints.findings` reads the same
 #: variable.
 CHECKPOINT_WEIGHTS_BYTES = env.int("CHECKPOINT_WEIGHTS_BYTES", default=32 * 1024**3)
-#: Maximum size of a checkpoint that is uploaded in pieces or fetched from the hub: that of the weights plus
-#: one GiB.
-CHECKPOINT_PIECES_LIMIT_BYTES = CHECKPOINT_WEIGHTS_BYTES + 1024**3
+#: Maximum size of a container image's archive, in bytes.
+IMAGE_BYTES = env.int("IMAGE_BYTES", default=20 * 1000**3)
+#: Maximum size of a checkpoint or image that is uploaded in pieces, and of a checkpoint from the hub: that of the
+#: weights plus one GiB, or that of images.
+CHECKPOINT_PIECES_LIMIT_BYTES = max(CHECKPOINT_WEIGHTS_BYTES + 1024**3, IMAGE_BYTES)
 #: Bytes that uploads leave free on their disk, which often also holds the database.
 DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=256 * 1024 * 1024)
 #: Number of pieces that a web process receives at once. gunicorn's configuration sets it to two fewer than
@@ -149,8 +151,8 @@ DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=256 * 1024 * 1024)
 PIECES_AT_ONCE = 2
 #: Number of datasets on which a team may run its models per day (UTC).
 MODEL_JOBS_PER_DAY = env.int("MODEL_JOBS_PER_DAY", default=60)
-#: Whether workers fetch models from the hub by name and commit, regardless of the switch in the admin
-#: (`submissions.checkpoints.hub.fetches`). It requires access to the internet.
+#: Whether workers fetch models from the hub by commit, and images from registries by digest, regardless of the
+#: switch in the admin (`submissions.checkpoints.hub.fetches`). It requires access to the internet.
 HUB_DOWNLOADS = env.bool("HUB_DOWNLOADS", default=False)
 #: Whether approved teams may submit container images (`Team.runs_containers`).
 CONTAINERS = env.bool("CONTAINERS", default=False)

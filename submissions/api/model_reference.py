@@ -70,7 +70,9 @@ class ModelReferenceSerializer(Answer):
     """Supported models, engines, and limits."""
 
     transformers = text_field("The transformers version whose model types are listed.")
-    hub_downloads = flag_field("Whether this site downloads models from the Hugging Face Hub.")
+    hub_downloads = flag_field(
+        "Whether this site downloads models from the Hugging Face Hub, and images from registries."
+    )
     limits = serializers.DictField(child=serializers.IntegerField())
     kinds = ModelKindSerializer(many=True)
     engines = EngineSerializer(many=True)

@@ -30,7 +30,6 @@ from submissions.api.requests import (
     get_list,
     require_valid,
 )
-from submissions.checkpoints.hub import HubModel
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints import intake
 from submissions.intake.checkpoints.readiness import is_local_request
@@ -180,8 +179,8 @@ class SubmissionRequest(_FilesRequest):
     files for one dataset (repeat only `file`, or name files `<dataset>.<seed>.*` in a zip) are seeds of the system;
     their mean and standard deviation are published as one result.
 
-    Models: send `engine`, the datasets, and, if the engine needs one, a model (`checkpoint`, `checkpoint_id`, or
-    `hub_model`).
+    Models: send `engine`, the datasets, and, if the engine needs one, a model (`checkpoint`, `checkpoint_id`,
+    `hub_model`, or `image`).
     """
 
     system = text_field("Slug or name of your system, a new name, or a JSON object of the fields below.")
@@ -198,6 +197,9 @@ class SubmissionRequest(_FilesRequest):
     checkpoint_id = integer_field("Id of a checkpoint that your team uploaded earlier.", required=False)
     hub_model = TextField(help_text="Model on the Hugging Face Hub as `owner/name`, if this site downloads models.")
     hub_commit = TextField(help_text="Commit of the model on the Hub (40 hexadecimal digits).")
+    image = TextField(
+        help_text="Container image as `REGISTRY/NAME@sha256:DIGEST`, if this site runs and downloads images."
+    )
     benchmark = TextField(help_text="Benchmark to run on instead of single datasets: all of its datasets on this site.")
     run = TextsField(help_text="Runs to re-rank or fuse: submission ids, or slugs of systems that this site provides.")
     device = OptionField(
@@ -252,13 +254,12 @@ class SubmissionRequest(_FilesRequest):
             run_arguments = {"files": values["files"], "seeds": split_labels(values["seed"])}
             return {**_system_and_options(data, values, person), **run_arguments}
         engine = intake.find_engine(values["engine"])
-        hub = HubModel(values["hub_model"], values["hub_commit"]) if values["hub_model"] else None
         archive = intake.one_archive(values["files"], values["pooling"])
         request = intake.ModelRequest(
             engine=engine.name,
             parameters=_engine_parameters(data, engine),
             prompts=values["prompts"],
-            model=intake.chosen_model(person, archive, str(data.get("checkpoint_id") or "").strip(), hub),
+            model=intake.chosen_model(person, archive, str(data.get("checkpoint_id") or "").strip(), values),
             datasets=tuple(values["dataset"]),
             benchmark=values["benchmark"],
             runs=tuple(values["run"]),

@@ -1,24 +1,28 @@
-"""Downloads of models from the Hugging Face Hub: accepted names, the site's setting, and the download process."""
+"""Downloads of models from the Hugging Face Hub and of images from registries: names, the setting, and processes."""
 
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 
 from evaluation.archives.hub import COMMIT, NAME
 from evaluation.checkpoints.findings import CODES
-from evaluation.core.problems import InvalidContent, Problem, ProblemCode
+from evaluation.core.problems import PROBLEM_CODES, InvalidContent, Problem, ProblemCode
+from evaluation.images.archive import DIGEST
 from submissions.core.errors import Refused
 from submissions.models import Switch, is_on
 
 HUB_DOWNLOADS_OFF = ProblemCode(
-    "hub_downloads_off", "This site does not download models from the Hugging Face Hub.",
-    "Upload the checkpoint as an archive.",
+    "hub_downloads_off", "This site does not download models from the Hugging Face Hub, or images from registries.",
+    "Upload the checkpoint or image as an archive.",
 )  # fmt: skip
 HUB_NAME = ProblemCode(
     "hub_name", "This is not the name of a model on the Hugging Face Hub.", "Use owner/name.",
@@ -26,6 +30,10 @@ HUB_NAME = ProblemCode(
 )  # fmt: skip
 HUB_COMMIT = ProblemCode("hub_commit", "This is not a commit. Branches and tags can change.",
     "Use all 40 hexadecimal digits.")  # fmt: skip
+IMAGE_NAME = ProblemCode(
+    "image_name", "This is not the name of an image in a registry with its digest. Tags can change.",
+    "Use REGISTRY/NAME@sha256:DIGEST.", "ghcr.io/owner/name@sha256:…",
+)  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
@@ -34,31 +42,63 @@ _ENVIRONMENT = (
     "PATH", "LANG", "HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy",
     "SSL_CERT_FILE", "SSL_CERT_DIR",
 )  # fmt: skip
+_IMAGE_PROCESS = "submissions.checkpoints.registry_download"
 #: Timeout in seconds, enough for the largest checkpoint at 5 MB per second.
 _PATIENCE_SECONDS = 7200
 
 
+#: An image's registry and name, and its digest. Names follow the OCI distribution specification.
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(rf"(?=[^/]*[.:])[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{{1,5}})?/{_PART}(?:/{_PART})*")
+_MAX_NAME = 200
+
+
 @dataclass(frozen=True, slots=True)
-class HubModel:
-    """A model on the Hugging Face Hub, pinned to a commit."""
+class PinnedModel:
+    """A model on the Hugging Face Hub, pinned to a commit, or an image in a registry, pinned to a digest."""
 
     name: str
     commit: str
 
+    @property
+    def is_image(self) -> bool:
+        return ":" in self.commit
+
+
+def parse_image(text: str) -> PinnedModel:
+    """Return the image that is named as REGISTRY/NAME@sha256:DIGEST. Raises Refused."""
+    name, _, digest = text.strip().rpartition("@")
+    if len(name) > _MAX_NAME or not (_IMAGE.fullmatch(name) and DIGEST.fullmatch(digest)):
+        raise Refused.for_problem(
+            IMAGE_NAME,
+            f"“{text[:300]}” is not the name of an image in a registry with its digest. Tags can change.",
+            "Use REGISTRY/NAME@sha256:DIGEST without a tag, as docker push prints the digest. Docker Hub is docker.io, "
+            "and its official images are docker.io/library/NAME.",
+        )
+    return PinnedModel(name, digest)
+
 
 def fetches() -> bool:
-    """Return whether this site downloads models, as set in the environment or in the admin."""
+    """Return whether this site downloads models and images, as set in the environment or in the admin."""
     return bool(settings.HUB_DOWNLOADS) or is_on(Switch.Name.HUB_DOWNLOADS)
 
 
-def refuse_hub(model: HubModel) -> None:
-    """Raise Refused if the site does not download models, or the name or commit is malformed."""
+def refuse_download(model: PinnedModel) -> None:
+    """Raise Refused if the site does not download models, or the name or commit of a model is malformed."""
+    if not fetches() and model.is_image:
+        raise Refused.for_problem(
+            HUB_DOWNLOADS_OFF,
+            "This site does not download images from registries.",
+            f"Run docker pull {model.name}@{model.commit}, and upload the archive that docker save writes.",
+        )
     if not fetches():
         raise Refused.for_problem(
             HUB_DOWNLOADS_OFF,
             "This site does not download models from the Hugging Face Hub.",
             f"Download {model.name} and upload it as an archive, written by python -m evaluation pack FOLDER.",
         )
+    if model.is_image:
+        return
     if not NAME.fullmatch(model.name):
         raise Refused.for_problem(
             HUB_NAME,
@@ -73,30 +113,50 @@ def refuse_hub(model: HubModel) -> None:
         )
 
 
-def fetch(model: HubModel, folder: Path) -> list[str]:
+def fetch(model: PinnedModel, folder: Path) -> list[str]:
     """Download a model's files into the empty `folder`, and return the names of pickled heads that were skipped.
 
-    A separate process downloads them, without secrets in its environment. Raises Refused like `refuse_hub`, and
+    A separate process downloads them, without secrets in its environment. Raises Refused like `refuse_download`, and
     InvalidContent if the model does not exist, is too large, or the Hub does not respond.
     """
-    refuse_hub(model)
-    module = "submissions.checkpoints.hub_download"
+    refuse_download(model)
     limit = str(settings.CHECKPOINT_PIECES_LIMIT_BYTES)
-    words = [sys.executable, "-s", "-P", "-m", module, model.name, model.commit, str(folder), limit]
+    answer = _run_process("submissions.checkpoints.hub_download", [model.name, model.commit, str(folder), limit])
+    if code := answer.get("code", "" if "bytes" in answer else "hub_unreachable"):
+        message = answer.get("message", "the download did not finish")
+        raise InvalidContent.build(Problem("error", code, 1, f"{model.name}: {message}", CODES[code]))
+    return list(answer["heads"])
+
+
+def fetch_image(image: PinnedModel, archive: Path) -> None:
+    """Download an image to an OCI archive, or the rest of an archive that an interrupted download left.
+
+    A separate process downloads it, like `fetch`. Raises Refused like `refuse_download`, InvalidContent if the image
+    does not exist, is not public, too large, or damaged, or the registry does not respond, and RuntimeError if this
+    worker cannot store it or it does not arrive in time.
+    """
+    refuse_download(image)
+    limits = map(str, (settings.IMAGE_BYTES, settings.DISK_RESERVE_BYTES))
+    answer = _run_process(_IMAGE_PROCESS, [image.name, image.commit, str(archive), *limits])
+    if not answer:
+        raise RuntimeError("The download did not finish. The next attempt continues it.")
+    if "code" in answer:
+        code = PROBLEM_CODES[answer["code"]]
+        raise code.refusal(f"{image.name}: {answer['message']}", code.remedy)
+
+
+def _run_process(module: str, words: Sequence[str]) -> dict[str, Any]:
+    """Run a download process and return its answer, which is empty if it failed or did not finish in time."""
     environment = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
     environment["PYTHONPATH"] = str(settings.BASE_DIR)
     try:
         process = subprocess.run(
-            words, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, check=False,
-            timeout=_PATIENCE_SECONDS,
+            [sys.executable, "-s", "-P", "-m", module, *words], env=environment, cwd=settings.BASE_DIR,
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PATIENCE_SECONDS,
         )  # fmt: skip
-        answer = json.loads(process.stdout)
+        return dict(json.loads(process.stdout))
     except subprocess.TimeoutExpired:
-        answer = {"code": "hub_unreachable", "message": "the Hugging Face Hub did not finish in time"}
+        return {}
     except ValueError:
         logger.error("download process failed: %s", process.stderr[-2000:])
-        answer = {"code": "hub_unreachable", "message": "the download failed"}
-    if "bytes" in answer:
-        return list(answer["heads"])
-    code = str(answer["code"])
-    raise InvalidContent.build(Problem("error", code, 1, f"{model.name}: {answer['message']}", CODES[code]))
+        return {}

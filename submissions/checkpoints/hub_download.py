@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.archives.compression import describe_bytes
-from evaluation.archives.hub import NotFetched, Repository, hub_connection_errors
+from evaluation.archives.hub import NotFetched, Repository, connection_errors
 from evaluation.checkpoints.description import PICKLED_HEADS
 from evaluation.checkpoints.files import check_file_name
 from evaluation.checkpoints.findings import Findings
@@ -49,7 +49,7 @@ def main() -> int:
     """Download the model named on the command line and print the result. Return 0 if it succeeded, else 1."""
     name, commit, folder, maximum_bytes = sys.argv[1:]
     try:
-        with hub_connection_errors():
+        with connection_errors():
             total, heads = fetch(name, commit, Path(folder), int(maximum_bytes))
         answer: dict[str, Any] = {"bytes": total, "heads": heads}
     except NotFetched as error:

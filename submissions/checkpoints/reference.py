@@ -63,6 +63,7 @@ def limits() -> list[ModelLimit]:
             settings.CHECKPOINT_PIECES_LIMIT_BYTES,
             "bytes",
         ),
+        ModelLimit("image_bytes", "Image from a resumable upload or a registry", settings.IMAGE_BYTES, "bytes"),
         ModelLimit("length", "Tokens per text, if requested", LONGEST_TEXT, "tokens"),
         ModelLimit("own_length", "Tokens per text, by default", OWN_LENGTH_LIMIT, "tokens"),
         ModelLimit("datasets_per_day", "Datasets that a team's models run on", settings.MODEL_JOBS_PER_DAY, "per day"),

@@ -30,7 +30,7 @@ from leaderboard.core.storage import deletion_lock, shared
 from leaderboard.core.storage.store import Area, sync
 from leaderboard.models import Team, User
 from submissions.checkpoints.concurrency import checking_slot
-from submissions.checkpoints.hub import HubModel
+from submissions.checkpoints.hub import PinnedModel
 from submissions.core.errors import FileReport, Refused
 from submissions.models import Checkpoint
 from submissions.sandbox.processes import remove_old
@@ -135,7 +135,7 @@ def store_checkpoint(
     source: CheckpointArchive,
     person: User | None,
     accepted_kinds: Kinds = (),
-    hub: HubModel | None = None,
+    hub: PinnedModel | None = None,
 ) -> Checkpoint:
     """Validate, rebuild, and store an archive once for its owner. For workers and commands, which can wait.
 
@@ -144,7 +144,7 @@ def store_checkpoint(
         source: Checkpoint archive.
         person: User who submitted the archive.
         accepted_kinds: Accepted kinds; any kind if empty.
-        hub: Model on the Hugging Face Hub that the archive was downloaded from.
+        hub: Model on the Hugging Face Hub, or image in a registry, that the archive was downloaded from.
 
     Raises Refused with every problem.
     """
@@ -205,13 +205,11 @@ def _write_files(validation: Validation, source: CheckpointArchive, target: Path
 
 
 def image_limits() -> ImageLimits:
-    """Return the limits of images, which are also limited as uploads."""
-    return replace(
-        DEFAULT_LIMITS, archive_bytes=min(DEFAULT_LIMITS.archive_bytes, settings.CHECKPOINT_PIECES_LIMIT_BYTES)
-    )
+    """Return the limits of images, which may expand to three times the size of their archives."""
+    return replace(DEFAULT_LIMITS, archive_bytes=settings.IMAGE_BYTES, expanded_bytes=3 * settings.IMAGE_BYTES)
 
 
-def record(files: StoredFiles, team: Team | None, person: User | None, hub: HubModel | None = None) -> Checkpoint:
+def record(files: StoredFiles, team: Team | None, person: User | None, hub: PinnedModel | None = None) -> Checkpoint:
     """Return the row of stored files: the owner's existing row for the same archive and kind, or a new one."""
     row, _ = Checkpoint.objects.get_or_create(
         team=team,

@@ -11,7 +11,7 @@ class Switch(models.Model):
     class Name(models.TextChoices):
         """Available switches."""
 
-        HUB_DOWNLOADS = "hub_downloads", "workers download models from the Hugging Face Hub"
+        HUB_DOWNLOADS = "hub_downloads", "workers download models from the Hugging Face Hub, and images from registries"
 
     name = models.CharField(max_length=40, unique=True, choices=Name.choices)
     is_on = models.BooleanField("on", default=False)

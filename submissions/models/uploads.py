@@ -84,7 +84,7 @@ class Checkpoint(models.Model):
     file_name = models.CharField(max_length=200)
     size = models.PositiveBigIntegerField(help_text="Size of the rebuilt files in bytes.")
     hub_name = models.CharField(max_length=200, blank=True)
-    hub_commit = models.CharField(max_length=40, blank=True)
+    hub_commit = models.CharField(max_length=71, blank=True, help_text="Commit of a model, or digest of an image.")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )

@@ -24,7 +24,7 @@ from submissions.models import Job, State
 
 #: Stages of a model job in order, with their descriptions.
 STAGES = {
-    "fetching": "downloading the model from the hub",
+    "fetching": "downloading the model",
     "checking": "verifying the checkpoint",
     "loading": "loading the model",
     "encoding": "encoding the documents",

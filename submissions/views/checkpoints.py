@@ -26,7 +26,7 @@ from leaderboard.rounds.lifecycle import closed_datasets
 from submissions.accounts.permissions import get_checkpoints, get_teams, personal_page
 from submissions.checkpoints import reference
 from submissions.checkpoints import service as checkpoints
-from submissions.checkpoints.hub import HubModel, fetches
+from submissions.checkpoints.hub import fetches
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints import intake
 from submissions.intake.checkpoints.forms import ModelForm, ParametersForm, PromptsForm
@@ -104,12 +104,11 @@ class ModelPage(SubmissionPage):
         """Submit the model and return the submission. The forms must be valid. Raises Refused."""
         values = self.model_form.cleaned_data
         slugs = self.prompts.slugs if values["benchmark"] else values["dataset"]
-        hub = HubModel(values["hub_model"], values["hub_commit"]) if values["hub_model"] else None
         request = intake.ModelRequest(
             engine=self.engine.name,
             parameters=self.parameters.cleaned_data,
             prompts=self.prompts.get_prompts(slugs),
-            model=intake.chosen_model(self.user, self.archive(), values["checkpoint_id"], hub),
+            model=intake.chosen_model(self.user, self.archive(), values["checkpoint_id"], values),
             datasets=() if values["benchmark"] else tuple(values["dataset"]),
             benchmark=values["benchmark"],
             runs=tuple(values["run"]),

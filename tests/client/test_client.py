@@ -234,6 +234,16 @@ def test_the_notebook_runs_from_top_to_bottom(
     assert "TF-IDF of a notebook" in set(variables["board"]["system"])
 
 
+def test_a_named_image_is_submitted_as_a_model(
+    logged_in: None, small: Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["submit", "small", "--system", "Mine", "--set", "architecture=dense", "--set", "engine=container"]
+    assert main([*words, "--set", f"image=ghcr.io/someone/image@sha256:{'a' * 64}"]) == 1
+    assert "No worker that runs models was online" in capsys.readouterr().err
+    assert main(words) == 2
+    assert "--set image=NAME@DIGEST" in capsys.readouterr().err
+
+
 def test_the_command_says_what_it_does(
     logged_in: None, small: Dataset, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -97,6 +97,9 @@ def test_an_image_is_run_by_a_command(
     (found,) = reproduce(client, "bm25", tmp_path / "again")
     assert all(each in str(found) for each in words), str(found)
     assert (tmp_path / "again/small/image/input/documents.jsonl.gz").is_file() == (engine == "container")
+    client.changes["checkpoint"]["hub_name"] = "ghcr.io/someone/image"
+    (found,) = reproduce(client, "bm25", tmp_path / "again")
+    assert f" ghcr.io/someone/image@sha256:{'a' * 64}" in str(found)
 
 
 def test_a_measure_of_a_later_version_ends_nothing(small: Dataset, site: str, tmp_path: Path) -> None:

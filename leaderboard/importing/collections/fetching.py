@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.archives.compression import describe_bytes
-from evaluation.archives.hub import COMMIT, NAME, HubFile, NotFetched, Repository, hub_connection_errors
+from evaluation.archives.hub import COMMIT, NAME, HubFile, NotFetched, Repository, connection_errors
 from evaluation.collections.other_formats import (
     Record,
     Topic,
@@ -82,7 +82,7 @@ def _from_hub(reference: str, options: ImportOptions, target: Path, progress: Pr
     name, _, revision = reference.partition("@")
     if not NAME.fullmatch(name):
         raise _refusal(f"{name} is not a repository name", "Enter hf:OWNER/NAME, such as hf:mteb/scifact.")
-    with hub_connection_errors():
+    with connection_errors():
         repository = Repository("datasets", name, revision or "main")
         commit = repository.commit
         if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(revision) and revision != commit):

@@ -148,6 +148,12 @@ class ModelForm(forms.Form):
         max_length=40,
         help_text=_("All 40 hexadecimal digits, because branches can change."),
     )
+    image = forms.CharField(
+        label=_("Image in a registry"),
+        required=False,
+        max_length=300,
+        help_text=_("Enter REGISTRY/NAME@sha256:DIGEST, such as ghcr.io/owner/name@sha256:…, because tags can change."),
+    )
     dataset = forms.MultipleChoiceField(label=_("Datasets"), required=False, widget=forms.CheckboxSelectMultiple)
     benchmark = forms.ChoiceField(label=_("Or a whole benchmark"), required=False)
     run = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)

@@ -22,7 +22,7 @@ from leaderboard.models import Benchmark, Dataset, System, Team, User, architect
 from leaderboard.systems.records import SystemFields
 from submissions.accounts.permissions import get_checkpoints
 from submissions.checkpoints import service as checkpoints
-from submissions.checkpoints.hub import HubModel, refuse_hub
+from submissions.checkpoints.hub import PinnedModel, parse_image, refuse_download
 from submissions.checkpoints.service import CheckpointArchive
 from submissions.core.errors import Refused
 from submissions.intake.checkpoints.readiness import (
@@ -105,12 +105,12 @@ Device = Literal["auto", "cpu", "gpu"]
 LONGEST_PROMPT = 1000
 
 
-Model = CheckpointArchive | Checkpoint | HubModel
+Model = CheckpointArchive | Checkpoint | PinnedModel
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """Request to run a model: an archive, a checkpoint of the team, or a model on the Hugging Face Hub.
+    """Request to run a model: an archive, a checkpoint of the team, or a model on the Hub or in a registry.
 
     `runs` are references as accepted by `select_runs`. Either `datasets` or `benchmark` selects the datasets. `prompts`
     overrides the prompts in `parameters`, by dataset slug and parameter. `local` requests are sent from this machine;
@@ -167,7 +167,7 @@ def accept_model(
     uploads = [model.upload] if isinstance(model, CheckpointArchive) and model.upload else []
     with lock_for_reading(uploads):
         with recording_refusals(submitter, plan.datasets):
-            # Models on the Hub are downloaded by a worker.
+            # Models on the Hub and images in registries are downloaded by a worker.
             stored_files, checkpoint, description = None, None, None
             if isinstance(model, CheckpointArchive):
                 stored_files = checkpoints.store_files(team, model, checkpoint_kinds(plan.engine))
@@ -220,16 +220,19 @@ def one_archive(files: Sequence[IncomingFile], pooling: str) -> CheckpointArchiv
 
 
 def chosen_model(
-    person: User, archive: CheckpointArchive | None, checkpoint_id: str, hub: HubModel | None
+    person: User, archive: CheckpointArchive | None, checkpoint_id: str, names: Mapping[str, str]
 ) -> Model | None:
-    """Return the model of a request: the archive, the checkpoint with this id, the model on the Hub, or None.
+    """Return the model of a request: the archive, the checkpoint with this id, the one that is named, or None.
 
-    Raises Refused for more than one, and for a checkpoint that is not one of the user's teams.
+    `names` contains `hub_model` with `hub_commit`, or `image`. Raises Refused for more than one model, for a checkpoint
+    that is not one of the user's teams, and for an invalid name of an image.
     """
-    if sum(map(bool, (archive, checkpoint_id, hub))) > 1:
+    if sum(map(bool, (archive, checkpoint_id, names["hub_model"], names["image"]))) > 1:
         raise _several_models()
+    if names["image"]:
+        return parse_image(names["image"])
     if not checkpoint_id:
-        return archive or hub
+        return archive or (PinnedModel(names["hub_model"], names["hub_commit"]) if names["hub_model"] else None)
     row = get_checkpoints(person).filter(pk=parse_number(checkpoint_id) or 0).first()
     if row is None:
         team_checkpoints = ", ".join(f"{row.pk} ({row.file_name})" for row in get_checkpoints(person)[:20])
@@ -239,7 +242,7 @@ def chosen_model(
 
 
 def _several_models() -> Refused:
-    hint = "Upload one, choose one, or name one on the Hub."
+    hint = "Upload one, choose one, or name one on the Hub or in a registry."
     return Refused.for_problem(SEVERAL_MODELS, "More than one model was sent.", hint)
 
 
@@ -273,7 +276,7 @@ def _validate_request(request: ModelRequest, team: Team, system: System | System
     datasets = chosen_datasets(request.datasets, request.benchmark, engine)
     prompts = _differing_prompts(request.prompts, engine, parameters, datasets)
     common_payload: dict[str, Any] = {UNPROTECTED: True} if unprotected else {}
-    if isinstance(request.model, HubModel):
+    if isinstance(request.model, PinnedModel):
         common_payload |= {"hub_name": request.model.name, "hub_commit": request.model.commit}
     payloads = {}
     for dataset in datasets:
@@ -319,10 +322,11 @@ def _refuse_unsuitable(engine: EngineDescription, request: ModelRequest, system:
     if not accepted_kinds and model is not None:
         hint = "Omit the checkpoint, or choose an engine that runs it."
         raise Refused.for_problem(CHECKPOINT_NOT_WANTED, f"{engine.label} does not use a model.", hint)
-    if isinstance(model, HubModel):
-        if engine.runs_image:
-            raise checkpoints.wrong_kind(model.name, None, accepted_kinds)
-        refuse_hub(model)
+    if isinstance(model, PinnedModel):
+        if engine.runs_image != model.is_image:
+            kind = CheckpointKind.CONTAINER if model.is_image else None
+            raise checkpoints.wrong_kind(model.name, kind, accepted_kinds)
+        refuse_download(model)
     if isinstance(model, Checkpoint) and checkpoints.describe(model).kinds.isdisjoint(accepted_kinds):
         raise checkpoints.wrong_kind(model.file_name, CheckpointKind(model.kind), accepted_kinds)
     if request.device == "gpu" and not engine.needs_checkpoint:

@@ -26,6 +26,7 @@ from evaluation.images import tira
 from evaluation.images.archive import ARCHIVE_NAME, ImageArchive, ImageConfig
 from leaderboard.models import Dataset, Visibility
 from submissions import sandbox
+from submissions.checkpoints.service import image_limits
 from submissions.jobs.checkpoints.running import DamagedInput, get_result, job_folder, job_limits, reporter
 from submissions.queue.lease import Lease
 from submissions.queue.queue import write_log
@@ -74,7 +75,7 @@ def _unpacked_image(stored: Path) -> tuple[Path, ImageConfig]:
         with job_folder() as scratch:
             arriving = scratch / "image"
             arriving.mkdir()
-            image = ImageArchive(stored / ARCHIVE_NAME)
+            image = ImageArchive(stored / ARCHIVE_NAME, image_limits())
             try:
                 image.unpack(arriving / "root")
             except InvalidContent as error:

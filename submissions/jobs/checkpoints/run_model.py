@@ -5,8 +5,6 @@ is encoded by the job itself, in the same process, and stored.
 """
 
 import gzip
-import shutil
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 from django.conf import settings
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.core.problems import InvalidContent, InvalidRun, format_count
+from evaluation.core.problems import format_count
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import EngineDescription
 from evaluation.engines import describe as describe_engine
@@ -27,23 +25,20 @@ from leaderboard.core.storage.store import Area, local_path
 from leaderboard.datasets.qrels import excluded_path
 from leaderboard.importing.demo import sample_checkpoint
 from leaderboard.importing.examples import offer_example_runs, store_example_models
-from leaderboard.models import Architecture, Dataset, DatasetFile, DatasetVersion, Run, System, User
+from leaderboard.models import Architecture, Dataset, DatasetFile, DatasetVersion, Run, System
 from leaderboard.systems.provenance import DEPTH
 from leaderboard.systems.records import house_system
-from submissions.checkpoints.hub import HubModel, fetch
 from submissions.checkpoints.service import CheckpointArchive, checkpoint_folder, store_checkpoint
-from submissions.checkpoints.service import describe as describe_checkpoint
-from submissions.core.errors import Refused
-from submissions.intake.checkpoints.intake import checkpoint_kinds
 from submissions.intake.run_records import MADE_BY, describe_producer
 from submissions.jobs.checkpoints import encodings
+from submissions.jobs.checkpoints.downloads import fetched_checkpoint
 from submissions.jobs.checkpoints.embeddings import remove_other_files
 from submissions.jobs.checkpoints.images import run_image_job
 from submissions.jobs.checkpoints.own_engines import measure_configuration, use_cached_index
 from submissions.jobs.checkpoints.running import RANKINGS, check_with_library, get_device, job_folder, run_child
 from submissions.jobs.kinds import handover
 from submissions.jobs.kinds.score import begin, judged_version
-from submissions.models import Checkpoint, Job, State, Submission
+from submissions.models import Checkpoint, Job, State
 from submissions.queue.lease import Lease
 from submissions.queue.queue import write_log
 from submissions.sandbox.processes import remove, remove_unexpected_files
@@ -340,53 +335,3 @@ def _store_runs(
         facts = retrieval["variant_facts"].get(label, retrieval["facts"])
         runs.append(handover.store_checked_run(folder / name, plan.version, label, {**facts, **extra_facts}))
     return handover.RetrievalResult(plan.task.system.slug, plan.version.pk, plan.job.queue, runs, **costs)
-
-
-def fetched_checkpoint(job: Job) -> Checkpoint | None:
-    """Return the checkpoint of a job if its submission names a model on the hub, else None.
-
-    It is downloaded once per team. Raises LeaseLost, or InvalidRun if the model does not exist or cannot be run.
-    """
-    submission, name = job.submission, job.payload.get("hub_name", "")
-    if submission is None or not name:
-        return None
-    hub, kinds = HubModel(name, job.payload["hub_commit"]), checkpoint_kinds(describe_engine(submission.engine))
-    rows = Checkpoint.objects.filter(team=submission.team, hub_name=hub.name, hub_commit=hub.commit)
-    checkpoint = next((row for row in rows if describe_checkpoint(row).kinds.intersection(kinds)), None)
-    if checkpoint is None:
-        begin(job, State.RETRIEVING, "fetching")
-        write_log(job.pk, f"Downloading {hub.name} at {hub.commit[:12]} from the hub.")
-        with job_folder() as folder:
-            files = folder / "files"
-            files.mkdir()
-            try:
-                if heads := fetch(hub, files):
-                    write_log(
-                        job.pk,
-                        f"The heads in {' and '.join(heads)} are pickles and were not downloaded, so only the dense "
-                        "model is used. `pack` converts them and creates an archive of the complete model.",
-                    )
-                file_name = f"{hub.name.replace('/', '_')}@{hub.commit[:12]}.zip"
-                source = CheckpointArchive(file_name, _pack(files, folder / "fetched.zip"))
-                person = User.objects.only("pk").get(pk=submission.submitter_id)
-                checkpoint = store_checkpoint(submission.team, source, person, kinds, hub)
-            except InvalidContent as error:
-                raise InvalidRun.build(*error.report.problems) from error
-            except Refused as refusal:
-                problems = [problem for file in refusal.files for problem in file.report.problems]
-                raise InvalidRun.build(*(problems or refusal.problems)) from refusal
-    Submission.objects.filter(pk=submission.pk).update(checkpoint=checkpoint)
-    return checkpoint
-
-
-def _pack(files: Path, archive: Path) -> Path:
-    """Pack the files into an archive; equal files give equal bytes."""
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as archive_file:
-        for path in sorted(path for path in files.rglob("*") if path.is_file()):
-            name = path.relative_to(files).as_posix()
-            with (
-                path.open("rb") as source,
-                archive_file.open(zipfile.ZipInfo(name), "w", force_zip64=True) as target,
-            ):
-                shutil.copyfileobj(source, target, 1 << 20)
-    return archive

@@ -28,7 +28,7 @@ from submissions.checkpoints.service import (
 )
 from submissions.intake.checkpoints import intake
 from submissions.jobs.changes import set_public
-from submissions.jobs.checkpoints.run_model import fetched_checkpoint
+from submissions.jobs.checkpoints.downloads import fetched_checkpoint
 from submissions.jobs.kinds.score import ScoredResult, current_qrels, evaluate_run, publish_results
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease
