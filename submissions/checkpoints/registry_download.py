@@ -5,7 +5,7 @@ and a message. It writes an OCI archive from its beginning to its end, so that t
 download came, and the next one continues there. All sizes are known before the first layer.
 
 Sources: the OCI distribution specification 1.1, and the token authentication of distribution/distribution
-(docs/content/spec/auth/token.md).
+(its token specification).
 """
 
 import errno
