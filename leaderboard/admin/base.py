@@ -113,9 +113,9 @@ class CurationAdmin(SimpleHistoryAdmin):
         }
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the fieldsets, with the reason and the version token in a last one if the user may save.
+        """Return the fieldsets; if the user may save, the last one has the reason and the version token.
 
-        If not, JSON dictionaries are shown as tables.
+        Otherwise, JSON dictionaries are shown as tables.
         """
         sets: list[tuple[Any, dict[str, Any]]] = [
             (title, {**options, "fields": [name for name in options["fields"] if name not in OWN_FIELDS]})

@@ -1,4 +1,4 @@
-"""Admin of datasets, their versions, and their judgments. `submissions.admin.datasets` completes that of datasets.
+"""Admin of datasets, their versions, and their judgments. `submissions.admin.datasets` extends the dataset admin.
 
 Curators edit descriptions. Content is imported by *Import dataset*; separate pages change measures and protection.
 Judgments can be read in one place only, which records each access.

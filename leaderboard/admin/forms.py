@@ -111,10 +111,10 @@ FORM_FIELDS: dict[type[models.Field[Any, Any]], dict[str, Any]] = {
 
 
 class TermInput(forms.TextInput):
-    """Text input that suggests values."""
+    """Text input with a list of suggested values."""
 
     def __init__(self, suggest: Callable[[], Mapping[str, str]], attrs: dict[str, Any] | None = None) -> None:
-        """Suggest the values that `suggest` returns with their labels, for each page anew."""
+        """Store `suggest`, which returns labels by value and is called each time the input is rendered."""
         super().__init__(attrs)
         self.suggest = suggest
 
@@ -222,7 +222,7 @@ class CurationForm(forms.ModelForm):
     request: HttpRequest
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Add suggestions, require a reason if the page does, and add the token of the object's version."""
+        """Add suggestions and the version token, and require a reason if the admin page requires one."""
         super().__init__(*args, **kwargs)
         for name in SUGGESTED_FIELDS.get(type(self.instance), ()):
             if name in self.fields:

@@ -1,4 +1,4 @@
-"""Forms of *Import dataset*: the source, and the options of the import, which the command has as well."""
+"""Forms of *Import dataset*: one for the source, and one for the options of the command `import_dataset`."""
 
 import re
 from functools import partial
@@ -68,7 +68,7 @@ class SourceForm(forms.Form):
     )
 
     def clean(self) -> dict[str, Any]:
-        """Return the values. Raises ValidationError unless exactly one source is given."""
+        """Return the cleaned data. Raises ValidationError unless exactly one source is given."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
         if not self.errors and bool(values["archive"]) == bool(values["source"]):
             raise forms.ValidationError(gettext("Choose a zip or enter the name of a source, not both."))
@@ -148,7 +148,7 @@ class ImportForm(forms.Form):
     version_label = optional_text(max_length=80, help_text="A name for this version of the content")
 
     def __init__(self, *args: Any, existing: Dataset | None = None, splits: Any = None, **kwargs: Any) -> None:
-        """Label empty choices with the default or the value of an existing dataset, whose slug becomes read-only.
+        """Label empty choices with the default, or with the value of `existing`, whose slug is then read-only.
 
         `splits` maps the available splits to descriptions, if they are known.
         """
@@ -168,7 +168,7 @@ class ImportForm(forms.Form):
             self.fields["split"].widget = TermInput(lambda: splits)
 
     def clean_slug(self) -> str:
-        """Return the slug. Raises ValidationError for that of a dataset which this import does not update."""
+        """Return the slug. Raises ValidationError if it is the slug of a dataset that this import does not update."""
         slug: str = self.cleaned_data["slug"]
         if self.initial and slug != self.initial["slug"] and Dataset.objects.filter(slug=slug).exists():
             message = gettext("%(slug)s exists. Choose another slug, or update it from its page in the admin.")
@@ -200,7 +200,7 @@ class ImportForm(forms.Form):
 
 
 def name_fields(text: str) -> str:
-    """Replace options of the import command, such as `--runs-only`, by the quoted labels of the form's fields."""
+    """Replace options of the import command, such as `--runs-only`, with the quoted labels of the form's fields."""
     fields = ImportForm.base_fields.items()
     labels = {name.replace("_", "-"): str(field.label or pretty_name(name)) for name, field in fields}
     labels |= {"open": gettext("Judgments: open to everyone"), "hidden": gettext("Judgments: hidden")}

@@ -1,7 +1,7 @@
 """Pages of *Import dataset*: choice of a source, confirmation of the detected facts, and progress of the baseline.
 
-The source waits in `Area.STAGED` for its confirmation, and the session refers to it. After the import, the session
-contains the result instead, so that a form that is sent twice imports once.
+The source is stored in `Area.STAGED` until it is confirmed, and the session refers to it. After the import, the
+session contains the result instead, so a form that is submitted twice imports the dataset only once.
 """
 
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def _import_url(**query: str) -> str:
 
 
 def _attempt(act: Callable[[], HttpResponse]) -> tuple[HttpResponse | None, dict[str, Any]]:
-    """Return the response of `act`, or None and the page's context with the problems or the error of the disk."""
+    """Return the response of `act`, or None and the context of a page that reports the problems or a full disk."""
     try:
         return act(), {}
     except InvalidContent as error:
@@ -108,7 +108,7 @@ def _stage(page: Any, values: dict[str, Any], existing: Dataset | None) -> dict[
             message = _("This site does not download collections, so %(source)s was not imported.")
             hint = _("Download it and upload a zip, or ask an operator to enable downloads with HUB_DOWNLOADS=1.")
             raise InvalidContent.build(problem("downloads_off", message % {"source": source}, hint))
-        # A repository may have judgments of other splits only, which the curator can choose.
+        # A repository may have judgments for other splits only. The curator can choose one of them.
         options = replace(options, collecting=source.startswith("hf:"))
         with fetch_collection(source, options, progress) as (folder, options):
             facts, file = detect_facts(folder, options, progress), stage_folder(folder, source)

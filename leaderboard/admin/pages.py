@@ -153,7 +153,7 @@ class Operation:
     arguments: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, page: admin.ModelAdmin, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Show the form; once it is confirmed, act on all selected rows in one transaction, and redirect to the list.
+        """Show the form; after confirmation, act on all selected rows in one transaction and redirect to the list.
 
         Return None for Django's list if the selection is not suitable.
         """
@@ -167,7 +167,7 @@ class Operation:
         def act(values: Mapping[str, Any]) -> str:
             """Act on all rows, show their messages, and return the URL of the list."""
             if isinstance(page, CurationAdmin):
-                # Lock all boards at once, which keeps the common order of locks.
+                # Lock all boards at once, so that locks are always acquired in the same order.
                 keys = list(queryset.values_list("pk", flat=True))
                 lock_boards(dataset for key in keys for dataset in page.get_board_ids(key))
             for sentence in [self.run(row, values) for row in queryset.order_by("pk")]:

@@ -1,6 +1,6 @@
-"""Admin pages for results that publications report: a form, a CSV with the form's fields as columns, or MTEB's files.
+"""Admin pages for reported results: a form, a CSV with the form's fields as columns, or result files of MTEB.
 
-Form and CSV show a preview before anything is stored.
+The form and the CSV show a preview before anything is stored.
 """
 
 import csv
@@ -47,7 +47,7 @@ _COUNT_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 
 
 class QuantityField(forms.CharField):
-    """A printed number with an optional unit, such as `1.2 GB`; the value is (number, unit), or None if empty."""
+    """Field for a printed number with an optional unit, such as `1.2 GB`. The value is (number, unit) or None."""
 
     def __init__(self, units: Iterable[str], default: str, **options: Any) -> None:
         super().__init__(required=False, max_length=15, **options)
@@ -55,7 +55,7 @@ class QuantityField(forms.CharField):
         self.default = default
 
     def clean(self, value: Any) -> tuple[str, str] | None:
-        """Return the number without separators and its unit. Raises ValidationError for other text."""
+        """Return the number without separators, and its unit. Raises ValidationError for invalid text."""
         text = super().clean(value)
         match = _QUANTITY.fullmatch(text)
         unit = self.units.get((match[2] or self.default).casefold()) if match else None
@@ -151,7 +151,7 @@ class FigureForm(forms.Form):
 
 
 class DoiOrUrlField(forms.URLField):
-    """A URL, or a DOI such as `10.48550/arXiv.2104.08663`, whose URL is the value."""
+    """Field for a URL, or for a DOI such as `10.48550/arXiv.2104.08663`, which is converted to a URL."""
 
     widget = forms.TextInput
 
@@ -193,7 +193,7 @@ class PublicationForm(forms.ModelForm):
             super()._post_clean()  # type: ignore[misc]  # A private hook of Django's model forms.
 
     def clean(self) -> dict[str, Any]:
-        """Check that a new publication is new, and that there is a URL for MTEB's files."""
+        """Check that a new publication does not exist yet, and that there is a URL for MTEB's files."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
         publication, title = values.get("publication"), values.get("title")
         if not publication and title and Source.objects.filter(title__iexact=title).exists():
@@ -221,7 +221,7 @@ class CsvForm(PublicationForm):
     )  # fmt: skip
 
     def clean(self) -> dict[str, Any]:
-        """Return the values. The text of a file replaces that of `table`, so that the page shows it again."""
+        """Return the cleaned data. The text of a file is stored in `table`, so that the page shows it again."""
         values = super().clean()
         if values.get("csv"):
             values["table"] = values["csv"]

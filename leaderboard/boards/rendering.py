@@ -523,7 +523,7 @@ class RowHeads(NamedTuple):
         )
 
     def _missing_text(self, row: Row) -> str:
-        """Return the number of the row's missing queries, empty if most results lack as many."""
+        """Return the number of the row's missing queries, or an empty string if most results lack the same number."""
         count, usual_count = row.entry.missing_queries, self.usual_missing_count if row.ranked_in != STALE else 0
         if count is None or count == usual_count:
             return ""

@@ -146,7 +146,7 @@ class _Leader:
         )
 
     def _origin(self) -> str:
-        """Return where the best score comes from, and which other kind of results the board has."""
+        """Return the provenance of the best score, and a note on results of the other kind."""
         others = [row for row in self.board.rows if row.ranked_in != self.best.ranked_in]
         if self.best.ranked_in == REPORTED:
             origin = str(self.best.value("by"))

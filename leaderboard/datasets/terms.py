@@ -36,7 +36,7 @@ def terms_in_use(model: type[Model], field: str) -> dict[str, int]:
 
 
 def suggest_terms(model: type[Model], field: str) -> dict[str, str]:
-    """Return values to suggest for a field in alphabetical order, with their labels: names of languages, or none.
+    """Return suggested values of a field in alphabetical order, with language names or empty strings as labels.
 
     Built-in values that are similar to a value in use are omitted, because pages group by the exact text.
     """

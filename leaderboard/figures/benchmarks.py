@@ -206,9 +206,9 @@ def build_wins(request: FigureRequest) -> Plot:
 
 
 def _describe_most_wins(win_counts: Sequence[_WinCount], dataset_count: int, baseline: str) -> str:
-    """Return on how many datasets the system with the most wins is better than the baseline; empty if several have it.
+    """Return a sentence about the system with the most wins over the baseline, empty if several systems have as many.
 
-    Wins count scores, not tests.
+    A win is a better score than the baseline's on a dataset, without a significance test.
     """
     most_wins = max(win_count.wins for win_count in win_counts)
     leaders = [win_count for win_count in win_counts if win_count.wins == most_wins]

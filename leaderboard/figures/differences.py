@@ -48,7 +48,7 @@ def build(request: FigureRequest) -> Plot:
 
 
 class _Style(NamedTuple):
-    """Label of points in the legend, with their mark: the outcome of a test, or one of several systems."""
+    """Legend label, color, and symbol of points: either for the outcome of a test, or for one of several systems."""
 
     label: str | Promise
     color: str
@@ -65,10 +65,10 @@ OUTCOMES = (SIGNIFICANTLY_BETTER, SIGNIFICANTLY_WORSE, NOT_SIGNIFICANT, REPORTED
 
 
 class _Difference(NamedTuple):
-    """A difference from the baseline, None if there is none, with the results of its test.
+    """A difference from the baseline, or None if it is unknown, with the results of its test.
 
-    `sign` is `up` for a better score than the baseline's and `down` for a worse one. `better` is the published
-    comparison with hidden judgments, which does not test worse scores, or None.
+    `sign` is `up` if the score is better than the baseline's and `down` if it is worse. `better` is the published
+    comparison on hidden judgments, which does not test worse scores, or None.
     """
 
     value: float | None
@@ -84,7 +84,7 @@ class _Difference(NamedTuple):
 
     @property
     def outcome(self) -> _Style:
-        """The outcome of the test."""
+        """Outcome of the test, which also determines the mark."""
         is_better = self.sign == "up"
         if self.certainty is not None and self.certainty.p_baseline is not None:
             if not differs(self.certainty):
@@ -139,7 +139,7 @@ def _system_differences(board: Board, column: str, *, is_filtered: bool) -> Plot
 
 
 def _finding(baseline: str, differences: Sequence[_Difference]) -> str:
-    """Return how many of the tested systems are significantly better than the baseline, empty without tests."""
+    """Return a sentence that counts tested systems significantly better than the baseline, empty without tests."""
     outcomes = [difference.outcome for difference in differences]
     tested, better = len(outcomes) - outcomes.count(REPORTED_UNTESTED), outcomes.count(SIGNIFICANTLY_BETTER)
     if not tested or UNTESTED in outcomes:
@@ -306,7 +306,7 @@ def _outcome_traces(series: _Series, names: Sequence[str], number_format: str) -
 
 
 def _series_traces(series: Sequence[_Series], names: Sequence[str], subject: _Subject) -> list[go.Scatter]:
-    """Return the points of several series, each with a hue and a symbol. Reported ones are hollow."""
+    """Return the points of several series, each with a hue and a symbol. Points of reported series are hollow."""
     traces = []
     for number, group in enumerate(series):
         color, symbol = drawing.mark(number)
@@ -322,7 +322,7 @@ def _value_text(difference: _Difference, number_format: str) -> str:
 
 
 def _points(style: _Style, pairs: Sequence[tuple[str, _Difference]], number_format: str, bar_color: str) -> go.Scatter:
-    """Return a trace of differences with their intervals; `pairs` also has the names of their rows."""
+    """Return a trace of differences with their intervals; `pairs` contains row names and differences."""
     differences = [difference for _name, difference in pairs]
     numbers = [difference.value or 0.0 for difference in differences]
     line = {"color": style.color, "width": 2}

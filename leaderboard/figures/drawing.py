@@ -245,9 +245,9 @@ def heatmap(matrix: Matrix, max_value: float, title: str, hover: str, gap: float
 def name_axes(
     names: Sequence[str], max_names: int | None = None, **options: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return an axis for wide screens and one for phones, with up to `max_names` evenly spaced names, or all.
+    """Return the axis for wide screens and the axis for phones, with all names or `max_names` evenly spaced ones.
 
-    The first and the last name are included.
+    The first and the last name are always included.
     """
     positions = spread_positions(len(names), max_names or len(names)).tolist()
     style = {"range": [-0.5, len(names) - 0.5], "showgrid": False, "zeroline": False, "ticks": "", **options}
@@ -259,7 +259,7 @@ def name_axes(
 
 
 def spread_positions(total: int, max_positions: int) -> NDArray[np.intp]:
-    """Return up to `max_positions` evenly spaced positions, the first and the last included."""
+    """Return up to `max_positions` evenly spaced positions, including the first and the last."""
     return np.unique(np.linspace(0, total - 1, min(total, max_positions)).round().astype(int))
 
 
@@ -514,7 +514,7 @@ def point_trace(
     narrow: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> go.Scatter:
-    """Return a trace of points with labels and links; hovering shows the name and lines of each as plain text.
+    """Return a trace of points with labels and links. The hover text has the name and lines of a point as plain text.
 
     `narrow` has further options for phones.
     """

@@ -1,7 +1,7 @@
 """Placement of names next to the points of a chart.
 
-Labels never overlap. A name without room next to its point is placed further away and connected by a line; if there
-are many points, some names are only in the table.
+Labels never overlap. A name that does not fit next to its point is placed further away and connected by a line; if
+there are many points, some names are only in the table.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ USUAL_MARK = 11.0
 class PictureWidth(NamedTuple):
     """Assumptions about the width of a picture.
 
-    Width inside the axes in pixels, how far names may extend beyond the right edge, and the relative sizes of letters
-    and of marks.
+    `width` is the width inside the axes in pixels, and `overhang` is how far names may extend beyond the right edge.
+    `letters` and `marks` are relative sizes.
     """
 
     width: float
@@ -34,7 +34,7 @@ class PictureWidth(NamedTuple):
     marks: float
 
     def mark_size(self, size: float) -> float:
-        """Return the diameter of a mark that has this diameter on a wide screen; usual ones are not reduced."""
+        """Scale a mark's diameter on a wide screen to this width, but not below `USUAL_MARK`."""
         return min(size, max(USUAL_MARK, round(size * self.marks, 1)))
 
 
@@ -71,17 +71,17 @@ def label_points(
     sizes: Sequence[float] = (),
     allow_far: bool = True,
 ) -> list[dict[str, Any]]:
-    """Return the options of each label: `text`, `textposition`, and if it is further away, its offset `far`.
+    """Return the options of each label: `text`, `textposition`, and the offset `far` if it is further away.
 
-    `narrow` has the same options for phones. Labels never overlap; one without room has an empty text. The names at the
-    positions in `priority` are placed first. `ends` has the interval of every point, or is empty, and `sizes` the
-    diameters of their marks. If `allow_far`, labels may be further away, which requires `far_labels` in the layout.
+    `narrow` has the same options for phones. Labels never overlap; one that does not fit has an empty text. The names
+    at the positions in `priority` are placed first. `ends` has the interval of every point, or is empty; `sizes` has
+    the diameters of their marks. If `allow_far`, labels may be further away, which requires `far_labels` in the layout.
     """
     x_shares = _axis_positions([math.log10(x) if log_x else x for x, _ in points])
     y_shares = _axis_positions([*(y for _, y in points), *(end for pair in ends for end in pair)])
 
     def fit_labels(picture: PictureWidth) -> list[dict[str, Any]]:
-        """Return the label options for one picture width; each label gets its first position without overlap."""
+        """Return the label options for one picture width. Each label gets its first position without overlap."""
         y_positions = [(1 - share) * HEIGHT for share in y_shares]
         centers = [(share * picture.width, top) for share, top in zip(x_shares, y_positions, strict=False)]
         extras = [(picture.mark_size(size) - USUAL_MARK) / 2 for size in sizes or [USUAL_MARK] * len(names)]
@@ -101,7 +101,7 @@ def label_points(
             may_be_far = allow_far and (is_leading or len(names) <= MAX_FAR_POINTS)
             other_boxes = [box for position, box in enumerate(occupied_boxes) if position != number]
             for offset, label in _label_candidates(names[number], is_leading=is_leading, allow_far=may_be_far):
-                # Plotly places a text next to its mark, whose size it enlarges by a quarter.
+                # Plotly enlarges the mark's size by a quarter when it places a text next to it.
                 scale = 1.0 if "far" in label else 1.0 + 1.25 * extras[number] / GAP
                 width = picture.letters * text_width(names[number])
                 left = centers[number][0] + offset[0] * width + offset[2] * scale

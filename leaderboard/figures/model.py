@@ -152,7 +152,7 @@ class Figure:
     folded: bool = False
 
     def get_title(self, plot: Plot | None = None, baseline: str = "") -> str:
-        """Return the finding of the plot, or else the question, which names the baseline if it is known."""
+        """Return the plot's finding, or the question if there is none, with the name of the baseline if it is known."""
         baseline = plot.baseline if plot is not None else baseline
         question = self.title.replace("the baseline", baseline or "the baseline")
         return (plot is not None and plot.finding) or question

@@ -157,9 +157,9 @@ def build(request: FigureRequest) -> Plot:
 
 
 def _finding(points: Sequence[drawing.ChartPoint], frontier_numbers: Sequence[int]) -> str:
-    """Return a statement on the best of the systems, empty for fewer than three and for equally good ones.
+    """Return a sentence about the best system, empty for fewer than three systems or if several are equally good.
 
-    Scores decide, not tests. `frontier_numbers` are the systems on the frontier by increasing latency.
+    Scores are compared without tests. `frontier_numbers` are the systems on the frontier by increasing latency.
     """
     best = points[frontier_numbers[-1]]
     if len(points) < 3:
@@ -180,7 +180,7 @@ def _finding(points: Sequence[drawing.ChartPoint], frontier_numbers: Sequence[in
 
 
 class ModelSize(NamedTuple):
-    """Size of a model in megabytes, None if unknown, and whether it is estimated from the number of parameters."""
+    """Size of a model in megabytes (None if unknown), which may be an estimate from the number of parameters."""
 
     megabytes: float | None
     is_estimated: bool = False
@@ -194,7 +194,7 @@ class ModelSize(NamedTuple):
 
 
 def model_size(row: Row) -> ModelSize:
-    """Return the size of a row's model: that of its files, or else of its parameters in single precision."""
+    """Return the size of a row's model: of its files, or estimated from its parameters in single precision."""
     files, parameters = row.value(FILE_SIZE.key), row.value(SIZE.key)
     if isinstance(files, (int, float)):
         return ModelSize(files)
@@ -204,7 +204,7 @@ def model_size(row: Row) -> ModelSize:
 
 
 def _describe_sizes(sizes: Sequence[ModelSize]) -> str:
-    """Return sentences on the meaning of the marks' areas, empty if no model with parameters has a known size."""
+    """Return sentences that explain the areas of marks, empty if no model with parameters has a known size."""
     largest = max(sizes, key=lambda size: size.megabytes or 0.0)
     if not largest.megabytes:
         return ""
@@ -241,7 +241,7 @@ def _points(scored_rows: _ScoredRows, costs: CostAxis) -> list[drawing.ChartPoin
 
 
 def _sized(point: drawing.ChartPoint, max_size: float) -> drawing.ChartPoint:
-    """Return the point with a mark for its model, whose area relates to that of a model of `max_size` megabytes."""
+    """Return the point with a mark whose area shows the model's size relative to `max_size` megabytes."""
     size = model_size(point.row)
     if size.megabytes is None:
         return point._replace(size=SMALL_MARK, variant="-open")

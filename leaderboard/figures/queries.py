@@ -177,7 +177,7 @@ def build_heatmap(request: FigureRequest) -> Plot:
     hover = f"%{{customdata[0]}}<br>%{{customdata[1]}}<br>{measure} %{{marker.color:.3f}}"
 
     def heatmap(columns: Sequence[int]) -> go.Bar:
-        """Return the heat map of some of the queries."""
+        """Return the heat map of the queries in `columns`."""
         matrix = drawing.Matrix(
             names,
             [[line[column] for column in columns] for line in cells],

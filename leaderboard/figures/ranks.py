@@ -1,4 +1,4 @@
-"""Ranks that the tests of all pairs leave open to each system of a dataset's board."""
+"""Rank ranges of the systems on a dataset's board, from tests of all pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 class _RankedRow(NamedTuple):
     """A ranked row with its first and last possible rank; `is_tied` is false if it is separable from the best.
 
-    Hidden judgments allow no ranges, so that both ranks are its own.
+    For hidden judgments, no ranges are published, and both ranks are the row's own rank.
     """
 
     row: Row
@@ -27,7 +27,7 @@ class _RankedRow(NamedTuple):
 
 
 def _ranked_rows(board: Board) -> list[_RankedRow]:
-    """Return the rows with test results in rank order, whatever the board is sorted by."""
+    """Return the rows with test results in rank order, regardless of the board's sorting."""
     ranked_rows = []
     for row in drawing.comparable_rows(board):
         statement = board.statements.for_entry(row.entry.pk, board.measure)
@@ -38,7 +38,7 @@ def _ranked_rows(board: Board) -> list[_RankedRow]:
 
 
 def build(request: FigureRequest) -> Plot:
-    """Draw the ranks that are possible for each system as bars, in rank order, with a mark at its rank."""
+    """Draw the possible ranks of each system as a bar, in rank order, with a mark at the system's rank."""
     board = request.dataset_page.board
     ranked_rows = _ranked_rows(board)
     if not ranked_rows:
@@ -73,7 +73,10 @@ def build(request: FigureRequest) -> Plot:
 
 
 def _finding(ranked_rows: Sequence[_RankedRow]) -> str:
-    """Return how many systems cannot be separated from the best; empty for one system, or if several share rank 1."""
+    """Return a sentence that counts the systems not separable from the best.
+
+    It is empty for a single system, and if several systems share rank 1.
+    """
     best_names = [ranked.row.entry.system for ranked in ranked_rows if ranked.row.rank == 1]
     if len(ranked_rows) < 2 or len(best_names) != 1:
         return ""
@@ -89,7 +92,7 @@ def _finding(ranked_rows: Sequence[_RankedRow]) -> str:
 
 
 def _range_bars(ranked_rows: Sequence[_RankedRow], names: Sequence[str], texts: Sequence[str]) -> go.Bar:
-    """Return bars from the first to the last possible rank; a single rank has a short one."""
+    """Return bars from the first to the last possible rank, and short bars for single ranks."""
     return go.Bar(
         orientation="h",
         name=_("ranks that the tests leave open"),
@@ -104,7 +107,7 @@ def _range_bars(ranked_rows: Sequence[_RankedRow], names: Sequence[str], texts: 
 
 
 def _rank_marks(ranked_rows: Sequence[_RankedRow], names: Sequence[str]) -> list[go.Scatter]:
-    """Return marks at the ranks: those not separable from the best, and all others."""
+    """Return a trace of marks for systems not separable from the best, and one for the others."""
     traces = []
     for is_tied, label, color, symbol in (
         (True, _("best, or not separable from it"), drawing.ORANGE, "diamond"),

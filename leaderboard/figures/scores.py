@@ -25,7 +25,7 @@ MIN_DATES = 3
 
 
 class _Line(NamedTuple):
-    """Style and description of a line of results of one kind, as in `ranked_in`: a board ranks each kind separately."""
+    """Style and description of the line of one kind of results (`ranked_in`). Boards rank each kind separately."""
 
     kind: str
     label: str
@@ -108,7 +108,7 @@ def build_progress(request: FigureRequest) -> Plot:
 
 
 def _finding(dated_pairs: Sequence[tuple[str, drawing.ChartPoint]], *, lower: bool) -> str:
-    """Return since when the best system has been the best, empty if several systems share the best score."""
+    """Return a sentence with the date of the best score, or an empty string if several systems have that score."""
     scores = [point.y for _day, point in dated_pairs]
     best_number = drawing.running_best(scores, lower=lower)[-1]
     if scores.count(scores[best_number]) > 1:
@@ -216,7 +216,7 @@ def _draw_traces(
 
 
 def _label_dates(points: Sequence[drawing.ChartPoint], *, lower: bool) -> list[dict[str, Any]]:
-    """Return the label options of points of all kinds; the best so far of each kind come first."""
+    """Return the label options of all points, placing the labels of the best so far of each kind first."""
     coordinates = [
         (float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365, y) for _row, _name, day, y, *_ in points
     ]

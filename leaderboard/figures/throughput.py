@@ -29,7 +29,7 @@ def _speed(row: Row) -> float:
 def build(request: FigureRequest) -> Plot:
     """Draw recall against queries per second of each system with a timed approximate index.
 
-    Speeds are those measured on the board's machine.
+    Speeds were measured on the board's machine.
     """
     board = request.board()
     recalls = _recalls(board)

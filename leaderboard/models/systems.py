@@ -41,7 +41,7 @@ def architecture_choices() -> list[tuple[str, str]]:
 
 
 def short_citation(authors: str | None, year: int | None) -> str:
-    """Return a citation: `Thakur et al. 2021`, with two authors `Thakur and Reimers 2021`, and empty without authors.
+    """Return a citation such as `Thakur et al. 2021` or `Thakur and Reimers 2021`, or empty text without authors.
 
     `authors` are full names separated by " and ", each as in BibTeX: `Nandan Thakur` or `Thakur, Nandan`.
     """

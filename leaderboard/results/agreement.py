@@ -22,7 +22,7 @@ _COLLECTION = re.compile(r"(?:split ([^;]+); )?dataset ([0-9a-f]{12})")
 
 
 class PublishedScore(NamedTuple):
-    """The score that the newest `source` reports for a result's model.
+    """Published score of a result's model, from the newest `source`.
 
     `difference` is the result's score minus this score. `others` are the values and names of further sources.
     """
@@ -37,12 +37,12 @@ class PublishedScore(NamedTuple):
         return abs(self.difference) > TOLERANCE
 
     def as_data(self) -> dict[str, float | str]:
-        """Return its value, difference, and source for exports."""
+        """Return the value, difference, and source for exports."""
         return {"value": self.value, "difference": self.difference, "source": self.source}
 
     @property
     def text(self) -> dict[str, str]:
-        """Its numbers, formatted for pages; `distance` is the difference without its sign."""
+        """Numbers formatted for pages; `distance` is the absolute difference."""
         return {
             "value": format_value(self.value, DECIMALS),
             "difference": signed(self.difference, DECIMALS),
@@ -52,7 +52,7 @@ class PublishedScore(NamedTuple):
 
 @lru_cache(4096)
 def hub_model(address: str) -> str:
-    """Return the lower-case `owner/name` of a model on the Hugging Face hub from its name or URL, else empty text."""
+    """Return the lower-case `owner/name` of a Hugging Face model from its name or URL, or an empty string."""
     match = _MODEL.match(address)
     return match[1].lower() if match else ""
 
@@ -62,7 +62,7 @@ def published_scores(entries: Sequence[EntryRow], current_group: str, measure: s
 
     Args:
         entries: Rows of one dataset's board.
-        current_group: The board's current comparison group; results in others are not compared.
+        current_group: The board's current comparison group; results of other groups are not compared.
         measure: Canonical name of the measure.
     """
     reported: defaultdict[str, list[EntryRow]] = defaultdict(list)

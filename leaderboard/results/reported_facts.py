@@ -1,4 +1,4 @@
-"""Costs and facts that papers report about a system besides its scores, or that teams state in their runs."""
+"""Costs and facts, besides scores, that publications report about a system or that teams state in their runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +47,7 @@ def is_url(locator: str) -> bool:
 
 
 def make_figure(name: str, as_printed: str, unit: str, locator: str, hardware: str = "") -> dict[str, Any]:
-    """Return a figure without doubt in the format of `Entry.figures`."""
+    """Return a figure that is not doubtful, in the format of `Entry.figures`."""
     return {
         "name": name, "value": float(as_printed), "unit": unit, "scale": "", "hardware": hardware,
         "as_printed": as_printed, "doubt": "", "locator": locator, "doubtful": False,
@@ -55,7 +55,7 @@ def make_figure(name: str, as_printed: str, unit: str, locator: str, hardware: s
 
 
 def board_unit(figure: Mapping[str, Any]) -> tuple[str, float]:
-    """Return the unit of a figure's column on boards, and the factor from the figure's own unit."""
+    """Return the unit of a figure's column on boards, and the factor that converts the figure to this unit."""
     unit = str(figure.get("unit", ""))
     return BOARD_UNITS.get(unit, (unit, 1.0))
 
@@ -73,8 +73,8 @@ def board_value(figure: Mapping[str, Any]) -> tuple[float, str]:
 def stated_costs(metadata: Mapping[str, Any], query_count: int | None) -> list[dict[str, Any]]:
     """Return the cost that the header of a run states, as a list of at most one figure.
 
-    A header that states only the cost of the whole job (`cost_usd`) gives a doubtful figure: this cost, which includes
-    the documents, over the dataset's number of queries.
+    If the header states only the cost of the whole job (`cost_usd`), the figure is calculated from this cost and the
+    number of queries of the dataset. It is doubtful, because the cost includes the documents.
     """
     resources = metadata.get("resources")
     if not isinstance(resources, Mapping) or resources.get("self_reported") != "true":

@@ -196,9 +196,9 @@ LOGGING = {
         # gunicorn configures its logger before it loads the site; its records then arrive here like all
         # others.
         "gunicorn.error": {"level": "INFO", "propagate": True},
-        # At INFO it logs the ids of users' passkeys.
+        # At INFO, fido2 logs the ids of users' passkeys.
         "fido2": {"level": "WARNING"},
-        # At DEBUG they log the signatures of requests.
+        # At DEBUG, they log the signatures of requests.
         "boto3": {"level": "WARNING"},
         "botocore": {"level": "WARNING"},
         "s3transfer": {"level": "WARNING"},

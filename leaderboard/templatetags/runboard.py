@@ -47,7 +47,7 @@ def whole(text: str) -> SafeString:
 
 @register.filter
 def day(value: date | str | None) -> SafeString:
-    """Return a date as an element `time`, such as 29 Nov 2026; empty without a date, as Django's filter `date`."""
+    """Return a `time` element with a date such as 29 Nov 2026, or empty text without a date."""
     if not value:
         return SafeString("")
     iso = value[:10] if isinstance(value, str) else f"{value:%Y-%m-%d}"
@@ -56,7 +56,7 @@ def day(value: date | str | None) -> SafeString:
 
 @register.filter
 def moment(value: datetime | None, precision: str = "minutes") -> SafeString:
-    """Return a time as an element `time`, such as 29 Nov 2026, 07:17 UTC; empty without a time."""
+    """Return a `time` element with a time such as 29 Nov 2026, 07:17 UTC, or empty text without a time."""
     if not value:
         return SafeString("")
     iso = f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

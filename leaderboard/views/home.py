@@ -29,7 +29,7 @@ HOME_CARDS = 4
 @require_safe
 @cache_page(site_revision)
 def home(request: HttpRequest) -> HttpResponse:
-    """Show an introduction, the forest plot of the board with most systems, and cards of the boards changed last."""
+    """Show an introduction, the forest plot of the board with most systems, and cards of recently changed boards."""
     cards, now = board_cards(), timezone.now()
     drawn_cards = [card for card in cards.datasets if card.at and card.board.summary and card.board.summary.forest_plot]
     open_boards = sorted((card for card in cards.datasets if card.about["takes_runs"]), key=SORTS["changed"][1])

@@ -293,7 +293,7 @@ def line_costs(
     )
     add_baseline_measurement(costs.measured, next(bm25, None))
     columns = cost_columns(costs.measured.values(), costs.machine, costs.dataset, state.corpus)
-    # Reported costs are of the dataset that has most of them: averages over corpora would be meaningless.
+    # Use the reported costs of the dataset with most of them, because averages over corpora are meaningless.
     costs_by_member = [
         (member.facts.name, rows[member.dataset_id].get_costs(facts.source_id))
         for member in (*facts.members, *facts.left_out)

@@ -49,7 +49,7 @@ MISSING_QUERIES = _(
 
 
 def usual_missing_count(rows: Iterable[Row]) -> int:
-    """Return the number of missing queries that most scored results have; 0 if no number is that frequent."""
+    """Return the number of missing queries that most scored results share, or 0 if there is no such number."""
     counts = Counter(row.entry.missing_queries for row in rows if row.ranked_in in (SCORED, CLOSED))
     number, frequency = next(iter(counts.most_common(1)), (None, 0))
     return number if number and frequency > max(1, counts.total() / 2) else 0

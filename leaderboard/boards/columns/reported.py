@@ -27,7 +27,7 @@ def figure_columns(
 ) -> list[Column]:
     """Return the columns for the reported figures of rows, except figures that repeat one of the row's scores.
 
-    `figures_by_row` has the figures and the scores of each row, `other_keys` the keys of the board's other columns.
+    `figures_by_row` has each row's figures and scores, and `other_keys` has the keys of the board's other columns.
     """
     counts = [Counter(figure["name"] for figure in figures) for figures, _ in figures_by_row]
     split_names = {name for row_counts in counts for name, number in row_counts.items() if number > 1}
@@ -44,13 +44,13 @@ def figure_columns(
 
 
 def figure_key(figure: Mapping[str, Any], split_names: set[str]) -> FigureKey:
-    """Return the key of a figure's column; names in `split_names` have a column per hardware."""
+    """Return the key of a figure's column. Figures named in `split_names` have a column for each hardware."""
     hardware = str(figure.get("hardware", "")) if figure["name"] in split_names else ""
     return FigureKey(str(figure["name"]), reported_facts.board_unit(figure)[0], hardware)
 
 
 def _reported_column(key: FigureKey, split_names: set[str], other_keys: set[str]) -> Column:
-    """Return the column of a reported figure; of several figures with its key, a row shows the last.
+    """Return the column of a reported figure. If a row has several figures with this key, the last one is shown.
 
     If one of `other_keys` is the column's usual slug, the unit is added to it.
     """

@@ -1,4 +1,4 @@
-"""Facts of a collection that a curator confirms before its import, and values to propose."""
+"""Detection of facts about a collection, which a curator confirms before its import, and of values to propose."""
 
 import re
 from collections import Counter
@@ -31,20 +31,20 @@ _MIN_SHARE, _SAMPLED_TEXTS = 0.15, 200
 
 
 def detect_facts(path: Path, options: ImportOptions, progress: Progress) -> dict[str, Any]:
-    """Inspect the collection in a folder or zip without storing anything, and return its facts, which JSON can store.
+    """Inspect the collection in a folder or zip without storing it, and return its facts as JSON-serializable values.
 
-    `options.split` is proposed for scoring if the collection has judgments of it. Raises InvalidContent with all
+    `options.split` is proposed for scoring if the collection has judgments for it. Raises InvalidContent with all
     problems of all files.
 
     Returns:
-        `documents` (None if their number is unknown), `has_corpus`, `queries` of all splits, `judgements` with their
-        numbers in words by split, `split` (empty without judgments), `language` (empty if unknown),
+        `documents` (None if their number is unknown), `has_corpus`, `queries` (number in all splits), `judgements`
+        (descriptions with numbers, by split), `split` (empty without judgments), `language` (empty if unknown),
         and `remarks` on the judgments of the split.
     """
     parts = list_parts(path, options.split)
     splits = {part.removeprefix("qrels-").removesuffix(".tsv") for part in parts if part.startswith("qrels-")}
     split = next((name for name in (options.split, *_SPLITS, *sorted(splits)) if name in splits), "")
-    # Without queries, the collection cannot be imported, and every missing file is a problem.
+    # A collection without queries cannot be imported. Its missing files are then reported as problems.
     is_usable = "queries.jsonl" in parts
     runs_only, collecting = is_usable and "corpus.jsonl" not in parts, is_usable and not splits
     options = replace(options, split=split or options.split, runs_only=runs_only, collecting=collecting)
@@ -71,7 +71,7 @@ def detect_facts(path: Path, options: ImportOptions, progress: Progress) -> dict
 
 
 def guess_language(texts: Iterable[str]) -> str:
-    """Return the code of the language of most texts, by its letters or stop words, or an empty string if unsure."""
+    """Return the language code of most texts, detected by letters or stop words, or an empty string if unsure."""
     text = " ".join(texts).lower()
     letters = len(re.findall(r"[^\W\d_]", text))
     for code, pattern in _LETTERS.items():
@@ -85,13 +85,13 @@ def guess_language(texts: Iterable[str]) -> str:
 
 
 def propose_name(source: str) -> str:
-    """Return a name for a new dataset from that of a file or source, such as `mteb/scifact` or `beir/scifact/test`."""
+    """Derive a dataset's name from a file name or source, such as `mteb/scifact` or `beir/scifact/test`."""
     words = [part for part in re.split(r"[/:]", source.partition("@")[0]) if part]
     is_split = len(words) > 2 and words[-1] in _SPLITS
     return re.sub(r"(\.(zip|tar|gz|tgz))+$", "", words[-2 if is_split else -1])[:100] if words else ""
 
 
 def propose_slug(name: str) -> str:
-    """Return the slug of a name, with a number if a dataset with content already has it."""
+    """Return a slug for the name, with a numeric suffix if a dataset with content has the same slug."""
     taken = set(Dataset.objects.exclude(current_version=None).values_list("slug", flat=True))
     return first_unused(name_slug(name.replace("_", "-"))[:70], taken)

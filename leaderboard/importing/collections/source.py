@@ -173,7 +173,7 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
 def list_parts(path: Path, split: str) -> set[str]:
     """Return the parts of the collection in a folder or zip, such as `corpus.jsonl` and `qrels-test.tsv`.
 
-    Judgments without a split in their name belong to `split`. Other files have no parts.
+    Judgments without a split in their name belong to `split`. Other files are omitted.
     """
     if path.is_dir():
         names = [name.relative_to(path).as_posix() for name in _list_files(path, _DEPTH)]

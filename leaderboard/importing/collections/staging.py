@@ -11,7 +11,7 @@ from leaderboard.core.storage.store import Area, path_of, put, remove, work_fold
 
 
 class StagedFile(NamedTuple):
-    """A staged file: its checksum, and the name to show in messages."""
+    """A staged file, with its checksum and the name that messages show."""
 
     sha256: str
     name: str
@@ -21,7 +21,7 @@ class StagedFile(NamedTuple):
 
     @contextmanager
     def open(self) -> Iterator[Path]:
-        """Yield a path to the file whose last part is its name."""
+        """Yield a temporary path to the file, with the file's name."""
         with work_folder("staged") as folder:
             path = folder / self.name
             path.symlink_to(path_of(Area.STAGED, self.sha256))
@@ -34,7 +34,7 @@ class StagedFile(NamedTuple):
 
 
 def stage_file(path: Path, name: str) -> StagedFile:
-    """Store a copy of a file. Messages show the last 60 characters of its name, a length that every disk accepts."""
+    """Store a copy of a file. Its name is cut to the last 60 characters, which every file system accepts."""
     return StagedFile(put(Area.STAGED, path), name[-60:].rpartition("/")[2])
 
 

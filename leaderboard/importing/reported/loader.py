@@ -75,7 +75,7 @@ def load_reported() -> dict[str, int]:
                 # Keep values of other measures that curators entered.
                 scores=old_entry.scores | {figure.name: figure.value for figure in place_figures if figure.is_score},
                 figures=[
-                    # Scores printed on another scale than shares are also figures.
+                    # Scores not printed as shares are also stored as figures.
                     *(figure_fields(row) for row in place_figures if not row.is_score or row.scale != "share"),
                     *(figure for figure in old_entry.figures if figure["name"] not in printed_names),
                 ],
@@ -299,9 +299,9 @@ def enter_figures(source: Source, figures: Sequence[CuratedFigure]) -> None:
 
 
 def preview_figures(source: Source, figures: Sequence[CuratedFigure]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the changes of each result that `enter_figures` will store (`name`, `changes`), and warnings.
+    """Return the changes that `enter_figures` would make, as rows with `name` and `changes`, and warnings.
 
-    `source` may be a new publication. Everything is stored and rolled back, so that the preview is exact.
+    `source` may be a new publication. All values are stored and rolled back, so that the preview is exact.
     """
     pk, key = source.pk, source.key
     names = set(System.objects.filter(source=pk).values_list("name", flat=True)) if pk else set()
@@ -331,7 +331,7 @@ def preview_figures(source: Source, figures: Sequence[CuratedFigure]) -> tuple[l
 
 
 def _board_values(source: Source) -> dict[tuple[str, str], dict[str, str]]:
-    """Return the values of the publication's results as boards show them, by system and description of the result."""
+    """Return the values of the publication's results as shown on boards, by system and description of the result."""
     rows, entries = {}, Entry.objects.filter(provenance=Entry.Provenance.REPORTED, source=source)
     for entry in entries.select_related("system", "dataset"):
         values = {name: format_value(score, DECIMALS) for name, score in entry.scores.items()}

@@ -307,7 +307,7 @@ def _read_task(
     if not isinstance(revision, str) or not isinstance(version, str | None):
         raise _InvalidFile("dataset_revision and mteb_version should be text")
     scores, location = _select_subset(result.get("scores"), place)
-    # Boards compare only results on the split that they are judged on.
+    # A board compares only results on its own split.
     split = f"split {place.split}; " if place.split else ""
     values = {measure: scores.get(measure_name(measure)) for measure in dataset.measures}
     if not any(value is not None for value in values.values()):

@@ -60,7 +60,7 @@ class ReportedDataset:
 class ReportedSystem:
     """A system as named by one source; `adapted` means trained on the target corpus without labels.
 
-    `year` is that of the system's own first publication if it is not the year of the source.
+    `year` is the year of the system's first publication if it differs from the year of the source.
     """
 
     source: str
