@@ -31,14 +31,14 @@ _accounts = [url for url in allauth.urlpatterns if not str(url.pattern).startswi
 
 #: URL names whose GET creates a session, with the name of their limit in ACCOUNT_RATE_LIMITS.
 _LIMITED = {"account_reset_password_from_key": "open_reset_link", "mfa_login_webauthn": "passkey"}
-#: Views that replace those of allauth, by URL name.
+#: Views that replace allauth's views, by URL name.
 _REPLACED = {
     "mfa_list_webauthn": RedirectView.as_view(pattern_name="mfa_index"),
     "mfa_remove_webauthn": account_views.RemovePasskeyView.as_view(),
 }
 
 
-#: Prefixes of the names of allauth's pages for signing up and in without another service.
+#: Prefixes of the URL names of allauth's pages for sign-up and sign-in without another service.
 _PASSWORD_PAGES = (
     "account_signup", "account_reset_password", "account_change_password", "account_set_password", "mfa_login",
 )  # fmt: skip

@@ -163,8 +163,8 @@ class Client(Connection):
     ) -> answers.Submission:
         """Submit a run for each dataset, several seeds for one dataset, or a model for all these datasets.
 
-        `fields` are those of the API: `system`, `architecture`, `engine`, `parameters`, `public` … A model is an
-        archive, or is named by `hub_model` or `image`.
+        `fields` are the fields of the API: `system`, `architecture`, `engine`, `parameters`, `public` … Submit a model
+        as an archive with `checkpoint`, or name it with `hub_model` or `image`.
         """
         values = {"dataset": list(datasets), **fields}
         kind, files = "run", runs

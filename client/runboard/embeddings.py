@@ -1,4 +1,4 @@
-"""Runs from embeddings of an API, which are cached and searched exactly by Runboard's engine."""
+"""Dense runs from an embedding API, with cached vectors and exact search by Runboard's engine."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def retrieve(arguments: argparse.Namespace) -> None:
 
 
 def count_texts(arguments: argparse.Namespace) -> int:
-    """Check the corpus and the queries, and return their number of texts.
+    """Check the corpus and the queries, and return the total number of texts.
 
-    Raises ValueError with all problems of the files, and if runboard-eval is missing.
+    Raises ValueError if runboard-eval is missing, or with all problems of invalid files.
     """
     try:
         from runboard_eval.collections.check import check_corpus, check_queries
@@ -62,7 +62,7 @@ def count_texts(arguments: argparse.Namespace) -> int:
 
 
 class _Inputs:
-    """Texts of a corpus and its queries, with the fields with which they are sent."""
+    """Texts of a corpus and its queries, with the request fields for each."""
 
     def __init__(self, arguments: argparse.Namespace, document_fields: Fields, query_fields: Fields) -> None:
         self._arguments, self.document_fields, self.query_fields = arguments, document_fields, query_fields

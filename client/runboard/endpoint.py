@@ -1,4 +1,4 @@
-"""Embedding or reranking API: requests and checks of its responses."""
+"""Client of an embedding or reranking API, which checks all responses."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _MAX_PER_TEXT, _MAX_OF_ERROR = 1 << 20, 4096
 
 
 class Endpoint:
-    """One operation of an API, which several threads can use.
+    """Thread-safe client of one operation of an API.
 
-    `url` is its address in runs and messages, without a user and password, which are only sent in requests. `variable`
-    is the environment variable of the key. Raises ValueError for an invalid address or key.
+    `url` is the address shown in runs and messages. It omits the user and password, which are only sent in requests.
+    `variable` is the environment variable of the key. Raises ValueError for an invalid address or key.
     """
 
     def __init__(self, address: str, model: str, form: Format, variable: str) -> None:
@@ -64,9 +64,9 @@ class Endpoint:
             return host == "localhost" or host.endswith(".localhost")
 
     def ask(self, texts: Sequence[str], fields: Fields) -> EncodedTexts:
-        """Return unit vectors or scores of the texts, and their cost. Raises Refused and SiteUnavailable.
+        """Return the texts' unit vectors or scores and their cost. Raises Refused and SiteUnavailable.
 
-        `fields` are further fields of the request; those with the value None are omitted.
+        `fields` are additional request fields. Fields with the value None are omitted.
         """
         form = self.form
         model = {"model": form.model.format(model=self.model.removeprefix("models/"))} if form.model else {}
@@ -116,7 +116,7 @@ class Endpoint:
                 if answer.status_code not in (408, 429) and answer.status_code < 500:
                     raise self.refusal(f"answered {failure}")
                 wait, is_busy = seconds_to_wait(answer, 0.0), answer.status_code == 429
-            # A busy API accepts other requests meanwhile, so only the shared pauses limit these attempts.
+            # A busy API may accept other requests in the meantime, so only the shared pauses limit these attempts.
             attempts += not is_busy
             if not self.pacing.pause(start, wait) or attempts > len(self.pacing.waits):
                 raise SiteUnavailable(
@@ -149,7 +149,7 @@ class _Session(Session):
 
 
 def _split_user(address: str, form: Format, variable: str) -> tuple[str, tuple[bytes, bytes] | None]:
-    """Return an address without user and password, and these two, or None if there are none.
+    """Split an address into the address without credentials and its (user, password), or None without credentials.
 
     Raises ValueError, which quotes neither, if the address is unusable.
     """
@@ -199,7 +199,7 @@ def _parse_rows(rows: Any, form: Format, count: int) -> NDArray[np.float64]:
     except OverflowError:
         numbers = np.full((1, 1), np.inf)
     with np.errstate(over="ignore"):
-        # A run stores scores as float32.
+        # Runs store scores as float32.
         magnitudes = np.linalg.norm(numbers, axis=1) if form.dimensions else numbers.astype(np.float32)
     if not np.isfinite(magnitudes).all():
         raise ValueError(f"{name} with values that are not finite (NaN or infinite)")
@@ -207,7 +207,7 @@ def _parse_rows(rows: Any, form: Format, count: int) -> NDArray[np.float64]:
 
 
 def _normalize(numbers: NDArray[np.float64], texts: Sequence[str]) -> Vectors:
-    """Return the rows as unit vectors. Raises ValueError for a vector of zeros."""
+    """Normalize the rows to unit length. Raises ValueError for a zero vector."""
     norms = np.linalg.norm(numbers, axis=1, keepdims=True)
     if not norms.all():
         raise ValueError(f"a vector of zeros for the text “{_one_line(texts[int(norms.argmin())])[:40]}”")

@@ -1,4 +1,4 @@
-"""Arguments of the commands `retrieve` and `rerank`."""
+"""Command-line arguments of `retrieve` and `rerank`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 from runboard.endpoint import MAX_JOBS
 from runboard.providers import PROVIDERS
 
-#: Function that adds a command, given its name, its function, and its description.
+#: Function that adds a command, given its name, implementation, and description.
 AddCommand = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
-#: Texts per request by default, unless the API's limit is lower.
+#: Default number of texts per request, unless the API's limit is lower.
 _EMBEDDING_BATCH, _RERANKING_BATCH = 64, 1000
 _OPEN_WEIGHTS = re.compile(r"([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 

@@ -1,4 +1,4 @@
-"""Pauses that all concurrent requests to an API share."""
+"""Backoff that all concurrent requests to an API share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LONGEST_PAUSE = 120.0
 
 
 class Pacing:
-    """Pause of all requests after an API was busy, which ends early if the command ends."""
+    """Shared backoff while an API is busy. It stops early if the command ends."""
 
     def __init__(self) -> None:
         self._lock, self._stopped = threading.Lock(), threading.Event()
@@ -30,7 +30,7 @@ class Pacing:
     def pause(self, sent_at: float, seconds: float) -> bool:
         """Pause all requests for at least `seconds`. Return False after too many consecutive failures.
 
-        Failures of requests that were sent before the last failure count once, because they have the same cause.
+        Failures of requests sent before the last failure are not counted again, because they have the same cause.
         """
         with self._lock:
             if sent_at >= self._failed_at:

@@ -23,21 +23,21 @@ class Format(NamedTuple):
     """Requests and responses of one operation of an API.
 
     Attributes:
-        path: Path after the address, in which `{model}` stands for the name of the model.
-        texts: Field of the request with the texts.
-        rows: Keys that lead to the list of results in the response, empty if the response is the list.
-        value: Key of the vector or score in a result, empty if the result is the vector.
-        tokens: Keys that lead to the number of tokens, a response header if the only key contains a hyphen, or empty
+        path: URL path; `{model}` is replaced with the name of the model.
+        texts: Request field that contains the texts.
+        rows: Nested keys of the list of results in the response, empty if the response itself is the list.
+        value: Key of the vector or score in a result, empty if the result itself is the vector.
+        tokens: Nested keys of the token count. A single key with a hyphen names a response header. Empty
             if the API does not report tokens.
-        limit: Largest number of texts in a request by default. Servers of one's own may accept more.
-        dimensions: Field with the number of dimensions, empty for scores.
-        fixed: Fields of every request.
-        query: Fields of requests for queries.
-        document: Fields of requests for documents.
+        limit: Default maximum number of texts per request. Self-hosted servers may accept more.
+        dimensions: Request field for the number of dimensions, empty for scores.
+        fixed: Fields that every request contains.
+        query: Additional fields for queries.
+        document: Additional fields for documents.
         model: Field `model` of a request, empty to omit it.
-        has_index: Whether results contain the `index` of their text; otherwise they are in the order of the texts.
+        has_index: Whether each result has the `index` of its text. Otherwise, results are in the order of the texts.
         wraps_texts: Whether the request is a list of requests for single texts, as in Gemini's API.
-        key_header: Header with the key, empty for `Authorization: Bearer`.
+        key_header: Request header for the API key, empty for `Authorization: Bearer`.
     """
 
     path: str
@@ -57,7 +57,7 @@ class Format(NamedTuple):
 
 
 class Provider(NamedTuple):
-    """Formats of an API, and the environment variable of its key.
+    """Formats of a provider's API, and the environment variable of its key.
 
     Keys are read from the environment, because other users of the machine can read command lines. Each provider has its
     own variable, so that a key is not sent to another provider.
@@ -95,7 +95,7 @@ _GEMINI = Format(
 _TEI = Format("/embed", "inputs", (), "", _TEI_TOKENS, 32, "dimensions", fixed={"truncate": True}, model="",
               has_index=False)  # fmt: skip
 _RERANKING = Format("/v1/rerank", "documents", ("results",), "relevance_score", _USAGE, 1000)
-#: Raw scores, because the default sigmoid maps high scores to equal numbers.
+#: The API returns raw scores, because its default sigmoid saturates for high scores.
 _TEI_RERANKING = Format("/rerank", "texts", (), "score", _TEI_TOKENS, 32,
                         fixed={"truncate": True, "raw_scores": True}, model="")  # fmt: skip
 

@@ -124,7 +124,7 @@ def reproduce(
 
 
 def _image_command(recipe: Recipe, files: Mapping[str, Path], folder: Path) -> str:
-    """Return the command that runs the recipe's container image, after writing the image's input to `folder`."""
+    """Write the input of the recipe's container image to `folder`, and return the command that runs the image."""
     from runboard_eval.images import tira
 
     name, image = recipe["checkpoint"].get("hub_name", ""), recipe["checkpoint"]["image"]

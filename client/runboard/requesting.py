@@ -1,4 +1,4 @@
-"""Concurrent requests to an API, whose results are stored, with an estimate of their cost before the first one."""
+"""Concurrent API requests with stored results and a cost estimate before the first request."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from runboard.providers import PROVIDERS, Fields, Format
 from runboard.terminal import say
 from runboard.vectors import EncodedTexts, Group, Vectors, VectorStore
 
-#: Average bytes of UTF-8 per token, for estimates only.
+#: Average number of UTF-8 bytes per token, used only for estimates.
 _BYTES_PER_TOKEN = 4
 
 
 class Plan(NamedTuple):
-    """Requests that are still to be sent; `tokens` is an estimate."""
+    """Number of requests and texts that are not stored yet, with an estimated number of tokens."""
 
     texts: int
     requests: int
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
 
 
 class Requester:
-    """Requests of at most `size` texts, of which `jobs` are sent at a time.
+    """Sender of API requests with at most `size` texts each, `jobs` of them concurrently.
 
     `dimensions` is the requested number of dimensions, or None for the API's default. `advance` is called with the
     number of texts finished since the last call.
@@ -46,7 +46,7 @@ class Requester:
         self.cost = store.cost
 
     def plan(self, groups: Iterable[Group]) -> Plan:
-        """Count the texts and requests that are not stored yet; repeated texts in several groups count repeatedly."""
+        """Count the texts and requests that are not stored yet. A text counts once for each group that contains it."""
         texts = requests = size = 0
         for group in groups:
             uncached_texts = self._store.find_uncached(group)
@@ -59,8 +59,8 @@ class Requester:
     def fetch(self, groups: Iterable[Group]) -> None:
         """Request and store the results that are not stored yet.
 
-        After an error, the requests that were sent are completed and stored before it is raised, because they are paid.
-        Raises Refused and SiteUnavailable, and Refused also if the dimension differs from that of stored vectors.
+        After an error, requests in flight are completed and stored before it is raised, because they incur a cost.
+        Raises Refused, also if the dimension differs from that of stored vectors, and SiteUnavailable.
         """
         running: dict[Future[EncodedTexts], Group] = {}
         with ThreadPoolExecutor(self._jobs) as pool:
@@ -89,7 +89,7 @@ class Requester:
                 yield Group(texts, group.fields)
 
     def _store_results(self, running: dict[Future[EncodedTexts], Group], until: str) -> None:
-        """Wait for requests and store their results. Raises the first error after the other results are stored."""
+        """Wait for requests and store their results. Raises the first error after all other results are stored."""
         errors = []
         for future in wait(running, return_when=until).done:
             group = running.pop(future)
@@ -101,7 +101,7 @@ class Requester:
             raise errors[0]
 
     def _store_result(self, group: Group, result: EncodedTexts) -> None:
-        """Store the result of a request. Raises Refused if its dimension is not the requested or stored one."""
+        """Store a request's result. Raises Refused if its dimension differs from the requested or the stored one."""
         dimension, stored_dimension = result.vectors.shape[1], self._store.dimension
         if self._dimensions not in (None, dimension):
             problem = f"answered vectors of {dimension} dimensions instead of {self._dimensions}"
@@ -115,7 +115,7 @@ class Requester:
 
 @contextmanager
 def open_requester(arguments: Namespace, form: Format, total: int) -> Iterator[Requester]:
-    """Open the endpoint and the cache of a command, and show the progress towards `total` texts.
+    """Open the endpoint and the cache, and display a progress bar for `total` texts.
 
     Raises ValueError for an invalid address or key, or an unusable cache.
     """
@@ -134,7 +134,7 @@ def open_requester(arguments: Namespace, form: Format, total: int) -> Iterator[R
 
 
 def request_fields(form: Format, defaults: Fields, extra: Fields, dimensions: int | None) -> Fields:
-    """Return the fields that are sent with texts; `extra` replaces defaults, and null removes them.
+    """Return the request fields for texts. Values in `extra` override defaults, and null removes them.
 
     Raises ValueError for extra fields that Runboard sets.
     """
@@ -146,9 +146,9 @@ def request_fields(form: Format, defaults: Fields, extra: Fields, dimensions: in
 
 
 def confirm(requester: Requester, groups: Iterable[Group], arguments: Namespace) -> None:
-    """Report the number of requests and their estimated cost, and ask for consent in a terminal.
+    """Print the number of requests and their estimated cost, and ask for confirmation in a terminal.
 
-    Scripts are not asked, and neither are users of a local API. Raises Refused without consent.
+    Scripts and users of a local API are not asked. Raises Refused if the user declines.
     """
     plan = requester.plan(groups)
     if not plan.texts:

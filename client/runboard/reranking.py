@@ -1,4 +1,4 @@
-"""Runs that an API's reranker orders again, with cached scores."""
+"""Runs that an API re-ranks, with cached scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def rerank(arguments: argparse.Namespace) -> None:
-    """Check the input, score the first documents of each query with the API, and write the run.
+    """Check the input, score the top documents of each query with the API, and write the run.
 
     Raises Refused and SiteUnavailable for errors of the API, and ValueError for wrong arguments, invalid files, or an
     unusable cache.
@@ -45,7 +45,7 @@ def rerank(arguments: argparse.Namespace) -> None:
 
 
 def _read_candidates(arguments: argparse.Namespace) -> list[SearchResult]:
-    """Return the first documents of each query in the run. Raises ValueError for an invalid run."""
+    """Return the top documents of each query in the run. Raises ValueError for an invalid run."""
     from runboard_eval.collections.beir import read_queries
     from runboard_eval.core.problems import InvalidContent
     from runboard_eval.engines.first_stage import StoredRun
@@ -86,7 +86,7 @@ def _read_queries(arguments: argparse.Namespace) -> dict[str, str]:
 def _write_run(
     arguments: argparse.Namespace, requester: Requester, rankings: Sequence[SearchResult], groups: Sequence[Group]
 ) -> None:
-    """Write the documents of each query in the order of their stored scores."""
+    """Write each query's documents, sorted by their stored scores."""
     from runboard_eval.engines.base import SearchResult
     from runboard_eval.engines.run_writing import run_lines
     from runboard_eval.runs.stored import first_tag

@@ -1,4 +1,4 @@
-"""Header of a run that an API helped to produce: method, provenance, and self-reported cost."""
+"""Header of a run from an API: method, provenance, and self-reported cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run_header(
 ) -> str:
     """Return the run's ir_metadata as comment lines.
 
-    `costs` are those of the whole run and of its queries alone. Costs in US dollars are included if they are known.
+    `costs` contains the cost of the whole run and of its queries alone. US dollar amounts are included if known.
     """
     values = {
         "model": arguments.model,
@@ -30,7 +30,7 @@ def run_header(
         **_provenance(arguments, endpoint),
     }
     lines = ["ir_metadata.start", "method:", "  retrieval:", f"    - name: {method['name']}"]
-    # JSON is YAML. Empty texts and objects say nothing.
+    # JSON values are valid YAML. Empty strings and objects are omitted.
     lines += [
         f"      {name}: {json.dumps(value, ensure_ascii=False)}"
         for name, value in {**values, **method}.items()
@@ -53,7 +53,7 @@ def run_header(
 
 
 def report_run(arguments: argparse.Namespace, content: str, cost: Cost) -> None:
-    """Print what was written, and whether the run states its cost."""
+    """Print a summary of the run, and a note if the run does not state its cost."""
     tokens = "an unknown number of" if cost.tokens is None else f"{cost.tokens:,}"
     say(f"{arguments.out}: {content}, {tokens} tokens", file=sys.stderr)
     if cost.tokens is None and arguments.cost_per_1000_queries is None:

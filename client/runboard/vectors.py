@@ -1,4 +1,4 @@
-"""Vectors or scores of texts and their cost, stored in a file to avoid paying for a text twice."""
+"""SQLite cache of vectors or scores and their cost, so that no text is paid for twice."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class EncodedTexts(NamedTuple):
 
     Attributes:
         vectors: Vectors of shape (texts, dimensions), or scores of shape (texts, 1).
-        tokens: Number of tokens, or None if the API does not report it.
-        seconds: Seconds until the response.
+        tokens: Number of tokens, or None if the API does not report them.
+        seconds: Response time in seconds.
     """
 
     vectors: Vectors
@@ -38,7 +38,7 @@ class EncodedTexts(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Texts that are sent with the same further fields of a request."""
+    """Texts that share the same additional request fields."""
 
     texts: Sequence[str]
     fields: Mapping[str, Any] = {}
@@ -54,7 +54,7 @@ class Cost(NamedTuple):
 class VectorStore:
     """Vectors or scores of one model of one API. Methods raise sqlite3.Error if the file cannot be used.
 
-    `configuration` identifies the API, the model, and the number of dimensions if it was chosen.
+    `configuration` identifies the API, the model, and the number of dimensions if one was requested.
     """
 
     def __init__(self, folder: Path, configuration: Sequence[str | int]) -> None:
@@ -107,7 +107,7 @@ class VectorStore:
         return np.stack(numbers).astype(np.float32)
 
     def cost(self, uses: Counter[int]) -> Cost:
-        """Return the cost of the vectors in use: of each request, the share of its vectors that are used."""
+        """Return the cost of the used vectors. Each request contributes in proportion to its used vectors."""
         rows = self._rows.execute(
             "SELECT id, tokens, seconds, count(*) FROM request JOIN vector ON request = id GROUP BY id"
         )
@@ -121,7 +121,7 @@ class VectorStore:
 
 
 def _text_keys(group: Group) -> list[bytes]:
-    """Return the keys of the texts in the store, which depend on the fields with which they are sent."""
+    """Return the cache keys of the texts, which depend on their request fields."""
     if not group.fields:
         return [_key(text) for text in group.texts]
     prefix = json.dumps(group.fields, sort_keys=True)

@@ -115,7 +115,7 @@ class Repository:
 
 
 def read_blocks(answer: Any, limit: int, name: str, code: str = "hub_unreachable") -> Iterator[bytes]:
-    """Yield an answer's data in blocks, up to `limit` bytes and one more, so that the caller notices a longer answer.
+    """Yield a response's data in blocks, up to `limit` + 1 bytes, so that the caller can detect a longer response.
 
     Raises NotFetched with `code` if the data, called `name` in the message, arrives too slowly.
     """
@@ -129,7 +129,7 @@ def read_blocks(answer: Any, limit: int, name: str, code: str = "hub_unreachable
 
 @contextmanager
 def connection_errors(host: str = "hub", code: str = "hub_unreachable") -> Iterator[None]:
-    """Convert connection errors within the block to NotFetched with `code`. A full disk still raises OSError."""
+    """Convert connection errors in the block to NotFetched with `code`. A full disk still raises OSError."""
     try:
         yield
     except (OSError, HTTPException) as error:  # URLError is an OSError.

@@ -159,7 +159,7 @@ class FileFindings:
         raise Refused
 
     def stop_alone(self, code: str, message: str, key: str = "") -> NoReturn:
-        """Replace all findings by an error, because no other one matters, and raise Refused."""
+        """Replace all findings with one error that makes the others irrelevant, and raise Refused."""
         self.findings.clear()
         self.stop(code, message, key)
 
@@ -195,7 +195,7 @@ def summarize_names(names: Sequence[str]) -> str:
 
 PACK_COMMAND = "python -m evaluation pack FOLDER"
 _PACK = f"`{PACK_COMMAND}` builds such an archive from the folder on your machine."
-#: Ways in for models that are not accepted as checkpoints.
+#: Other ways to submit models that are not accepted as checkpoints.
 _IMAGE = "Submit a container image that runs it, if the site runs images (otherwise, ask its operator)"
 _OTHER_WAYS = (
     f"{_IMAGE}, or upload its run: `runboard retrieve --endpoint ADDRESS --open-weights OWNER/NAME@COMMIT`, or "

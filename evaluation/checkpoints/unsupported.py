@@ -1,6 +1,6 @@
-"""Refusal of models that no setting makes usable here, recognized by their type, classes, files, or name.
+"""Refusal of models that no setting can make usable, recognized by their type, classes, files, or name.
 
-Each has one finding, which replaces all others, because correcting those would not help.
+Each refusal is a single finding. It replaces all others, because correcting them would not help.
 """
 
 import re
@@ -9,27 +9,27 @@ from evaluation.checkpoints.configuration import NAME, class_names, library_mode
 from evaluation.checkpoints.files import ModelFiles
 from evaluation.checkpoints.findings import quoted
 
-#: Keys of config.json that describe a part for images or sound, and files of processors for them.
+#: Keys of config.json for vision or audio components, and file names of their processors.
 _OTHER_INPUTS = frozenset({"vision_config", "vlm_config", "vision_tower", "audio_config"})
 _PROCESSORS = frozenset({"preprocessor_config.json", "video_preprocessor_config.json"})
 _VISUAL_TYPE = re.compile(r"(^|_)(vl|vlm|vision|omni|clip|siglip\d?)(_|$)|^col(?!bert)|^paligemma")
-#: Published re-rankers that read several documents at once. RankZephyr, FirstMistral, and LiT5 do not differ from other
-#: language models in their files (https://github.com/castorini/rank_llm).
+#: Published listwise re-rankers. The files of RankZephyr, FirstMistral, and LiT5 do not differ from those of other
+#: language models (https://github.com/castorini/rank_llm).
 _LISTWISE_CLASS = re.compile(r"JinaForRanking|ListConRanker|Listwise")
 _LISTWISE_NAME = re.compile(
     r"(?<![a-z])(jina[-_]reranker[-_]v3|rank[-_]?(zephyr|vicuna|gpt)|first[-_]mistral|listconranker|lit5|list[-_]?t5"
     r"|lighton[-_]rerank[-_]lw)(?![a-z])"
 )
-#: LLM2Vec averages over tokens that it selects itself (`llm2vec.py` of https://github.com/McGill-NLP/llm2vec).
+#: LLM2Vec has its own selection of tokens for mean pooling (`llm2vec.py` of https://github.com/McGill-NLP/llm2vec).
 _LLM2VEC, _LLM2VEC_NAME = "llm2vec_config.json", re.compile(r"llm2vec[-_].*mntp")
 
 
 def refuse_unsupported(source: ModelFiles, name: str) -> None:
-    """Raise Refused, with one finding alone, for a model of images or sound, a listwise re-ranker, or LLM2Vec.
+    """Raise Refused with a single finding for a vision or audio model, a listwise re-ranker, or LLM2Vec.
 
     Args:
         source: The files of the model.
-        name: Name that the sender gave the folder or archive.
+        name: Submitter's name for the folder or archive.
     """
     path = NAME if source.has(NAME) else min((file for file in source.names if file.endswith(f"/{NAME}")), default=NAME)
     folder = source.subfolder(path.rpartition("/")[0])

@@ -93,7 +93,7 @@ VARIANT_EFFORT = Effort(
 
 
 def plan_efforts(result_count: int, *, brief: bool = False) -> tuple[Effort, ...]:
-    """Return the effort for each of a system's results: the full one for the last, unless `brief`."""
+    """Return the effort for each of a system's results. Only the last gets the full effort, and none if `brief`."""
     return (*[VARIANT_EFFORT] * (result_count - 1), VARIANT_EFFORT if brief else FULL_EFFORT)
 
 

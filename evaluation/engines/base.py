@@ -258,7 +258,7 @@ class Resources:
 
     @property
     def server(self) -> Path:
-        """The socket of a container image's server. Raises InvalidParameter without one."""
+        """The socket of a container image's server. Raises InvalidParameter if there is none."""
         if self.socket is None:
             raise InvalidParameter("Container images run on the site only; docs/containers.md shows how to run one.")
         return self.socket

@@ -1,9 +1,9 @@
-"""Engines over a server in a container image, which encodes texts or scores documents over HTTP.
+"""Engines that use the HTTP server of a container image to encode texts or score documents.
 
-`/v1/embeddings` has OpenAI's form, as served by TEI, vLLM, and Infinity. `/rerank` has the form of Cohere and Jina
-(`documents`), as served by vLLM and Infinity, or that of TEI (`texts`), which is tried if the first one is refused.
-Runboard indexes, searches, and measures as for checkpoints. The server is reached through a Unix socket, and its
-answers are not trusted.
+`/v1/embeddings` follows OpenAI, as served by TEI, vLLM, and Infinity. `/rerank` follows the API of Cohere and Jina
+(`documents`), as served by vLLM and Infinity. If the server refuses it, the engine tries TEI's API (`texts`).
+Runboard indexes, searches, and measures as for checkpoints. Requests use a Unix socket, and responses are
+untrusted.
 """
 
 import base64
@@ -40,18 +40,18 @@ from evaluation.engines.base import (
 )
 from evaluation.engines.prompts import SIDES, select_prompt
 
-#: Seconds for one request, and for a request that only asks whether the server is ready.
+#: Timeouts in seconds of a request, and of a readiness check.
 _TIMEOUT, _READY_TIMEOUT = 600.0, 5.0
 _MAX_ANSWER = 256 << 20
-#: Statuses of servers that are busy, and the pauses in seconds before further attempts.
+#: HTTP statuses of a busy server, and the pauses in seconds before retries.
 _BUSY, _PAUSES = (429, 503), (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-#: Statuses of requests that are too large, or in another form than the server's.
+#: HTTP statuses for requests that are too large or have an unsupported format.
 _REFUSED = (400, 404, 405, 413, 422)
 _MAX_DIMENSION = 65_536
 
 
 class UnixConnection(http.client.HTTPConnection):
-    """HTTP connection over a Unix socket, whose path may be longer than the kernel's limit of 107 bytes."""
+    """HTTP connection over a Unix socket. Its path may exceed the kernel's limit of 107 bytes."""
 
     def __init__(self, path: Path, timeout: float = _TIMEOUT) -> None:
         super().__init__("localhost", timeout=timeout)
@@ -68,7 +68,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def is_ready(path: Path) -> bool:
-    """Return whether the server behind the socket answers a request, other than that it is not ready yet."""
+    """Return whether the server answers `/health` with a status other than 503."""
     connection = UnixConnection(path, _READY_TIMEOUT)
     try:
         connection.request("GET", "/health")
@@ -80,12 +80,12 @@ def is_ready(path: Path) -> bool:
 
 
 class RequestRefused(Exception):
-    """The server refused the form or the size of a request."""
+    """The server refused the format or the size of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRequest:
-    """Request for a batch of texts: its address, its body, and the pairs of index and row in its answer."""
+    """Request for a batch: its address, and functions that build its body and parse (index, row) pairs."""
 
     address: str
     body: Callable[[list[str]], Mapping[str, Any]]
@@ -93,7 +93,7 @@ class BatchRequest:
 
 
 class ServerClient:
-    """Client of the server, for several threads with a connection each. Methods raise ModelFailure."""
+    """Thread-safe client of the server, with one connection per thread. Methods raise ModelFailure."""
 
     def __init__(self, path: Path, parameters: Mapping[str, Any]) -> None:
         self._path, self._local = path, threading.local()
@@ -102,7 +102,7 @@ class ServerClient:
         self._model = parameters["served_model"] or self._first_model()
 
     def post(self, address: str, body: Mapping[str, Any]) -> Any:
-        """Return the JSON answer to a request, repeated while the server is busy. Raises RequestRefused."""
+        """Return the JSON response, retrying while the server is busy. Raises RequestRefused."""
         content = orjson.dumps({"model": self._model, **body})
         for pause in (*_PAUSES, None):
             status, answer = self._request("POST", address, content)
@@ -116,7 +116,7 @@ class ServerClient:
         raise ModelFailure("server_answer", f"the server answered {address} with status {status}")
 
     def get_rows(self, request: BatchRequest, texts: list[str]) -> Floats:
-        """Return the row of each text, in batches that are halved as long as the server refuses their size."""
+        """Return one row per text. Batches are halved until the server accepts their size."""
         try:
             answer = self.post(request.address, request.body(texts))
         except RequestRefused as error:
@@ -135,7 +135,7 @@ class ServerClient:
         return rows
 
     def run(self, calls: Sequence[Callable[[], None]], progress: Progress = ignore) -> None:
-        """Make the calls in several threads. The first error ends them."""
+        """Run the calls in the thread pool. After the first error, cancel the pending ones and raise it."""
         futures = [self._threads.submit(call) for call in calls]
         try:
             for number, future in enumerate(futures, 1):
@@ -147,13 +147,13 @@ class ServerClient:
             raise
 
     def _first_model(self) -> str:
-        """Return the name of the first model that the server lists, or a default name."""
+        """Return the first model that the server lists, or a default name."""
         with suppress(ModelFailure, LookupError, TypeError):
             return str(self._request("GET", "/v1/models", b"")[1]["data"][0]["id"])
         return "default"
 
     def _request(self, method: str, address: str, content: bytes) -> tuple[int, Any]:
-        """Return status and answer, over a new connection if the server has closed the last one."""
+        """Return the status and the parsed response. Reconnect once if the server has closed the connection."""
         for is_last in (False, True):
             connection = getattr(self._local, "connection", None) or UnixConnection(self._path)
             self._local.connection = connection
@@ -177,7 +177,7 @@ class ServerClient:
 
 
 class ServedEncoder:
-    """Encoder over `/v1/embeddings`, with the interface of `neural.encoding.Encoder`."""
+    """Encoder that calls `/v1/embeddings`, with the interface of `neural.encoding.Encoder`."""
 
     maximum_length = None
     pooling = ""
@@ -193,7 +193,7 @@ class ServedEncoder:
 
     def encode(self, texts: Sequence[str], prompt: str, output: Floats, progress: Progress = ignore) -> None:
         """Write the vector of each text, preceded by the prompt, to the rows of `output` (texts × dimension)."""
-        # Texts of similar length need little padding.
+        # Batches of texts with similar lengths need little padding.
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
         size = self._client.batch_texts
         batches = [order[start : start + size] for start in range(0, len(order), size)]
@@ -226,7 +226,7 @@ _VECTORS = BatchRequest("/v1/embeddings", _vectors_body, _parse_vectors)
 
 
 def _parse_vector(value: object) -> Floats:
-    """Return a vector, given as base64 of little-endian float32 or as numbers. Raises ValueError or TypeError."""
+    """Parse a vector of numbers or base64-encoded little-endian float32. Raises ValueError or TypeError."""
     if isinstance(value, str):
         vector = np.frombuffer(base64.b64decode(value, validate=True), "<f4")
     else:
@@ -237,7 +237,7 @@ def _parse_vector(value: object) -> Floats:
 
 
 class ServedScorer:
-    """Scorer of pairs over `/rerank`, with the interface of `neural.pair_scoring.PairScorer`."""
+    """Scorer of pairs that calls `/rerank`, with the interface of `neural.pair_scoring.PairScorer`."""
 
     maximum_length = None
 
@@ -287,7 +287,7 @@ def _parse_scores(answer: Any) -> Iterator[tuple[int, float]]:
 
 
 class ServedDenseRetrieval(dense.DenseRetrieval):
-    """Dense retrieval with the vectors of a server."""
+    """Dense retrieval with a server's embeddings."""
 
     @property
     def analyser_name(self) -> str:
@@ -301,7 +301,7 @@ class ServedDenseRetrieval(dense.DenseRetrieval):
 
 
 class ServedReRanking(cross_encoder.CrossEncoderReRanking):
-    """Re-ranking with the scores of a server."""
+    """Re-ranking with a server's scores."""
 
     @property
     def analyser_name(self) -> str:
@@ -312,9 +312,9 @@ class ServedReRanking(cross_encoder.CrossEncoderReRanking):
 
 
 def _probe() -> list[str]:
-    """Return texts that every usable model distinguishes.
+    """Return test texts to which every usable model assigns different outputs.
 
-    This imports the libraries of search and measurement, so that their import is not part of a search.
+    Also import the search and measurement libraries, so that searches do not include the import time.
     """
     from evaluation.engines.neural.encoding import PROBE
 
@@ -332,7 +332,7 @@ class BatchImage:
 def _check(
     interface: str, engine: EngineDescription | None = None
 ) -> Callable[[Mapping[str, Any], CheckpointDescription | None], None]:
-    """Return a check that the image's label selects no other interface, followed by that of an engine."""
+    """Return a parameter check that also refuses images whose label selects another interface."""
 
     def check(parameters: Mapping[str, Any], image: CheckpointDescription | None) -> None:
         """Raise InvalidParameter."""
@@ -346,7 +346,7 @@ def _check(
 
 
 def _adapt(engine: EngineDescription, omitted: Sequence[str]) -> Iterator[Parameter]:
-    """Yield the parameters of an engine that also apply if a server runs the model."""
+    """Yield the engine's parameters that apply to a served model, and the parameters of the server."""
     yield from (parameter for parameter in engine.parameters if parameter.name not in omitted)
     yield from _SERVER_PARAMETERS
 
@@ -364,7 +364,7 @@ _INTERFACES = {"container": "batch", "container-embeddings": "embeddings", "cont
 
 
 def labelled_engine(label: str) -> EngineDescription | None:
-    """Return the engine of the interface that an image's label selects, if any."""
+    """Return the engine that an image's label selects, if any."""
     return next((engine for engine in DESCRIPTIONS if _INTERFACES[engine.name] == label), None)
 
 

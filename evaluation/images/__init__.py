@@ -1,1 +1,1 @@
-"""Container images: reading, checking, and unpacking of archives, and the folders that images read and write."""
+"""Container images: archives, which are read, checked, and unpacked, and the folders that images read and write."""

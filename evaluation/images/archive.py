@@ -1,4 +1,4 @@
-"""Archives of container images: the layout of `docker save` (manifest.json) and OCI's (index.json), without a daemon.
+"""Reader of image archives from `docker save` (manifest.json) and in OCI layout (index.json), without a daemon.
 
 Sources: the OCI image format specification 1.1 (image layout, manifest, configuration), and moby's
 image/spec/spec.md (manifest.json).
@@ -39,20 +39,20 @@ from evaluation.images.layers import (
     write_file_system,
 )
 
-#: Names of processors in images, by those of `platform.machine`.
+#: Architecture names in images, keyed by `platform.machine()`.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-#: Pattern of the digests that are supported.
+#: Pattern of supported digests.
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
-#: Label of an image that selects the interface: `batch`, `embeddings`, or `rerank`.
+#: Image label that selects the interface: `batch`, `embeddings`, or `rerank`.
 INTERFACE_LABEL = "org.runboard.interface"
 INTERFACES = ("batch", "embeddings", "rerank")
-#: Label of a server's port, and the port that servers get otherwise (in PORT).
+#: Image label of the server's port, and the default port. Servers get their port in PORT.
 PORT_LABEL, DEFAULT_PORT = "org.runboard.port", 8000
 #: Name of the archive in the folder of a stored image.
 ARCHIVE_NAME = "image.tar"
 _HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost\n"
-#: Folders on which the sandbox mounts others.
+#: Mount points of the sandbox in the image.
 MOUNT_POINTS = (
     "proc", "dev", "sys", "tmp", "etc", "tira-data/input", "tira-data/output", "tira-data/beir",
     "usr/local/nvidia/lib64",
@@ -62,7 +62,7 @@ _MAX_LABELS, _MAX_LABEL = 100, 500
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """Configuration of an image, as far as running it needs it. `user` and `group` are numeric."""
+    """Parts of an image's configuration that are needed to run it. `user` and `group` are numeric."""
 
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class ImageConfig:
 
 
 class ImageArchive:
-    """An image in an archive, read and checked once. `report` contains all problems of the image."""
+    """An image in an archive, checked on construction. `report` contains all problems of the image."""
 
     def __init__(self, path: Path, limits: ImageLimits = DEFAULT_LIMITS) -> None:
         self.path, self.limits, self.findings = path, limits, ImageFindings()
@@ -108,13 +108,13 @@ class ImageArchive:
                 write_file_system(self.file_system, self.layers, target, self.limits, self.findings)
         if not self.report.valid:
             raise InvalidContent(self.report)
-        # Container runtimes provide this file; without it, programs do not know "localhost".
+        # Container runtimes provide this file. Programs cannot resolve "localhost" without it.
         hosts = target / "etc" / "hosts"
         hosts.write_text(_HOSTS, encoding="ascii")
         hosts.chmod(0o644)
 
     def describe(self) -> CheckpointDescription:
-        """Return the description to be stored. Its `model_type` is the interface that the image's label selects."""
+        """Return the description to store. Its `model_type` is the interface that the image's label selects."""
         labels = {quote(name, _MAX_LABEL): quote(value, _MAX_LABEL) for name, value in self.config.labels.items()}
         return CheckpointDescription(
             CheckpointKind.CONTAINER,
@@ -163,7 +163,7 @@ class ImageArchive:
         self._read_config(_object(values.get("config")))
 
     def _list_entries(self) -> None:
-        """List name, offset, and size of the archive's regular files."""
+        """Index the archive's regular files by name, with offset and size."""
         with self.path.open("rb") as file:
             if file.read(2) == b"\x1f\x8b":
                 raise self.findings.stop(IMAGE_FORMAT, "the archive is compressed")
@@ -241,7 +241,7 @@ class ImageArchive:
             self.findings.add(IMAGE_PLATFORM, message, found)
 
     def _read_config(self, values: Mapping[str, Any]) -> None:
-        """Read command, environment, user, and labels, with a problem for each that is unusable."""
+        """Read the command, environment, user, and labels, and report a problem for each invalid value."""
         command = [*_list(values.get("Entrypoint")), *_list(values.get("Cmd"))]
         if not command or not all(isinstance(word, str) and "\0" not in word for word in command):
             self.findings.add(IMAGE_COMMAND, "the image has neither ENTRYPOINT nor CMD")
@@ -262,7 +262,7 @@ class ImageArchive:
         self.config = self._with_user(config, str(values.get("User") or "0"))
 
     def _with_user(self, config: ImageConfig, text: str) -> ImageConfig:
-        """Return the configuration with numeric ids and home of a user that is named as `user[:group]`."""
+        """Return the configuration with the numeric ids and the home of `user[:group]`."""
         name, _, group_name = text.partition(":")
         users, groups = self._accounts("/etc/passwd"), self._accounts("/etc/group")
         row = next((row for row in users if name in (row[0], row[2])), None)
@@ -276,14 +276,14 @@ class ImageArchive:
         return replace(config, user=int(user), group=int(group), home=home)
 
     def _accounts(self, name: str) -> list[list[str]]:
-        """Return the rows of an account file of the image; none if it is missing."""
+        """Return the rows of an account file of the image, or an empty list if it is missing."""
         node = self.file_system.find(name)
         lines = node.content.decode(errors="replace").splitlines() if node else ()
         return [line.split(":") for line in lines if line.count(":") > 1]
 
 
 class _SeekingReader(TarReader):
-    """Reader of a tar in a file, which seeks instead of reading members that are skipped."""
+    """Reader of an uncompressed tar file that seeks past skipped members."""
 
     def __init__(self, file: Slice) -> None:
         super().__init__(file.readinto)
@@ -297,14 +297,14 @@ class _SeekingReader(TarReader):
 
 
 def validate_image(path: Path, limits: ImageLimits = DEFAULT_LIMITS) -> Validation:
-    """Check an image archive and return the verdict, with the image's description as its plan."""
+    """Check an image archive and return the verdict. Its plan is the image's description."""
     image = ImageArchive(path, limits)
     report = image.report
     return Validation(report, Plan(image.describe(), {}) if report.valid else None)
 
 
 def choose_manifest(entries: object) -> str:
-    """Return the digest of an index's only image, or of the one for this machine, or an empty string."""
+    """Return the digest of the only image in an index, or of the one for this machine, or an empty string."""
     platforms = [(_object(_object(entry).get("platform")), _object(entry)) for entry in _list(entries)]
     images = [(platform, entry) for platform, entry in platforms if platform.get("os") != "unknown"]
     own = [entry for platform, entry in images if _is_own(platform)]
@@ -322,7 +322,7 @@ def own_architecture() -> str:
 
 
 def _port(labels: Mapping[str, str], exposed: Mapping[str, Any]) -> int:
-    """Return the label's port, or an unprivileged one that the image exposes, or the default."""
+    """Return the port from the label, else an unprivileged port that the image exposes, else the default port."""
     ports = [labels.get(PORT_LABEL, ""), *(name.removesuffix("/tcp") for name in exposed)]
     numbers = [int(port) for port in ports if port.isdecimal() and len(port) < 6]
     return next((number for number in numbers if 1024 <= number < 65536), DEFAULT_PORT)

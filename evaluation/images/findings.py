@@ -1,4 +1,4 @@
-"""Problems of container images, collected so that all of them are reported at once, and limits of images."""
+"""Limits of container images, and problems, which are collected and reported at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from evaluation.core.problems import Problem, ProblemCode, Report
 class ImageLimits:
     """Limits of an image. Sizes are in bytes.
 
-    `ratio` limits how much a layer of more than `ratio_floor_bytes` may expand.
+    `ratio` limits the compression ratio of layers that expand to more than `ratio_floor_bytes`.
     """
 
     archive_bytes: int = 20 * 10**9
@@ -77,24 +77,24 @@ IMAGE_UNREACHABLE = _code(
 
 
 class ImageRefused(Exception):
-    """Signal that an image is not read further. The findings contain the reason."""
+    """Reading of an image stopped early. The findings contain the reason."""
 
 
 class ImageFindings:
-    """Problems of one image: the first messages of each code, and the number of all."""
+    """Problems of one image: the first messages and the number of problems for each code."""
 
     def __init__(self) -> None:
         self._messages: dict[ProblemCode, list[str]] = {}
         self._counts: dict[ProblemCode, int] = {}
 
     def add(self, code: ProblemCode, message: str, *names: str) -> None:
-        """Count a problem. Each of `names`, which are untrusted, replaces a pair of braces in the message."""
+        """Count a problem. The untrusted `names` fill the braces in the message."""
         self._counts[code] = self._counts.get(code, 0) + 1
         if self._counts[code] <= 3:
             self._messages.setdefault(code, []).append(message.format(*map(quoted, names)))
 
     def stop(self, code: ProblemCode, message: str, *names: str) -> ImageRefused:
-        """Count a problem, and return the exception that ends reading."""
+        """Count a problem, and return the exception that stops reading."""
         self.add(code, message, *names)
         return ImageRefused(code)
 

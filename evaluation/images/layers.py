@@ -1,11 +1,11 @@
-"""File system of an image: its layers, merged in memory from their headers, and written as one folder.
+"""File system of an image, merged in memory from the headers of its layers and then written as one folder.
 
-The names of all layers are merged before anything is written, so that whiteouts, links, and limits are settled by then.
-Only surviving files are written, into folders that were created for them. Symbolic links are written last, so that no
-write follows one. They may lead anywhere: the folder becomes the root of a sandbox, where they cannot leave it.
+Names in all layers are merged before anything is written, so that whiteouts, links, and limits are resolved first.
+Only files in the merged tree are written, into newly created folders. Symbolic links are written last, so that no
+write follows one. Their targets may be arbitrary: the folder becomes a sandbox's root, which they cannot leave.
 
-Layers are read by the standard library's tarfile from a reader that only moves forward and returns small headers only,
-because tarfile reads headers of any size into memory.
+The standard library's tarfile reads layers through a forward-only reader that refuses large headers,
+because tarfile would read headers of any size into memory.
 """
 
 import hashlib
@@ -34,22 +34,22 @@ from evaluation.images.findings import (
 
 _BLOCK = 1 << 20
 _MAX_HEADER = 64 << 10
-#: Long digits make tarfile's search in extended headers quadratic (CVE-2024-6232).
+#: Long digit sequences make tarfile's parsing of extended headers quadratic (CVE-2024-6232).
 _MANY_DIGITS = re.compile(rb"[0-9]{256}")
 _MAX_LINKS_FOLLOWED = 40
 _MAX_NAME_BYTES, _MAX_TARGET_BYTES = 255, 4096
-#: Files whose content is read with the names.
+#: Files whose content is read together with the names.
 ACCOUNT_FILES = ("etc/passwd", "etc/group")
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _MAX_ZEROS = 1 << 30
 
 
 class DamagedTar(ValueError):
-    """Error of a tar, with a message for its sender."""
+    """Invalid tar data, with a message for the submitter."""
 
 
 class TarReader:
-    """Forward reader of an expanded tar: of headers for tarfile, and of members' content."""
+    """Forward-only reader of a decompressed tar, for headers (through tarfile) and members' content."""
 
     def __init__(self, fill: Callable[[memoryview], int], digest: "hashlib._Hash | None" = None) -> None:
         self._fill, self._digest, self._position = fill, digest, 0
@@ -59,7 +59,7 @@ class TarReader:
         return self._position
 
     def seek(self, position: int) -> None:
-        """Skip to a later position."""
+        """Skip forward to a position."""
         if position < self._position:
             raise DamagedTar("a header has a negative size")
         while self._position < position:
@@ -67,7 +67,7 @@ class TarReader:
                 raise DamagedTar("it is truncated")
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes of a header; fewer at the end."""
+        """Return the next bytes of a header, or fewer at the end."""
         if size > _MAX_HEADER:
             raise DamagedTar("a header is too long")
         content = self._read(size)
@@ -92,7 +92,7 @@ class TarReader:
                 raise DamagedTar("data follows its end")
 
     def _read(self, size: int) -> bytes:
-        """Return the next bytes, at most a block; fewer at the end."""
+        """Return the next bytes, at most one block, or fewer at the end."""
         with memoryview(self._buffer) as view:
             count = 0
             while count < size and (filled := self._fill(view[count:size])):
@@ -105,7 +105,7 @@ class TarReader:
 
 
 def iterate_members(reader: TarReader) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of a tar; each one's content is at the reader's position. Raises DamagedTar."""
+    """Yield the members of a tar. The reader is then at the start of the member's content. Raises DamagedTar."""
     try:
         archive = tarfile.TarFile(fileobj=cast("BinaryIO", reader), mode="r", encoding="utf-8")
         while (member := archive.next()) is not None:
@@ -120,7 +120,7 @@ def iterate_members(reader: TarReader) -> Iterator[tarfile.TarInfo]:
 class Node:
     """A file, folder, or symbolic link of the merged file system.
 
-    `source` is the layer and the number of the member with a file's content; hard links have the same source.
+    `source` is the layer and the number of the member with a file's content. Hard links share a source.
     """
 
     kind: Literal["file", "folder", "link"]
@@ -130,13 +130,13 @@ class Node:
     source: tuple[int, int] = (-1, -1)
     size: int = 0
     target: str = ""
-    #: Content of one of ACCOUNT_FILES.
+    #: Content, only for ACCOUNT_FILES.
     content: bytes = b""
     children: dict[str, "Node"] = field(default_factory=dict)
 
 
 class FileSystem:
-    """Merged file system of an image. Problems of names are added to the findings, and their members are omitted."""
+    """Merged file system of an image. Members with invalid names are omitted and added to the findings."""
 
     def __init__(self, limits: ImageLimits, findings: ImageFindings) -> None:
         self.root = Node("folder", -1)
@@ -154,7 +154,7 @@ class FileSystem:
             self._add(layer, number, member, reader)
 
     def find(self, name: str) -> Node | None:
-        """Return the file or folder with an absolute name, following links; None if it is missing."""
+        """Return the file or folder with an absolute name, following links, or None if it is missing."""
         for _ in range(_MAX_LINKS_FOLLOWED):
             *parents, last = [part for part in name.split("/") if part] or ["."]
             folder = self._folder(parents, layer=None)
@@ -165,7 +165,7 @@ class FileSystem:
         return None
 
     def make_folder(self, name: str) -> Node:
-        """Return a real folder, replacing anything else on its path."""
+        """Return the folder with this path, replacing files and links on the way."""
         node = self.root
         for part in filter(None, name.split("/")):
             child = node.children.get(part)
@@ -228,9 +228,9 @@ class FileSystem:
         return None
 
     def _folder(self, parts: list[str], layer: int | None) -> Node | None:
-        """Return the folder with this path, following links inside of the file system.
+        """Return the folder with this path, following links within the file system.
 
-        Missing folders are created for `layer`. Without one, and for a file on the path or too many links, return None.
+        Create missing folders if `layer` is given. Return None for a missing folder, a file, or too many links.
         """
         path, pending, followed = [self.root], parts[::-1], 0
         while pending:
@@ -269,7 +269,7 @@ class FileSystem:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer inside of the archive: the bytes of its blob and the digest of its expanded tar."""
+    """A layer in the archive: the byte range of its blob, and the digest of the decompressed tar."""
 
     archive: Path
     offset: int
@@ -279,7 +279,7 @@ class Layer:
     blob_digest: str = ""
 
     def read(self, use: Callable[[TarReader], None], limits: ImageLimits, findings: ImageFindings) -> None:
-        """Pass the expanded layer to `use`, and verify its digests. Raises ImageRefused for a damaged layer."""
+        """Pass the decompressed layer to `use`, and verify its digests. Raises ImageRefused if it is damaged."""
         name, digest = f"the layer {self.diff_id[:19]}", hashlib.sha256()
         file_limits = FileLimits(max_stored_bytes=limits.archive_bytes, max_expanded_bytes=limits.expanded_bytes,
                                  max_ratio=limits.ratio, ratio_floor_bytes=limits.ratio_floor_bytes,
@@ -302,7 +302,7 @@ class Layer:
 
 
 class Slice:
-    """Part of an open file, as a file."""
+    """File object for a byte range of an open file."""
 
     def __init__(self, file: BinaryIO, offset: int, size: int) -> None:
         self._file, self._offset, self._size, self._position = file, offset, size, 0
@@ -326,7 +326,7 @@ class Slice:
         return len(content)
 
     def sha256(self) -> str:
-        """Return the digest of the whole part, as written in manifests."""
+        """Return the digest of the byte range in the format of manifests."""
         digest = hashlib.sha256()
         self.seek(0)
         while block := self.read(_BLOCK):
@@ -337,9 +337,9 @@ class Slice:
 def write_file_system(
     file_system: FileSystem, layers: list[Layer], target: Path, limits: ImageLimits, findings: ImageFindings
 ) -> None:
-    """Write the merged file system into the new folder `target`, readable for everyone and writable for its owner.
+    """Write the merged file system into the new folder `target`, readable by everyone and writable by the owner.
 
-    Raises OSError for the disk, and ImageRefused if a layer has changed.
+    Raises OSError for errors of the disk, and ImageRefused if a layer has changed.
     """
     target.mkdir()
     paths_by_source: dict[tuple[int, int], list[str]] = {}
@@ -371,7 +371,7 @@ def write_file_system(
 
 
 def _write_file(target: Path, paths: list[str], node: Node, blocks: Iterator[bytes]) -> None:
-    """Write a file and its further hard links."""
+    """Write a file and its hard links."""
     first = target / paths[0]
     with first.open("xb") as file:
         for block in blocks:

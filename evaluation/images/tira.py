@@ -1,4 +1,4 @@
-"""Folders, variables, and placeholders of TIRA and TIREx, so that their images run unchanged, and BEIR's layout.
+"""Folders, variables, and placeholders of TIRA and TIREx, whose images run unchanged, and BEIR's layout.
 
 Sources: tira-io/tira, `python-client/tira/third_party_integrations.py` and `ir_datasets_util.py`.
 """
@@ -15,15 +15,15 @@ from isal import igzip
 from evaluation.collections.beir import Document, Query, read_corpus, read_queries
 from evaluation.engines.first_stage import StoredRun, Texts, store_texts
 
-#: Folders of an image with its input, its output, and the same collection in BEIR's layout.
+#: Paths in an image of the input, the output, and the same collection in BEIR's layout.
 INPUT, OUTPUT, BEIR = "/tira-data/input", "/tira-data/output", "/tira-data/beir"
-#: Environment variables of an image. Shells also expand the placeholders, which are variables too.
+#: Environment variables of an image. The placeholders are included, because shells expand them as variables.
 VARIABLES: Mapping[str, str] = {
     **dict.fromkeys(("TIRA_INPUT_DATASET", "TIRA_INPUT_DIRECTORY", "inputDataset"), INPUT),
     **dict.fromkeys(("TIRA_OUTPUT_DIR", "TIRA_OUTPUT_DIRECTORY", "outputDir"), OUTPUT),
     "RUNBOARD_BEIR": BEIR,
 }
-#: Names of the run that an image writes to its output folder.
+#: Accepted file names for the run in an image's output folder.
 RUN_NAMES = ("run.txt", "run.txt.gz")
 _open_gzip: Callable[..., BinaryIO] = igzip.open
 #: Number of documents of the run to re-rank, per query.
@@ -38,14 +38,14 @@ def fill_placeholders(words: Iterable[str]) -> tuple[str, ...]:
 def write_inputs(
     corpus: Path, queries: Path, run: Path | None, folder: Path, progress: Callable[[float], None]
 ) -> None:
-    """Write the collection into the empty `folder`, as `input` and `beir`.
+    """Write the collection to `input` and `beir` in the empty `folder`.
 
     Args:
         corpus: Documents, as for engines.
         queries: Queries, as for engines.
         run: Run to re-rank, or None for retrieval.
-        folder: Folder for both layouts. It also gets temporary files.
-        progress: Callback with the share of the corpus read. It may raise to stop.
+        folder: Folder for both layouts and temporary files.
+        progress: Callback for the share of the corpus that was read. It may raise an exception to stop.
     """
     tira, beir = folder / "input", folder / "beir"
     tira.mkdir()
@@ -75,7 +75,7 @@ def write_inputs(
 
 
 def _candidates(run: Path, topics: Iterable[Query], texts: Texts, folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield a record for each query and document of the run. Documents that the corpus lacks are omitted."""
+    """Yield a record for each query and document of the run. Documents that are not in the corpus are omitted."""
     folder.mkdir()
     stored_run = StoredRun(run)
     stored_run.build((), folder)

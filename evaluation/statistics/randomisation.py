@@ -244,7 +244,7 @@ def rank_intervals(scores: ArrayLike, p_values: ArrayLike, *, level: float = 0.0
     """Return the best and worst rank that each system may have, two arrays of shape (systems,).
 
     The best rank is 1 + the number of significantly better systems, and the worst rank is the number of systems minus
-    the number of significantly worse ones (Mogstad, Romano, Shaikh & Wilhelm 2024). Pairs have different spread, so a
+    the number of significantly worse ones (Mogstad, Romano, Shaikh & Wilhelm 2024). Differences vary in variance, so a
     system can have a better best rank than one with a higher score.
 
     Args:

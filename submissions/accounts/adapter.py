@@ -80,7 +80,7 @@ class AccountAdapter(DefaultAccountAdapter):
     def save_user(
         self, request: HttpRequest, user: AbstractBaseUser, form: Any, commit: bool = True
     ) -> AbstractBaseUser:
-        """Store the new account and its team with the name in the form. If curators approve accounts, it waits."""
+        """Store the new account and a team with the name from the form. If required, mark it as awaiting approval."""
         if isinstance(user, User):
             user.approval_awaited = settings.SIGNUP == "approval"
         stored_user = super().save_user(request, user, form, commit)

@@ -96,7 +96,7 @@ class AllowedDomain:
 
 
 class TeamNameField(NameField):
-    """Name of a team."""
+    """Form field for the name of a team."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(label=_("Team name"), max_length=120, **options)
@@ -123,7 +123,7 @@ class SignupForm(AllowedDomain, SiteLabels, account.SignupForm):
     field_order = ("email", "team_name", "password1", "password2")
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Add hints about allowed domains and the approval of accounts to the address field.
+        """Add hints about allowed domains and account approval to the address field.
 
         Users who open the link of an invitation need not name a team of their own.
         """
@@ -147,7 +147,7 @@ class SignupForm(AllowedDomain, SiteLabels, account.SignupForm):
 
 
 def _is_invited(request: HttpRequest) -> bool:
-    """Return whether the page after signing up is that of a valid invitation."""
+    """Return whether sign-up redirects to a valid invitation."""
     address = request.POST.get(REDIRECT_FIELD_NAME) or request.GET.get(REDIRECT_FIELD_NAME, "")
     with suppress(Resolver404, ValueError):
         match = resolve(urlsplit(address).path)
@@ -230,7 +230,7 @@ class ActivateCodeForm(SiteLabels, totp.ActivateTOTPForm):
 
 
 class _PasskeyErrors:
-    """Form mixin that reports any credential that cannot be used as a passkey that was not accepted."""
+    """Form mixin that reports every unusable credential as an incorrect passkey."""
 
     def full_clean(self) -> None:
         """Validate the form. allauth and fido2 raise various errors for credentials that no browser sends."""
@@ -246,7 +246,7 @@ class _PasskeyErrors:
 
 
 class PasskeyNameField(NameField):
-    """Name of a passkey."""
+    """Form field for the name of a passkey."""
 
     def __init__(self, **options: Any) -> None:
         help_text = _("A name to recognize the passkey by, such as “laptop” or “YubiKey”.")
@@ -278,11 +278,11 @@ class RenamePasskeyForm(webauthn.EditWebAuthnForm):
 
 
 class LoginPasskeyForm(_PasskeyErrors, webauthn.LoginWebAuthnForm):
-    """Form that signs in with a passkey only."""
+    """Form for sign-in with only a passkey."""
 
 
 class AuthenticatePasskeyForm(_PasskeyErrors, webauthn.AuthenticateWebAuthnForm):
-    """Form for the passkey at sign-in, after the password."""
+    """Form for a passkey as the second factor at sign-in."""
 
 
 class ReauthenticatePasskeyForm(_PasskeyErrors, webauthn.ReauthenticateWebAuthnForm):

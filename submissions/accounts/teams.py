@@ -39,9 +39,9 @@ from submissions.models import Webhook
 
 @transaction.atomic
 def personal_team(user: User, name: str = "") -> Team:
-    """Return the team that the user submits for by default: the first one, created if there is none.
+    """Return the user's default team for submissions: the first one, which is created if there is none.
 
-    A new team gets this name, or else that of the user. It never comes from the email address, which stays private.
+    A new team gets this name, or else the user's name. It is never derived from the email address, which is private.
     """
     team = Team.objects.filter(memberships__user=user).order_by("memberships__pk").first()
     if team is not None:

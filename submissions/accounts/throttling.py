@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 from submissions.core.errors import ChangeRefused
 
 Saved = TypeVar("Saved")
-#: Maximum number of checks by one address without an account, per period of the rate for checks.
+#: Maximum number of checks per IP address without an account, per period of the rate for checks.
 VISITOR_CHECKS = 10
 
 

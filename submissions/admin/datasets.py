@@ -1,4 +1,4 @@
-"""Admin of datasets with the jobs of their baselines."""
+"""Admin of datasets that shows the jobs of their baselines."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from submissions.queue.queue import queue_position
 
 @admin.register(Dataset)
 class ImportingDatasetAdmin(DatasetAdmin):
-    """Admin of datasets that follows the jobs of baselines, and downloads collections if the site downloads models."""
+    """Admin of datasets that shows baseline jobs, and can import collections if the site allows downloads."""
 
     def may_download(self) -> bool:
         """Return whether curators may import from the Hugging Face hub and with ir_datasets."""

@@ -1,4 +1,4 @@
-"""Downloads of models from the Hugging Face Hub and of images from registries: names, the setting, and processes."""
+"""Downloads of models from the Hugging Face Hub and of images from registries, in separate processes."""
 
 import json
 import logging
@@ -47,7 +47,7 @@ _IMAGE_PROCESS = "submissions.checkpoints.registry_download"
 _PATIENCE_SECONDS = 7200
 
 
-#: An image's registry and name, and its digest. Names follow the OCI distribution specification.
+#: Registry and name of an image, and its digest. Names follow the OCI distribution specification.
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _IMAGE = re.compile(rf"(?=[^/]*[.:])[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{{1,5}})?/{_PART}(?:/{_PART})*")
 _MAX_NAME = 200
@@ -66,7 +66,7 @@ class PinnedModel:
 
 
 def parse_image(text: str) -> PinnedModel:
-    """Return the image that is named as REGISTRY/NAME@sha256:DIGEST. Raises Refused."""
+    """Parse an image's name, REGISTRY/NAME@sha256:DIGEST. Raises Refused if it is malformed."""
     name, _, digest = text.strip().rpartition("@")
     if len(name) > _MAX_NAME or not (_IMAGE.fullmatch(name) and DIGEST.fullmatch(digest)):
         raise Refused.for_problem(
@@ -129,7 +129,7 @@ def fetch(model: PinnedModel, folder: Path) -> list[str]:
 
 
 def fetch_image(image: PinnedModel, archive: Path) -> None:
-    """Download an image to an OCI archive, or the rest of an archive that an interrupted download left.
+    """Download an image to an OCI archive, resuming an interrupted download.
 
     A separate process downloads it, like `fetch`. Raises Refused like `refuse_download`, InvalidContent if the image
     does not exist, is not public, too large, or damaged, or the registry does not respond, and RuntimeError if this
@@ -146,7 +146,7 @@ def fetch_image(image: PinnedModel, archive: Path) -> None:
 
 
 def _run_process(module: str, words: Sequence[str]) -> dict[str, Any]:
-    """Run a download process and return its answer, which is empty if it failed or did not finish in time."""
+    """Run a download process and return its result, which is empty if it failed or timed out."""
     environment = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
     environment["PYTHONPATH"] = str(settings.BASE_DIR)
     try:

@@ -1,8 +1,8 @@
 """Process that downloads a container image from a registry, without access to secrets.
 
-It is called with NAME DIGEST ARCHIVE MAX_BYTES RESERVE_BYTES and prints a line of JSON: the number of bytes, or a code
-and a message. It writes an OCI archive from its beginning to its end, so that the archive states how far an interrupted
-download came, and the next one continues there. All sizes are known before the first layer.
+The arguments are NAME DIGEST ARCHIVE MAX_BYTES RESERVE_BYTES. It prints a line of JSON: the number of bytes, or a code
+and a message. It writes an OCI archive sequentially, so that the archive's length tells how far an interrupted
+download got, and the next one resumes there. All sizes are known before the first layer.
 
 Sources: the OCI distribution specification 1.1, and the token authentication of distribution/distribution
 (its token specification).
@@ -34,15 +34,15 @@ from evaluation.images import findings
 from evaluation.images.archive import DIGEST, choose_manifest, own_architecture
 from submissions.core.public_addresses import PinnedConnection, is_public, resolve
 
-#: Registries that are served by another host than their name states.
+#: Hosts of registries whose API has a different host name.
 _HOSTS = {"docker.io": "registry-1.docker.io"}
 _OCI, _DOCKER = "application/vnd.oci.image", "application/vnd.docker.distribution"
 _KINDS = (f"{_OCI}.manifest.v1", f"{_OCI}.index.v1", f"{_DOCKER}.manifest.v2", f"{_DOCKER}.manifest.list.v2")
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 _MAX_NESTING = 4
-#: Number of times that a layer's download is tried, with longer and longer pauses (in seconds).
+#: Number of attempts to download a layer, and the pause between them in seconds, which increases.
 _ATTEMPTS, _PAUSE = 8, 1.0
-#: Bytes at the end of an archive.
+#: Zero bytes that end an archive.
 _END = bytes(2 * tarfile.BLOCKSIZE)
 
 
@@ -50,7 +50,7 @@ _connection_errors = partial(connection_errors, "registry", findings.IMAGE_UNREA
 
 
 class _PublicHosts(urls.AbstractHTTPHandler):
-    """Handler of HTTPS requests to hosts on the internet."""
+    """HTTPS handler that only connects to hosts on the internet."""
 
     def https_open(self, request: urls.Request) -> HTTPResponse:
         return self.do_open(self._connect, request)  # type: ignore[arg-type]
@@ -73,14 +73,14 @@ _OPENER.add_handler(urls.UnknownHandler())
 
 
 class Registry:
-    """A repository of a registry, such as ghcr.io/owner/name, for users without a password."""
+    """Client of a repository in a registry, such as ghcr.io/owner/name, with anonymous access."""
 
     def __init__(self, name: str) -> None:
         host, _, self._repository = name.partition("/")
         self._address, self._token = f"https://{_HOSTS.get(host, host)}/v2/{self._repository}", ""
 
     def read_manifest(self, digest: str) -> tuple[bytes, Mapping[str, Any]]:
-        """Return content and values of a manifest, or of the one for this machine in an index. Raises NotFetched."""
+        """Return a manifest as bytes and parsed, resolving an index to this machine's platform. Raises NotFetched."""
         for _ in range(_MAX_NESTING):
             content = _read(
                 self.open(f"manifests/{digest}", {"Accept": ", ".join(f"{kind}+json" for kind in _KINDS)}),
@@ -98,9 +98,9 @@ class Registry:
         raise NotFetched(findings.IMAGE_FORMAT, "its indexes are nested too deeply")
 
     def download(self, digest: str, size: int, file: BinaryIO, start: int) -> None:
-        """Append a layer to the file, in which it begins at `start`, and verify it; continue after interruptions.
+        """Append a layer to the file, in which it begins at `start`, resume after interruptions, and verify it.
 
-        Raises NotFetched, after which the file contains the part of the layer that arrived, or nothing of a wrong one.
+        Raises NotFetched. The file then contains the received part of the layer, or none of it if the digest is wrong.
         """
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -113,7 +113,7 @@ class Registry:
             time.sleep(attempt * _PAUSE)
 
     def _continue_download(self, digest: str, size: int, file: BinaryIO, start: int) -> None:
-        """Append the missing part of a layer to the file, and verify the layer. Raises NotFetched."""
+        """Append the rest of a layer to the file, and verify the layer. Raises NotFetched."""
         hasher, offset = hashlib.sha256(), file.seek(0, io.SEEK_END) - start
         with closing(self.open(f"blobs/{digest}", {"Range": f"bytes={offset}-"} if offset else {})) as answer:
             if answer.status == 200:  # the whole layer
@@ -153,7 +153,7 @@ class Registry:
         raise AssertionError
 
     def _request_token(self, challenge: str) -> str:
-        """Return a token for users without a password, from the service that the challenge names. Raises NotFetched."""
+        """Return an anonymous token from the service that the challenge names. Raises NotFetched."""
         fields = dict(_CHALLENGE.findall(challenge))
         if not challenge.lower().startswith("bearer ") or "realm" not in fields:
             raise _refusal(401)
@@ -167,7 +167,7 @@ class Registry:
 
 
 def pull(name: str, digest: str, archive: Path, maximum_bytes: int, reserve_bytes: int) -> int:
-    """Download the image to an OCI archive, or the rest of one, and return its size in bytes.
+    """Download the image to an OCI archive, resuming a partial one, and return its size in bytes.
 
     Raises NotFetched, and OSError with ENOSPC if the disk cannot store the archive and its copy.
     """
@@ -217,7 +217,7 @@ def _list_layers(manifest: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _head(manifest: bytes) -> bytes:
-    """Return the beginning of the archive: its version, its index, and the image's manifest."""
+    """Return the start of the archive: the layout version, the index, and the image's manifest."""
     digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
     entry = {"mediaType": f"{_OCI}.manifest.v1+json", "digest": digest, "size": len(manifest)}
     index = json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()
@@ -240,7 +240,7 @@ def _padding(size: int) -> int:
 
 
 def _open(request: urls.Request) -> HTTPResponse:
-    """Return the open response. Raises HTTPError, and NotFetched for an address that is not permitted."""
+    """Open a request and return the response. Raises HTTPError, and NotFetched for a disallowed address."""
     try:
         return cast(HTTPResponse, _OPENER.open(request, timeout=TIMEOUT))
     except ValueError as error:  # AddressRefused, or an invalid port
@@ -249,7 +249,7 @@ def _open(request: urls.Request) -> HTTPResponse:
 
 
 def _refusal(status: int) -> NotFetched:
-    """Return the error for a status of the registry."""
+    """Return the error for an HTTP status from the registry."""
     if status in (401, 403):
         message = "the registry asks for a password: the image is not public, or does not exist"
         return NotFetched(findings.IMAGE_MISSING, message)
@@ -259,7 +259,7 @@ def _refusal(status: int) -> NotFetched:
 
 
 def _read(answer: HTTPResponse, name: str) -> bytes:
-    """Return the content of a small answer. Raises NotFetched."""
+    """Return the body of a small response. Raises NotFetched."""
     limit = findings.DEFAULT_LIMITS.json_bytes
     with closing(answer):
         content = b"".join(read_blocks(answer, limit, name, findings.IMAGE_UNREACHABLE))

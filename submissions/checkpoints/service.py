@@ -205,7 +205,7 @@ def _write_files(validation: Validation, source: CheckpointArchive, target: Path
 
 
 def image_limits() -> ImageLimits:
-    """Return the limits of images, which may expand to three times the size of their archives."""
+    """Return the limits of images. An image may expand to three times the size limit of archives."""
     return replace(DEFAULT_LIMITS, archive_bytes=settings.IMAGE_BYTES, expanded_bytes=3 * settings.IMAGE_BYTES)
 
 

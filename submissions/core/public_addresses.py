@@ -1,4 +1,4 @@
-"""Addresses on the internet, and connections to them, for requests to hosts that users name.
+"""Checks of public addresses, and connections to them, for requests to hosts that users specify.
 
 Such requests must not reach the network of this site. A name is resolved once, all its addresses are checked, and the
 connection uses a checked address, so that a name that resolves differently a moment later has no effect.
@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
-#: Timeout for name resolution in seconds; that of the system is half a minute and cannot be set.
+#: Timeout for name resolution in seconds. The system's timeout is 30 seconds and cannot be changed.
 RESOLVE_SECONDS = 5.0
-#: Same text for all results of name resolution, so that it does not reveal which internal names exist.
+#: Message for all refusals after name resolution, so that it does not reveal which internal names exist.
 _UNREACHABLE = "The host is unknown, or not on the internet."
 
 #: Networks without internet hosts that `is_global` accepts at least partly: protocol assignments (RFC 6890,
@@ -37,7 +37,7 @@ class AddressRefused(ValueError):
 
 
 def is_public(address: Address) -> bool:
-    """Return whether the address belongs to a single host on the internet.
+    """Return whether the address is a public unicast address.
 
     Private, loopback, link-local, reserved, and multicast addresses are not public, nor are IPv6 addresses with an
     embedded IPv4 address.
@@ -103,7 +103,7 @@ class PinnedConnection(http.client.HTTPConnection):
             tls.do_handshake()
 
     def cut_off(self) -> None:
-        """Shut down the socket, which interrupts all waits of the thread that uses the connection."""
+        """Shut down the socket to unblock the thread that uses the connection."""
         sock = self.sock
         if sock is not None:
             try:

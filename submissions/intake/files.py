@@ -79,7 +79,7 @@ class IncomingFile:
     """A file of a request: its name, its temporary path, and the slug of its dataset, if sent.
 
     `sha256` is the hash of the content, if it was computed on arrival; `upload` is the id of a resumable upload. With
-    `is_public`, the file can only be for a dataset whose queries and documents everyone may see.
+    `is_public`, the file can only belong to a dataset with public queries and documents.
     """
 
     name: str
@@ -91,7 +91,7 @@ class IncomingFile:
 
     @property
     def possible_datasets(self) -> DatasetQuerySet:
-        """Datasets that the file can be for."""
+        """Datasets that the file may belong to."""
         datasets = Dataset.objects.open_for_runs().select_related("current_version", "current_qrels")
         visibility = {"queries_visibility": Visibility.PUBLIC, "documents_visibility": Visibility.PUBLIC}
         return datasets.filter(**visibility) if self.is_public else datasets
@@ -394,7 +394,7 @@ _METADATA = re.compile(
 
 
 def match_datasets(path: Path, open_datasets: Iterable[Dataset]) -> list[Dataset]:
-    """Return those of the datasets that best match the ids of the file; several if they match equally well.
+    """Return the datasets that best match the ids of the file, several of them if they match equally well.
 
     A dataset matches if its corpus has the documents and enough queries are the same. Raises InvalidContent if the file
     is empty or is not text.

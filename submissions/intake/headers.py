@@ -1,4 +1,4 @@
-"""Description of new systems from the headers of their runs, as written by the client's `retrieve` and `rerank`.
+"""Descriptions of new systems from run headers, as written by the client's `retrieve` and `rerank`.
 
 A header names the architecture (`name`), the `dimension`, and how others can run the model: `closed_interface: true`,
 or `open_weights: true` with the model's `hub_model` and `hub_commit`.
@@ -26,17 +26,17 @@ _GREATEST_DIMENSION = next(number.greatest for number in DECLARED_NUMBERS if num
 
 
 def architecture_in_headers(files: Iterable[IncomingFile]) -> str:
-    """Return the architecture in the header of the first run that states one, or an empty string. Zips are skipped."""
+    """Return the first architecture that a run's header states, or an empty string. Zips are skipped."""
     architectures = dict(architecture_choices())
     methods = (_retrieval_method(_read_metadata(file.path)) for file in files if not file.is_zip)
     return next((str(method["name"]) for method in methods if method.get("name") in architectures), "")
 
 
 def describe_from_headers(system: System | SystemFields, files: Iterable[CheckedFile]) -> System | SystemFields:
-    """Add the facts in the headers of runs to the description of a new system. Values that were sent take precedence.
+    """Add values from the headers of runs to the description of a new system. Submitted values take precedence.
 
     Boards rank systems with a closed interface separately. Raises Refused if an existing system is not marked as
-    closed although a header says so, because its other results would be ranked separately, too.
+    closed although a header says so, because all its other results would then be ranked separately.
     """
     headers = [
         (file.run.name, file.report.statistics.metadata if file.report else _read_metadata(file.run.path))
@@ -65,7 +65,7 @@ def describe_from_headers(system: System | SystemFields, files: Iterable[Checked
 
 
 def _read_metadata(path: Path) -> Mapping[str, Any]:
-    """Return the metadata in a run's header, or an empty mapping if it cannot be read, which validation reports."""
+    """Return the metadata in a run's header, or an empty mapping if it is unreadable. Validation reports that."""
     try:
         return read_header(read_start(path, MAX_HEADER_BYTES - 1)).metadata
     except (InvalidContent, FileNotFoundError):

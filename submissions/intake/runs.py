@@ -49,8 +49,8 @@ def check_only(
 ) -> list[FileReport]:
     """Validate each file and return the reports without storing anything.
 
-    Visitors without an account can check one file at a time, for a dataset whose queries and documents everyone may
-    see, and no zips, which can take long. Raises Refused if files do not match datasets, or files or labels of a seed
+    Visitors without an account can check one file at a time, for a dataset with public queries and documents, but no
+    zips, because they can take long. Raises Refused if files do not match datasets, or files or labels of a seed
     set have problems.
     """
     if not person.is_authenticated:

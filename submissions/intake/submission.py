@@ -56,7 +56,7 @@ class SubmissionOptions:
 
 
 def submitting_team(submitter: User, system: System | SystemFields, options: SubmissionOptions) -> Team:
-    """Return the submission's team: that of an existing system, the chosen one, or the submitter's first.
+    """Return the submission's team: the existing system's team, the chosen one, or the submitter's first.
 
     Raises Refused if the submitter is not a member of the chosen team.
     """

@@ -281,7 +281,7 @@ class SystemForm(forms.Form):
         return SystemFields(**values)
 
     def differing_fields(self, system: System, names: Iterable[str]) -> list[str]:
-        """Return those of the names whose values differ from those of `system`. The form must be valid."""
+        """Return the field names whose values differ from `system`. The form must be valid."""
         fields = self.fields_of_system()
         columns = {name: COLUMNS.get(name, name) for name in names}
         return [name for name, column in columns.items() if getattr(fields, column) != getattr(system, column)]

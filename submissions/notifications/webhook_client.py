@@ -71,7 +71,7 @@ def parse_target(url: str) -> WebhookTarget:
 
 
 def resolve(target: WebhookTarget) -> list[str]:
-    """Resolve the target's host and return its addresses. Raises AddressRefused if any is not on the internet."""
+    """Resolve the target's host and return its addresses. Raises AddressRefused if any is not public."""
     is_loopback_target = settings.WEBHOOKS_LOOPBACK and _is_own_machine(target.host)
     accepts = (lambda address: address.is_loopback) if is_loopback_target else public_addresses.is_public
     return public_addresses.resolve(target.host, target.port, accepts)

@@ -99,7 +99,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """Relay to a server in the sandbox: the folder for its socket, and the server's port."""
+    """Relay to a server in the sandbox, with the folder of its socket and the server's port."""
 
     folder: Path
     port: int
@@ -127,7 +127,7 @@ class Program:
     #: Folders of compiled code, mapped to the paths of their copies in the sandbox.
     caches: Mapping[str, str] = field(default_factory=dict)
     cuda: bool = False
-    #: Root of a container image, which replaces that of this system. Only backends that isolate can run it.
+    #: Root of a container image, which replaces the host's root. Only isolating backends can run it.
     image: ImageRoot | None = None
 
 

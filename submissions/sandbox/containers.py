@@ -1,4 +1,4 @@
-"""Container images in the sandbox: one run of an image's command, or a server that an engine calls through a relay."""
+"""Run container images in the sandbox, as a single command or as a server that an engine calls through a relay."""
 
 import os
 import signal
@@ -34,9 +34,9 @@ from submissions.sandbox.supervision import OnProgress, Supervision, require_fre
 _MAX_LINES, _MAX_OUTPUT = 12, 1200
 #: Maximum number of files that an image may write.
 _MAX_FILES = 200_000
-#: Seconds within which a server must answer, and the pause between attempts.
+#: Maximum startup time of a server, and the pause between readiness checks, in seconds.
 START_SECONDS, _PAUSE = 900.0, 0.2
-#: Statuses of bwrap, or of the image's command in it, after SIGKILL.
+#: Exit statuses of bwrap after SIGKILL to itself or to the image's command.
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -44,11 +44,11 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageTask:
-    """A run of an image: its unpacked root, its configuration, and what it may read and write.
+    """A run of an image: its unpacked root, its configuration, and its inputs and outputs.
 
-    `folder` gets everything that the image writes: its output in `out`, and its /tmp. `inputs` are read-only, by path
-    in the image. `command` and `environment` replace or extend those of the configuration. `serves` starts the relay.
-    The outcome of a failure has the image's last messages only if `shows_output` is set.
+    `folder` receives everything that the image writes: its output in `out`, and its /tmp. `inputs` maps paths in the
+    image to read-only files. `command` and `environment` override the configuration. `serves` starts the relay.
+    The outcome of a failure contains the image's last messages only if `shows_output` is set.
     """
 
     root: Path
@@ -77,7 +77,7 @@ class ImageTask:
 
 
 class ImageSupervision(Supervision):
-    """Supervision of an image, whose output is kept with its errors and not interpreted."""
+    """Supervision of an image, whose output is not interpreted but stored with its errors."""
 
     def __init__(self, task: ImageTask, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -88,7 +88,7 @@ class ImageSupervision(Supervision):
 
     @property
     def outcome(self) -> SandboxOutcome | None:
-        """Failure of the image after its end, or None if its command succeeded. Raises SandboxUnavailable."""
+        """Failure of the ended image, or None if its command succeeded. Raises SandboxUnavailable."""
         text = self.tail.decode(errors="replace").strip()
         output = quote(" ⏎ ".join(text.splitlines()[-_MAX_LINES:]), _MAX_OUTPUT) if self._shows_output else ""
         if self.breach is not None:
@@ -107,9 +107,9 @@ class ImageSupervision(Supervision):
 
 
 def run_image(backend: Backend, task: ImageTask, limits: SandboxLimits, on_progress: OnProgress) -> SandboxOutcome:
-    """Run the image's command to its end and return the outcome; its output is in `task.out`, regular files only.
+    """Run the image's command and return the outcome. Its output in `task.out` is reduced to regular files.
 
-    `on_progress` is called as in `run_job`. Raises SandboxUnavailable, through no fault of the image.
+    `on_progress` is called as in `run_job`. Raises SandboxUnavailable if the sandbox fails.
     """
     with ExitStack() as resources:
         lock = resources.enter_context(closing(MachineLock(device=task.device)))
@@ -121,7 +121,7 @@ def run_image(backend: Backend, task: ImageTask, limits: SandboxLimits, on_progr
 
 
 class ImageServer:
-    """A running server of an image, supervised by a thread."""
+    """A running image server, supervised by a thread."""
 
     def __init__(self, child: SandboxedProcess, supervision: ImageSupervision, socket_path: Path) -> None:
         self.supervision, self.socket_path = supervision, socket_path
@@ -137,7 +137,7 @@ class ImageServer:
             self._error = error
 
     def check(self) -> None:
-        """Raise ServerEnded, or the error of its supervision, if the server has ended."""
+        """Raise ServerEnded, or the supervision's error, if the server has ended."""
         if self._thread.is_alive():
             return
         if self._error is not None:
@@ -146,7 +146,7 @@ class ImageServer:
         raise ServerEnded(self.supervision.outcome or failure)
 
     def wait(self, on_progress: OnProgress) -> None:
-        """Wait until the server answers. Raises ServerEnded if it ends, or does not answer within START_SECONDS."""
+        """Wait until the server is ready. Raises ServerEnded if it ends, or is not ready within START_SECONDS."""
         deadline = time.monotonic() + START_SECONDS
         while not is_ready(self.socket_path):
             self.check()
@@ -161,7 +161,7 @@ class ImageServer:
 
 
 class ServerEnded(Exception):
-    """The server of an image ended, or never answered. `outcome` describes the failure."""
+    """The image's server ended or never became ready. `outcome` describes the failure."""
 
     def __init__(self, outcome: SandboxOutcome) -> None:
         self.outcome = outcome
@@ -172,7 +172,7 @@ class ServerEnded(Exception):
 def serve_image(
     backend: Backend, task: ImageTask, limits: SandboxLimits, on_progress: OnProgress
 ) -> Iterator[ImageServer]:
-    """Start the image's server and yield it once it answers; it has ended after the block.
+    """Start the image's server, yield it once it is ready, and stop it after the block.
 
     The caller must hold the machine's lock. Raises ServerEnded, and SandboxUnavailable, through no fault of the image.
     """
@@ -189,7 +189,7 @@ def serve_image(
 def _started(
     backend: Backend, task: ImageTask, limits: SandboxLimits, lock: MachineLock, on_progress: OnProgress
 ) -> Iterator[tuple[SandboxedProcess, ImageSupervision]]:
-    """Yield the started image and its supervision. The image has ended after the block."""
+    """Start the image, yield its process and supervision, and stop it after the block."""
     if not (backend.available and backend.isolates):
         raise SandboxUnavailable(f"{backend.name}: {backend.reason or 'container images need a sandbox'}")
     for folder in (task.out, task.scratch, *([task.relay_folder] if task.serves else [])):

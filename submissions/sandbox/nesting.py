@@ -1,8 +1,8 @@
-"""Container images in bubblewrap: a second bwrap, inside of the first one, whose root is that of the image.
+"""Container images in two nested bwraps, of which the inner one has the image's root.
 
-The outer bwrap is that of models: it has this machine's libraries, so that the launcher can set limits and drop
+The outer bwrap is the sandbox of models. It has this machine's libraries, so that the launcher can set limits and drop
 privileges. The inner one replaces the root, maps the image's user to the sandbox's, and applies the system call filter.
-It needs a user namespace of its own, in which the image has no capabilities. Processes of the image cannot inspect the
+It has its own user namespace, in which the image has no capabilities. Processes of the image cannot inspect the
 relay or the launcher, which are in the outer user namespace.
 """
 
@@ -19,7 +19,7 @@ RELAY = (Path(__file__).parent / "relay.py").read_text(encoding="utf-8")
 #: Path of the relay's socket in the outer sandbox, and its name in the mounted folder.
 SOCKET_FOLDER, SOCKET_NAME = "/relay", "server.sock"
 _IMAGE = "/image"
-#: Folder in which images of CUDA expect the driver's libraries.
+#: Folder in which CUDA images expect the driver's libraries.
 _DRIVER_FOLDER = "/usr/local/nvidia/lib64"
 _DRIVER_LIBRARIES = re.compile(r"\s(lib(?:cuda|nvidia-ml|nvidia-ptxjitcompiler|nvidia-nvvm)\.so\.[0-9]+) .*=> (/\S+)")
 
@@ -28,8 +28,8 @@ def nest(program: Program, binary: str, filter_file: int) -> Program:
     """Return the program of the outer bwrap, which starts the inner one with the program's command.
 
     Args:
-        program: Program with the root of an image.
-        binary: Path of bwrap, which the outer sandbox can see.
+        program: Program whose root is an image.
+        binary: Path of bwrap in the outer sandbox.
         filter_file: Inherited descriptor of the system call filter.
     """
     image = program.image
@@ -38,7 +38,7 @@ def nest(program: Program, binary: str, filter_file: int) -> Program:
     words += ["--clearenv"]
     for name, value in program.environment.items():
         words += ["--setenv", name, value]
-    # A new /proc or /dev is not allowed, because the outer one hides files. Both have nothing of this machine.
+    # The kernel forbids a new /proc or /dev, because the outer ones hide files. Both expose nothing of this machine.
     words += ["--ro-bind", _IMAGE, "/", "--bind", "/proc", "/proc", "--dev-bind", "/dev", "/dev"]
     mounts = [Mount(image.folder, _IMAGE)]
     for number, mount in enumerate(program.mounts):
@@ -56,7 +56,7 @@ def nest(program: Program, binary: str, filter_file: int) -> Program:
 
 @cache
 def _driver() -> list[str]:
-    """Return arguments that mount the libraries of the GPU's driver, which belong to this machine and not to images."""
+    """Return arguments that mount this machine's GPU driver libraries, which images do not contain."""
     words = ["--ro-bind-try", "/sys", "/sys", "--tmpfs", _DRIVER_FOLDER]
     for name, path in _driver_libraries():
         words += ["--ro-bind", path, f"{_DRIVER_FOLDER}/{name}"]
@@ -64,7 +64,7 @@ def _driver() -> list[str]:
 
 
 def _driver_libraries() -> Iterator[tuple[str, str]]:
-    """Yield name and path of each library of the driver."""
+    """Yield the name and path of each driver library."""
     listing = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
     libraries = {match[1]: match[2] for match in _DRIVER_LIBRARIES.finditer(listing) if "x86-64" in match[0]}
     yield from libraries.items()

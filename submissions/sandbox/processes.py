@@ -197,14 +197,14 @@ def process_mark() -> dict[str, str]:
 
 
 def owner_prefix() -> str:
-    """Return a prefix for names of this process's files, for `is_left_over`; empty on systems without /proc."""
+    """Return a file name prefix that identifies this process to `is_left_over`, or "" on systems without /proc."""
     with suppress(OSError):
         return f"{_machine()}-{os.getpid()}-{_start_time(os.getpid())}-"
     return ""
 
 
 def is_left_over(name: str) -> bool:
-    """Return whether a name has the `owner_prefix` of a process of this machine that has ended."""
+    """Return whether the name has the `owner_prefix` of an ended process of this machine."""
     machine, process, start_time, *_ = (*name.split("-"), "", "")
     with suppress(OSError):
         return process.isdecimal() and machine == _machine() and _start_time(int(process)) != start_time

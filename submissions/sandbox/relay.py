@@ -1,8 +1,8 @@
-"""Relay from a Unix socket to a port of the same network namespace, which has no network but the loopback interface.
+"""Relay from a Unix socket to a port in its network namespace, which only has a loopback interface.
 
-Its source is passed to an interpreter as text (`python -I -S -c`), so it only uses the standard library. Arguments are
-the path of the socket, the port, and a command, which replaces the first process; the relay continues as its child, and
-ends with the sandbox.
+Its source is passed to an interpreter as text (`python -I -S -c`), so it only uses the standard library. The arguments
+are the socket's path, the port, and a command. The command replaces the first process. The relay is its child process
+and ends with the sandbox.
 """
 
 import os
@@ -16,7 +16,7 @@ _MAX_CONNECTIONS = 64
 
 
 def copy(source: socket.socket, target: socket.socket) -> None:
-    """Copy bytes until the end of the source, and end the target's input."""
+    """Copy bytes until the source ends, and then shut down the target for writing."""
     try:
         while True:
             if source.family != socket.AF_UNIX:  # many servers send header and body apart, and wait for this
@@ -32,7 +32,7 @@ def copy(source: socket.socket, target: socket.socket) -> None:
 
 
 def connect(client: socket.socket, port: int, slots: threading.Semaphore) -> None:
-    """Connect a client with the server, in both directions, until both have ended or the server does not listen."""
+    """Forward bytes between a client and the server until both sides end. Close the client if the server is down."""
     try:
         with client, suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5) as server:
             server.settimeout(None)

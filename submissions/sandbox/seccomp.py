@@ -78,7 +78,7 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 def filter_program(*, loopback: bool = False) -> bytes:
     """Return this machine's filter as an array of struct sock_filter. Raises KeyError for unknown architectures.
 
-    `loopback` also allows internet sockets, for servers in a network namespace with nothing but a loopback interface.
+    `loopback` also allows internet sockets, for servers in a network namespace with only a loopback interface.
     """
     machine = platform.machine()
     column = list(ARCHITECTURES).index(machine)

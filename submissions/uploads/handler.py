@@ -23,7 +23,7 @@ from submissions.core.errors import Refused
 
 #: Models whose rows curators can import as tables.
 _TABLES = ("dataset", "system", "benchmark", "price", "hardwareclass")
-#: Names of the views that accept files. Other views cannot write a byte, because the CSRF check reads a form with its
+#: Names of the views that accept files. Other views cannot store files, because the CSRF check reads a form with its
 #: files before any view can check permissions.
 TAKE_FILES = frozenset(
     {
@@ -40,7 +40,7 @@ TAKE_FILES = frozenset(
 #: Views that accept a checkpoint, in this form field.
 TAKE_CHECKPOINTS = frozenset({"submit-model", "api-check", "api-submissions"})
 CHECKPOINT_FIELD = "checkpoint"
-#: Views that check a run for visitors without an account. Their requests are limited to the size of a run that is
+#: Views that check a run for visitors without an account. Their request size limit is the size of a run that is
 #: checked immediately. No other view accepts files from them.
 TAKE_VISITORS_RUNS = frozenset({"submit", "api-check"})
 #: Maximum size of a form without its files.

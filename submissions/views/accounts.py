@@ -405,7 +405,7 @@ def delete_upload(request: HttpRequest) -> HttpResponse:
 
 
 class RemovePasskeyView(RemoveWebAuthnView):
-    """allauth's page to remove a passkey, which keeps the last second factor of staff."""
+    """allauth's page to remove a passkey. Staff cannot remove their last second factor."""
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if get_adapter().can_delete_authenticator(self.get_object()):

@@ -77,7 +77,7 @@ OPTIONAL_FIELDS = {
     ),
     "Authors and citation": ("participant", "authors", "year", "bibtex"),
 }
-#: Prefix of the fields of a system: `new-<field>`.
+#: Form prefix of a system's fields: `new-<field>`.
 PREFIX = "new"
 #: Fields that are always visible. All others are in the section “More details”.
 VISIBLE_FIELDS = frozenset({"name", "architecture", "run_type", "tag", "priority"})
@@ -170,7 +170,7 @@ class SubmissionPage:
         return find_system(teams, post.get(f"{PREFIX}-name", self.request.GET.get("system", "")).strip())
 
     def _form_data(self) -> QueryDict:
-        """Return the posted data with the architecture of the page's engine, or else of an existing system."""
+        """Return the posted data with the architecture of the page's engine, or else of the existing system."""
         entered, name = self.request.POST.copy(), f"{PREFIX}-architecture"
         default = self.system.architecture if self.system else ""
         entered[name] = self.architecture or entered.get(name) or default
@@ -208,14 +208,14 @@ class SubmissionPage:
         return {name.removeprefix(prefix): value for name, value in entered if name.startswith(prefix)}
 
     def is_valid(self) -> bool:
-        """Return whether the forms are valid and do not change an existing system, which has its own page for that."""
+        """Return whether the forms are valid and do not change an existing system. Its own page is for changes."""
         forms = [form for form in (self.form, self.team_form, self.system_form) if form is not None]
         if self.system is not None and all(form.is_valid() for form in forms):
             self._refuse_changes(self.system)
         return all(form.is_valid() for form in forms)
 
     def _refuse_changes(self, system: System) -> None:
-        """Add an error to each field with an entered value that differs from that of the existing system."""
+        """Add an error to each field whose entered value differs from the existing system's value."""
         message = _("“{name}” is one of your systems and has another value. Clear the field, or enter a new name.")
         names = [field.name for field in self.system_form if field.value() and field.name != "name"]
         if "training_none" in names:
@@ -359,7 +359,7 @@ class SubmitPage(SubmissionPage):
     def context(self, *arguments: Any, **changes: Any) -> dict[str, Any]:
         """Return the template's context.
 
-        `subjects` are the datasets of the checked files, or else the chosen one.
+        `subjects` are the datasets of the checked files, or else the chosen dataset.
         """
         context = super().context(*arguments, **changes)
         datasets = self._dataset_choices()

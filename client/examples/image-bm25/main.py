@@ -1,4 +1,4 @@
-"""BM25 by bm25s over the files of TIRA and TIREx."""
+"""Rank documents with bm25s, in the file layout of TIRA and TIREx."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Server of `/v1/embeddings` with static embeddings: the mean of one vector for each token."""
+"""Serve `/v1/embeddings` with static embeddings: the embedding of a text is the mean of its token vectors."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ vectors = next(iter(load_file(folder / "model.safetensors").values())).astype(np
 
 
 def encode(texts: list[str]) -> np.ndarray:
-    """Return the mean vector of each text's tokens, zeros for a text without tokens."""
+    """Return the mean token vector of each text, or zeros if a text has no tokens."""
     encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     lengths = np.array([len(encoding.ids) for encoding in encodings])
     means = np.zeros((len(texts), vectors.shape[1]), np.float32)
@@ -32,7 +32,7 @@ def encode(texts: list[str]) -> np.ndarray:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Handler of requests to encode texts, to list the model, and to check health."""
+    """HTTP handler that encodes texts, lists the model, and answers health checks."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Omit the line for each request."""
+        """Disable the request log."""
 
 
 ThreadingHTTPServer(("", int(os.environ.get("PORT", "8000"))), Handler).serve_forever()

@@ -222,10 +222,10 @@ def one_archive(files: Sequence[IncomingFile], pooling: str) -> CheckpointArchiv
 def chosen_model(
     person: User, archive: CheckpointArchive | None, checkpoint_id: str, names: Mapping[str, str]
 ) -> Model | None:
-    """Return the model of a request: the archive, the checkpoint with this id, the one that is named, or None.
+    """Return the request's model: the archive, the checkpoint with this id, the named model, or None.
 
-    `names` contains `hub_model` with `hub_commit`, or `image`. Raises Refused for more than one model, for a checkpoint
-    that is not one of the user's teams, and for an invalid name of an image.
+    `names` contains `hub_model` with `hub_commit`, or `image`. Raises Refused for several models, for a checkpoint
+    that does not belong to the user's teams, and for an invalid image name.
     """
     if sum(map(bool, (archive, checkpoint_id, names["hub_model"], names["image"]))) > 1:
         raise _several_models()
@@ -294,7 +294,7 @@ def _validate_request(request: ModelRequest, team: Team, system: System | System
 
 
 def _refuse_image(team: Team, *, unprotected: bool) -> None:
-    """Raise Refused if the team or the site runs no container images."""
+    """Raise Refused if the site cannot run container images in a sandbox, or the team is not approved for them."""
     if not settings.CONTAINERS:
         hint = "Submit a checkpoint or a run. Operators enable images with CONTAINERS=1."
         raise Refused.for_problem(CONTAINERS_OFF, "This site does not run container images.", hint)

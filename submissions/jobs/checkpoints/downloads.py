@@ -31,7 +31,7 @@ from submissions.sandbox.processes import remove
 def fetched_checkpoint(job: Job) -> Checkpoint | None:
     """Return the checkpoint of a job if its submission names a model on the hub or an image in a registry, else None.
 
-    It is downloaded once per team. Raises LeaseLost, or InvalidRun if the model does not exist or cannot be run.
+    Each model is downloaded once per team. Raises LeaseLost, and InvalidRun if it does not exist or cannot be run.
     """
     submission, name = job.submission, job.payload.get("hub_name", "")
     if submission is None or not name:
@@ -91,7 +91,7 @@ def _download(job: Job, submission: Submission, model: PinnedModel, folder: Path
 def _image_folder(submission: Submission, image: PinnedModel) -> Iterator[Path]:
     """Yield the locked folder of a team's download of an image on this host.
 
-    The folder remains after interruptions, so that the next attempt continues the download, until the sweep removes it.
+    After an interruption, the folder remains for the next attempt to resume, until the sweep removes it.
     """
     folder = Path(settings.VAR) / "work" / f"pull-{submission.team_id}-{image.commit.partition(':')[2]}"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -111,7 +111,7 @@ def _image_folder(submission: Submission, image: PinnedModel) -> Iterator[Path]:
 
 
 def _pack(files: Path, archive: Path) -> Path:
-    """Pack the files into an archive; equal files give equal bytes."""
+    """Pack the files into a deterministic archive."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as archive_file:
         for path in sorted(path for path in files.rglob("*") if path.is_file()):
             name = path.relative_to(files).as_posix()

@@ -1,7 +1,7 @@
-"""Runs of container images on datasets: unpack on this host, run or serve in the sandbox, read the output.
+"""Runs of container images on datasets, which are unpacked on this host and run or served in the sandbox.
 
-An image is unpacked once per host, next to the folders of jobs, and removed with them when it has not been used for as
-long as a job may take.
+An image is unpacked once per host, next to the folders of jobs. It is removed with them if it was not used for the
+time limit of a job.
 """
 
 import json
@@ -40,9 +40,9 @@ _MIB = 1 << 20
 
 
 def run_image_job(work: ExecutionJob, lease: Lease, totals: Mapping[str, tuple[int, str]]) -> dict[str, Any]:
-    """Run the image of `work.checkpoint` as its engine determines. Parameters, result, and errors are as `run_child`'s.
+    """Run the image of `work.checkpoint` with its interface. Arguments, result, and errors are those of `run_child`.
 
-    The batch interface yields no figures, because one command indexes and searches.
+    The result of the batch interface contains no measurements, because one command indexes and searches.
     """
     assert work.checkpoint is not None
     report = reporter(lease, totals)
@@ -66,7 +66,7 @@ def run_image_job(work: ExecutionJob, lease: Lease, totals: Mapping[str, tuple[i
 
 
 def _unpacked_image(stored: Path) -> tuple[Path, ImageConfig]:
-    """Return root and configuration of a stored image on this host, unpacked if it is not there yet.
+    """Return the root and configuration of a stored image on this host, unpacking it if necessary.
 
     Raises DamagedInput if the archive has changed since it was accepted.
     """
@@ -89,7 +89,7 @@ def _unpacked_image(stored: Path) -> tuple[Path, ImageConfig]:
 
 
 def _is_open(dataset: Dataset) -> bool:
-    """Return whether messages of an image cannot reveal anything that is not public."""
+    """Return whether the dataset is entirely public, so that an image's messages cannot reveal hidden content."""
     visibilities = (dataset.queries_visibility, dataset.documents_visibility)
     return not dataset.hidden and set(visibilities) == {Visibility.PUBLIC}
 
@@ -133,7 +133,7 @@ def _run_batch(work: ExecutionJob, lease: Lease, task: ImageTask) -> dict[str, A
         facts={
             "command_seconds": round(outcome.seconds, 1),
             "command_documents_per_second": round(documents / outcome.seconds, 1),
-            # A command may end before its memory is measured.
+            # A command may end before the first memory measurement.
             **({"command_memory": round(outcome.peak_rss / _MIB)} if outcome.peak_rss else {}),
         },
     )
@@ -144,7 +144,7 @@ def _run_batch(work: ExecutionJob, lease: Lease, task: ImageTask) -> dict[str, A
 def _run_served(
     work: ExecutionJob, lease: Lease, task: ImageTask, totals: Mapping[str, tuple[int, str]]
 ) -> dict[str, Any]:
-    """Serve the image, and run the engine in a sandbox of its own that can access the server through a socket.
+    """Start the image's server, and run the engine in a separate sandbox that reaches the server through a socket.
 
     The server's peak memory is added to that of the engine.
     """
@@ -176,7 +176,7 @@ def _run_served(
 
 
 def _log_output(lease: Lease, task: ImageTask, outcome: SandboxOutcome) -> None:
-    """Add the last messages of a failed image to the job's log, unless they could contain restricted texts."""
+    """Append the last messages of a failed image to the job's log, unless they could contain restricted texts."""
     if outcome.output and outcome.kind != "done":
         write_log(lease.job.pk, f"Last messages of the image: {outcome.output}")
     elif outcome.kind != "done" and not task.shows_output:

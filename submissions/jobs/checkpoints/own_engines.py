@@ -270,7 +270,7 @@ def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersio
 def _measure(
     job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, folder: Path
 ) -> dict[str, Any]:
-    """Measure the configuration and BM25 with little effort, so that the next rows of a new site do not wait long.
+    """Measure the configuration and BM25 briefly, so that the next results on a new site are not delayed.
 
     Return the costs of a RetrievalResult, empty if that fails.
     """

@@ -41,7 +41,7 @@ from submissions.sandbox.processes import is_left_over, owner_prefix, remove, re
 from submissions.sandbox.running import SandboxOutcome, ShardEncoder, run_job
 from submissions.sandbox.supervision import OnProgress
 
-#: Prefix of the folder in which this host keeps a job's rankings for its next attempt, before the job's id.
+#: Prefix, before the job's id, of the folder with a job's rankings for its next attempt on this host.
 RANKINGS = "rankings-"
 #: File in a checkpoint's folder with the versions of the libraries that accepted it.
 NOTE = "checked.txt"
@@ -94,9 +94,9 @@ def job_folder() -> Iterator[Path]:
 
 
 def sweep_work(grace: float = GRACE) -> int:
-    """Remove folders of ended processes and jobs on this host, and old folders; return their number.
+    """Remove old folders and folders of ended processes and jobs on this host. Return their number.
 
-    The minimum age of folders with an unknown owner is a job's time limit. Children that encode several shards write to
+    Folders with an unknown owner must be older than a job's time limit. Children that encode several shards write to
     their folder for each shard.
     """
     folders = list((Path(settings.VAR) / "work").glob("*"))
@@ -147,7 +147,7 @@ def run_child(
 
 
 def job_limits(lease: Lease) -> SandboxLimits:
-    """Return the limits of a child, which may use nine tenths of the job's remaining time."""
+    """Return the limits of a child. Its time limit is nine tenths of the job's remaining time."""
     limits = SandboxLimits.from_settings()
     return replace(limits, wall_clock_seconds=min(limits.wall_clock_seconds, 0.9 * lease.seconds_left))
 
