@@ -363,7 +363,7 @@ def test_a_doubtful_time_is_neither_compared_in_the_verdict_nor_plotted_nor_weig
     board = board_of(dataset, weights=(("effectiveness", 1.0), ("latency", 1.0)))
     assert board.summary is not None
     assert (
-        "40.0 ms per query, doubtful because the machine was busy; within 5% of its score: quiet, 8.0 ms"
+        "40.0 ms per query, doubtful because the machine was busy, 12.3 MB index; within 5% of its score: quiet, 8.0 ms"
         in board.summary.text
     )
     assert all(row.value("weighted-score") is None for row in board.rows if row.entry.system != "quiet")

@@ -29,7 +29,7 @@ from leaderboard.core.schema_version import (
 from leaderboard.management.commands import adopt_history
 from leaderboard.management.supervisor import site
 from leaderboard.management.supervisor.processes import SupervisorError
-from leaderboard.models import AuditRecord, Team
+from leaderboard.models import AuditRecord, Benchmark
 from tests.earlier_history import EARLIER, record_earlier_migrations
 
 pytestmark = pytest.mark.database
@@ -85,9 +85,13 @@ def build_earlier_database() -> None:
             execute(f"DROP TABLE {table}{' CASCADE' if connection.vendor == 'postgresql' else ''}")
             continue
         changed = [each for each in earlier._meta.constraints if each not in model._meta.constraints]
-        if changed and connection.vendor == "sqlite":
+        types = {field.column: field.db_type(connection) for field in model._meta.local_concrete_fields}
+        earlier_types = {field.column: field.db_type(connection) for field in earlier._meta.local_concrete_fields}
+        changed_types = {column: kind for column, kind in earlier_types.items() if types.get(column, kind) != kind}
+        if (changed or changed_types) and connection.vendor == "sqlite":
             recreate(earlier)
             continue
+        execute(*(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {kind}" for column, kind in changed_types.items()))
         for column in columns - {field.column for field in earlier._meta.local_concrete_fields}:
             drop(table, column)
         for constraint in changed:
@@ -131,7 +135,7 @@ def adopt() -> str:
 
 
 def test_an_equal_database_is_adopted_and_its_rows_stay(earlier_database: None) -> None:
-    Team.objects.create(slug="aardvark", name="Aardvark")
+    Benchmark.objects.create(slug="aardvark", name="Aardvark")
     record("tested", "nothing")
     others = recorded_migrations() - EARLIER
     assert "adopt_history" in describe_mismatch()
@@ -140,7 +144,7 @@ def test_an_equal_database_is_adopted_and_its_rows_stay(earlier_database: None) 
     assert recorded_migrations() - INITIAL == others
     for said in ("The database lacks ", "leaderboard.0003", " more", "manage.py migrate"):
         assert said in describe_mismatch()
-    assert Team.objects.get().slug == "aardvark"
+    assert Benchmark.objects.get().slug == "aardvark"
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         execute("DELETE FROM leaderboard_auditrecord")
     assert AuditRecord.objects.count() == 1
