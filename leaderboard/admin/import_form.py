@@ -204,7 +204,7 @@ def name_fields(text: str) -> str:
     fields = ImportForm.base_fields.items()
     labels = {name.replace("_", "-"): str(field.label or pretty_name(name)) for name, field in fields}
     labels |= {"open": gettext("Judgments: open to everyone"), "hidden": gettext("Judgments: hidden")}
-    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda m: f"“{labels[m[1]]}”" if m[1] in labels else m[0], text)
+    return re.sub(r"--([a-z-]*[a-z])", lambda m: f"“{labels[m[1]]}”" if m[1] in labels else m[0], text)
 
 
 def uploaded_path(upload: Any) -> Path:
