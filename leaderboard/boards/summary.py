@@ -48,8 +48,8 @@ def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -
     judges = _("judged by %(judges)s") % {"judges": ", ".join(facts.judges)} if facts.judges else ""
     density = _("%(number).1f relevant each")
     relevant = density % {"number": facts.relevant_per_query} if facts.relevant_per_query else ""
-    access = _("hidden") if facts.hidden else _("open")
-    texts = filter(None, [access, judges or _("from the collection"), relevant])
+    origin = _("hidden, provided by the curator") if facts.hidden else _("open, from the collection")
+    texts = filter(None, [origin, judges, relevant])
     *parts, cost = summary.parts
     return replace(summary, parts=[*parts, Part(_("Judgments"), ", ".join(texts)), cost])
 
@@ -119,7 +119,7 @@ class _Leader:
         elif board.statements.published is not None:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
         elif is_reported:
-            parts.append(Part(_("Judgments"), _("those of the publication; unjudged documents are unknown")))
+            parts.append(Part(_("Judgments"), _("not available here, so unjudged documents cannot be checked")))
         label = _("Best reported") if is_reported else _("Best")
         if is_filtered and total > 1:
             all_labels = _("Best reported of all %(total)d systems"), _("Best of all %(total)d systems")
@@ -165,7 +165,7 @@ class _Leader:
         if score == self.score or (score < self.score) != is_lower:
             return origin
         facts = {"origin": origin, "name": _name(row, self.names), "score": format_value(score, 3)}
-        return _("%(origin)s; %(name)s reports %(score)s, untested") % facts
+        return _("%(origin)s; better, untested: %(name)s %(score)s") % facts
 
     def _headline(self, relative: float | None, measure: str, tied_baseline: Row | None) -> str:
         """Return the sentence on the best system without its name, with which the sentence begins."""

@@ -28,7 +28,7 @@ from tests.pages import one_line
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the paper gives no per-query scores."
-UNMEASURED = "Judgments: those of the publication; unjudged documents are unknown. Cost: not reported."
+UNMEASURED = "Judgments: not available here, so unjudged documents cannot be checked. Cost: not reported."
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported, because the judgments are hidden."
@@ -243,8 +243,8 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     ends = ", ".join(signed(end, 3) for end in delta.values())
     published = statements([dataset.pk])[dataset.pk].published
     within = f"{published.tied_within:.3f}" if published else ""
-    access = "hidden" if dataset.hidden else "open"
-    text = text.format(judgments=f"{access}, from the collection", ends=ends, least=f"{least or 0:+.3f}", within=within)
+    judgments = "hidden, provided by the curator" if dataset.hidden else "open, from the collection"
+    text = text.format(judgments=judgments, ends=ends, least=f"{least or 0:+.3f}", within=within)
     is_reported = text.startswith("Best reported")
     origin = "Lovelace and Hopper 2020" if is_reported else "uploaded"
     text = re.sub(r"^(.*?nDCG@10 [0-9.]+)\. ", rf"\1 ({origin}). ", text, count=1)
@@ -264,6 +264,14 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     assert verdict(filtered) == f"{whole}{colon}{rest}"
     written = client.get(f"/datasets/{dataset.slug}/board.md").content.decode()
     assert text in re.sub(r"\\([<*\[\]])", r"\1", written)
+
+
+@pytest.mark.parametrize(("reported", "note"), [(0.9, "uploaded; better, untested: printed 0.900"), (0.3, "uploaded")])
+def test_a_better_reported_score_is_named_beside_the_best(client: Client, reported: float, note: str) -> None:
+    dataset = untested(BM25=(0.4, None), First=(0.5, None))
+    report(dataset, make_source("paper"), "printed", ndcg=reported)
+    summary = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"]
+    assert f"nDCG@10 0.500 ({note}). " in summary["text"]
 
 
 def test_a_lead_over_a_baseline_that_all_pairs_do_not_separate_says_how_both_can_hold(client: Client) -> None:
