@@ -120,7 +120,8 @@ class _Leader:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
         elif is_reported:
             parts.append(Part(_("Judgments"), _("not available here, so unjudged documents cannot be checked")))
-        label = _("Best reported") if is_reported else _("Best")
+        reported = self._better_reported()
+        label = _("Best reported") if is_reported else _("Best") if reported is None else _("Best scored")
         if is_filtered and total > 1:
             all_labels = _("Best reported of all %(total)d systems"), _("Best of all %(total)d systems")
             label = all_labels[not is_reported] % {"total": total}
@@ -142,30 +143,37 @@ class _Leader:
             baseline is not None,
             self._headline(ratio, measure, baseline),
             draw_forest(list(self._forest_rows()), measure, board.baseline),
-            self._origin(),
+            self._origin(reported),
         )
 
-    def _origin(self) -> str:
-        """Return the provenance of the best score, and a note on results of the other kind."""
-        others = [row for row in self.board.rows if row.ranked_in != self.best.ranked_in]
-        if self.best.ranked_in == REPORTED:
-            origin = str(self.best.value("by"))
-            if self.board.views and others:
-                text = ngettext(
-                    "%(origin)s; %(count)d scored system lacks datasets",
-                    "%(origin)s; %(count)d scored systems lack datasets",
-                    len(others),
-                )
-                return text % {"origin": origin, "count": len(others)}
+    def _better_reported(self) -> Row | None:
+        """Return the best reported row if its score is better than that of the best system, which was scored here."""
+        rows = [row for row in self.board.rows if row.ranked_in == REPORTED and row.value(self.key) is not None]
+        if self.best.ranked_in == REPORTED or not rows:
+            return None
+        sign = -1 if better(self.board.measure) == "lower" else 1
+        row = max(rows, key=lambda row: sign * (_number(row, self.key) or 0.0))
+        return row if sign * (_number(row, self.key) or 0.0) > sign * self.score else None
+
+    def _origin(self, reported: Row | None) -> str:
+        """Return the provenance of the best score, with a note on results that are not ranked with it."""
+        if self.best.ranked_in != REPORTED:
+            origin = _("uploaded") if self.best.entry.provenance == SCORED else _("run by Runboard")
+            if reported is None:
+                return origin
+            score = format_value(_number(reported, self.key), 3)
+            facts = {"origin": origin, "name": _name(reported, self.names), "score": score}
+            return _("%(origin)s; reported, untested: %(name)s %(score)s") % facts
+        origin = str(self.best.value("by"))
+        others = sum(row.ranked_in != REPORTED for row in self.board.rows) if self.board.views else 0
+        if not others:
             return origin
-        origin = _("uploaded") if self.best.entry.provenance == SCORED else _("run by Runboard")
-        is_lower = better(self.board.measure) == "lower"
-        reported = [(score, row) for row in others if row.ranked_in == REPORTED if (score := _number(row, self.key))]
-        score, row = (min if is_lower else max)(reported, key=itemgetter(0), default=(self.score, self.best))
-        if score == self.score or (score < self.score) != is_lower:
-            return origin
-        facts = {"origin": origin, "name": _name(row, self.names), "score": format_value(score, 3)}
-        return _("%(origin)s; better, untested: %(name)s %(score)s") % facts
+        text = ngettext(
+            "%(origin)s; %(count)d scored system lacks datasets",
+            "%(origin)s; %(count)d scored systems lack datasets",
+            others,
+        )
+        return text % {"origin": origin, "count": others}
 
     def _headline(self, relative: float | None, measure: str, tied_baseline: Row | None) -> str:
         """Return the sentence on the best system without its name, with which the sentence begins."""
@@ -298,7 +306,9 @@ class _Leader:
         tied = self.tied
         if not tied:
             return _("none")
-        tied_names = [_name(row, self.names) for row in tied]
+        mark = _("%(name)s (baseline)")
+        names = [(_name(row, self.names), row.entry.is_baseline) for row in tied]
+        tied_names = [mark % {"name": name} if is_baseline else name for name, is_baseline in names]
         if len(tied) == len(self.rows) - 1 and len(tied) > 1:
             baseline = next((_name(row, self.names) for row in tied if row.entry.is_baseline), "")
             text = _("all %(others)d others, including %(baseline)s") if baseline else _("all %(others)d others")
@@ -344,6 +354,10 @@ class _Leader:
             cost_text = _("%(cost)s per query, as reported") % {"cost": _(" or ").join(reported_latencies)}
         if cost_text and (size := _number(best, "index-bytes")):
             cost_text = _("%(cost)s, %(size)s MB index") % {"cost": cost_text, "size": format_quantity(size, 3)}
+        price = _number(best, "cost")
+        if price is not None:
+            text = _("%(price)s USD per 1,000 queries, self-reported") % {"price": format_quantity(price, 3)}
+            cost_text = f"{cost_text}; {text}" if cost_text else text
         cost_text = cost_text or str(_NOT_TIMED.get(best.entry.provenance, _("not timed")))
         if not candidates:
             return None, None, cost_text

@@ -12,6 +12,7 @@ from django.test import Client
 
 from leaderboard.core.text.numbers import signed
 from leaderboard.models import Dataset, System
+from leaderboard.results.reported_facts import COST_UNIT, make_figure
 from leaderboard.results.significance.statements import statements
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import (
@@ -110,7 +111,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "not significant": (
         lambda: tested(BM25=0.4, Little=0.4012),
         f"Best: Little, nDCG@10 0.401. {LITTLE.format('')} "
-        f"Not separable from the best: BM25 (1 pair tested). {UPLOADED}",
+        f"Not separable from the best: BM25 (baseline) (1 pair tested). {UPLOADED}",
         {"better": False, "tied": ["BM25"]},
     ),
     "above the baseline's upper bound": (
@@ -166,7 +167,7 @@ CASES: dict[str, tuple[Callable[[], Dataset], str, dict[str, Any]]] = {
     "hidden, not significant": (
         lambda: protected(BM25=0.4, Little=0.405),
         "Best: Little, nDCG@10 0.405. vs BM25: +1.2% (+0.005), not significant (threshold {least}). "
-        f"Not separable from the best: BM25 (threshold {{within}} for 1 pair). {WITHHELD} {UPLOADED}",
+        f"Not separable from the best: BM25 (baseline) (threshold {{within}} for 1 pair). {WITHHELD} {UPLOADED}",
         {"better": False, "p": None, "tied": ["BM25"]},
     ),
     "reported": (
@@ -266,12 +267,24 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     assert text in re.sub(r"\\([<*\[\]])", r"\1", written)
 
 
-@pytest.mark.parametrize(("reported", "note"), [(0.9, "uploaded; better, untested: printed 0.900"), (0.3, "uploaded")])
+@pytest.mark.parametrize(
+    ("reported", "note"), [(0.9, "uploaded; reported, untested: printed 0.900"), (0.3, "uploaded")]
+)
 def test_a_better_reported_score_is_named_beside_the_best(client: Client, reported: float, note: str) -> None:
     dataset = untested(BM25=(0.4, None), First=(0.5, None))
     report(dataset, make_source("paper"), "printed", ndcg=reported)
     summary = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"]
     assert f"nDCG@10 0.500 ({note}). " in summary["text"]
+
+
+def test_a_self_reported_price_is_a_cost(client: Client) -> None:
+    dataset = untested(BM25=(0.4, None), First=(0.5, None))
+    first = dataset.entries.get(system__name="First")
+    first.figures = [make_figure("cost", "0.0213", COST_UNIT, "header of the run")]
+    first.save()
+    record_boards()
+    summary = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["summary"]
+    assert summary["text"].endswith("Cost: 0.0213 USD per 1,000 queries, self-reported.")
 
 
 def test_a_lead_over_a_baseline_that_all_pairs_do_not_separate_says_how_both_can_hold(client: Client) -> None:
