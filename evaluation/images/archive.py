@@ -144,7 +144,7 @@ class ImageArchive:
         else:
             raise self.findings.stop(IMAGE_FORMAT, "it has neither manifest.json nor index.json")
         content = self._content(config_name)
-        self.id = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        self.id = content_digest(content)
         self.digest = self.digest or self.id
         values = self._parse(content, config_name)
         self._check_platform(values)
@@ -207,7 +207,7 @@ class ImageArchive:
         config_digest = str(_object(values.get("config")).get("digest"))
         blob_digests = [str(_object(layer).get("digest")) for layer in _list(values.get("layers"))]
         self._blob(config_digest)
-        return _blob_name(config_digest), list(map(_blob_name, blob_digests)), blob_digests
+        return blob_name(config_digest), list(map(blob_name, blob_digests)), blob_digests
 
     def _entry(self, name: str) -> tuple[int, int]:
         if name not in self._entries:
@@ -223,8 +223,8 @@ class ImageArchive:
 
     def _blob(self, digest: str) -> bytes:
         """Return a small blob after verifying its digest."""
-        content = self._content(_blob_name(digest))
-        if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
+        content = self._content(blob_name(digest))
+        if content_digest(content) != digest:
             raise self.findings.stop(IMAGE_DIGEST, "{} has other content than its digest states", digest)
         return content
 
@@ -332,7 +332,13 @@ def _is_digest(value: object) -> bool:
     return isinstance(value, str) and DIGEST.fullmatch(value) is not None
 
 
-def _blob_name(digest: str) -> str:
+def content_digest(content: bytes) -> str:
+    """Return the digest of a blob in the format of manifests."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def blob_name(digest: str) -> str:
+    """Return the name of a blob in an OCI archive."""
     return f"blobs/{digest.replace(':', '/', 1)}"
 
 

@@ -31,7 +31,7 @@ from urllib.parse import urlencode, urlsplit
 from evaluation.archives.compression import describe_bytes
 from evaluation.archives.hub import TIMEOUT, NotFetched, connection_errors, read_blocks
 from evaluation.images import findings
-from evaluation.images.archive import DIGEST, choose_manifest, own_architecture
+from evaluation.images.archive import DIGEST, blob_name, choose_manifest, content_digest, own_architecture
 from submissions.core.public_addresses import PinnedConnection, is_public, resolve
 
 #: Hosts of registries whose API has a different host name.
@@ -86,7 +86,7 @@ class Registry:
                 self.open(f"manifests/{digest}", {"Accept": ", ".join(f"{kind}+json" for kind in _KINDS)}),
                 "the manifest",
             )
-            if digest != f"sha256:{hashlib.sha256(content).hexdigest()}":
+            if digest != content_digest(content):
                 raise _damage(digest)
             values = _parse(content)
             if "manifests" not in values:
@@ -185,7 +185,7 @@ def pull(name: str, digest: str, archive: Path, maximum_bytes: int, reserve_byte
             raise OSError(errno.ENOSPC, "the image does not fit on the disk of this worker")
         position = _append(file, 0, head)
         for layer, size in layers.items():
-            position = _append(file, position, _header(_blob_name(layer), size))
+            position = _append(file, position, _header(blob_name(layer), size))
             if file.seek(0, io.SEEK_END) < position + size:
                 registry.download(layer, size, file, position)
             position = _append(file, position + size, bytes(_padding(size)))
@@ -218,10 +218,10 @@ def _list_layers(manifest: Mapping[str, Any]) -> dict[str, int]:
 
 def _head(manifest: bytes) -> bytes:
     """Return the start of the archive: the layout version, the index, and the image's manifest."""
-    digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+    digest = content_digest(manifest)
     entry = {"mediaType": f"{_OCI}.manifest.v1+json", "digest": digest, "size": len(manifest)}
     index = json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode()
-    files = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": index, _blob_name(digest): manifest}
+    files = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": index, blob_name(digest): manifest}
     return b"".join(_header(name, len(data)) + data + bytes(_padding(len(data))) for name, data in files.items())
 
 
@@ -229,10 +229,6 @@ def _header(name: str, size: int) -> bytes:
     info = tarfile.TarInfo(name)
     info.size = size
     return info.tobuf(tarfile.GNU_FORMAT)
-
-
-def _blob_name(digest: str) -> str:
-    return f"blobs/{digest.replace(':', '/')}"
 
 
 def _padding(size: int) -> int:
