@@ -342,7 +342,7 @@ def write_file_system(
     Raises OSError for errors of the disk, and ImageRefused if a layer has changed.
     """
     target.mkdir()
-    paths_by_source: dict[tuple[int, int], list[str]] = {}
+    files: dict[tuple[int, int], tuple[Node, list[str]]] = {}
     folders, links = [], []
     for path, node in file_system.walk():
         if node.kind == "folder":
@@ -351,16 +351,16 @@ def write_file_system(
         elif node.kind == "link":
             links.append((path, node))
         else:
-            paths_by_source.setdefault(node.source, []).append(path)
-    nodes = {path: node for path, node in file_system.walk() if node.kind == "file"}
+            files.setdefault(node.source, (node, []))[1].append(path)
 
     def write_layer(number: int, reader: TarReader) -> None:
         for index, member in enumerate(iterate_members(reader)):
-            if paths := paths_by_source.get((number, index)):
-                _write_file(target, paths, nodes[paths[0]], reader.blocks(member.size))
+            if (number, index) in files:
+                node, paths = files[number, index]
+                _write_file(target, paths, node, reader.blocks(member.size))
 
     for number, layer in enumerate(layers):
-        if any(source[0] == number for source in paths_by_source):
+        if any(source[0] == number for source in files):
             layer.read(partial(write_layer, number), limits, findings)
     for path, node in links:
         (target / path).symlink_to(node.target)
