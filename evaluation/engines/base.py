@@ -60,6 +60,10 @@ def total_size(*paths: Path) -> int:
     )
 
 
+#: Message for container images outside of the site's workers.
+IMAGE_ON_SITE_ONLY = "Container images run on the site only; docs/containers.md shows how to run one."
+
+
 class InvalidParameter(ValueError):
     """Error for an unknown engine parameter or an invalid value, which the message names."""
 
@@ -260,7 +264,7 @@ class Resources:
     def server(self) -> Path:
         """The socket of a container image's server. Raises InvalidParameter if there is none."""
         if self.socket is None:
-            raise InvalidParameter("Container images run on the site only; docs/containers.md shows how to run one.")
+            raise InvalidParameter(IMAGE_ON_SITE_ONLY)
         return self.socket
 
     @property

@@ -30,6 +30,7 @@ from evaluation.core.problems import ModelFailure
 from evaluation.engines import cross_encoder, dense
 from evaluation.engines.base import (
     AUTO,
+    IMAGE_ON_SITE_ONLY,
     EngineDescription,
     Floats,
     InvalidParameter,
@@ -38,6 +39,7 @@ from evaluation.engines.base import (
     Resources,
     ignore,
 )
+from evaluation.engines.index.vector_index import normalize_vectors
 from evaluation.engines.prompts import SIDES, select_prompt
 
 #: Timeouts in seconds of a request, and of a readiness check.
@@ -209,7 +211,7 @@ class ServedEncoder:
             raise ModelFailure("server_answer", "the server returned vectors of different dimensions")
         vectors = vectors[:, : self.dimension]
         if self._unit_length:
-            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+            vectors = normalize_vectors(vectors)
         output[indices] = vectors
 
 
@@ -326,18 +328,18 @@ class BatchImage:
     """Batch interface of an image, which only the site's workers run."""
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
-        raise InvalidParameter("Container images run on the site only; docs/containers.md shows how to run one.")
+        raise InvalidParameter(IMAGE_ON_SITE_ONLY)
 
 
 def _check(
-    interface: str, engine: EngineDescription | None = None
+    name: str, engine: EngineDescription | None = None
 ) -> Callable[[Mapping[str, Any], CheckpointDescription | None], None]:
-    """Return a parameter check that also refuses images whose label selects another interface."""
+    """Return a parameter check that also refuses images whose label selects another engine than `name`."""
 
     def check(parameters: Mapping[str, Any], image: CheckpointDescription | None) -> None:
         """Raise InvalidParameter."""
         labelled = labelled_engine(image.model_type) if image is not None else None
-        if labelled is not None and _INTERFACES[labelled.name] != interface:
+        if labelled is not None and labelled.name != name:
             raise InvalidParameter(f"The image's label selects another interface: choose the engine {labelled.name}.")
         if engine is not None:
             engine.check_parameters(parameters, image)
@@ -360,12 +362,13 @@ _SERVER_PARAMETERS = (
 )
 _BY_MODEL = ("pooling", "maximum_length", "compute_dtype", "batch_tokens", "template")
 _DENSE, _RE_RANKING = dense.DESCRIPTIONS[0], cross_encoder.DESCRIPTIONS[0]
-_INTERFACES = {"container": "batch", "container-embeddings": "embeddings", "container-rerank": "rerank"}
+#: Name of the engine for each interface that an image's label can select.
+_ENGINE_NAMES = {"batch": "container", "embeddings": "container-embeddings", "rerank": "container-rerank"}
 
 
 def labelled_engine(label: str) -> EngineDescription | None:
     """Return the engine that an image's label selects, if any."""
-    return next((engine for engine in DESCRIPTIONS if _INTERFACES[engine.name] == label), None)
+    return next((engine for engine in DESCRIPTIONS if engine.name == _ENGINE_NAMES.get(label)), None)
 
 
 DESCRIPTIONS = (
@@ -379,7 +382,7 @@ DESCRIPTIONS = (
         create=BatchImage,  # type: ignore[arg-type]
         checkpoints=(CheckpointKind.CONTAINER,),
         runs=(0, 1),
-        check_parameters=_check("batch"),
+        check_parameters=_check("container"),
     ),
     replace(
         _DENSE,
@@ -390,7 +393,7 @@ DESCRIPTIONS = (
         create=ServedDenseRetrieval,
         checkpoints=(CheckpointKind.CONTAINER,),
         encoding_parameters=None,
-        check_parameters=_check("embeddings", _DENSE),
+        check_parameters=_check("container-embeddings", _DENSE),
     ),
     replace(
         _RE_RANKING,
@@ -400,6 +403,6 @@ DESCRIPTIONS = (
         parameters=tuple(_adapt(_RE_RANKING, _BY_MODEL)),
         create=ServedReRanking,
         checkpoints=(CheckpointKind.CONTAINER,),
-        check_parameters=_check("rerank", _RE_RANKING),
+        check_parameters=_check("container-rerank", _RE_RANKING),
     ),
 )

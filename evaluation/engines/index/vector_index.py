@@ -411,8 +411,13 @@ def truncate_vectors(vectors: Vectors, dimension: int, unit_length: bool) -> Vec
     truncated_vectors = vectors[:, :dimension]
     if not unit_length or truncated_vectors.shape == vectors.shape:
         return truncated_vectors
-    lengths = np.linalg.norm(truncated_vectors, axis=1, keepdims=True)
-    return np.asarray(truncated_vectors / np.maximum(lengths, _MIN_NORM), np.float32)
+    return normalize_vectors(truncated_vectors)
+
+
+def normalize_vectors(vectors: Vectors) -> Vectors:
+    """Return vectors of unit length; vectors of zeros remain."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, _MIN_NORM), np.float32)
 
 
 def copy_vectors(path: Path, copy: Path, truncate: Truncation, dtype: type[np.floating[Any]] = np.float32) -> None:
