@@ -82,6 +82,11 @@ class Document(NamedTuple):
     title: str
     text: str
 
+    @property
+    def title_and_text(self) -> str:
+        """Title and text joined by a space."""
+        return f"{self.title} {self.text}".strip()
+
 
 class Query(NamedTuple):
     """A query (topic) of a collection."""

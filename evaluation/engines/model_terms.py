@@ -98,7 +98,7 @@ class DocumentModelEngine(WordEngine, ShardedEngine):
 
     def encode_shard(self, documents: Sequence[Document], folder: Path, progress: Progress = ignore) -> None:
         """Write the rows of the documents into the empty `folder`."""
-        texts = [f"{document.title} {document.text}".strip() for document in documents]
+        texts = [document.title_and_text for document in documents]
         with (folder / self.shard_file).open("wb") as file:
             for row in self.rows([document.id for document in documents], texts, progress):
                 file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))

@@ -37,7 +37,7 @@ PASSAGE_PARAMETERS = (
 )
 
 FIELDS: dict[str, Callable[[Document], str]] = {
-    "title+text": lambda document: f"{document.title} {document.text}".strip(),
+    "title+text": lambda document: document.title_and_text,
     "title": lambda document: document.title,
     "text": lambda document: document.text,
 }

@@ -96,7 +96,7 @@ def _tira_document(document: Document) -> dict[str, Any]:
     original = {"doc_id": document.id, "title": document.title, "text": document.text}
     return {
         "docno": document.id,
-        "text": f"{document.title} {document.text}".strip(),
+        "text": document.title_and_text,
         "original_document": original,
     }
 
