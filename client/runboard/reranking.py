@@ -16,6 +16,7 @@ from runboard.run_header import Method, report_run, run_header, run_tag
 from runboard.vectors import Group
 
 if TYPE_CHECKING:
+    from runboard_eval.collections.beir import Query
     from runboard_eval.engines.base import SearchResult
 
 
@@ -26,16 +27,15 @@ def rerank(arguments: argparse.Namespace) -> None:
     unusable cache.
     """
     form = PROVIDERS[arguments.format].reranking
-    if form is None:
-        names = ", ".join(name for name, provider in PROVIDERS.items() if provider.reranking)
-        raise ValueError(f"The API {arguments.format} has no reranker. Choose --format {names}.")
+    assert form is not None  # --format accepts only APIs with a reranker.
     count_texts(arguments)
     extra = request_fields(form, {}, arguments.extra, None)
-    rankings = _read_candidates(arguments)
-    texts = _read_texts(arguments, rankings)
     queries = _read_queries(arguments)
+    rankings = _read_candidates(arguments, queries)
+    texts = _read_texts(arguments, rankings)
+    query_texts = {query.id: query.text or " " for query in queries}
     groups = [
-        Group([texts[name] for name in ranking.document_ids], {**extra, "query": queries[ranking.query_id]})
+        Group([texts[name] for name in ranking.document_ids], {**extra, "query": query_texts[ranking.query_id]})
         for ranking in rankings
     ]
     with open_requester(arguments, form, sum(len(group.texts) for group in groups)) as requester:
@@ -44,9 +44,14 @@ def rerank(arguments: argparse.Namespace) -> None:
         _write_run(arguments, requester, rankings, groups)
 
 
-def _read_candidates(arguments: argparse.Namespace) -> list[SearchResult]:
-    """Return the top documents of each query in the run. Raises ValueError for an invalid run."""
+def _read_queries(arguments: argparse.Namespace) -> list[Query]:
     from runboard_eval.collections.beir import read_queries
+
+    return list(read_queries(arguments.queries))
+
+
+def _read_candidates(arguments: argparse.Namespace, queries: Sequence[Query]) -> list[SearchResult]:
+    """Return the top documents of each query in the run. Raises ValueError for an invalid run."""
     from runboard_eval.core.problems import InvalidContent
     from runboard_eval.engines.first_stage import StoredRun
 
@@ -54,7 +59,7 @@ def _read_candidates(arguments: argparse.Namespace) -> list[SearchResult]:
         with tempfile.TemporaryDirectory(prefix="runboard-") as name:
             run = StoredRun(arguments.candidates)
             run.build((), Path(name))
-            rankings = list(run.search(list(read_queries(arguments.queries)), arguments.depth))
+            rankings = list(run.search(queries, arguments.depth))
     except InvalidContent as error:
         raise ValueError(str(error)) from error
     if not (candidates := [ranking for ranking in rankings if ranking.document_ids]):
@@ -75,12 +80,6 @@ def _read_texts(arguments: argparse.Namespace, rankings: Sequence[SearchResult])
             "Use a run over this corpus."
         )
     return texts
-
-
-def _read_queries(arguments: argparse.Namespace) -> dict[str, str]:
-    from runboard_eval.collections.beir import read_queries
-
-    return {row.id: row.text or " " for row in read_queries(arguments.queries)}
 
 
 def _write_run(
