@@ -111,10 +111,10 @@ def reproduce(
             continue
         files = {kind: dataset_folder / by_sha256[sha256] for kind, sha256 in recipe["files"].items()}
         site.download(recipe["dataset"], dataset_folder, list(files), replaces)
-        model = checkpoint or _download_checkpoint(site, recipe, dataset_folder, replaces)
         if _DIGEST.fullmatch(recipe["checkpoint"].get("image", "")):
             yield Reproduction(*result, reason=_image_command(recipe, files, dataset_folder / "image"))
             continue
+        model = checkpoint or _download_checkpoint(site, recipe, dataset_folder, replaces)
         if model is None and recipe["checkpoint"]:
             name = recipe["checkpoint"].get("hub_name", "")
             detail = f"download {name} at {recipe['checkpoint'].get('hub_commit', '')} and " if name else ""
