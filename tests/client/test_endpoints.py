@@ -7,8 +7,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait as concurrent_wait
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,6 +128,14 @@ class Provider:
         return [text for call in self.calls for text in call.texts]
 
 
+@contextmanager
+def on_loopback(provider: Provider) -> Iterator[None]:
+    """Serve the API, and set its address."""
+    with playing(provider) as server:
+        provider.address = server.address
+        yield
+
+
 class Runner:
     """Commands on the same collection; each has its own output and cache unless they share a name."""
 
@@ -170,8 +179,7 @@ def run(package: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runne
 def provider(request: pytest.FixtureRequest) -> Any:
     """The API of the format that the test's parameter names, by default OpenAI's."""
     provider = Provider(getattr(request, "param", "openai"))
-    with playing(provider) as server:
-        provider.address = server.address
+    with on_loopback(provider):
         yield provider
 
 
@@ -195,8 +203,7 @@ def test_every_format_gives_the_same_run(run: Runner) -> None:
     runs = {}
     for form, (fixed, document, query, _) in FIELDS.items():
         provider = Provider(form)
-        with playing(provider) as server:
-            provider.address = server.address
+        with on_loopback(provider):
             words = ("--dimensions", "5", "--query-extra", '{"extra": [1]}', "--price", "2")
             assert run("retrieve", provider, *words) == 0
         dimensions = {DIMENSIONS.get(form, "dimensions"): 5}
@@ -222,8 +229,7 @@ def test_every_reranker_gives_the_same_run(run: Runner) -> None:
     runs = {}
     for form in RERANKERS:
         provider = Provider(form)
-        with playing(provider) as server:
-            provider.address = server.address
+        with on_loopback(provider):
             assert run("rerank", provider, "--depth", "4", "--extra", '{"instruction": "find"}', "--price", "2") == 0
         assert sorted(call.query for call in provider.calls) == sorted(QUERIES.values())
         for call in provider.calls:
@@ -244,8 +250,7 @@ def test_every_reranker_gives_the_same_run(run: Runner) -> None:
 
 def test_the_cost_of_queries_can_be_stated_where_an_api_does_not_count_tokens(run: Runner) -> None:
     provider = Provider("cohere")
-    with playing(provider) as server:
-        provider.address = server.address
+    with on_loopback(provider):
         assert run("rerank", provider, "--cost-per-1000-queries", "2") == 0
     resources = run.metadata("cohere")["resources"]
     assert resources.items() >= {"self_reported": "true", "cost_usd_per_1000_queries": "2.000000"}.items()
@@ -327,8 +332,7 @@ def test_as_many_requests_are_in_flight_as_jobs(command: str, run: Runner) -> No
         provider.respond = lambda call: (
             respond(call) if call.texts[0] in DOCUMENTS.values() else answer_well("vllm", call)
         )
-    with playing(provider) as server:
-        provider.address = server.address
+    with on_loopback(provider):
         assert run(command, provider, *words) == 0
     assert most == 3
 
@@ -381,8 +385,7 @@ def test_results_of_the_requests_in_flight_are_stored_when_another_fails(
 
     provider.respond = fail_once
     words = ("--batch", "1", "--jobs", "2", "--price", "1")
-    with playing(provider) as server:
-        provider.address = server.address
+    with on_loopback(provider):
         assert run(command, provider, *words) == 1
         assert "402" in capsys.readouterr().err
         assert not run.path("vllm").exists()
@@ -515,8 +518,7 @@ def test_wrong_arguments_are_reported_before_a_request(
     command: str, words: tuple[str, ...], reason: str, run: Runner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     provider = Provider("cohere")
-    with playing(provider) as server:
-        provider.address = server.address
+    with on_loopback(provider):
         try:
             status = run(command, provider, *words)
         except SystemExit as ended:

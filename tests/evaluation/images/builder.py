@@ -104,8 +104,7 @@ def python_layer() -> bytes:
             word for line in loaded.splitlines() for word in line.split() if word.startswith("/") and ":" not in word
         }
         for path in {*map(str, paths), *names}:
-            source = Path(path)
-            archive.add(source.resolve(), arcname=path, filter=lambda info: info)
+            archive.add(Path(path).resolve(), arcname=path)
         python = tarfile.TarInfo("usr/bin/python3")
         python.type, python.linkname = tarfile.SYMTYPE, str(next(iter(paths)))
         if python.linkname != "/usr/bin/python3":
