@@ -199,11 +199,8 @@ class ServedEncoder:
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]), reverse=True)
         size = self._client.batch_texts
         batches = [order[start : start + size] for start in range(0, len(order), size)]
-
-        def call(indices: Sequence[int]) -> Callable[[], None]:
-            return lambda: self._encode_batch(texts, prompt, indices, output)
-
-        self._client.run([call(indices) for indices in batches], progress)
+        calls = [partial(self._encode_batch, texts, prompt, indices, output) for indices in batches]
+        self._client.run(calls, progress)
 
     def _encode_batch(self, texts: Sequence[str], prompt: str, indices: Sequence[int], output: Floats) -> None:
         vectors = self._client.get_rows(_VECTORS, [prompt + texts[index] for index in indices])
@@ -262,17 +259,13 @@ class ServedScorer:
             numbers = list(group)
             for start in range(0, len(numbers), self._client.batch_texts):
                 batch = numbers[start : start + self._client.batch_texts]
-                calls.append(self._call(scores, query, documents, batch))
+                calls.append(partial(self._score_batch, query, documents, batch, scores))
         self._client.run(calls)
         return scores
 
-    def _call(self, scores: Floats, query: str, documents: Sequence[str], batch: list[int]) -> Callable[[], None]:
+    def _score_batch(self, query: str, documents: Sequence[str], batch: list[int], output: Floats) -> None:
         texts = [self._prompts["document"] + documents[number] for number in batch]
-
-        def call() -> None:
-            scores[batch] = self._get_scores(self._prompts["query"] + query, texts)
-
-        return call
+        output[batch] = self._get_scores(self._prompts["query"] + query, texts)
 
     def _get_scores(self, query: str, texts: list[str]) -> Floats:
         return self._client.get_rows(BatchRequest("/rerank", partial(self._body, query), _parse_scores), texts)
