@@ -73,11 +73,6 @@ class ImageConfig:
     labels: Mapping[str, str] = field(default_factory=dict)
     port: int = DEFAULT_PORT
 
-    @property
-    def interface(self) -> str:
-        """Interface that the image's label selects, or an empty string."""
-        return self.labels.get(INTERFACE_LABEL, "")
-
 
 class ImageArchive:
     """An image in an archive, checked on construction. `report` contains all problems of the image."""
@@ -119,7 +114,7 @@ class ImageArchive:
         return CheckpointDescription(
             CheckpointKind.CONTAINER,
             (),
-            self.config.interface,
+            self.config.labels.get(INTERFACE_LABEL, ""),
             size=self.path.stat().st_size,
             sha256=self.id.removeprefix("sha256:"),
             image={

@@ -356,8 +356,7 @@ def write_file_system(
     def write_layer(number: int, reader: TarReader) -> None:
         for index, member in enumerate(iterate_members(reader)):
             if (number, index) in files:
-                node, paths = files[number, index]
-                _write_file(target, paths, node, reader.blocks(member.size))
+                _write_file(target, *files[number, index], reader.blocks(member.size))
 
     for number, layer in enumerate(layers):
         if any(source[0] == number for source in files):
@@ -370,7 +369,7 @@ def write_file_system(
         os.utime(target / path, (node.mtime, node.mtime))
 
 
-def _write_file(target: Path, paths: list[str], node: Node, blocks: Iterator[bytes]) -> None:
+def _write_file(target: Path, node: Node, paths: list[str], blocks: Iterator[bytes]) -> None:
     """Write a file and its hard links."""
     first = target / paths[0]
     with first.open("xb") as file:

@@ -94,11 +94,7 @@ def _tira_query(query: Query) -> dict[str, Any]:
 
 def _tira_document(document: Document) -> dict[str, Any]:
     original = {"doc_id": document.id, "title": document.title, "text": document.text}
-    return {
-        "docno": document.id,
-        "text": document.title_and_text,
-        "original_document": original,
-    }
+    return {"docno": document.id, "text": document.title_and_text, "original_document": original}
 
 
 def _topics(topics: Iterable[Query]) -> str:
