@@ -1,4 +1,4 @@
-"""What the client's tests share: a site that gunicorn serves; `runboard_eval`, as whoever installs it has it."""
+"""Fixtures for the client's tests: a site served by gunicorn, and `runboard_eval` as users install it."""
 
 from __future__ import annotations
 

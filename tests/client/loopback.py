@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Request(NamedTuple):
-    """What the server was asked."""
+    """A request to the server."""
 
     method: str
     path: str
@@ -20,7 +20,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What it answers: bytes as they are, anything else as JSON."""
+    """A response: `content` is sent unchanged if it is bytes, else as JSON."""
 
     content: Any
     status: int = 200
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
 
 
 class Loopback:
-    """Its address, what it was asked so far, and how it answers."""
+    """Server with its address and the requests that it received."""
 
     def __init__(self, answer: Callable[[Request], Answer]) -> None:
         self.asked: list[Request] = []
@@ -49,7 +49,7 @@ class Loopback:
                     self.wfile.write(sent)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Say nothing."""
+                """Disable the request log."""
 
         for method in ("GET", "HEAD", "POST", "PATCH", "DELETE"):
             setattr(Handler, f"do_{method}", Handler.respond)
@@ -59,7 +59,7 @@ class Loopback:
 
 @contextmanager
 def playing(answer: Callable[[Request], Answer]) -> Iterator[Loopback]:
-    """The server, while the block lasts."""
+    """Run the server during the block."""
     found = Loopback(answer)
     thread = threading.Thread(target=found.server.serve_forever, args=(0.02,))
     thread.start()

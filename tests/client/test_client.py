@@ -40,7 +40,7 @@ def alice() -> User:
 
 @pytest.fixture(autouse=True)
 def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of a developer's own login is seen, or changed."""
+    """Isolate tests from the developer's own login."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("RUNBOARD_URL", "RUNBOARD_TOKEN"):
         monkeypatch.delenv(name, raising=False)
@@ -70,7 +70,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def work() -> None:
-    """What a scorer does."""
+    """Score waiting submissions."""
     create_requested_jobs()
     drain_queue("score", "test-worker")
 
@@ -342,7 +342,7 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def killed_after_its_first_piece(words: list[str]) -> int:
-    """How the client ended, in a process of its own."""
+    """Run the client in a child process that ends after the first piece, and return its exit code."""
     child = os.fork()
     if child == 0:
         whole = uploading._send_piece

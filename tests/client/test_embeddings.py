@@ -20,7 +20,7 @@ from evaluation.runs.header import read_header
 from runboard import pacing
 from runboard.cli import main
 
-#: What the server answers to the texts of a request: status, headers and body.
+#: Response to the texts of a request: status, headers, and body.
 Answer = tuple[int, dict[str, str], Any]
 DOCUMENTS = {"d1": "heart blood", "d2": "sound waves", "d3": "heart sound", "d4": ""}
 WORDS = ("heart", "blood", "sound", "waves")

@@ -1,4 +1,4 @@
-"""What pages of docs/ show, typed again: with both packages from their wheels, beside a site that was started anew."""
+"""Commands in pages of docs/, run with both packages from their wheels and a newly started site."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def write_program(path: Path, arguments: str) -> None:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """What the pages' reader stands in: as much of the repository as is typed."""
+    """Return the reader's folder, with the parts of the repository that the commands use."""
     (tmp_path / ".venv/bin").mkdir(parents=True)
     write_program(tmp_path / ".venv/bin/python", '"$@"')
     for name in ("manage.py", "evaluation"):

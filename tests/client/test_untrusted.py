@@ -23,7 +23,7 @@ ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b31m\u202e"
 
 
 class Site:
-    """What a site answers; each may be changed."""
+    """Responses of a site, which tests can change."""
 
     def __init__(self) -> None:
         self.file: dict[str, Any] = {

@@ -14,7 +14,7 @@ from tests.evaluation.small_checkpoint import files, write, zipped
 
 #: A file beside the folder that archives are taken apart in, at which they point, and which nothing may touch.
 CANARY = "canary.safetensors"
-#: By name: the code that the report has to hold, and what writes the archive into an empty folder.
+#: Expected problem code, and function that writes the archive into an empty folder, by name.
 ARCHIVES: dict[str, tuple[str, Callable[[Path], Path]]] = {}
 
 

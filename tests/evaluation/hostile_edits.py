@@ -1,4 +1,4 @@
-"""How checkpoints that must be refused are made: a good one with something changed, under a name."""
+"""Checkpoints that must be refused, by name: valid ones with one change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Files = dict[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class HostileCheckpoint:
-    """How to make it, what it is refused for, and what its sender says that it is.
+    """Builder of a checkpoint, the code of its refusal, and the kind that its submitter states.
 
     `deep`: its files are typed values within bounds, and only the library can say what is wrong.
     """

@@ -1,4 +1,4 @@
-"""What tests of engines with models share: a checkpoint as it lies after rebuilding, and awkward texts."""
+"""Helpers for tests of engines with models: a rebuilt checkpoint, and awkward texts."""
 
 from __future__ import annotations
 

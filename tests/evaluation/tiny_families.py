@@ -21,7 +21,7 @@ WORDS = ("yes", "no", "Yes", "1", "0", "▁true", "▁false", "<|im_start|>", "<
 _IDS = {"pad_token_id": PAD, "bos_token_id": BEGIN, "eos_token_id": END}
 _BART = {f"{side}_{name}": value for side in ("encoder", "decoder")
          for name, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 64))}  # fmt: skip
-#: What a configuration needs beside SIZES, by model type.
+#: Configuration values in addition to SIZES, by model type.
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "qwen2": {"num_key_value_heads": 2},
     "qwen3": {"num_key_value_heads": 2, "head_dim": 8},

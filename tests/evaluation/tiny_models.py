@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 HIDDEN, LAYERS, HEADS, MIDDLE, LENGTH = 32, 2, 2, 64, 512
-#: What comes out of `tiny_colbert`'s projection.
+#: Output dimension of `tiny_colbert`'s projection.
 PROJECTED = 16
 _TEXT = """
 the of and a to in is for that with on as by are be this from an or it at which not have can was but if their how

@@ -125,7 +125,7 @@ def test_a_cross_encoder_scores_as_its_sender_does(model_type: str, labels: int,
 
 _LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 64}  # fmt: skip
-#: What model cards of these families have in config.json, saved before transformers 5.
+#: Keys in config.json of these families, as saved before transformers 5.
 OLDER = {
     "gemma3_text": {"rope_scaling": None, "rope_theta": 1_000_000.0, "rope_local_base_freq": 10_000.0},
     "llama": {"rope_scaling": _LLAMA3, "rope_theta": 500_000.0},
@@ -262,7 +262,7 @@ def test_a_decoder_whose_configuration_does_not_fit_is_refused(change: str, tmp_
 
 
 def test_a_type_that_was_code_is_read_as_the_library_has_it(tmp_path: Path) -> None:
-    """As https://huggingface.co/Alibaba-NLP/gte-multilingual-base says it: NTK scaling of a base of 20,000 by 8."""
+    """https://huggingface.co/Alibaba-NLP/gte-multilingual-base states NTK scaling of a base of 20,000 by 8."""
     import torch
     import transformers
 
@@ -293,7 +293,7 @@ def test_a_type_that_was_code_is_read_as_the_library_has_it(tmp_path: Path) -> N
 
 
 def test_keys_that_code_called_otherwise_are_renamed(tmp_path: Path) -> None:
-    """As https://huggingface.co/nomic-ai/nomic-embed-text-v1.5 says them."""
+    """https://huggingface.co/nomic-ai/nomic-embed-text-v1.5 has these keys."""
     folder = save("nomic_bert", ENCODERS["nomic_bert"], tmp_path / "raw")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     other = {"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_layer": "num_hidden_layers",

@@ -44,10 +44,10 @@ _WITH_CODE = {
     "gte": ("new", "Alibaba-NLP/new-impl--modeling.NewModel"),
     "nomic_bert": ("nomic_bert", "nomic-ai/nomic-bert-2048--modeling_hf_nomic_bert.NomicBertModel"),
 }
-#: By how many models of the list: how many are accepted at least, and how many are of a type that is.
+#: Minimum numbers of accepted models and of models with an accepted type, keyed by the number of first models.
 BOUNDS = {20: (13, 15), 50: (32, 38), 100: (79, 82)}
 WAYS = ("checkpoint", "container", "endpoint", "none")
-#: How many models of the list have a way in, at least.
+#: Minimum number of retrieval models with a way in.
 WITH_A_WAY = 97
 #: Embeddings, more than there are tokens, as in what people publish.
 _VOCABULARY = 320
@@ -156,7 +156,7 @@ def of_a_known_family(row: dict[str, str]) -> bool:
 
 
 def shares_table() -> str:
-    """How many of the first models and of the re-rankers are accepted, as `docs/measurements/models.md` has it."""
+    """Return the table in `docs/measurements/models.md` that counts accepted retrieval models and re-rankers."""
     parts = [(f"retrieval models, the first {count}", RETRIEVAL[:count]) for count in BOUNDS]
     rows = [
         (
@@ -170,7 +170,7 @@ def shares_table() -> str:
 
 
 def ways_table() -> str:
-    """How many models come in by each way, as `docs/measurements/models.md` has it."""
+    """Return the table in `docs/measurements/models.md` that counts models by way."""
     parts = [(f"retrieval models, the first {count}", RETRIEVAL[:count]) for count in BOUNDS]
     rows = [
         (what, *(str(sum(row["way"] == way for row in some)) for way in WAYS))
@@ -180,7 +180,7 @@ def ways_table() -> str:
 
 
 def refusals_table() -> str:
-    """Every refused model by the reason and its way in, as `docs/measurements/models.md` has it."""
+    """Return the table in `docs/measurements/models.md` that lists refused models by reason and way."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in ROWS:
         if reason := reason_against(row):

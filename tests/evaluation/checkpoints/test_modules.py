@@ -22,7 +22,7 @@ from tests.evaluation.checkpoints.test_families import DECODERS, ENCODERS, TEXTS
 from tests.evaluation.small_checkpoint import safetensors
 
 HIDDEN = tiny_models.HIDDEN
-#: As releases have written them.
+#: Module types in the spellings of all releases.
 SPELLINGS = {
     "sentence_transformers.models.Transformer": "Transformer",
     "sentence_transformers.models.Transformer.Transformer": "Transformer",

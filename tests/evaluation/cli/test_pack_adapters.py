@@ -45,7 +45,7 @@ def test_what_an_adapter_needs_is_said(
 def test_an_adapter_is_merged_into_its_base(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As peft runs it over the base; an adapter of another model is refused."""
+    """The result equals peft's model over the base. An adapter of another model is refused."""
     import torch
     from peft import LoraConfig
     from sentence_transformers import SentenceTransformer

@@ -168,7 +168,7 @@ def test_a_slow_system_is_searched_in_two_rounds_and_no_more() -> None:
 def test_measuring_takes_a_tenth_of_the_job_and_says_how_often_was_searched(
     queries: int, seconds: float, timed: int, searches: int, batched: int
 ) -> None:
-    """Of a re-ranker, which takes as long for a query in a batch as for one alone."""
+    """The system is a re-ranker, which takes as long for a query in a batch as for one alone."""
     whole = replace(RETRIEVAL, queries=queries, build_seconds=0.0, search_seconds=queries * seconds)
     budget = measuring_seconds(whole)
     assert budget == pytest.approx(max(60, queries * seconds / 10))

@@ -1,4 +1,4 @@
-"""What approximate indexes are learned from, and how they are filled: in memory, or in groups merged on disk."""
+"""Approximate indexes: the sample for learning, and building in memory or in groups merged on disk."""
 
 from __future__ import annotations
 

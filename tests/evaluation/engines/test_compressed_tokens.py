@@ -55,7 +55,7 @@ def made(seed: int, count: int, alike: bool = False) -> tuple[list[Floats], Floa
 
 
 def test_what_is_learned_from_is_in_memory_once(tmp_path: Path) -> None:
-    """It has up to 2 GiB. Reading a shard's part of it takes that part more."""
+    """The sample has up to 2 GiB. Only the part of the shard that is being read needs additional memory."""
     random = np.random.default_rng(1)
     documents = [random.normal(size=(40, 64)).astype(np.float32) for _ in range(80)]
     store = TokenStore(stored(tmp_path, documents, 8, 64))

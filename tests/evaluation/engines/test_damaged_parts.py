@@ -1,4 +1,4 @@
-"""What a lost machine, a full disk or a wrong file leaves: `merge` and kept rankings take none of it for a result."""
+"""Remains of a lost machine, a full disk, or a wrong file are not accepted as results by `merge` or stored rankings."""
 
 from __future__ import annotations
 

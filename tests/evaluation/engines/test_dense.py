@@ -112,7 +112,7 @@ def read_run(path: Path) -> Run:
 def expected(
     queries: Any, documents: Any, *, query_prompt: str = "", document_prompt: str = "", dot: bool = False
 ) -> Run:
-    """What sentence-transformers finds with these models."""
+    """Return the run of sentence-transformers with these models."""
     from sentence_transformers import util
 
     texts = [f"{title} {text}".strip() for title, text in DOCUMENTS]
@@ -248,7 +248,7 @@ def test_half_precision_gives_nearly_the_same(search: Search, tiny: Path, dtype:
 def test_halved_batches_change_no_top_ten(
     search: Search, tiny: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
-    """Where memory does not suffice for more than three texts at once."""
+    """Memory suffices for at most three texts at once."""
     import torch
     from transformers import BertModel
 

@@ -95,7 +95,7 @@ def test_numbers_that_are_none_are_refused(encoder: Path) -> None:
 
 
 def retrieved(name: str, checkpoint: Path, folder: Path, **parameters: Any) -> Retrieval:
-    """What was done over the small collection."""
+    """Return the retrieval over the small collection."""
     run_bytes(name, checkpoint, folder, **parameters)
     corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
     return retrieve(
@@ -171,7 +171,7 @@ def test_bfloat16_is_as_the_library_loads_it(tmp_path: Path) -> None:
 
 
 def test_the_loss_is_that_of_the_best_ten_over_a_hundred_queries(encoder: Path, tmp_path: Path) -> None:
-    """As found from the runs of both precisions; of 130 queries the last thirty do not count."""
+    """The expected loss is computed from the runs of both precisions, over the first 100 of 130 queries."""
     from tests.evaluation.engines.test_dense import read_run, write_lines
 
     words = tiny_models._WORDS

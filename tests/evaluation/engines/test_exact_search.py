@@ -19,7 +19,7 @@ from evaluation.engines.index.exact_search import ExactSearch, max_norm
 
 @pytest.fixture(scope="module", params=["faiss", "torch", "numpy"], autouse=True)
 def library(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What multiplies: every test is of each way."""
+    """Run every test with each library for the multiplication."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact_search, "MANY_QUERIES", 1_000 if request.param == "torch" else 1)
         if request.param == "numpy":  # nothing else is installed

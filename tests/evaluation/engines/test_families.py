@@ -77,7 +77,7 @@ def plain_model(folder: Path, model_type: str, more: tuple[tuple[str, Any], ...]
 
 
 def plain_vectors(folder: Path, family: Family, texts: list[str]) -> NDArray[np.float32]:
-    """As a model card writes it: tokenizer, AutoModel, pooling, whatever is behind it; all texts in one batch."""
+    """Encode as model cards show: tokenizer, AutoModel, pooling, and further modules, with all texts in one batch."""
     import torch
     import transformers
     from safetensors.torch import load_file

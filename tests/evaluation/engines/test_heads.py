@@ -52,7 +52,7 @@ def m3(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(m3: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """What FlagEmbedding's M3Embedder computes, text by text: scores by mode, query and document."""
+    """Return the scores of FlagEmbedding's M3Embedder, text by text, by mode, query, and document."""
     import torch
     import transformers
     from safetensors.torch import load_file
@@ -132,7 +132,7 @@ def test_the_rows_of_bge_m3_are_fused_by_the_sum_of_their_scores(
 
 
 def test_sparta_weighs_terms_by_the_input_embeddings(tmp_path: Path) -> None:
-    """As beir/retrieval/models/sparta.py and its search, text by text."""
+    """The reference is beir/retrieval/models/sparta.py with its search, text by text."""
     import torch
     import transformers
 

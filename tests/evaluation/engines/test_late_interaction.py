@@ -43,7 +43,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def expected(checkpoints: dict[str, Path]) -> dict[str, dict[str, dict[str, float]]]:
-    """What the library scores, by checkpoint, query and document."""
+    """Return the library's scores by checkpoint, query, and document."""
     from sentence_transformers import MultiVectorEncoder
 
     scores: dict[str, dict[str, dict[str, float]]] = {}

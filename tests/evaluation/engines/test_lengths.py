@@ -1,4 +1,4 @@
-"""How much of a text models read: their own length, or what a submission asks for."""
+"""Maximum lengths of texts: the model's own, or the submission's parameter."""
 
 from __future__ import annotations
 

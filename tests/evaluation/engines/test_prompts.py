@@ -1,4 +1,4 @@
-"""What stands before texts: a checkpoint's own prompts by name, and families of models that are recognised."""
+"""Prompts before texts: a checkpoint's own prompts by name, and those of recognized model families."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from evaluation.engines.prompts import SIDES, TEMPLATES, find_template, format_p
 from tests.evaluation import tiny_models
 from tests.evaluation.neural import DOCUMENTS, QUERIES, created, rebuilt, searched
 
-#: As intfloat/e5-mistral-7b-instruct has them in config_sentence_transformers.json.
+#: Prompts in config_sentence_transformers.json of intfloat/e5-mistral-7b-instruct.
 E5_MISTRAL = {
     "web_search_query": "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: ",
     "sts_query": "Instruct: Retrieve semantically similar text.\nQuery: ",
 }
-#: As Qwen/Qwen3-Embedding-0.6B has them.
+#: Prompts of Qwen/Qwen3-Embedding-0.6B.
 QWEN3 = {"query": "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"}
-#: Some of those of google/embeddinggemma-300m.
+#: Some prompts of google/embeddinggemma-300m.
 GEMMA = {
     "query": "task: search result | query: ",
     "document": "title: none | text: ",

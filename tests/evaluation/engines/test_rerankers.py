@@ -231,7 +231,7 @@ def test_monot5_says_true_or_false(tmp_path: Path) -> None:
     found = engine.scorer.score([QUERY] * len(DOCUMENTS), DOCUMENTS)
     assert_same(found, plain("Query: {query} Document: {text} Relevant:"))
     assert np.abs(found - plain("{query} {text}").numpy()).max() > 1e-3
-    # What is too long loses its end, and not the question.
+    # A text that is too long loses its end, not the question.
     cut = created("cross-encoder", checkpoint, maximum_length=200).scorer.score([QUERY], [DOCUMENTS[-1]])
     fitting = DOCUMENTS[-1][: 200 - len(f"Query: {QUERY} Document:  Relevant:") - 1]
     assert_same(cut, engine.scorer.score([QUERY], [fitting]))

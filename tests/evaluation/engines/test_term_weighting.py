@@ -30,7 +30,7 @@ def engine(checkpoint: Path) -> Any:
 
 
 def expected_frequencies(checkpoint: Path, text: str, scale: float) -> dict[str, int]:
-    """As DeepCT's code has it: pieces put together by `##`, first weight, greatest of a word, scaled and rounded."""
+    """Compute DeepCT's frequencies: pieces joined at `##`, first weight, maximum of a word, scaled and rounded."""
     from transformers import AutoModelForTokenClassification, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(checkpoint / "model")

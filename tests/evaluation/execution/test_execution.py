@@ -128,7 +128,7 @@ print(json.dumps(statuses), file=sys.stderr)
 
 
 def test_failures_are_told_apart(job: ExecutionJob) -> None:
-    """What is the model's affair has a code; what is not has none, and its traceback goes to standard error."""
+    """Failures of the model have a code. Others have none, and their traceback is written to standard error."""
     expected = [
         ("ModelFailure('missing_weights', 'it lacks x')", EXIT_MODEL_FAILED, "missing_weights"),
         ("engines.InvalidParameter('dimension = 900 is above 384')", EXIT_MODEL_FAILED, "invalid_parameter"),

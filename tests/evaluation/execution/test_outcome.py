@@ -1,4 +1,4 @@
-"""What a child leaves is read as a stranger's: results, runs, progress and failures."""
+"""Output of a child process is untrusted: results, runs, progress, and failures."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_result_over_other_documents_than_the_corpus_has_is_none(job: Executio
 
 @pytest.mark.parametrize(("number", "documents"), [(0, 2), (1, 1)])
 def test_a_shard_has_all_of_its_documents(job: ExecutionJob, number: int, documents: int) -> None:
-    """Of three documents in shards of two."""
+    """The corpus has three documents in shards of two."""
     work = replace(job, task="encode_shards", shard=number, shard_size=2, documents=3)
     (job.out / "shard").mkdir()
     for told in range(4):
@@ -131,7 +131,7 @@ def test_facts_have_the_decimals_that_are_shown(job: ExecutionJob) -> None:
 
 
 def test_every_choice_that_engines_tell_of_is_a_word() -> None:
-    """What an engine may be told to store and how to search are words of the facts of the same meaning."""
+    """Choices of an engine's storage and search are accepted values of the facts with the same meaning."""
     told = {"stored_dtype": "stored_dtype", "search": "index_kind", "mode": "index_kind"}
     for engine in ENGINES.values():
         for parameter in engine.parameters:
@@ -268,7 +268,7 @@ def test_throughput_is_over_whole_batches(job: ExecutionJob) -> None:
 
 @pytest.mark.parametrize("make", ["a link", "a pipe", "a folder", "nothing", "16 MiB", "half a pair"])
 def test_a_result_that_is_no_file_of_ours_is_refused(job: ExecutionJob, make: str) -> None:
-    """Nothing is followed, waited for, or read to its end."""
+    """Links are not followed, pipes are not waited for, and large files are not read completely."""
     left(job.out)
     result = job.out / "result.json"
     content = result.read_text()

@@ -241,7 +241,7 @@ def test_patterns_of_usual_kinds_are_taken(tmp_path: Path) -> None:
 def test_a_pattern_that_only_texts_show_to_be_endless_ends_the_scoring_with_its_line(
     bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the scorer and of the second reader alike."""
+    """The limit applies to the scorer and to the second reader."""
     monkeypatch.setattr(answers, bound, 0.05)
     monkeypatch.setattr(references, bound, 0.05)
     monkeypatch.setitem(CORPUS, "d6", "common " * (130 if bound == "TEXT_SECONDS" else 60) + "x #1 in 1889")

@@ -27,7 +27,7 @@ old_grades = st.dictionaries(ids, st.dictionaries(ids, st.integers(-1, 3), min_s
 
 
 def read(tmp_path: Path, text: str | bytes, highest: int = 2, *, strict: bool = False) -> NewJudgements:
-    """What the file says, of documents d1 to d9."""
+    """Return the judgments in a file, for documents d1 to d9."""
     path = tmp_path / "judgements"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     documents = DocumentIds.build((f"d{number}" for number in range(1, 10)), tmp_path / "ids")
@@ -35,7 +35,7 @@ def read(tmp_path: Path, text: str | bytes, highest: int = 2, *, strict: bool = 
 
 
 def problems(tmp_path: Path, text: str | bytes, highest: int = 2) -> dict[str, Problem]:
-    """What is wrong with it, by code."""
+    """Return the file's problems by code."""
     with pytest.raises(InvalidContent) as caught:
         read(tmp_path, text, highest, strict=True)
     return {each.code: each for each in caught.value.report.problems}

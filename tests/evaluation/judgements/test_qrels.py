@@ -106,7 +106,7 @@ def test_fields_in_double_quotes(tmp_path: Path, separator: str, names: str, row
         ('"query-id"\t"corpus-id"\t"score"\n1\td"1"\t1\n1\td"2\t1\n', ['d"1"', 'd"2']),
         ('"1"\t"0"\t"d1"\t"1"\n"1"\t"0"\t"d""2"\t"1"\n', ['d"2', "d1"]),
         ('"query-id" "corpus-id" "score"\n"1" "d1" 1\n', ["d1"]),
-        # Nothing else in these files is in quotes, so that the ids have them.
+        # The ids contain the quotes, because no other value in these files is quoted.
         ('query-id\tcorpus-id\tscore\n1\t"d1"\t1\n1\t"d""2"""\t1\n1\t"d3\t1\n', ['"d""2"""', '"d1"', '"d3']),
         ('1\t"d1"\t1\n1\td"2"\t1\n', ['"d1"', 'd"2"']),
         ('1 0 "d1" 1\n1 0 d"2" 1\n', ['"d1"', 'd"2"']),

@@ -74,7 +74,7 @@ def test_the_bounds_of_fifty_runs_are_those_of_brute_force(measure: str) -> None
 
 
 def test_all_unjudged_documents_relevant_need_not_be_the_most() -> None:
-    """What would be found is found already: further relevant documents further down would only raise the ideal."""
+    """The relevant document is already retrieved: more relevant documents at lower ranks would only raise the ideal."""
     qrels = {"q": {"d1": 1}}
     run = {"q": ["d1", "u1", "u2"]}
     assert bound(run, qrels, "Upper(nDCG)@10") == pytest.approx([1.0])

@@ -1,4 +1,4 @@
-"""What messages about a run file say: the first offending line, what it has, and what the file seems to be instead."""
+"""Messages about a run file name the first wrong line, its content, and the format that the file seems to have."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_wrong_checksum_alone_is_not_said_to_be_data_that_does_not_expand(
 def test_a_problem_that_the_kernel_counts_is_registered_with_its_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is forgotten fails at import, and is named."""
+    """A missing registration fails at import with its name."""
     reported = [PROBLEM_CODES[name] for name in NOTED if name != BLANK]
     check_registered(NOTED, reported)
     with pytest.raises(LookupError, match="not both: a_new_one"):

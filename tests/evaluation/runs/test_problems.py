@@ -198,7 +198,7 @@ def test_judged_queries_missing_is_told_for_open_qrels(tmp_path: Path) -> None:
 
 
 def test_hidden_qrels_change_no_report(tmp_path: Path) -> None:
-    """Which queries are judged, or which documents are, cannot be told from any report."""
+    """No report reveals which queries or documents are judged."""
     path = tmp_path / "run.txt"
     path.write_text("1 Q0 a 1 3 tag\n1 Q0 zzz 2 2 tag\n")
     reports = []

@@ -22,7 +22,7 @@ def of_half(differences: np.ndarray) -> Interval:
 )
 def test_its_interval_is_that_of_scipys_bootstrap_of_two_samples(topics: tuple[int, int], gain: float) -> None:
     random = np.random.default_rng(sum(topics))
-    # As differences in nDCG@10 spread: many topics without one, few with a large one.
+    # Differences in nDCG@10 are distributed like this: none for many topics, and a large one for few.
     public, hidden = (random.normal(0, 0.25, size) * (random.random(size) < 0.7) for size in topics)
     public += gain
     found = compute_gap(of_half(public), of_half(hidden))

@@ -48,7 +48,7 @@ def scipy_p(a: Values, b: Values, permutations: int = 10_000) -> float:
 
 
 def monte_carlo_error(p: float, draws: int = 10_000) -> float:
-    """What two estimates of p may differ by: four and a half standard errors of their difference, and one draw."""
+    """Return the tolerance for two estimates of p: 4.5 standard errors of their difference, and one draw."""
     return 4.5 * np.sqrt(2 * max(p * (1 - p), 1 / draws) / draws) + 1 / draws
 
 

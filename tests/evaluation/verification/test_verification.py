@@ -321,7 +321,7 @@ def test_the_order_is_the_sites(ranked: dict[str, str], count: int) -> None:
 
 
 def test_a_deep_query_does_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each block only the best are kept, and those are right."""
+    """Only the best documents of each block are kept, and they are correct."""
     monkeypatch.setattr(comparing, "_BLOCK", 200)
     most = 0
     cut = comparing.best_first

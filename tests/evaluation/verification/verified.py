@@ -63,7 +63,7 @@ RULES = ScoringRules(relevance_level=1, drop_self_matches=True, maximum_depth=12
 
 
 def scored_of(run: Path, qrels: Path, measures: Iterable[str] = MEASURES, rules: ScoringRules = RULES) -> ScoredRun:
-    """What the kernel and the formulas make of a run."""
+    """Return the scores of a run by the kernel and the formulas."""
     judged = read_qrels(qrels)
     target = ScoringTarget(
         judged,
