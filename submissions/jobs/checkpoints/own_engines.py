@@ -204,7 +204,7 @@ def retrieve_job(job: Job, lease: Lease) -> None:
             _retrieve(job, lease, configuration, version, path)
         if not is_collecting:
             run = handover.store_checked_run(path, version, may_be_empty=True)
-            costs = _measure(job, lease, configuration, version, folder) if job.kind == Job.Kind.RETRIEVE else {}
+            costs = _measure(lease, configuration, version, folder) if job.kind == Job.Kind.RETRIEVE else {}
             result = handover.RetrievalResult(system.slug, version.pk, job.queue, [run], **costs)
             handover.finish_retrieval(job, lease, result)
             return
@@ -267,56 +267,47 @@ def _find_waiting_run(configuration: EngineConfiguration, version: DatasetVersio
     return None
 
 
-def _measure(
-    job: Job, lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, folder: Path
-) -> dict[str, Any]:
+def _measure(lease: Lease, configuration: EngineConfiguration, version: DatasetVersion, folder: Path) -> dict[str, Any]:
     """Measure the configuration and BM25 briefly, so that the next results on a new site are not delayed.
 
     Return the costs of a RetrievalResult, empty if that fails.
     """
-    work = ExecutionJob(
-        task="measure",
-        engine=configuration.engine,
-        out=folder / "measured",
-        corpus=local_path(Area.FILES, version.corpus_sha256),
-        documents=version.statistics.get("documents"),
-        queries=local_path(Area.FILES, version.topics_sha256),
-        excluded=excluded_path(version),
-        language=job.dataset.language,
-        drop_self_matches=job.dataset.drop_self_matches,
-        threads=settings.MODEL_THREADS,
-        brief=True,
-    )
-    measurement = measure_configuration(lease, work, version, folder, configuration)
+    measurement = measure_configuration(lease, version, folder, configuration, brief=True)
     if not measurement.get("figures"):
         return {}
-    baseline = measure_configuration(lease, work, version, folder)
+    baseline = measure_configuration(lease, version, folder, brief=True)
     return {"figures": {"": measurement["figures"]}, "hardware": measurement["hardware"], "baseline": baseline}
 
 
 def measure_configuration(
-    lease: Lease, work: ExecutionJob, version: DatasetVersion, folder: Path, configuration: EngineConfiguration = BM25
+    lease: Lease,
+    version: DatasetVersion,
+    folder: Path,
+    configuration: EngineConfiguration = BM25,
+    *,
+    brief: bool = False,
 ) -> Mapping[str, Any]:
-    """Measure a configuration, by default BM25, on the inputs of `work` on this machine.
+    """Measure a configuration, by default BM25, on the version of the job's dataset and on this machine.
 
     Return figures and hardware class, empty if that fails.
     """
-    measured = ExecutionJob(
+    dataset = lease.job.dataset
+    work = ExecutionJob(
         task="measure",
         engine=configuration.engine,
         out=folder / configuration.slug,
-        corpus=work.corpus,
-        documents=work.documents,
-        queries=work.queries,
-        excluded=work.excluded,
+        corpus=local_path(Area.FILES, version.corpus_sha256),
+        documents=version.statistics.get("documents"),
+        queries=local_path(Area.FILES, version.topics_sha256),
+        excluded=excluded_path(version),
         parameters=describe(configuration.engine).complete(configuration.parameters),
-        language=work.language,
-        drop_self_matches=work.drop_self_matches,
-        threads=work.threads,
-        brief=work.brief,
+        language=dataset.language,
+        drop_self_matches=dataset.drop_self_matches,
+        threads=settings.MODEL_THREADS,
+        brief=brief,
     )
     try:
-        return run_child(use_cached_index(lease, measured, version), lease, trusted=True)
+        return run_child(use_cached_index(lease, work, version), lease, trusted=True)
     except (ModelFailure, ModelTimedOut, RuntimeError) as error:
         write_log(lease.job.pk, f"{configuration.name} could not be measured ({type(error).__name__}).")
         return {}

@@ -227,7 +227,7 @@ def _retrieve(plan: _Plan, lease: Lease, folder: Path) -> handover.RetrievalResu
             encoded_shard = encodings.EncodedShard(shard, retrieval["documents"], seconds, result["hardware"]["slug"])
             encodings.store_single_shard(plan.setting, encoded_shard, lease.report_stage)
     figures = _figures(plan, work, result)
-    baseline = measure_configuration(lease, work, plan.version, folder) if figures else {}
+    baseline = measure_configuration(lease, plan.version, folder) if figures else {}
     costs = {"figures": figures, "hardware": result["hardware"], "baseline": baseline}
     return _store_runs(plan, work.out, result, costs)
 
