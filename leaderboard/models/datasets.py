@@ -191,6 +191,10 @@ class Dataset(models.Model):
             raise ValidationError({"language": str(error)}) from error
 
     @property
+    def has_public_texts(self) -> bool:
+        return self.queries_visibility == self.documents_visibility == Visibility.PUBLIC
+
+    @property
     def awaits_judgements(self) -> bool:
         """Whether runs are accepted but cannot be scored yet."""
         return self.state == Dataset.State.COLLECTING and self.current_qrels_id is None

@@ -30,7 +30,7 @@ from leaderboard.datasets.files import blocking_agreements, find_file, is_sealed
 from leaderboard.judgements.rescoring.switch import restrict_comparison
 from leaderboard.judgements.rescoring.switched import switched_rescores
 from leaderboard.judgements.rescoring.table import as_csv, comparison_table, unmoved_results
-from leaderboard.models import Dataset, Entry, Rescore, User, Visibility
+from leaderboard.models import Dataset, Entry, Rescore, User
 from leaderboard.results.board_rows import entry_rows
 
 
@@ -189,9 +189,8 @@ def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase
         with audit.acting(request.user):
             audit.record("read hidden queries", f"{dataset.slug}: {file.name}", dataset=dataset)
     kind = "application/gzip" if name.endswith(".gz") else "application/octet-stream"
-    public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
 
     def send() -> HttpResponseBase:
         return send_stored(Area.FILES, file.sha256, file.name, kind)
 
-    return send_unless_unchanged(request, file.sha256, send, public=public)
+    return send_unless_unchanged(request, file.sha256, send, public=dataset.has_public_texts)

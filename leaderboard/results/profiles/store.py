@@ -32,7 +32,6 @@ from leaderboard.models import (
     Qrels,
     Run,
     RunProfile,
-    Visibility,
     WorkRequest,
 )
 from leaderboard.results.board_rows.revisions import lock_board
@@ -118,8 +117,7 @@ def profile_collection(
 def _profile_basis(dataset: Dataset) -> dict[str, Any]:
     """Return the inputs of a profile other than the texts: open qrels, or None, and whether all texts are public."""
     qrels = _open_judgements(dataset)
-    texts_public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
-    return {"qrels": qrels.pk if qrels else None, "public": texts_public}
+    return {"qrels": qrels.pk if qrels else None, "public": dataset.has_public_texts}
 
 
 def _open_judgements(dataset: Dataset) -> Qrels | None:

@@ -24,7 +24,6 @@ from evaluation.execution.job import RUN_NAME, ExecutionJob
 from evaluation.execution.outcome import is_plain_file
 from evaluation.images import tira
 from evaluation.images.archive import ARCHIVE_NAME, ImageArchive, ImageConfig
-from leaderboard.models import Dataset, Visibility
 from submissions import sandbox
 from submissions.checkpoints.service import image_limits
 from submissions.jobs.checkpoints.running import DamagedInput, get_result, job_folder, job_limits, reporter
@@ -58,7 +57,8 @@ def run_image_job(work: ExecutionJob, lease: Lease, totals: Mapping[str, tuple[i
         command=tira.fill_placeholders(("/bin/sh", "-c", command) if command else config.command),
         device=work.device,
         threads=work.threads,
-        shows_output=_is_open(lease.job.dataset),
+        # On other datasets, messages could reveal hidden content.
+        shows_output=not lease.job.dataset.hidden and lease.job.dataset.has_public_texts,
     )
     if work.engine == "container":
         return _run_batch(work, lease, task)
@@ -86,12 +86,6 @@ def _unpacked_image(stored: Path) -> tuple[Path, ImageConfig]:
     os.utime(folder)
     values = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
     return folder / "root", ImageConfig(**{**values, "command": tuple(values["command"])})
-
-
-def _is_open(dataset: Dataset) -> bool:
-    """Return whether the dataset is entirely public, so that an image's messages cannot reveal hidden content."""
-    visibilities = (dataset.queries_visibility, dataset.documents_visibility)
-    return not dataset.hidden and set(visibilities) == {Visibility.PUBLIC}
 
 
 def _run_batch(work: ExecutionJob, lease: Lease, task: ImageTask) -> dict[str, Any]:
