@@ -25,10 +25,10 @@ from submissions.sandbox.backends import (
     SandboxLimits,
     SandboxUnavailable,
 )
-from submissions.sandbox.machine_lock import WAITING_STAGE, MachineLock
+from submissions.sandbox.machine_lock import MachineLock
 from submissions.sandbox.nesting import SOCKET_NAME
 from submissions.sandbox.processes import exceeds_limits, remove_unexpected_files
-from submissions.sandbox.running import FAILURE_CODES, WAITING_NOTE, SandboxOutcome, build_failure
+from submissions.sandbox.running import FAILURE_CODES, THREAD_VARIABLES, SandboxOutcome, build_failure
 from submissions.sandbox.supervision import OnProgress, Supervision, require_free_disk
 
 _MAX_LINES, _MAX_OUTPUT = 12, 1200
@@ -39,7 +39,6 @@ START_SECONDS, _PAUSE = 900.0, 0.2
 #: Exit statuses of bwrap after SIGKILL to itself or to the image's command.
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +112,7 @@ def run_image(backend: Backend, task: ImageTask, limits: SandboxLimits, on_progr
     """
     with ExitStack() as resources:
         lock = resources.enter_context(closing(MachineLock(device=task.device)))
-        lock.acquire("shared", lambda: on_progress(WAITING_STAGE, 0.0, WAITING_NOTE))
+        lock.acquire_shared(on_progress)
         _, supervision = resources.enter_context(_started(backend, task, limits, lock, on_progress))
         supervision.run()
     remove_unexpected_files(task.out)
@@ -214,7 +213,7 @@ def _program(task: ImageTask, limits: SandboxLimits) -> Program:
         "PATH": _PATH,
         "HOME": config.home,
         "LANG": "C.UTF-8",
-        **dict.fromkeys(_THREADS, str(task.threads)),
+        **dict.fromkeys(THREAD_VARIABLES, str(task.threads)),
         **config.environment,
         "HOSTNAME": "sandbox",
         **task.environment,

@@ -76,6 +76,10 @@ class MachineLock:
             on_wait()
             time.sleep(PAUSE)
 
+    def acquire_shared(self, on_progress: Callable[[str, float, str], None]) -> None:
+        """Acquire the shared lock. Between attempts, report the wait by `on_progress`, which may raise to give up."""
+        self.acquire("shared", lambda: on_progress(WAITING_STAGE, 0.0, "while another system is timed on this machine"))
+
     def share(self) -> None:
         """Convert the exclusive lock to a shared one without releasing it to other processes."""
         if self.held_mode == "exclusive":

@@ -38,7 +38,7 @@ from submissions.sandbox.backends import (
     SandboxUnavailable,
     interpreter,
 )
-from submissions.sandbox.machine_lock import WAITING_STAGE, MachineLock
+from submissions.sandbox.machine_lock import MachineLock
 from submissions.sandbox.processes import disk_usage, remove, remove_unexpected_files
 from submissions.sandbox.supervision import Breach, OnProgress, Supervision, require_free_disk
 
@@ -54,10 +54,11 @@ FAILURE_CODES: dict[Breach, str] = {
     "processes": "too_many_processes",
 }
 #: Program that imports and runs the mounted package, independent of the working folder and the environment.
+#: Environment variables with the number of threads of numerical libraries.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 _BOOTSTRAP = """import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
 runpy.run_module("evaluation.execution", run_name="__main__", alter_sys=True)"""
-WAITING_NOTE = "while another system is timed on this machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def run_job(backend: Backend, job: ExecutionJob, limits: SandboxLimits, on_progr
     """
     with ExitStack() as resources:
         lock = resources.enter_context(closing(MachineLock(device=job.device)))
-        lock.acquire("shared", lambda: on_progress(WAITING_STAGE, 0.0, WAITING_NOTE))
+        lock.acquire_shared(on_progress)
         _, supervision = resources.enter_context(_running_child(backend, job, limits, lock, on_progress))
         supervision.run()
     return _outcome(job, limits, supervision)
@@ -116,7 +117,7 @@ class ShardEncoder:
         """
         job = replace(self.job, shard=number)
         try:
-            self._lock.acquire("shared", lambda: on_progress(WAITING_STAGE, 0.0, WAITING_NOTE))
+            self._lock.acquire_shared(on_progress)
             if self._child is None:
                 context = _running_child(self._backend, job, self._limits, self._lock, on_progress)
                 self._child = self._resources.enter_context(context)
@@ -254,7 +255,6 @@ def _environment(backend: Backend, job: ExecutionJob, folder: Path) -> dict[str,
     kernel, numba = f"{CACHE}/kernel", f"{CACHE}/numba"
     if not backend.isolates:
         kernel, numba = str(cache_folder()), os.environ.get("NUMBA_CACHE_DIR", f"{folder}/numba")
-    threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
     variables = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
@@ -267,7 +267,7 @@ def _environment(backend: Backend, job: ExecutionJob, folder: Path) -> dict[str,
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
-        **dict.fromkeys(threads, str(job.threads)),
+        **dict.fromkeys(THREAD_VARIABLES, str(job.threads)),
         # The child can use only this process's GPU, numbered in the same order.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": own_gpu().number if job.device == "cuda" else "",

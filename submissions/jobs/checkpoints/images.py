@@ -30,8 +30,8 @@ from submissions.jobs.checkpoints.running import DamagedInput, get_result, job_f
 from submissions.queue.lease import Lease
 from submissions.queue.queue import write_log
 from submissions.sandbox.containers import ImageTask, ServerEnded, run_image, serve_image
-from submissions.sandbox.machine_lock import WAITING_STAGE, MachineLock
-from submissions.sandbox.running import WAITING_NOTE, SandboxOutcome, make_readable, run_job
+from submissions.sandbox.machine_lock import MachineLock
+from submissions.sandbox.running import SandboxOutcome, make_readable, run_job
 
 #: File with the configuration of an unpacked image.
 _CONFIG = "config.json"
@@ -146,7 +146,7 @@ def _run_served(
     backend, limits = sandbox.backend(), job_limits(lease)
     task = replace(task, serves=True, environment={"PORT": str(task.config.port)})
     with closing(MachineLock(device=work.device)) as lock:
-        lock.acquire("shared", lambda: report(WAITING_STAGE, 0.0, WAITING_NOTE))
+        lock.acquire_shared(report)
         try:
             with serve_image(backend, task, limits, report) as server:
                 lock.release()
