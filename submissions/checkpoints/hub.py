@@ -45,9 +45,7 @@ _ENVIRONMENT = (
 _IMAGE_PROCESS = "submissions.checkpoints.registry_download"
 #: Timeout in seconds, enough for the largest checkpoint at 5 MB per second.
 _PATIENCE_SECONDS = 7200
-
-
-#: Registry and name of an image, and its digest. Names follow the OCI distribution specification.
+#: Registry and name of an image without its digest. Names follow the OCI distribution specification.
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _IMAGE = re.compile(rf"(?=[^/]*[.:])[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{{1,5}})?/{_PART}(?:/{_PART})*")
 _MAX_NAME = 200
@@ -85,18 +83,13 @@ def fetches() -> bool:
 
 def refuse_download(model: PinnedModel) -> None:
     """Raise Refused if the site does not download models, or the name or commit of a model is malformed."""
-    if not fetches() and model.is_image:
-        raise Refused.for_problem(
-            HUB_DOWNLOADS_OFF,
-            "This site does not download images from registries.",
-            f"Run docker pull {model.name}@{model.commit}, and upload the archive that docker save writes.",
-        )
     if not fetches():
-        raise Refused.for_problem(
-            HUB_DOWNLOADS_OFF,
-            "This site does not download models from the Hugging Face Hub.",
-            f"Download {model.name} and upload it as an archive, written by python -m evaluation pack FOLDER.",
-        )
+        message = "This site does not download models from the Hugging Face Hub."
+        hint = f"Download {model.name} and upload it as an archive, written by python -m evaluation pack FOLDER."
+        if model.is_image:
+            message = "This site does not download images from registries."
+            hint = f"Run docker pull {model.name}@{model.commit}, and upload the archive that docker save writes."
+        raise Refused.for_problem(HUB_DOWNLOADS_OFF, message, hint)
     if model.is_image:
         return
     if not NAME.fullmatch(model.name):
