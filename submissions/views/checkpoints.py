@@ -23,7 +23,7 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import Architecture, DatasetFile
 from leaderboard.rounds.lifecycle import closed_datasets
-from submissions.accounts.permissions import get_checkpoints, get_teams, personal_page
+from submissions.accounts.permissions import get_checkpoints, personal_page
 from submissions.checkpoints import reference
 from submissions.checkpoints import service as checkpoints
 from submissions.checkpoints.hub import fetches
@@ -85,7 +85,7 @@ class ModelPage(SubmissionPage):
         needs_corpus = self.engine.reads_corpus
         self.datasets = [row for row in intake.datasets_with_content() if intake.has_corpus(row) or not needs_corpus]
         self.prompts = PromptsForm(self.engine, self.datasets, data, prefix=PROMPTS, label_suffix="")
-        self.sources = get_sources(get_teams(self.person)) if self.engine.runs[1] else []
+        self.sources = get_sources(self.teams) if self.engine.runs[1] else []
         self.model_form = ModelForm(
             data,
             checkpoints=self.checkpoints,
@@ -173,14 +173,14 @@ class ModelPage(SubmissionPage):
             "hub": fetches(),
             "offers": list(self._dataset_offers(load)),
             "enough_jobs": MIN_SIMILAR,
-            "quota": count_model_runs(get_teams(self.person).first()),
+            "quota": count_model_runs(self.team),
             "readiness": readiness(self.user, local=is_local_request(self.request)),
             "workers": {name: workers_alive(name) for name in (Job.Queue.CPU.value, Job.Queue.GPU.value)},
             "samples": self._samples(),
             "largest": describe_bytes(settings.CHECKPOINT_LIMIT_BYTES),
             "largest_in_pieces": describe_bytes(settings.CHECKPOINT_PIECES_LIMIT_BYTES),
             "largest_image": describe_bytes(checkpoints.image_limits().archive_bytes),
-            "runs_images": any(team.runs_containers for team in get_teams(self.person)),
+            "runs_images": any(team.runs_containers for team in self.teams),
         }
 
     def _get_prompt_rows(self) -> list[tuple[Checkpoint, str, list[Problem]]]:

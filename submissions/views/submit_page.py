@@ -102,6 +102,7 @@ class SubmissionPage:
         """Create the forms with the user's systems and teams. Entered data is validated only for a submission."""
         self.request, self.person, self.architecture = request, request.user, architecture
         self.teams = list(get_teams(self.person))
+        self.team = self.teams[0] if self.teams else None
         self.system = self._find_system()
         self.checking = request.method == "POST" and request.POST.get("action") == "check"
         data = self._form_data() if request.method == "POST" and not self.checking else None
@@ -181,7 +182,7 @@ class SubmissionPage:
 
         Users without a team get the form if they have no name that their team could get.
         """
-        team = next(iter(self.teams), None)
+        team = self.team
         if not isinstance(self.person, User) or (team is None and self.person.name):
             return None
         if team is not None and (team.name != automatic_name(self.person) or not is_owner(self.person, team)):
@@ -261,14 +262,13 @@ class SubmissionPage:
             "slow_down": slow_down,
             # Only accounts have resumable uploads.
             "large": LARGE_FILE_BYTES if self.person.is_authenticated else settings.UPLOAD_LIMIT_BYTES,
-            "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "api_address": absolute(self.request, "/api/v1/"),
             "site_address": absolute(self.request, "/").rstrip("/"),
         }
 
     def _own_facts(self, user: User) -> dict[str, Any]:
         """Return the part of the context about the signed-in user: systems, rounds, agreements, quotas, and uploads."""
-        rounds = round_standings(user, next(iter(self.teams), None))
+        rounds = round_standings(user, self.team)
         open_datasets = Dataset.objects.open_for_runs()
         systems = get_systems(user)
         return {
