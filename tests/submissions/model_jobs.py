@@ -15,7 +15,7 @@ from evaluation.execution.job import ExecutionJob
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, Team, User
 from leaderboard.systems.records import SystemFields, create_system
 from submissions import sandbox
 from submissions.checkpoints.service import checkpoint_folder
@@ -25,6 +25,8 @@ from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.queue import create_requested_jobs
 from tests.factories import make_user, team_of
 from tests.submissions import toy_engine
+from tests.submissions.clients import Answer
+from tests.submissions.workers import announce
 
 DOCUMENTS = 30
 #: A model that knows none of the words that it is tried out with gives the same for all of them.
@@ -95,6 +97,16 @@ def make_published(folder: Path, slug: str = "small") -> Dataset:
     return dataset
 
 
+def make_image_site(settings: Any, folder: Path, person: User) -> Dataset:
+    """Prepare a site that runs images in the sandbox for the person's approved team, and return a dataset of it."""
+    settings.VAR = folder / "var"
+    settings.CONTAINERS = True
+    use_backend(settings, "bwrap")
+    announce("w2")
+    Team.objects.filter(pk=team_of(person).pk).update(runs_containers=True)
+    return make_published(folder / "collection")
+
+
 def make_checkpoint(submission: Submission) -> Checkpoint:
     """A rebuilt checkpoint's folder and row; what the toy engine does not read is not there."""
     description = CheckpointDescription(
@@ -146,6 +158,13 @@ def queue_model(dataset: Dataset, submission: Submission, **payload: Any) -> Job
 def run_waiting() -> None:
     """Do what waits, as a worker does."""
     drain_queue("cpu", "test-worker")
+
+
+def run_submitted(answer: Answer) -> Job:
+    """Run the job of an accepted submission to one dataset, and return it."""
+    assert answer.status == 201, answer.body
+    run_waiting()
+    return Job.objects.get(submission=answer.body["id"])
 
 
 def by_one_process(dataset: Dataset, submission: Submission, out: Path, shard_size: int) -> str:

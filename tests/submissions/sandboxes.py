@@ -18,11 +18,9 @@ from submissions.sandbox import SandboxLimits, SandboxOutcome, running
 from submissions.sandbox.backends import Backend
 from submissions.sandbox.processes import remove
 
-#: What every payload begins with: `out` is its folder, `tell` writes down what it found.
-_PRELUDE = """
+#: Functions of every hostile program: `tell` writes its results to the folder `out`.
+TOOLS = """
 import json, os, sys
-job = json.load(open(sys.argv[2]))
-out = job["out"]
 def tell(**found):
     with open(out + "/found.json", "w") as file:
         json.dump(found, file)
@@ -31,6 +29,11 @@ def attempt(action):
         return {"did": str(action())[:200]}
     except BaseException as error:
         return {"refused": type(error).__name__}
+"""
+#: Start of every payload. `out` is its folder.
+_PRELUDE = f"""{TOOLS}
+job = json.load(open(sys.argv[2]))
+out = job["out"]
 """
 
 SMALL = SandboxLimits(

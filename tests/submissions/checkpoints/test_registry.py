@@ -85,7 +85,7 @@ def test_an_image_is_an_archive_that_passes_all_checks(download: Download, tmp_p
 def test_an_index_of_several_platforms_leads_to_the_one_for_this_machine(download: Download) -> None:
     other = download.registry.add(image_config(LAYERS, platform={"architecture": "s390x"}), BLOBS)
     windows = download.registry.add(image_config(LAYERS, platform={"os": "windows"}), BLOBS)
-    own = f"{own_architecture()}"
+    own = own_architecture()
     platforms = {f"windows/{own}": windows, "linux/s390x": other, f"linux/{own}": download.digest}
     expected, download.digest = download.digest, download.registry.add_index(platforms)
     image = download.run()

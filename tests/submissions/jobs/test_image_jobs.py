@@ -12,14 +12,12 @@ from django.utils import timezone
 
 from evaluation.images.tira import OUTPUT
 from leaderboard.models import Dataset, Entry, Team, User, Visibility
-from submissions.models import Checkpoint, Job, State
+from submissions.models import Checkpoint, State
 from submissions.sandbox.backends import Backend
-from tests.factories import team_of
 from tests.pages import one_line
 from tests.submissions.clients import Answer, Api, upload
-from tests.submissions.model_jobs import make_published, run_waiting, use_backend
+from tests.submissions.model_jobs import make_image_site, run_submitted
 from tests.submissions.sandbox.images import BATCH, SERVER, write_image
-from tests.submissions.workers import announce
 
 pytestmark = pytest.mark.django_db
 
@@ -40,12 +38,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., bytes]:
 @pytest.fixture
 def open_set(bubblewrap: Backend, own_lock: None, settings: Any, tmp_path: Path, alice: User) -> Dataset:
     """A collection with documents, a site that runs images, and Alice's approved team."""
-    settings.VAR = tmp_path / "var"
-    settings.CONTAINERS = True
-    use_backend(settings, "bwrap")
-    announce("w2")
-    Team.objects.filter(pk=team_of(alice).pk).update(runs_containers=True)
-    return make_published(tmp_path / "collection")
+    return make_image_site(settings, tmp_path, alice)
 
 
 def submit(api: Api, archive: bytes, dataset: str = "small", **fields: Any) -> Answer:
@@ -53,12 +46,6 @@ def submit(api: Api, archive: bytes, dataset: str = "small", **fields: Any) -> A
     if archive:
         values["checkpoint"] = upload(archive, "image.tar")
     return api.post("submissions/", dataset=dataset, **values)
-
-
-def run_submitted(answer: Answer) -> Job:
-    assert answer.status == 201, answer.body
-    run_waiting()
-    return Job.objects.get(submission=answer.body["id"])
 
 
 def test_a_batch_image_reaches_the_board(

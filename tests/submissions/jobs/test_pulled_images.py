@@ -10,19 +10,17 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.models import Dataset, Team, User
+from leaderboard.models import Dataset, User
 from submissions.checkpoints import hub
 from submissions.models import Checkpoint, Job, State
 from submissions.sandbox.backends import Backend
 from tests.evaluation.images.builder import image_config, layer, python_layer
-from tests.factories import team_of
 from tests.pages import one_line
 from tests.servers.certificates import certificate_for_localhost
 from tests.servers.registry import REPOSITORY, FakeRegistry, serving
 from tests.submissions.clients import Answer, Api
-from tests.submissions.model_jobs import make_published, run_waiting, use_backend
+from tests.submissions.model_jobs import make_image_site, run_submitted
 from tests.submissions.sandbox.images import BATCH, PYTHON
-from tests.submissions.workers import announce
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +28,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[FakeRegistry]:
     """A registry that the site may download from, although it is on this machine."""
-    settings.HUB_DOWNLOADS = settings.CONTAINERS = True
+    settings.HUB_DOWNLOADS = True
     monkeypatch.setattr(hub, "_IMAGE_PROCESS", "tests.servers.loopback_download")
     monkeypatch.setenv("SECRET_KEY", "not for the registry")
     with serving(certificate_for_localhost(tmp_path), monkeypatch) as fake:
@@ -42,11 +40,7 @@ def open_set(
     bubblewrap: Backend, own_lock: None, settings: Any, tmp_path: Path, alice: User, registry: FakeRegistry
 ) -> Dataset:
     """A collection with documents, and Alice's approved team."""
-    settings.VAR = tmp_path / "var"
-    use_backend(settings, "bwrap")
-    announce("w2")
-    Team.objects.filter(pk=team_of(alice).pk).update(runs_containers=True)
-    return make_published(tmp_path / "collection")
+    return make_image_site(settings, tmp_path, alice)
 
 
 def push(registry: FakeRegistry, program: str = BATCH, **labels: str) -> str:
@@ -60,12 +54,6 @@ def push(registry: FakeRegistry, program: str = BATCH, **labels: str) -> str:
 def submit(api: Api, image: str, **fields: Any) -> Answer:
     values = {"engine": "container", "system": "My image", "architecture": "lexical", "kind": "model", **fields}
     return api.post("submissions/", dataset="small", image=image, **values)
-
-
-def run_submitted(answer: Answer) -> Job:
-    assert answer.status == 201, answer.body
-    run_waiting()
-    return Job.objects.get(submission=answer.body["id"])
 
 
 def codes(job: Job) -> list[str]:

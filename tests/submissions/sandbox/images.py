@@ -13,22 +13,14 @@ from submissions.sandbox.backends import Backend, SandboxLimits
 from submissions.sandbox.containers import ImageTask, run_image
 from submissions.sandbox.running import SandboxOutcome
 from tests.evaluation.images.builder import docker_archive, layer, python_layer
+from tests.submissions.sandboxes import TOOLS
 
 LIMITS = SandboxLimits(
     memory_bytes=256 << 20, wall_clock_seconds=60, output_bytes=20 << 20, processes=48, reserve_bytes=0
 )
 PYTHON = "/usr/bin/python3"
-_PRELUDE = """
-import json, os, sys
+_PRELUDE = f"""{TOOLS}
 out = os.environ["TIRA_OUTPUT_DIR"]
-def tell(**found):
-    with open(out + "/found.json", "w") as file:
-        json.dump(found, file)
-def attempt(action):
-    try:
-        return {"did": str(action())[:200]}
-    except BaseException as error:
-        return {"refused": type(error).__name__}
 """
 
 
