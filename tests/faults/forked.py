@@ -56,7 +56,7 @@ class ForkedService(Service):
 
     @property
     def pid(self) -> int:
-        """Of the main process, and of its group."""
+        """Process id of the main process, and id of its group."""
         return self._pid
 
     @property
@@ -132,7 +132,7 @@ def _work(name: str, queues: Sequence[str], orders: Orders) -> None:
 
 
 def _set_times(scale: float) -> None:
-    """What the settings, and the modules that read them when they were loaded, make of a scale."""
+    """Scale the times of the settings, and of modules that read the settings at import."""
     from leaderboard.core import wakeup
     from leaderboard.settings.services import QueueTimes
     from submissions.queue import lease, queue

@@ -1,4 +1,4 @@
-"""What tests tell worker processes to do wrong, through files: die at a point, do without a protection, err in time.
+"""Faults that tests order from worker processes through files: kills, missing protections, and wrong clocks.
 
 The worker's side is `tests.faults.faulty`; nothing of this is in the product.
 """
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-#: Who dies (SIGKILL) at a point; "host": all workers; "frozen" stands still with everything of its worker (SIGSTOP);
-#: "held" waits there, alive, until `forget_fired`.
+#: Process that is killed (SIGKILL) at a point. "host": all workers. "frozen": the worker and its processes are stopped
+#: (SIGSTOP). "held": the worker waits, alive, until `forget_fired`.
 Victim = Literal["child", "worker", "sandbox", "frozen", "host", "held"]
 VICTIMS: tuple[Victim, ...] = get_args(Victim)
-#: What a worker can be told to do without.
+#: Protection that a worker can be told to do without.
 Protection = Literal["fence", "states", "unique", "reaper", "attempts", "looking", "standstill", "clock"]
 
 
@@ -53,11 +53,11 @@ class Orders:
         (self.folder / "armed" / f"{point}~{victim}~{uuid.uuid4().hex}").touch()
 
     def armed(self) -> int:
-        """How many such orders nobody has carried out yet."""
+        """Return the number of kills that are not carried out yet."""
         return sum(1 for _ in (self.folder / "armed").iterdir())
 
     def fired(self) -> list[Fired]:
-        """Those that were carried out, oldest first."""
+        """Return the kills that were carried out, oldest first."""
         found = []
         for path in (self.folder / "fired").iterdir():
             point, victim, _, job, pid, at = path.name.split("~")
@@ -70,7 +70,7 @@ class Orders:
             path.unlink()
 
     def poison(self, system: str) -> None:
-        """What is sent for the system of this name kills its worker's child whenever that begins with it."""
+        """Kill the worker's child whenever it begins a run of the system with this name."""
         (self.folder / "poison" / system).touch()
 
     def do_without(self, *protections: Protection) -> None:
@@ -94,7 +94,7 @@ class Orders:
         return (self.folder / "without" / protection).exists()
 
     def clock(self, service: str) -> float:
-        """By how many seconds its clock is fast."""
+        """Return the number of seconds by which the service's clock is fast."""
         try:
             return float((self.folder / "clocks" / service).read_text())
         except (FileNotFoundError, ValueError):

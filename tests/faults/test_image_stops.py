@@ -42,7 +42,7 @@ SCALE = 0.1
 #: Word in the command of every process of the image, by which it is found.
 TOKEN = "stopped-image-of-tests"
 BATCH_STAGES = ("unpacking", "starting", "running", "reading", "handing over")
-#: What is killed at a stage; there is no sandbox before and after the image runs.
+#: Processes to kill, by stage. A sandbox exists only while the image runs.
 KILLED: dict[str, tuple[Victim, ...]] = {
     stage: ("child", "worker", "sandbox") if stage in ("running", "encoding") else ("child", "worker")
     for stage in (*BATCH_STAGES, "encoding")
@@ -181,7 +181,7 @@ def check_cancelled(images: ImageWork, stage: str) -> None:
 
 
 def check_once() -> None:
-    """Nothing is lost, and nothing is there twice."""
+    """Check that no job or notice is lost or duplicated."""
     tell_everybody()
     assert lost() == []
     assert doubled() == []

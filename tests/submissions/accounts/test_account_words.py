@@ -25,15 +25,15 @@ pytestmark = pytest.mark.django_db
 PASSWORD = "a long passphrase"
 THEIRS = Path(allauth.__file__).parent / "templates"
 OURS = Path(settings.BASE_DIR) / "templates"
-#: What allauth sends or says only in set-ups that this is not: codes by mail, telephones.
+#: Templates that allauth uses only with features that this site has disabled: codes by email, phone numbers.
 NOT_HERE = re.compile(r"login_code|reset_code|phone|base_")
-#: How allauth and Django write it, and the site does not.
+#: Phrases of allauth and Django that the site does not use.
 FOREIGN = re.compile(r"Hello from|Thank you for using|Remember Me|successfully|your user account")
 
 
 @pytest.fixture(autouse=True)
 def commit_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows a commit happens inside the request, as on the site."""
+    """Run the callbacks of commits inside the request, as on the site."""
     monkeypatch.setattr(transaction, "on_commit", lambda then, **options: then())
 
 
@@ -48,7 +48,7 @@ def person() -> User:
 
 
 def templates(folder: str) -> list[str]:
-    """What allauth may send (`email`) or say (`messages`) here."""
+    """Return the templates that allauth may use for emails (`email`) or messages (`messages`) on this site."""
     found = [path for app in ("account", "mfa") for path in (THEIRS / app / folder).glob("*.txt")]
     return sorted(str(each.relative_to(THEIRS)) for each in found if not NOT_HERE.search(each.name))
 

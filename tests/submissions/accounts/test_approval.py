@@ -1,4 +1,4 @@
-"""Who may sign up, and which teams submit to hidden judgements."""
+"""Approval of accounts, and of teams that submit to hidden judgments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What guessing brings: who has an account is not told by time, codes run out, and nobody is shut out for a day."""
+"""Limits of guessing: response times do not reveal accounts, codes expire, and users are not locked out for a day."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ PASSWORD = "a long passphrase"
 
 @pytest.fixture(autouse=True)
 def commit_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows a commit happens inside the request, as on the site: a test's own transaction never commits."""
+    """Run the callbacks of commits inside the request, as on the site. The transaction of a test never commits."""
     monkeypatch.setattr(transaction, "on_commit", lambda then, **options: then())
 
 
@@ -75,7 +75,7 @@ def test_a_right_code_switches_it_on_and_the_secret_lies_encrypted(curator: User
 
 
 def test_who_has_one_shows_it_again_and_not_the_password(curator: User, settings: Any) -> None:
-    """Who stole the password and a session would pass with the password."""
+    """Otherwise, a thief of the password and a session could confirm with the password."""
     client = sign_in(curator)
     secret = enrol(client, curator)
     settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 0
@@ -277,7 +277,7 @@ def with_mail(settings: Any) -> None:
 
 
 def sign_up(email: str) -> Any:
-    """What a stranger is answered who signs up with the address."""
+    """Sign up with the address as a visitor, and return the response."""
     fields = {"email": email, "team_name": "New Lab", "password1": PASSWORD, "password2": PASSWORD}
     return Client().post("/account/signup/", fields)
 

@@ -63,7 +63,7 @@ def rows() -> dict[str, str]:
 
 
 def value_of(name: str) -> str:
-    """What the site has for it."""
+    """Return the value of the setting on this site."""
     head, _, last = name.rpartition(".")
     if name in CONSTANTS:
         return str(getattr(CONSTANTS[name], last)).strip("()")

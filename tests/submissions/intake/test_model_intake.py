@@ -1,4 +1,4 @@
-"""What becomes of a model between its request and its job: fetched from the hub, credited, swept, estimated."""
+"""Models between their request and their job: downloads from the hub, credits, cleanup, and estimates."""
 
 from __future__ import annotations
 

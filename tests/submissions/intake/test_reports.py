@@ -21,7 +21,7 @@ GOOD = run_text()
 LINE = "q1 Q0 d500 99 0.25 test\n"
 FIRST = GOOD.splitlines(keepends=True)[0]
 
-#: What is wrong → (file, code, words of the message, first lines named).
+#: Error → (file, code, words of the message, first lines named).
 ERRORS: dict[str, tuple[str | bytes, str, str, list[int]]] = {
     "five fields": ("q1 Q0 d500 99 0.25\n" + GOOD, "fields", "six fields", [1]),
     "seven fields": (GOOD + "q1 Q0 d500 99 0.25 my tag\n", "fields", "six fields", [241]),

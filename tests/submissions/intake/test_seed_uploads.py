@@ -29,7 +29,7 @@ def seeds(*skips: int, name: str = "run-{}.txt") -> list[Any]:
 
 
 def labels() -> list[str]:
-    """Of all jobs."""
+    """Return the seed labels of all jobs."""
     return list(Job.objects.order_by("pk").values_list("seed", flat=True))
 
 

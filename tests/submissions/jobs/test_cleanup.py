@@ -1,4 +1,4 @@
-"""What a crash leaves behind is removed; what a row names, or what is fresh, is kept."""
+"""Cleanup removes the files that a crash left, and keeps recent files and files that rows reference."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_what_cannot_be_swept_does_not_keep_the_rest(tmp_path: Path, monkeypatch
 def test_a_backup_that_begins_during_a_sweep_stops_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
-    # Of a folder in which no row names anything nothing is removed, and other tests leave files.
+    # A folder without any referenced file is not swept, and other tests leave files.
     settings.VAR = tmp_path / "var"
     areas = (Area.RUNS, Area.TOP_DOCUMENTS, Area.PROFILES, Area.UPLOADS, Area.FILES, Area.QRELS)
     orphans = [stored(area, tmp_path, f"an orphan of {area}", old=True) for area in areas]

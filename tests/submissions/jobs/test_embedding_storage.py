@@ -77,7 +77,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 class Storage:
-    """What lies under a prefix of the bucket, and whose folder we look at."""
+    """Objects under a prefix of the bucket, and the folder of the current machine."""
 
     def __init__(self, client: Any, prefix: str, settings: Any, folder: Path) -> None:
         self._client, self.prefix, self._settings, self._folder = client, prefix, settings, folder

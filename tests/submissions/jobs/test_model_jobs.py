@@ -1,4 +1,4 @@
-"""What becomes of a model job: an entry with its costs, several, or a clear end."""
+"""Results of model jobs: an entry with its costs, several entries, or a clear failure."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_model_becomes_a_measured_entry_beside_bm25(small: Dataset, tmp_path: 
     means = [told[name]["latency_ms"]["mean"] for name in ("figures", "baseline")]
     assert told["times_bm25"] == pytest.approx(means[0] / means[1])
     assert not list((tmp_path / "var" / "work").iterdir())
-    # Whoever sent a model does not read where it ran.
+    # The log does not show the submitter which worker ran the model.
     assert (job.worker, "Toy over" in job.log) == ("test-worker", True)
     assert job.worker not in job.log
 

@@ -1,4 +1,4 @@
-"""Where webhooks lead: to the internet, and never into the network that the site stands in."""
+"""Addresses of webhooks, which must be on the internet and never in the network of the site."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_name_of_such_an_address_is_refused(address: str, settings: Any, monke
 
 
 def resolved(addresses: list[str], port: int) -> list[Any]:
-    """What `getaddrinfo` returns."""
+    """Return addresses as `getaddrinfo` does."""
     return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
 
 

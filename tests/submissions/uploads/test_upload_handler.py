@@ -1,4 +1,4 @@
-"""Who may send files, and where: nothing else is written to the disk."""
+"""Users and views that may store uploaded files. No other file is written to the disk."""
 
 from __future__ import annotations
 

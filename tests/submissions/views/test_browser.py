@@ -50,7 +50,7 @@ def test_a_run_is_checked_submitted_and_followed_without_a_reload(
     demo: Dataset, alice: User, page: Page, live_server: Any, run: Path
 ) -> None:
     sign_in(page.context, alice, live_server.url)
-    # What is wrong with a file is said right below it, and has the focus, whatever stands above the form.
+    # Problems of a file are shown directly below it and receive the focus, even if the page has a notice above.
     Agreement.objects.create(dataset=make_dataset(slug="licensed"), text="For research alone.")
     broken = run.with_name("broken.txt")
     broken.write_text(run_text() + "a line\n")
@@ -62,7 +62,7 @@ def test_a_run_is_checked_submitted_and_followed_without_a_reload(
     expect(heading).to_be_in_viewport()
     assert heading.evaluate("one => one.clientWidth") > 300
     fill_form(page, run)
-    # What is chosen is checked at once, and kept: it is not chosen again.
+    # A chosen file is checked immediately and stored, so it need not be chosen again.
     expect(page.get_by_text("The run can be scored")).to_be_visible()
     expect(page.get_by_label("Dataset of browser.txt")).to_have_value("demo")
     expect(page.get_by_label("System name")).to_have_value("From a browser")
