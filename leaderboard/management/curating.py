@@ -156,13 +156,24 @@ def read_form(
     if bound_form.is_valid():
         bound_form.cleaned_data |= paths
         return bound_form
-    raise CommandError(
-        "\n".join(
-            f"{names.get(name) or '--' + name.replace('_', '-')}: {text}"
-            for name, texts in bound_form.errors.items()
-            for text in texts
-        )
+    raise CommandError(describe_errors(bound_form, names))
+
+
+def describe_errors(form: forms.BaseForm, names: Mapping[str, str]) -> str:
+    """Return a line for each error of a form, with the argument names by field as in `Operation.arguments`."""
+    return "\n".join(
+        f"{names.get(name) or '--' + name.replace('_', '-')}: {text}"
+        for name, texts in form.errors.items()
+        for text in texts
     )
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a UTF-8 file without its byte order mark. Raises CommandError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{path} cannot be read as UTF-8 text: {error}.") from error
 
 
 def add_actor_arguments(parser: ArgumentParser, why_help: str) -> None:

@@ -9,7 +9,7 @@ from django.db.models import Q
 from evaluation.core.problems import format_count
 from leaderboard.admin.reported import CsvForm, FigureForm
 from leaderboard.importing.reported.loader import enter_figures, preview_figures
-from leaderboard.management.curating import CurationCommand, change_lines
+from leaderboard.management.curating import CurationCommand, change_lines, describe_errors, read_text
 from leaderboard.models import Source
 
 
@@ -36,15 +36,9 @@ class Command(CurationCommand):
             raise CommandError(
                 f"There is no publication {title}. Describe a new one with --title, --authors and --year."
             )
-        try:
-            table = options["file"].read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(f"{options['file']} cannot be read as UTF-8 text: {error}.") from error
-        form = CsvForm({**options, "publication": source and source.pk, "table": table})
+        form = CsvForm({**options, "publication": source and source.pk, "table": read_text(options["file"])})
         if not form.is_valid():
-            raise CommandError(
-                "\n".join(f"--{name}: {' '.join(map(str, texts))}" for name, texts in form.errors.items())
-            )
+            raise CommandError(describe_errors(form, {}))
         figures, publication = form.results().figures, source or form.instance
         rows, warnings = preview_figures(publication, figures)
         lines = [*change_lines(rows), *(f"Warning: {warning}" for warning in warnings)]

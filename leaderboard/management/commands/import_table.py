@@ -7,7 +7,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from evaluation.core.problems import at_lines, format_count
 from leaderboard.admin.tables import TABLES, read_table, store_table, try_table
-from leaderboard.management.curating import CurationCommand, change_lines
+from leaderboard.management.curating import CurationCommand, change_lines, read_text
 
 
 class Command(CurationCommand):
@@ -26,10 +26,7 @@ class Command(CurationCommand):
         Raises CommandError if the file is unreadable or has problems.
         """
         resource = TABLES[options["table"]]
-        try:
-            table = read_table(options["file"].read_text(encoding="utf-8-sig"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(f"{options['file']} cannot be read as UTF-8 text: {error}.") from error
+        table = read_table(read_text(options["file"]))
         if table is None:
             raise CommandError("The file is neither CSV nor JSON. Start from the output of export_table.")
         rows, problems = try_table(resource, table)
