@@ -22,6 +22,7 @@ from django.utils.translation import gettext_lazy as _
 from evaluation.core.problems import InvalidContent, Problem, format_count
 from evaluation.measures.registry import UnknownMeasureError, parse_measure
 from leaderboard.admin.forms import TermInput, TextFileField, WhyField, optional_choice, optional_text
+from leaderboard.admin.import_form import uploaded_path
 from leaderboard.admin.pages import curation_page, require, submit
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.terms import suggest_terms
@@ -193,13 +194,11 @@ class PublicationForm(forms.ModelForm):
             super()._post_clean()  # type: ignore[misc]  # A private hook of Django's model forms.
 
     def clean(self) -> dict[str, Any]:
-        """Check that a new publication does not exist yet, and that there is a URL for MTEB's files."""
+        """Check that a new publication does not exist yet."""
         values: dict[str, Any] = super().clean() or self.cleaned_data
-        publication, title = values.get("publication"), values.get("title")
-        if not publication and title and Source.objects.filter(title__iexact=title).exists():
+        title = values.get("title")
+        if not values.get("publication") and title and Source.objects.filter(title__iexact=title).exists():
             self.add_error("title", gettext("This publication exists. Choose it under “Publication”."))
-        if values.get("mteb") and not (publication.url if publication else values.get("url")):
-            self.add_error("mteb", "The publication needs a URL, because each row links to its file there.")
         return values
 
 
@@ -243,13 +242,20 @@ class MtebForm(PublicationForm):
         help_text=_("A zip of model__name/revision/Task.json. The URL of the publication must point to these folders."),
     )
 
+    def clean(self) -> dict[str, Any]:
+        """Check that the publication has a URL."""
+        values = super().clean()
+        publication = values.get("publication")
+        if values.get("mteb") and not (publication.url if publication else values.get("url")):
+            self.add_error("mteb", "The publication needs a URL, because each row links to its file there.")
+        return values
+
     def results(self) -> MtebResults:
         """Return the results in the uploaded zip. Raises InvalidContent."""
         source = self.cleaned_data["publication"] or self.instance
         with work_folder("mteb") as work:
-            path = work / "results.zip"
-            with path.open("wb") as stored:
-                stored.writelines(self.cleaned_data["mteb"].chunks())
+            path = work / "results.zip"  # Messages show this name instead of that of the temporary file.
+            path.symlink_to(uploaded_path(self.cleaned_data["mteb"]))
             return read_mteb_results(path, source.url, work)
 
 
