@@ -21,7 +21,7 @@ from django.utils.translation import gettext as _
 from evaluation.core.problems import InvalidContent
 from leaderboard.admin.base import curator
 from leaderboard.admin.import_form import ImportForm, SourceForm, name_fields, uploaded_path
-from leaderboard.admin.pages import curation_page, object_crumb, require
+from leaderboard.admin.pages import REFRESH, curation_page, object_crumb, require
 from leaderboard.core.audit import acting
 from leaderboard.core.permissions import may_read_judgements
 from leaderboard.datasets.files import seals_queries
@@ -38,8 +38,6 @@ from leaderboard.models import Dataset, Entry, Qrels, Visibility, WorkRequest
 MAX_SECONDS = 100
 #: Permission to import datasets.
 IMPORTS = "leaderboard.add_dataset"
-#: Seconds between refreshes of the page while the baseline is in preparation.
-_REFRESH = 4
 #: Key of the session's imports, and the maximum number of them.
 _SESSION, _MAX_IMPORTS = "imports", 10
 
@@ -217,7 +215,7 @@ def imported_view(page: Any, request: HttpRequest, pk: int) -> HttpResponse:
         request, page, "admin/leaderboard/dataset/imported.html", _("Imported"),
         crumbs=[object_crumb(page, dataset)], dataset=dataset, job=job, is_requested=is_requested,
         baseline=baselines.select_related("system").first(), result=result if result.get("dataset") == pk else {},
-        refresh=_REFRESH if is_requested or job.get("is_active") else 0,
+        refresh=REFRESH if is_requested or job.get("is_active") else 0,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from evaluation.judgements.merge import Judge, agreement_sentence
 from leaderboard.admin.base import ReadOnlyAdmin, curator, get_reason
 from leaderboard.admin.forms import optional_choice, optional_integer, optional_text, text_line, tick_box
 from leaderboard.admin.import_form import uploaded_path
-from leaderboard.admin.pages import ReasonForm, curation_page, require, submit
+from leaderboard.admin.pages import REFRESH, ReasonForm, curation_page, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
 from leaderboard.core.permissions import READS_JUDGEMENTS
@@ -33,8 +33,6 @@ from leaderboard.judgements.rescoring.campaigns import get_pending_rescore
 from leaderboard.models import Dataset, JudgementImport, Pool, Round, Run
 
 JUDGE, READ = "leaderboard.judge_dataset", READS_JUDGEMENTS
-#: Seconds between page refreshes while the scorer works.
-REFRESH = 4
 
 
 class JudgingAdmin(ReadOnlyAdmin):

@@ -21,6 +21,8 @@ from leaderboard.admin.forms import WhyField
 from leaderboard.core.audit import acting
 from leaderboard.results.board_rows.revisions import lock_boards
 
+#: Seconds between refreshes of a page that shows work in progress.
+REFRESH = 4
 #: A breadcrumb: label and URL.
 Crumb = tuple[str, str]
 
