@@ -79,7 +79,7 @@ _PUBLIC = {
 }  # fmt: skip
 
 _SUBMISSIONS = {
-    "submit": Row(ALL, SIGNED),  # visitors without an account may check a file, which the walk does not send
+    "submit": Row(ALL, SIGNED),  # Visitors may check a file, but this test sends none.
     "submit-model": Row(SIGNED, SIGNED),
     "submissions": Row(SIGNED, SIGNED_NO),
     **_each(Row("44...4.4"), "submission", "submission-progress"),
@@ -121,7 +121,7 @@ _PEOPLE = {
         "account-token-create", "account-close", "mfa_authenticate", "mfa_reauthenticate", "mfa_activate_totp",
         "mfa_generate_recovery_codes",
     ),
-    # Those that change passkeys first ask to confirm who one is; the first only leads on to the page of all factors.
+    # Pages that change passkeys first ask for a factor again. The list redirects to the page of all factors.
     "mfa_list_webauthn": Row(ALL, ALL),
     **_each(
         Row(SIGNED, SIGNED),

@@ -21,8 +21,8 @@ from tests.generated.board import generate_board
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
-#: Figures of documents, which datasets of runs alone have none of, of systems trained on what they are tested on, of
-#: progress, which takes results of three dates, and of rank ranges, which take tests of all pairs.
+#: Figures without data here: the dataset has no documents, no systems trained on it, no results of three dates, and no
+#: tests of all pairs.
 NOTHING_TO_SHOW = {
     "rank-ranges",
     "in-domain",

@@ -51,7 +51,7 @@ def look(client: Client, **fields: Any) -> Any:
 
 
 def hidden_fields(page: str) -> dict[str, str]:
-    """What a preview sends again."""
+    """Return the values that the form of a preview submits again."""
     inputs = re.findall(r'<input type="hidden" name="(\w+)"(?: value="([^"]*)")?', page)
     return {name: html.unescape(value) for name, value in inputs if name != "csrfmiddlewaretoken"}
 
