@@ -348,7 +348,7 @@ class Board:
     member_facets: Sequence[Facets] = ()
     views: Sequence[str] = ()
     summary: Summary | None = None
-    #: Smallest number of judged queries that a ranked result lacks; 0 for a single result.
+    #: Number of judged queries that most scored results lack; 0 if there is no such number.
     usual_missing_count: int = 0
     #: Number of rows that were tested against the baseline.
     compared: int = 0

@@ -5,9 +5,11 @@ come from `results.significance.statements`, which implements the protection of 
 board: filters do not change them, and a filtered view says so.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 
@@ -42,45 +44,42 @@ _NOT_TIMED = {
 
 def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -> Summary | None:
     """Return the summary of a dataset's board, with the access, origin, and density of the judgments."""
-    summary = summarize(board, is_filtered=is_filtered)
-    if summary is None or all(row.ranked_in == REPORTED for row in board.rows if row.entry.slug == summary.best):
-        return summary
     judges = _("judged by %(judges)s") % {"judges": ", ".join(facts.judges)} if facts.judges else ""
     density = _("%(number).1f relevant each")
     relevant = density % {"number": facts.relevant_per_query} if facts.relevant_per_query else ""
     origin = _("hidden, provided by the curator") if facts.hidden else _("open, from the collection")
-    texts = filter(None, [origin, judges, relevant])
-    *parts, cost = summary.parts
-    return replace(summary, parts=[*parts, Part(_("Judgments"), ", ".join(texts)), cost])
+    judgments = ", ".join(filter(None, [origin, judges, relevant]))
+    leader = _find_leader(board, board.measure)
+    return leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
 
 
-def summarize(
-    board: Board, *, measure: str = "", key: str = "", relative: str = "relative", is_filtered: bool = False
-) -> Summary | None:
+def summarize(board: Board, *, measure: str, key: str, relative: str, is_filtered: bool) -> Summary | None:
     """Return the summary of a ranked board with all its rows, or None if no row has a rank.
 
     `measure` is the name of the score, `key` and `relative` are the columns of the score and of its ratio to the
-    baseline, all by default those of a dataset. A summary of a `is_filtered` view says that it is of all rows.
+    baseline. A summary of a `is_filtered` view says that it is of all rows.
     """
-    key, lower = key or board.measure, better(board.measure) == "lower"
+    leader = _find_leader(board, key)
+    return leader.summary(measure, relative, is_filtered=is_filtered) if leader else None
+
+
+def _find_leader(board: Board, key: str) -> _Leader | None:
+    """Return the best scored row by the column `key`, else the best reported row, or None without ranked values."""
     rows_with_score = [row for row in board.rows if row.value(key) is not None]
     scored_rows = [row for row in rows_with_score if row.ranked_in == SCORED]
     rows = scored_rows or [row for row in rows_with_score if row.ranked_in == REPORTED]
     if not rows:
         return None
-    best = (min if lower else max)(rows, key=lambda row: _number(row, key) or 0.0)
-    ties = board.statements.tied_with_best(board.measure)
-    tied_rows = [row for row in rows if row is not best and ties.intersection(row.entries)]
-    tied_rows.sort(key=lambda row: _number(row, key) or 0.0, reverse=not lower)
-    names, score = Counter(row.entry.system for row in board.rows), _number(best, key) or 0.0
-    statement = board.statements.for_entry(best.entries[0], board.measure) if best.entries else UNKNOWN
-    leader = _Leader(board, key, rows, best, tied_rows, score, statement, names)
-    return leader.summary(measure or board.measure, relative, is_filtered=is_filtered)
+    rows.sort(key=lambda row: _number(row, key) or 0.0, reverse=better(board.measure) != "lower")
+    best, ties = rows[0], board.statements.tied_with_best(board.measure)
+    tied_rows = [row for row in rows[1:] if ties.intersection(row.entries)]
+    names = Counter(row.entry.system for row in board.rows)
+    return _Leader(board, key, rows, best, tied_rows, _number(best, key) or 0.0, _statement(board, best), names)
 
 
 @dataclass(frozen=True, slots=True)
 class _Leader:
-    """The best row among the ranked `rows` of one kind, with the rows not separable from it.
+    """The best row among the ranked `rows` of one kind, best first, with the rows not separable from it.
 
     `statement` is the result of its own test against the baseline. `names` counts the rows of each system on the
     board.
@@ -95,8 +94,11 @@ class _Leader:
     statement: Statement
     names: Counter[str]
 
-    def summary(self, measure: str, relative: str, *, is_filtered: bool) -> Summary:
-        """Return the board's summary; see `summarize` for the arguments."""
+    def summary(self, measure: str, relative: str, judgments: str = "", *, is_filtered: bool) -> Summary:
+        """Return the board's summary, with a statement on the `judgments` if the best system was scored on them.
+
+        See `summarize` for the other arguments.
+        """
         board, best, rows, statement = self.board, self.best, self.rows, self.statement
         ratio, is_reported, total = _number(best, relative), best.ranked_in == REPORTED, len(board.rows)
         baseline = next((row for row in self.tied if row.entry.is_baseline and statement.better), None)
@@ -120,6 +122,8 @@ class _Leader:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
         elif is_reported:
             parts.append(Part(_("Judgments"), _("not available here, so unjudged documents cannot be checked")))
+        if judgments and not is_reported:
+            parts.append(Part(_("Judgments"), judgments))
         reported = self._better_reported()
         label = _("Best reported") if is_reported else _("Best") if reported is None else _("Best scored")
         if is_filtered and total > 1:
@@ -146,12 +150,22 @@ class _Leader:
             self._origin(reported),
         )
 
+    @property
+    def lower(self) -> bool:
+        """Whether lower scores are better."""
+        return better(self.board.measure) == "lower"
+
+    @property
+    def baseline(self) -> Row | None:
+        """The best baseline among the rows."""
+        return next((row for row in self.rows if row.entry.is_baseline), None)
+
     def _better_reported(self) -> Row | None:
         """Return the best reported row if its score is better than that of the best system, which was scored here."""
         rows = [row for row in self.board.rows if row.ranked_in == REPORTED and row.value(self.key) is not None]
         if self.best.ranked_in == REPORTED or not rows:
             return None
-        sign = -1 if better(self.board.measure) == "lower" else 1
+        sign = -1 if self.lower else 1
         row = max(rows, key=lambda row: sign * (_number(row, self.key) or 0.0))
         return row if sign * (_number(row, self.key) or 0.0) > sign * self.score else None
 
@@ -184,7 +198,7 @@ class _Leader:
             lead = _("has the best %(measure)s, %(score)s")
             lead %= {"measure": measure, "score": format_value(self.score, 3)}
         else:
-            is_ahead = (relative < 0) == (better(self.board.measure) == "lower") or relative == 0
+            is_ahead = (relative < 0) == self.lower or relative == 0
             lead = _("leads %(baseline)s by %(percent)s") if is_ahead else _("is %(percent)s behind %(baseline)s")
             lead %= {"baseline": self.board.baseline, "percent": f"{_percent(abs(relative))}%"}
             if certainty := self._lead_certainty(relative):
@@ -211,28 +225,24 @@ class _Leader:
         if statement.interval is None or not delta or not relative:
             return "" if statement.better is None else _("significant") if statement.better else _("not significant")
         ends = sorted(end * relative / delta for end in statement.interval)
-        if better(self.board.measure) == "lower":
+        if self.lower:
             ends = [-end for end in reversed(ends)]
         low, high = map(_percent, ends)
         return _("95%% CI %(low)s to %(high)s%%") % {"low": low, "high": high}
 
     def _forest_rows(self) -> Iterator[ForestRow]:
         """Yield the best systems with their differences from the baseline, which is always included."""
-        rows = sorted(self.rows, key=lambda row: _number(row, self.key) or 0.0)
-        if better(self.board.measure) != "lower":
-            rows.reverse()
-        baseline = next((row for row in rows if row.entry.is_baseline), None)
-        if baseline is None or len(rows) < 2:
+        baseline = self.baseline
+        if baseline is None or len(self.rows) < 2:
             return
-        shown_rows = rows[:MAX_ROWS]
+        shown_rows = list(self.rows[:MAX_ROWS])
         if baseline not in shown_rows:
             shown_rows[-1] = baseline
         for row in shown_rows:
             delta = _number(row, DELTA)
             if delta is None:
                 delta = (_number(row, self.key) or 0.0) - (_number(baseline, self.key) or 0.0)
-            statement = self.board.statements.for_entry(row.entries[0], self.board.measure) if row.entries else UNKNOWN
-            yield ForestRow(_name(row, self.names), delta, statement.interval, self._role(row))
+            yield ForestRow(_name(row, self.names), delta, _statement(self.board, row).interval, self._role(row))
 
     def _role(self, row: Row) -> Role:
         if row.entry.is_baseline:
@@ -247,10 +257,9 @@ class _Leader:
         Returns None if there are none, if the bound is unknown, or if the leader is not better than the baseline.
         """
         bound = upper_bound_name(self.key)
-        baseline = next((row for row in self.rows if row.entry.is_baseline), None)
-        if not self.statement.better or baseline is None or not bound:
+        if not self.statement.better or self.baseline is None or not bound:
             return None
-        upper_bound, baseline_score = _number(baseline, bound), _number(baseline, self.key)
+        upper_bound, baseline_score = _number(self.baseline, bound), _number(self.baseline, self.key)
         if upper_bound is None or baseline_score is None or upper_bound <= baseline_score:
             return None
         return self.score > upper_bound
@@ -269,8 +278,7 @@ class _Leader:
         delta = _number(best, DELTA)
         if relative is None and delta is None:
             return Part(_("Lead"), _("no baseline to compare with"))
-        baseline = next((row.entry for row in self.rows if row.entry.is_baseline), None)
-        is_own_bm25 = baseline is not None and baseline.slug == BM25.slug
+        is_own_bm25 = self.baseline is not None and self.baseline.entry.slug == BM25.slug
         label = _("vs %(baseline)s") % {"baseline": f"{BM25.name} ({BM25_SETTINGS})" if is_own_bm25 else board.baseline}
         # A baseline that scores 0 has a difference but no ratio.
         lead = signed(delta, 3) if relative is None else signed_percent(relative)
@@ -293,7 +301,7 @@ class _Leader:
         else:
             detail = p_values_text(statement, short=True)
         if tied_baseline is not None:
-            p = board.statements.for_entry(tied_baseline.entries[0], board.measure).p_best
+            p = _statement(board, tied_baseline).p_best
             facts = {"detail": detail, "pairs": pairs_text(board.statements, board.measure)}
             if p is None:
                 detail = _("%(detail)s; not separable: %(pairs)s") % facts
@@ -332,13 +340,13 @@ class _Leader:
 
     def _cheapest(self) -> tuple[Row | None, float | None, str]:
         """Return the fastest system with a score near the best one, its latency, and the cost of the best system."""
-        best, score, lower = self.best, self.score, better(self.board.measure) == "lower"
+        best, score = self.best, self.score
         candidates = [
             (latency, row)
             for row in self.rows
             if (latency := _number(row, "mean-latency")) is not None
             and (value := _number(row, self.key)) is not None
-            and (value * NEAR_BEST <= score if lower else value >= score * NEAR_BEST)
+            and (value * NEAR_BEST <= score if self.lower else value >= score * NEAR_BEST)
         ]
         cost_text = next(
             (_("%(time)s ms per query") % _time(latency) for latency, row in candidates if row is best), ""
@@ -373,6 +381,11 @@ class _Leader:
 def _number(row: Row, key: str) -> float | None:
     value = row.value(key)
     return value if isinstance(value, (float, int)) else None
+
+
+def _statement(board: Board, row: Row) -> Statement:
+    """Return the test results of a row; those of a row over several datasets are unknown."""
+    return board.statements.for_entry(row.entries[0], board.measure) if row.entries else UNKNOWN
 
 
 def _name(row: Row, names: Counter[str]) -> str:
