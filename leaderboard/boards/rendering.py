@@ -295,9 +295,10 @@ class ColumnWriter:
         if decimals is None:
             decimals = next((n for n in range(4) if all(abs(round(v, n) - v) < 5e-6 for v in known_numbers)), 4)
         texts = ["" if number is None else f"{number:.{decimals}f}".replace("-", MINUS) for number in numbers]
-        published = [cell.published for cell in self.cells]
-        below = [f'<small class="below">{score.text["difference"]}</small>' if score else "" for score in published]
-        return ColumnHtml(list(map("".join, zip(texts, below, strict=True))))
+        for position, cell in enumerate(self.cells):
+            if cell.published:
+                texts[position] += f'<small class="below">{cell.published.text["difference"]}</small>'
+        return ColumnHtml(texts)
 
     def figures(self) -> ColumnHtml:
         """Return figures, aligned at their decimal points.

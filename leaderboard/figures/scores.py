@@ -217,9 +217,9 @@ def _draw_traces(
 
 def _label_dates(points: Sequence[drawing.ChartPoint], *, lower: bool) -> list[dict[str, Any]]:
     """Return the label options of all points, placing the labels of the best so far of each kind first."""
-    coordinates = [
-        (float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365, y) for _row, _name, day, y, *_ in points
-    ]
+    days = [date.fromisoformat(point.x) for point in points]
+    years = [day.year + day.month / 12 + day.day / 365 for day in days]
+    coordinates = [(year, point.y) for year, point in zip(years, points, strict=True)]
     priority = []
     for line in LINES:
         numbers = [number for number, point in enumerate(points) if point.row.ranked_in == line.kind]
