@@ -143,8 +143,8 @@ def _standing(
 ) -> Standing:
     """Return an entry's standing, without rank and opponent if it is not among the board's public entries.
 
-    `own_rows` are private rows of the reader's teams.
-    The opponent is the best result, or the baseline if the best result is of the same system.
+    The opponent is the best result, or the baseline if the best result is of the same system. `own_rows` are private
+    rows of the reader's teams.
     """
     measure, name = entry.dataset.primary_measure, entry.dataset.name
     row = next((candidate for candidate in board.entries if candidate.pk == entry.pk), None)

@@ -34,7 +34,7 @@ LISTED = "/admin/leaderboard/entry/?agreement=differs"
 
 
 def publish(dataset: Dataset, model_url: str = MODEL, source: Source | None = None, **fields: Any) -> Entry:
-    """A reported entry of a model; `locator` states its split and version."""
+    """Create a reported entry of a model; `locator` states its split and version."""
     source, locator = source or make_source("paper"), fields.pop("locator", "Table 1")
     report(dataset, source, "printed", **fields)
     System.objects.filter(source=source).update(model_url=model_url)
@@ -44,7 +44,7 @@ def publish(dataset: Dataset, model_url: str = MODEL, source: Source | None = No
 
 
 def rows(client: Client, dataset: Dataset) -> dict[str, Any]:
-    """What the API has of the published scores, by system."""
+    """Return the published scores in the API by system."""
     answer = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()
     return {row["system"]: row["published"] for row in answer["rows"]}
 

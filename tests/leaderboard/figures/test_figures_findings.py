@@ -33,7 +33,7 @@ pytestmark = pytest.mark.django_db
 
 
 def timed(*systems: tuple[str, float, float]) -> str:
-    """A dataset with systems of these names, scores, and latencies. Its slug."""
+    """Create a dataset with systems of these names, scores, and latencies, and return its slug."""
     dataset = scored_dataset()
     for name, value, latency in systems:
         cost(score(dataset, name, ndcg=value), latency)
@@ -77,7 +77,7 @@ def test_the_title_of_costs_says_which_system_is_best_below_a_limit(
 
 
 def marks(plot: Any) -> dict[str, tuple[float, str]]:
-    """Size and symbol of each point by name."""
+    """Return the size and symbol of each point by name."""
     return {
         told[0]: (size, symbol)
         for one in plot.data
