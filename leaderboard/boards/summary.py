@@ -161,7 +161,7 @@ class _Leader:
         return next((row for row in self.rows if row.entry.is_baseline), None)
 
     def _better_reported(self) -> Row | None:
-        """Return the best reported row if its score is better than that of the best system, which was scored here."""
+        """Return the best reported row if its score is better than that of the best system scored by Runboard."""
         rows = [row for row in self.board.rows if row.ranked_in == REPORTED and row.value(self.key) is not None]
         if self.best.ranked_in == REPORTED or not rows:
             return None
