@@ -7,6 +7,7 @@ Everything else is the product, and dies as `tests.faults.faulty` has it. `make 
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -87,6 +88,7 @@ class ForkedService(Service):
     def _live(self, parent: int) -> None:
         """The main process: never returns into the test."""
         try:
+            gc.freeze()  # otherwise a collection here would delete the temporary files of the test's process
             os.setpgid(0, 0)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_DFL)
