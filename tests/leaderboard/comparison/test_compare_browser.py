@@ -43,6 +43,20 @@ def test_a_reader_compares_by_name_and_follows_a_query(entry: Entry, page: Page)
     expect(page.locator("tr:target")).to_contain_text("Title 3")
 
 
+def test_the_browser_lists_recent_comparisons_until_they_are_removed(entry: Entry, page: Page) -> None:
+    page.goto("/compare/")
+    expect(page.get_by_role("heading", name="Your recent comparisons")).to_be_hidden()
+    baseline = System.objects.get(name="Plain BM25")
+    page.goto(f"/compare/?system={entry.system.slug}&system={baseline.slug}")
+    page.goto("/compare/")
+    page.get_by_role("link", name="Newcomer, Plain BM25", exact=True).click()
+    expect(page.get_by_role("row", name="Tiny")).to_contain_text("0/0/2")
+    page.goto("/compare/")
+    page.get_by_role("button", name="Remove the list").click()
+    page.reload()
+    expect(page.get_by_role("heading", name="Your recent comparisons")).to_be_hidden()
+
+
 def test_it_all_works_without_javascript(entry: Entry, browser: Browser, live_server: Any) -> None:
     context = browser.new_context(base_url=live_server.url, java_script_enabled=False)
     page = context.new_page()
