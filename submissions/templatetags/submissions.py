@@ -9,12 +9,14 @@ from leaderboard.core.text import numbers
 from leaderboard.models import Dataset
 from leaderboard.systems.provenance import parameter_text
 from submissions.checkpoints.service import KIND_NAMES
+from submissions.intake.checkpoints.forms import parameter_label
 from submissions.status.checkpoints import ResultVariant
 from submissions.status.description import DatasetPart
 from submissions.status.scores import Score
 
 register = template.Library()
 register.filter("parameter", parameter_text)
+register.filter("parameter_label", parameter_label)
 register.filter("direction", numbers.direction)
 
 

@@ -340,6 +340,8 @@ def _page_context(request: HttpRequest, submission: Submission, **values: Any) -
     who may manage the submission.
     """
     status = describe_with_standing(submission, complete=permissions.may_manage(request.user, submission))
+    engine = ENGINES.get(submission.engine)
+    defaults = {parameter.name: parameter.default for parameter in engine.parameters} if engine else {}
     model, remarks = submission.checkpoint, []
     # Neither parameters nor datasets override the prompts.
     has_default_prompts = submission.parameters.get("query_prompt") == AUTO
@@ -354,7 +356,12 @@ def _page_context(request: HttpRequest, submission: Submission, **values: Any) -
         "may_reorder": may_reorder(submission),
         "may_retry": status.complete and bool(changes.retriable_jobs(submission)),
         "site_address": site_address(request),
-        "engine_label": ENGINES[submission.engine].label if submission.engine in ENGINES else submission.engine,
+        "engine_label": engine.label if engine else submission.engine,
+        "changed_parameters": {
+            name: value
+            for name, value in submission.parameters.items()
+            if name not in defaults or value != defaults[name]
+        },
         "credits": source_runs(submission, complete=status.complete) if submission.engine else [],
         "prompt_remarks": remarks,
         **values,

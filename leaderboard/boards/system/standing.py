@@ -84,14 +84,18 @@ class Standing:
         return f"{ordinal(self.rank)} of {self.of}{' closed APIs' if self.is_closed_api else ''}"
 
     @property
+    def certainty(self) -> str:
+        """Significance of the difference, such as `significant: p = 0.037 tested alone`; empty if unknown."""
+        return "" if self.delta is None else significance_text(self.said, self.delta, self.measure)
+
+    @property
     def difference(self) -> str:
         """Difference such as `+0.021 over BM25 (significant: p = 0.037 tested alone)`; empty without a baseline."""
         if self.is_baseline:
             return "the baseline"
         if self.delta is None:
             return ""
-        certainty = significance_text(self.said, self.delta, self.measure)
-        return lead(self.delta, self.baseline) + (f" ({certainty})" if certainty else "")
+        return lead(self.delta, self.baseline) + (f" ({self.certainty})" if self.certainty else "")
 
     @property
     def sentence(self) -> str:

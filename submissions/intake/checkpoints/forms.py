@@ -97,7 +97,7 @@ def _build_field(parameter: Parameter) -> forms.Field:
     # Capitalize the description unless it starts with a name such as “pq:”.
     sentence = text if text.split()[0].endswith(":") else text[0].upper() + text[1:]
     options: dict[str, Any] = {
-        "label": parameter.name.replace("_", " ").capitalize(),
+        "label": parameter_label(parameter.name),
         "required": not parameter.is_text,
         "initial": default,
         "help_text": f"{escape(sentence.rstrip('.'))}. Default: {escape(default) or 'empty'}.",
@@ -116,6 +116,10 @@ def _build_field(parameter: Parameter) -> forms.Field:
     attributes = {name: _format_value(value) for name, value in bounds.items() if value is not None}
     widget = forms.TextInput() if parameter.default == AUTO else forms.NumberInput(attributes)
     return forms.CharField(max_length=40, widget=widget, **options)
+
+
+def parameter_label(name: str) -> str:
+    return name.replace("_", " ").capitalize()
 
 
 class _PromptField(forms.CharField):

@@ -147,7 +147,7 @@ def test_the_page_takes_prompts_of_datasets_and_keeps_them(signed_in: Client, ap
     own = {job.dataset.slug: job.payload.get("parameters") for job in Job.objects.all()}
     assert own == {"demo": {"query_prompt": "Instruct: one\nQuery: "}, "other": None}
     followed = one_line(signed_in.get(response["Location"]).content.decode())
-    assert "<dt>query_prompt on this dataset</dt><dd>&quot;Instruct: one\\nQuery: &quot;</dd>" in followed
+    assert "<dt>Query prompt on this dataset</dt><dd>&quot;Instruct: one\\nQuery: &quot;</dd>" in followed
     assert "none of them query: queries get no prompt" in followed
     again = signed_in.get("/submit/model/").content.decode()
     assert "Prompts of models that you uploaded before" in again
