@@ -116,11 +116,23 @@
     list.box.replaceChildren();
     for (const file of input.files) if (file.size > Number(form().getAttribute("data-large"))) begin(input, file);
     // Check chosen or dropped files immediately. The check detects their dataset and stores them.
+    if (input.hasAttribute("data-check-at-once") && input.files.length) checkAlone();
+  });
+
+  function checkAlone() {
     const check = form().querySelector("button[value=check]");
-    if (input.hasAttribute("data-check-at-once") && input.files.length && check && !sending) {
-      alone = true;
-      form().requestSubmit(check);
-    }
+    if (!check || sending) return;
+    alone = true;
+    form().requestSubmit(check);
+  }
+
+  // Check the files again when the dataset of one of them changes.
+  document.addEventListener("change", (event) => {
+    const select = event.target;
+    if (!form() || !form().contains(select) || !select.matches("select[data-dataset]")) return;
+    const row = select.closest(".file-row");
+    const input = form().querySelector("[data-check-at-once]");
+    if (row ? row.querySelector("input:checked") : input && input.files.length) checkAlone();
   });
 
   // Select the architecture of an existing system, and hide the fields of a new one.
@@ -278,7 +290,11 @@
     const shown = new Set([...lists.values()].flatMap((list) => list.uploads).map((upload) => upload.id));
     for (const box of main.querySelectorAll("input[name^='upload:']")) if (shown.has(box.value)) box.closest(".kept-upload").remove();
     const found = ["#verdict", ".notice.is-error, .notice.is-warning", "h1"].map((each) => main.querySelector(each)).find(Boolean);
-    if (typing) return;
+    if (typing) {
+      const again = active.id && document.getElementById(active.id); // the field, if it was replaced
+      if (again && !again.isSameNode(active)) again.focus({ preventScroll: true });
+      if (document.activeElement !== document.body) return;
+    }
     found.tabIndex = -1;
     found.focus({ preventScroll: true });
     found.scrollIntoView({ block: only ? "nearest" : "start" });

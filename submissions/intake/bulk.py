@@ -69,7 +69,7 @@ def import_runs(
                 _report(
                     folder.name,
                     NO_FILE,
-                    "the folder contains no files",
+                    "the folder contains no runs",
                     "Enter the folder that contains the runs.",
                 )
             ]

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from io import BytesIO
 from pathlib import Path
 
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from evaluation.archives.compression import BLOCK, FileLimits, describe_bytes, open_blocks, unsupported_format
+from evaluation.archives.compression import BLOCK, FileLimits, describe_bytes, unsupported_format
 from evaluation.archives.zip import (
     TOO_MANY_FILES,
     ZipAllowance,
@@ -23,16 +22,17 @@ from evaluation.archives.zip import (
     without_companions,
 )
 from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report, format_count
-from evaluation.runs.forms import recognize_format, trec_text, write_as_trec
+from evaluation.runs.forms import recognize_format, trec_text
 from evaluation.runs.header import quote
 from evaluation.runs.json_runs import JSON
-from evaluation.runs.problems import EMPTY, UNKNOWN_DOCUMENTS_SHARE, refuse_binary
-from evaluation.runs.score import check_run
+from evaluation.runs.problems import EMPTY
+from evaluation.runs.score import ScoringTarget, check_run
 from leaderboard.core.storage.disk import disk_errors
 from leaderboard.core.storage.runs import StoredRun
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Dataset, DatasetQuerySet, DatasetVersion, User, Visibility
 from submissions.core.errors import FileReport, Refused
+from submissions.intake.recognition import best_matches, compare_ids, describe_closest, read_start, suggest_dataset
 from submissions.uploads.handler import HashedUpload
 from submissions.uploads.service import completed_upload
 from submissions.uploads.storage import path_of
@@ -109,6 +109,7 @@ class RunFile:
     """A run file for one dataset. `seed` is its label if the dataset has several files; see `label_seeds`.
 
     `left_out` describes the files of its zip that are not runs. It is empty for all but the first run of the zip.
+    `alternatives` are the datasets that the file may belong to.
     """
 
     name: str
@@ -118,6 +119,7 @@ class RunFile:
     seed: str = ""
     sha256: str | None = None
     left_out: str = ""
+    alternatives: Iterable[Dataset] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +296,10 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, allowance
     except InvalidContent as error:
         raise Refused.for_files([file.build_refusal_report(error)]) from error
     members = without_metadata(members)
+    if not members:
+        message = f"the zip contains no runs, only {_list_names(archive.names)}"
+        empty = Report((EMPTY.problem(message, "Pack one run per dataset: <dataset>.txt."),))
+        raise Refused.for_files([FileReport(file.name, file.dataset or "", empty)])
     if file.dataset and len(members) > 1:
         raise Refused.for_problem(
             PAIRING,
@@ -302,11 +308,15 @@ def _extract_runs(file: IncomingFile, folder: Path, policy: ZipPolicy, allowance
         )
     member = replace(file, sha256=None)
     first_run, *other_runs = (_run_file(member, f"{file.name}/{name}", path) for name, path in members.items())
-    companions = [quote(name.encode()) for name in archive.names if name not in members]
-    remainder = f" and {len(companions) - MAX_LISTED_NAMES:,} more" if len(companions) > MAX_LISTED_NAMES else ""
-    companion_names = ", ".join(companions[:MAX_LISTED_NAMES])
-    left_out = f"{file.name} has files that are not runs and were skipped: {companion_names}{remainder}"
+    companions = [name for name in archive.names if name not in members]
+    left_out = f"{file.name} has files that are not runs and were skipped: {_list_names(companions)}"
     return [replace(first_run, left_out=left_out if companions else ""), *other_runs]
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """Return the first names of a list, quoted for a message."""
+    remainder = f" and {len(names) - MAX_LISTED_NAMES:,} more" if len(names) > MAX_LISTED_NAMES else ""
+    return ", ".join(quote(name.encode()) for name in names[:MAX_LISTED_NAMES]) + remainder
 
 
 def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
@@ -317,27 +327,33 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
     slug, own_name = file.dataset, name.removeprefix(f"{file.name}/")
     slug_or_name = (slug or Path(name).name.split(".")[0]).replace("\0", "")
     open_datasets = file.possible_datasets
-    matches = list(open_datasets.filter(slug=slug_or_name).exclude(current_version=None))
+    matches, closest = list(open_datasets.filter(slug=slug_or_name).exclude(current_version=None)), ""
     if not matches and not slug:
         try:
-            matches = match_datasets(path, open_datasets)
+            overlaps = compare_ids(path, open_datasets)
+            matches, closest = best_matches(overlaps), describe_closest(overlaps)
         except InvalidContent as error:
             raise Refused.for_files([FileReport(name, "", error.report)]) from error
     if len(matches) == 1 and (version := matches[0].current_version) is not None:
         version.dataset = matches[0]  # avoid another query for the same row
-        return RunFile(name, path, matches[0], version, sha256=file.sha256)
+        return RunFile(name, path, matches[0], version, sha256=file.sha256, alternatives=open_datasets)
     if matches:
         names = " and ".join(f"{dataset.name} ({dataset.slug})" for dataset in matches)
         message = f"{own_name}: its ids match {names} equally well."
-        raise Refused.for_problem(SEVERAL_DATASETS, message, "Choose the dataset of the file.")
-    message = (
-        f"No dataset “{slug_or_name}” accepts runs{' without an account' if file.is_public else ''}."
-        if slug
-        else f"Could not identify the dataset of {own_name}: no dataset was chosen, none that accepts runs "
-        f"is named “{slug_or_name}”, and the ids match no dataset."
-    )
-    slugs = ", ".join(open_datasets.values_list("slug", flat=True)[:20])
-    raise Refused.for_problem(UNKNOWN_DATASET, message, f"Datasets that accept runs: {slugs or 'none yet'}.")
+        problem = SEVERAL_DATASETS.problem(message, "Choose the dataset of the file.")
+    else:
+        message = (
+            f"No dataset “{slug_or_name}” accepts runs{' without an account' if file.is_public else ''}."
+            if slug
+            else f"Could not identify the dataset of {own_name}: no dataset was chosen, none that accepts runs "
+            f"is named “{slug_or_name}”, and the ids match no dataset."
+        )
+        slugs = ", ".join(open_datasets.values_list("slug", flat=True)[:20])
+        problem = UNKNOWN_DATASET.problem(message, f"{closest}Datasets that accept runs: {slugs or 'none yet'}.")
+    # Errors of lines do not depend on the dataset.
+    _text, report = _check_content(path, ScoringTarget(), settings.VALIDATE_AT_ONCE_BYTES)
+    files = [] if report is None or report.valid else [FileReport(name, "", report)]
+    raise Refused(problem.code, problem.message, [problem], files)
 
 
 def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
@@ -352,39 +368,28 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
     )
     for run in runs:
         limit = min(total_allowance, settings.VALIDATE_AT_ONCE_BYTES)
-        text, report = None, None
-        try:
-            start = read_start(run.path, limit)
-            total_allowance -= min(len(start), limit)
-            if len(start) <= limit:
-                text = start
-                # JSON is read from the file, because its expansion limit depends on the compression.
-                content = run.path if recognize_format(text[:BLOCK]) == "json" else text
-                report = check_run(content, scoring_target(run.version))
-        except InvalidContent as error:
-            report = error.report
-        if text is None or len(text) > memory_allowance or report is None or not report.valid:
-            yield CheckedFile(run, report)
+        text, report = _check_content(run.path, scoring_target(run.version), limit)
+        total_allowance -= min(len(text), limit)
+        if report is None or not report.valid or len(text) > memory_allowance:
+            yield CheckedFile(run, report and suggest_dataset(run.path, report, run.alternatives))
         else:
             memory_allowance -= len(text)
             yield CheckedFile(run, report, text)
 
 
-def read_start(path: Path, limit: int) -> bytes:
-    """Return the expanded file, up to the block in which it exceeds `limit` bytes. Raises InvalidContent."""
-    content = bytearray()
-    for block in open_blocks(path, FileLimits()):
-        content += block
-        if len(content) > limit:
-            break
-    return bytes(content)
+def _check_content(path: Path, target: ScoringTarget, limit: int) -> tuple[bytes, Report | None]:
+    """Return the expanded content of a run and its report; the report is None for more than `limit` bytes."""
+    text = b""
+    try:
+        text = read_start(path, limit)
+        if len(text) > limit:
+            return text, None
+        # JSON is read from the file, because its expansion limit depends on the compression.
+        return text, check_run(path if recognize_format(text[:BLOCK]) == "json" else text, target)
+    except InvalidContent as error:
+        return text, error.report
 
 
-#: Maximum number of a file's documents that are looked up.
-MAX_COMPARED_DOCUMENTS = 2_000
-#: Minimum Jaccard similarity between the topics of a file and a dataset, with and without a corpus. Topics alone are
-#: weak evidence, because many collections number theirs from 1.
-MIN_SIMILARITY, MIN_SIMILARITY_WITHOUT_CORPUS = 0.1, 0.5
 #: Names of JSON files that describe a run or its results.
 _METADATA = re.compile(
     r"(?:.*/)?(?:meta(?:data)?|config(?:uration)?|(?:hyper)?param(?:eter)?s|hparams|settings|arg(?:ument)?s"
@@ -393,37 +398,8 @@ _METADATA = re.compile(
 )
 
 
-def match_datasets(path: Path, open_datasets: Iterable[Dataset]) -> list[Dataset]:
-    """Return the datasets that best match the ids of the file, several of them if they match equally well.
-
-    A dataset matches if its corpus has the documents and enough queries are the same. Raises InvalidContent if the file
-    is empty or is not text.
-    """
-    queries, documents = set[str](), dict[str, None]()
-    for line in _read_trec_start(path).splitlines():
-        fields = line.split()
-        if len(fields) == 6:
-            queries.add(fields[0].decode(errors="replace"))
-            if len(documents) < MAX_COMPARED_DOCUMENTS:
-                documents[fields[2].decode(errors="replace")] = None
-    matches: dict[tuple[bool, float], list[Dataset]] = {}
-    for dataset in open_datasets if queries else ():
-        version = dataset.current_version
-        if version is None:
-            continue
-        version.dataset = dataset  # avoid another query for the same row
-        target = scoring_target(version)
-        topics, corpus = set(target.query_ids), target.document_ids
-        similarity = len(queries & topics) / len(queries | topics)
-        has_documents = corpus is None or corpus.contain(list(documents)).mean() >= 1 - UNKNOWN_DOCUMENTS_SHARE
-        if has_documents and similarity >= (MIN_SIMILARITY_WITHOUT_CORPUS if corpus is None else MIN_SIMILARITY):
-            # A matching corpus is stronger evidence than matching topics.
-            matches.setdefault((corpus is not None, similarity), []).append(dataset)
-    return matches[max(matches)] if matches else []
-
-
 def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
-    """Return the files except JSON metadata, identified by name and content; all files if no others remain.
+    """Return the files except JSON metadata, identified by name and content.
 
     A file with damaged JSON may be a run and is included.
     """
@@ -436,23 +412,4 @@ def without_metadata(files: Mapping[str, Path]) -> dict[str, Path]:
             # The file is valid JSON, but not in a run format.
             if all(problem.code == JSON and not problem.lines for problem in error.report.problems):
                 del runs[name]
-    return runs or dict(files)
-
-
-def _read_trec_start(path: Path) -> bytes:
-    """Return the beginning of the run, converted to TREC format.
-
-    Raises InvalidContent if the file is empty or is not text.
-    """
-    content = read_start(path, settings.VALIDATE_AT_ONCE_BYTES)
-    if not content.strip():
-        raise InvalidContent.build(EMPTY.problem())
-    form = recognize_format(content[:BLOCK])
-    if form is None:
-        refuse_binary(content[:4096])
-        return content
-    lines = BytesIO()
-    # A single JSON document is read completely. In JSON lines, the last line may be incomplete.
-    whole_lines = content[: content.rfind(b"\n") + 1]
-    write_as_trec(form, path if form == "json" else whole_lines or content, FileLimits(), lines)
-    return lines.getvalue()
+    return runs

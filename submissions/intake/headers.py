@@ -15,7 +15,8 @@ from evaluation.runs.header import MAX_HEADER_BYTES, read_header
 from leaderboard.models import DECLARED_NUMBERS, System, architecture_choices
 from leaderboard.systems.records import SystemFields
 from submissions.core.errors import Refused
-from submissions.intake.files import CheckedFile, IncomingFile, read_start
+from submissions.intake.files import CheckedFile, IncomingFile
+from submissions.intake.recognition import read_start
 
 CLOSED_INTERFACE = ProblemCode(
     "closed_interface",

@@ -173,7 +173,7 @@ class ModelPage(SubmissionPage):
             "hub": fetches(),
             "offers": list(self._dataset_offers(load)),
             "enough_jobs": MIN_SIMILAR,
-            "quota": count_model_runs(self.team),
+            "quota": count_model_runs(self.chosen_team),
             "readiness": readiness(self.user, local=is_local_request(self.request)),
             "workers": {name: workers_alive(name) for name in (Job.Queue.CPU.value, Job.Queue.GPU.value)},
             "samples": self._samples(),

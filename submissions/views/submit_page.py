@@ -1,5 +1,6 @@
 """View that submits runs, and base class of the pages that submit runs and models."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -21,7 +22,7 @@ from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.storage.disk import DiskFull
 from leaderboard.datasets.files import offered_files
-from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile, System, User
+from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile, System, Team, User
 from leaderboard.rounds.lifecycle import closed_datasets
 from leaderboard.systems.records import find_system
 from submissions.accounts.approval import due_for_submission
@@ -164,6 +165,13 @@ class SubmissionPage:
         """The signed-in user. Raises PermissionDenied for visitors without an account."""
         return require_user(self.request)
 
+    @property
+    def chosen_team(self) -> Team | None:
+        """Team of a submission with the entered values, None for one that is created with it."""
+        if self.system is not None and self.system.team is not None:
+            return self.system.team
+        return self.form.teams.get(self.form["team"].value() or "", self.team)
+
     def _find_system(self) -> System | None:
         """Return the user's system with the entered name in the chosen team, or else in any of the user's teams."""
         post = self.request.POST
@@ -244,6 +252,8 @@ class SubmissionPage:
         """
         reports = refusal.files if refusal else reports
         refused_names = {report.name.split("/")[0] for report in reports if not report.report.valid}
+        problems = [problem for report in reports for problem in report.report.problems]
+        problems += refusal.problems if refusal else ()
         return {
             **(self._own_facts(self.person) if isinstance(self.person, User) else {}),
             "section": "submit",
@@ -258,6 +268,7 @@ class SubmissionPage:
             "reports": reports,
             "checked": bool(reports) and refusal is None,
             "checking": self.checking,
+            "severities": Counter(problem.severity for problem in problems),
             "refused_names": sorted(refused_names),
             "slow_down": slow_down,
             # Only accounts have resumable uploads.
@@ -267,16 +278,20 @@ class SubmissionPage:
         }
 
     def _own_facts(self, user: User) -> dict[str, Any]:
-        """Return the part of the context about the signed-in user: systems, rounds, agreements, quotas, and uploads."""
+        """Return the part of the context about the signed-in user: systems, rounds, agreements, quotas, and uploads.
+
+        Quotas are those of the team that the submission would belong to.
+        """
         rounds = round_standings(user, self.team)
         open_datasets = Dataset.objects.open_for_runs()
-        systems = get_systems(user)
+        systems, team = get_systems(user), self.chosen_team
         return {
             "standings": rounds,
             "takes_round_runs": any(row.takes_runs for row in rounds),
             "systems": systems.filter(architecture=self.architecture) if self.architecture else systems,
             "pending_agreements": due_for_submission(user, open_datasets),
-            "dataset_quotas": limited_quotas(user, self.teams, open_datasets.filter(hidden=True)),
+            "quota_team": team if len(self.teams) > 1 else None,
+            "dataset_quotas": limited_quotas(user, [team] if team else [], open_datasets.filter(hidden=True)),
             "unfinished": get_uploads(user).filter(kind=self.kind, completed_at=None, offset__gt=0),
         }
 
@@ -371,7 +386,7 @@ class SubmitPage(SubmissionPage):
             "datasets": datasets,
             "subjects": [row for row in datasets if row["dataset"].slug in slugs or (not slugs and row["chosen"])],
             # The datasets of stored files are chosen next to the files.
-            "asks_dataset": is_unclear and not uses_uploads,
+            "asks_dataset": not uses_uploads and (is_unclear or any(row["chosen"] for row in datasets)),
             "uses_uploads": uses_uploads,
             "several": MULTIPLE_FILES,
             "at_once": describe_bytes(settings.VALIDATE_AT_ONCE_BYTES),

@@ -290,6 +290,13 @@ def test_a_run_named_as_results_is_scored_and_other_json_is_refused(demo: Datase
     assert other.problem("json")["message"] == "query 'k1' has no object of document scores"
 
 
+def test_a_zip_without_runs_says_what_it_contains(demo: Dataset, api: Api) -> None:
+    content = zipped({"README.md": "# Runs", "config.json": '{"k1": 0.9}'})
+    problem = api.post("check/", file=upload(content, "runs.zip")).problem("empty")
+    assert problem["message"] == "the zip contains no runs, only README.md, config.json"
+    assert problem["hint"] == "Pack one run per dataset: <dataset>.txt."
+
+
 def test_many_companions_leave_room_for_runs(demo: Dataset, api: Api) -> None:
     plots = {f"plot-{number}.png": "x" for number in range(99)}
     content = zipped({**plots, "demo.txt": run_text()})

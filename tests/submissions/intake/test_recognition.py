@@ -11,7 +11,8 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from leaderboard.models import Dataset, Evaluation
+from leaderboard.core.storage.store import Area, put
+from leaderboard.models import Dataset, DatasetVersion, Evaluation
 from submissions.models import Submission, Upload
 from tests.pages import one_line
 from tests.submissions.clients import Api, upload
@@ -64,6 +65,39 @@ def test_ids_of_several_datasets_and_of_none_are_refused_with_what_to_say(
     assert "the ids match no dataset" in none.problem("unknown_dataset")["message"]
     named = api.submit(dataset=None, file=upload(run_text(), "twin.txt"))
     assert named.body["jobs"][0]["dataset"] == "twin"
+
+
+def test_errors_of_lines_are_reported_without_a_dataset_and_the_closest_is_named(
+    demo: Dataset, twin: Dataset, api: Api
+) -> None:
+    lines = run_text(QUERIES[:4], depth=4).replace(" d1 ", " x1 ").replace(" d2 ", " x2 ").splitlines()
+    lines[2], lines[5] = "no run", f"{QUERIES[1]} Q0 d9 2 high mine"
+    unclear = api.post("check/", file=upload("\n".join(lines), "whatever.txt"))
+    assert unclear.status == 400
+    hint = unclear.problem("unknown_dataset")["hint"]
+    assert "The closest is Demo (demo), with 100% of the run's queries and " in hint
+    assert "Datasets that accept runs: demo, twin." in hint
+    assert unclear.problem("fields")["lines"] == [3]
+    assert unclear.problem("score")["lines"] == [6]
+    several = api.post("check/", file=upload(run_text() + "no run\n", "whatever.txt"))
+    assert several.problem("several_datasets")
+    assert several.problem("fields")["lines"] == [241]
+
+
+def test_a_wrong_dataset_is_reported_with_the_right_one(demo: Dataset, tmp_path: Path, api: Api) -> None:
+    topics = tmp_path / "topics"
+    topics.write_text(json.dumps({"_id": "x1", "text": "a question"}) + "\n")
+    other = make_collection(tmp_path, "other")
+    DatasetVersion.objects.filter(dataset=other).update(topics_sha256=put(Area.FILES, topics))
+    wrong = api.post("check/", file=upload(run_text(), "whatever.txt"), dataset="other")
+    assert wrong.problem("no_known_query")["hint"].startswith("The ids match Demo (demo). ")
+
+
+def test_the_dataset_of_lines_without_a_tag_is_recognized(demo: Dataset, api: Api) -> None:
+    lines = [line.rpartition(" ")[0] for line in run_text().splitlines()]
+    lines[0] += " test"
+    checked = api.post("check/", file=upload("\n".join(lines), "whatever.txt"))
+    assert checked.problem("fields")["count"] == 239
 
 
 def test_a_checked_file_is_kept_with_its_dataset_and_submitted_without_being_chosen_again(

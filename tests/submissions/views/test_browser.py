@@ -16,7 +16,7 @@ from leaderboard.models import Agreement, Dataset, User
 from submissions.models import Notice
 from tests.factories import make_dataset
 from tests.submissions.clients import Api
-from tests.submissions.collections import QUERIES, run_text
+from tests.submissions.collections import QUERIES, make_collection, run_text
 from tests.submissions.workers import work
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -76,6 +76,27 @@ def test_a_run_is_checked_submitted_and_followed_without_a_reload(
     assert page.locator("main [hx-get]").count() == 0
 
 
+def test_another_dataset_is_checked_at_once(
+    demo: Dataset, alice: User, page: Page, live_server: Any, run: Path, tmp_path: Path
+) -> None:
+    sign_in(page.context, alice, live_server.url)
+    make_collection(tmp_path, "twin")
+    unclear = run.with_name("unclear.txt")
+    unclear.write_text(run_text() + "a line\n")
+    page.goto("/submit/")
+    page.get_by_label("Run files").set_input_files(unclear)
+    panel = page.locator("#check-result")
+    expect(panel.get_by_text("2 errors")).to_be_visible()
+    page.get_by_label("Dataset of the files").focus()
+    page.get_by_label("Dataset of the files").select_option("twin")
+    expect(panel.get_by_text("for twin")).to_be_visible()
+    expect(panel.get_by_text("1 error", exact=True)).to_be_visible()
+    expect(page.get_by_label("Dataset of the files")).to_be_focused()
+    page.get_by_label("Run files").set_input_files(run)
+    page.get_by_label("Dataset of browser.txt").select_option("demo")
+    expect(panel.get_by_text("for demo")).to_be_visible()
+
+
 def test_pages_are_accessible_and_fit_a_phone(
     demo: Dataset, baseline: None, api: Api, page: Page, live_server: Any
 ) -> None:
@@ -97,6 +118,7 @@ def test_pages_are_accessible_and_fit_a_phone(
         violations = Axe().run(page).response["violations"]
         assert not violations, (path, [(each["id"], each["nodes"][0]["html"]) for each in violations])
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert page.locator("table.scores").evaluate_all("all => all.every(one => one.clientWidth <= 358)"), path
     Notice.objects.create(person=api.user, kind="finished", subject="Scored", text="Scored.", key="a submission")
     page.reload()
     expect(page.locator(".account .count").first).to_have_text("1")
