@@ -74,8 +74,15 @@ class CheckboxField(forms.BooleanField):
 class SystemForm(forms.Form):
     """Form for the description of a new system, or of `system`."""
 
-    name = NameField(max_length=120, help_text=_("Name on the board, for example “ColBERTv2 (2 bits)”."))
-    architecture = forms.ChoiceField(choices=lambda: [("", _("Choose one")), *architecture_choices()])
+    name = NameField(
+        max_length=120,
+        help_text=_("Name on the board, for example “ColBERTv2 (2 bits)”."),
+        error_messages={"required": _("Enter the system's name, for example “ColBERTv2 (2 bits)”.")},
+    )
+    architecture = forms.ChoiceField(
+        choices=lambda: [("", _("Choose one")), *architecture_choices()],
+        error_messages={"required": _("Choose the system's architecture.")},
+    )
     description = TextField(
         rows=4,
         required=False,

@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, expect
 from evaluation.engines import ENGINES
 from leaderboard.models import Dataset, System, User
 from submissions.accounts.permissions import get_teams
+from submissions.accounts.teams import create_team
 from submissions.intake.checkpoints import readiness
 from submissions.models import Job, State, Submission, Upload
 from tests.leaderboard.entries import score
@@ -75,6 +76,31 @@ def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) ->
     again = page_of(signed_in, "dense")
     assert f'<option value="{submission.checkpoint_id}">static.zip' in again
     assert "<b>2</b> of 60 model runs today" in again
+
+
+def test_the_status_page_names_settings_that_differ_from_the_defaults(signed_in: Client, api: Api) -> None:
+    identifier = submit_model(api, parameters="search=hnsw").body["id"]
+    page = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
+    shown = re.sub(r"<details.*?</details>", "", page)
+    assert "<dt>Search</dt><dd>hnsw</dd>" in shown
+    assert "Query prompt" not in shown
+    assert "<dt>Query prompt</dt>" in page
+    assert re.search(r"1 of \d+ differ from the defaults", page)
+    assert page.index('id="progress"') < page.index("Model and settings")
+
+
+def test_quotas_are_those_of_the_chosen_team(signed_in: Client, alice: User, tmp_path: Path) -> None:
+    with_corpus(make_collection(tmp_path, "secret", hidden=True, daily_quota=7), tmp_path)
+    first, second = get_teams(alice).get(), create_team("Second", alice)
+    system = System.objects.create(slug="seconds", name="Seconds", team=second, architecture="dense")
+    page = page_of(signed_in, "dense")
+    assert page.count("of 7 submissions today") == 1
+    assert f"Quotas are those of <b>{first.name}</b>" in page
+    assert f"{first.name} has used" in page
+    named = signed_in.get("/submit/", {"system": system.name}).content.decode()
+    assert "Quotas are those of <b>Second</b>" in one_line(named)
+    chosen = {"action": "check", "engine": "dense", "team": second.slug}
+    assert "Quotas are those of <b>Second</b>" in one_line(signed_in.post("/submit/model/", chosen).content.decode())
 
 
 def test_a_gpu_that_is_not_there_is_said_and_the_choice_kept(signed_in: Client) -> None:
@@ -375,7 +401,7 @@ def test_a_model_is_submitted_without_javascript(
     page.get_by_role("link", name="A model").click()
     page.get_by_role("link", name="Learned sparse A model weights terms").click()
     expect(page.get_by_text("Required: a sparse encoder")).to_be_visible()
-    page.get_by_text("open to choose another engine").click()
+    expect(page.get_by_role("link", name="Cross-encoder")).to_be_hidden()
     page.get_by_role("link", name="Dense dense").click()
     path = tmp_path / "static.zip"
     path.write_bytes(static_archive())

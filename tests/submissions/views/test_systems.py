@@ -68,7 +68,7 @@ def test_editing_shows_what_is_wrong(demo: Dataset, api: Api, signed_in: Client)
     assert response.status_code == 400
     assert "already has a system named “My system”" in response.content.decode()
     response = signed_in.post("/systems/another/edit/", {"name": "", "architecture": "dense"})
-    assert "This field is required" in response.content.decode()
+    assert "Enter the system&#x27;s name" in response.content.decode()
 
 
 def test_nobody_edits_somebody_elses_system(demo: Dataset, stranger: Api, signed_in: Client) -> None:
