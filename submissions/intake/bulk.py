@@ -65,14 +65,7 @@ def import_runs(
     files = list(runs.values())
     if not files:
         raise BulkRefused(
-            [
-                _report(
-                    folder.name,
-                    NO_FILE,
-                    "the folder contains no runs",
-                    "Enter the folder that contains the runs.",
-                )
-            ]
+            [_report(folder.name, NO_FILE, "the folder contains no runs", "Enter the folder that contains the runs.")]
         )
     tags = {path: first_tag(path) for path in files}
     attributions, reports = _attributions(participants, tags)
@@ -92,11 +85,7 @@ def import_runs(
 
 
 def _find_or_describe_system(
-    path: Path,
-    tags: Mapping[Path, str],
-    team: Team,
-    architecture: str,
-    attribution: Attribution | None,
+    path: Path, tags: Mapping[Path, str], team: Team, architecture: str, attribution: Attribution | None
 ) -> System | SystemFields:
     """Return the team's system for the run, or the description of a new one.
 
@@ -127,11 +116,7 @@ def _attributions(table: Path | None, tags: Mapping[Path, str]) -> tuple[Mapping
     if table is None:
         return {}, []
     paths_by_name: dict[str, Path] = {}
-    for get_name in (
-        lambda path: tags[path],
-        lambda path: without_endings(path.name),
-        lambda path: path.name,
-    ):
+    for get_name in (lambda path: tags[path], lambda path: without_endings(path.name), lambda path: path.name):
         paths_by_name |= {get_name(path): path for path in tags}
     attributions: dict[Path, Attribution] = {}
     problems: list[Problem] = []
@@ -159,10 +144,7 @@ def _attributions(table: Path | None, tags: Mapping[Path, str]) -> tuple[Mapping
 
 
 def _read_row(
-    row: Mapping[str, str | None],
-    line: int,
-    paths_by_name: Mapping[str, Path],
-    attributions: dict[Path, Attribution],
+    row: Mapping[str, str | None], line: int, paths_by_name: Mapping[str, Path], attributions: dict[Path, Attribution]
 ) -> Problem | None:
     """Store the row's attribution in `attributions` under the run's path, or return the row's problem.
 

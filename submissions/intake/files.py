@@ -13,14 +13,7 @@ from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
 from evaluation.archives.compression import BLOCK, FileLimits, describe_bytes, unsupported_format
-from evaluation.archives.zip import (
-    TOO_MANY_FILES,
-    ZipAllowance,
-    ZipPolicy,
-    is_zip,
-    open_archive,
-    without_companions,
-)
+from evaluation.archives.zip import TOO_MANY_FILES, ZipAllowance, ZipPolicy, is_zip, open_archive, without_companions
 from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report, format_count
 from evaluation.runs.forms import recognize_format, trec_text
 from evaluation.runs.header import quote

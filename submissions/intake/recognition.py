@@ -10,13 +10,7 @@ from django.conf import settings
 from evaluation.archives.compression import BLOCK, FileLimits, open_blocks
 from evaluation.core.problems import InvalidContent, Report
 from evaluation.runs.forms import recognize_format, write_as_trec
-from evaluation.runs.problems import (
-    EMPTY,
-    NO_KNOWN_QUERY,
-    UNKNOWN_DOCUMENTS,
-    UNKNOWN_DOCUMENTS_SHARE,
-    refuse_binary,
-)
+from evaluation.runs.problems import EMPTY, NO_KNOWN_QUERY, UNKNOWN_DOCUMENTS, UNKNOWN_DOCUMENTS_SHARE, refuse_binary
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Dataset
 

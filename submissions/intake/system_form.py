@@ -105,8 +105,7 @@ class SystemForm(forms.Form):
         label=_("Open weights"), help_text=_("Select yes if the model weights are available to everyone.")
     )
     closed_api = CheckboxField(
-        label=_("Uses a paid API"),
-        help_text=_("Such results cannot be reproduced, so boards rank them separately."),
+        label=_("Uses a paid API"), help_text=_("Such results cannot be reproduced, so boards rank them separately.")
     )
     parameters = ParametersField(
         required=False,
@@ -139,10 +138,7 @@ class SystemForm(forms.Form):
     )
     backbone = NameField(required=False, max_length=120, help_text=_("For example bert-base-uncased."))
     training_compute = NameField(
-        label=_("Training compute"),
-        required=False,
-        max_length=120,
-        help_text=_("For example 8 A100, 3 days."),
+        label=_("Training compute"), required=False, max_length=120, help_text=_("For example 8 A100, 3 days.")
     )
     authors = NameField(
         required=False,

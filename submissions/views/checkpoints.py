@@ -207,13 +207,9 @@ class ModelPage(SubmissionPage):
 
     def _section_numbers(self) -> dict[str, int]:
         """Return the numbers of the page's sections by name."""
-        engine = self.engine
-        is_shown = {"engine": True, "model": engine.needs_checkpoint, "runs": engine.runs[1] > 0}
-        names = [
-            *(name for name, is_present in is_shown.items() if is_present),
-            "datasets",
-            "system",
-        ]
+        has_model, has_runs = self.engine.needs_checkpoint, self.engine.runs[1] > 0
+        is_shown = {"engine": True, "model": has_model, "runs": has_runs, "datasets": True, "system": True}
+        names = (name for name, is_present in is_shown.items() if is_present)
         return {name: number for number, name in enumerate(names, 1)}
 
     def _engine_groups(self) -> dict[str, list[EngineDescription]]:

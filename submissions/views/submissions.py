@@ -38,13 +38,7 @@ from submissions.intake.rounds import may_reorder
 from submissions.intake.system_form import SystemForm, seen_systems
 from submissions.jobs import changes
 from submissions.models import Submission
-from submissions.status.description import (
-    SubmissionStatus,
-    describe,
-    describe_with_standing,
-    with_jobs,
-    with_standings,
-)
+from submissions.status.description import SubmissionStatus, describe, describe_with_standing, with_jobs, with_standings
 
 #: Status at which htmx stops polling.
 STOP_POLLING = 286
@@ -172,8 +166,7 @@ def reusable(request: HttpRequest, submission: Submission) -> None:
     is_reusable = request.POST.get("reusable") == "yes"
     changes.set_reusable(submission, is_reusable, permissions.require_user(request))
     messages.success(
-        request,
-        _("Others may now reuse these runs.") if is_reusable else _("Others can no longer reuse these runs."),
+        request, _("Others may now reuse these runs.") if is_reusable else _("Others can no longer reuse these runs.")
     )
 
 
@@ -233,8 +226,7 @@ def _save_description(request: HttpRequest, system: System, form: SystemForm) ->
         form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
     except records.ConcurrentSystemChange as error:
         form.add_error(
-            None,
-            f"Not saved: {error}. Your input is below. Check it and save again to replace the other version.",
+            None, f"Not saved: {error}. Your input is below. Check it and save again to replace the other version."
         )
     except records.ClaimsSettled:
         form.add_error(None, "Not saved: a challenge has just settled the training data. Reload the page.")

@@ -237,10 +237,7 @@ class SubmissionPage:
 
     def submission_arguments(self) -> dict[str, Any]:
         """Return the arguments `system` and `options` of a submission. The forms must be valid."""
-        return {
-            "system": self.system or self.system_form.fields_of_system(),
-            "options": self.form.options(),
-        }
+        return {"system": self.system or self.system_form.fields_of_system(), "options": self.form.options()}
 
     def context(
         self, refusal: Refused | None = None, reports: Sequence[FileReport] = (), slow_down: int = 0
@@ -409,11 +406,7 @@ class SubmitPage(SubmissionPage):
                 for upload in [file.upload] if file.upload else self.store_uploads([file], refused_names):
                     chosen_datasets[upload] = file.dataset or self._recognize_dataset(file)
         return [
-            {
-                "upload": upload,
-                "chosen": upload.pk in chosen_datasets,
-                "dataset": chosen_datasets.get(upload.pk, ""),
-            }
+            {"upload": upload, "chosen": upload.pk in chosen_datasets, "dataset": chosen_datasets.get(upload.pk, "")}
             for upload in self.complete_uploads()
         ]
 

@@ -270,7 +270,7 @@ def test_a_wrong_field_does_not_hide_what_is_wrong_with_a_file(demo: Dataset, si
     response = signed_in.post("/submit/", wrong)
     page = one_line(response.content.decode())
     assert response.status_code == 400
-    assert "Choose the system&#x27;s architecture." in page
+    assert "Enter the system&#x27;s name" in page
     assert "The run cannot be scored." in page
     assert "<details><summary>Links and license" in page  # nothing in there is wrong
     page = one_line(signed_in.post("/submit/", {**NEW, "new-code_url": "ftp://x"}).content.decode())
