@@ -28,7 +28,7 @@ PROBLEMS = {
         "an id that cannot be in a run file: {lines}", "Write ids of 1 to 256 bytes without white space.",
     ),
     "fields": (
-        "not in the format of the file: {lines}",
+        "unexpected columns: {lines}",
         "Write `query 0 document grade` (TREC), or query, document, and grade separated by tabs or commas, usually "
         "under the header `query-id<TAB>corpus-id<TAB>score`.",
     ),

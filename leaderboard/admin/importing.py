@@ -125,6 +125,7 @@ def _stage(page: Any, values: dict[str, Any], existing: Dataset | None) -> dict[
     initial |= {"runs_only": not facts["has_corpus"], "version_label": options.version_label}
     if _find_dataset(slug) is None:  # An existing dataset keeps its description.
         initial |= {"name": name, "language": facts["language"], "licence": options.card.get("licence", "")}
+        initial["task"] = options.card.get("task", "").replace("-", " ").title()
     origin = {"source": options.source, "ir_datasets_id": options.ir_datasets_id}
     return {"archive": file, "baseline": None, "existing": bool(existing), "facts": facts, "initial": initial,
             "origin": origin}  # fmt: skip

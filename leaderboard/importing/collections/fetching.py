@@ -117,8 +117,9 @@ def _from_hub(reference: str, options: ImportOptions, target: Path, progress: Pr
 
 
 def _read_card(card: Any) -> dict[str, str]:
-    """Return license and language of a dataset card, each if the card states exactly one."""
-    stated = {"licence": card.get("license"), "language": card.get("language")} if isinstance(card, dict) else {}
+    """Return license, language, and task of a dataset card, each if the card states exactly one."""
+    names = {"licence": "license", "language": "language", "task": "task_categories"}
+    stated = {key: card.get(name) for key, name in names.items()} if isinstance(card, dict) else {}
     single = {key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in stated.items()}
     return {key: value for key, value in single.items() if isinstance(value, str)}
 

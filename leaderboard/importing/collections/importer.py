@@ -104,9 +104,9 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = lamb
     """
     dataset = Dataset.objects.filter(slug=options.slug).first()
     options = _complete_options(options, dataset)
-    if wrong_split := list(check_split(options.split)):
-        raise InvalidContent.build(*wrong_split)
-    refusals = list(_check_options(options, dataset))
+    wrong_split, refusals = list(check_split(options.split)), list(_check_options(options, dataset))
+    if wrong_split:
+        raise InvalidContent.build(*wrong_split, *refusals)
     with work_folder("import") as work:
         try:
             with open_source(path, options, work, progress) as source:
@@ -167,7 +167,7 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> Iterator[
         )
     except ValidationError as error:
         for name, messages in error.message_dict.items():
-            yield problem(f"option_{name}", f"{name}: {' '.join(messages)}", "Correct the option.")
+            yield problem(f"option_{name}", f"{name}: {' '.join(messages)}", f"Correct --{name}.".replace("_", "-"))
     if dataset is not None:
         yield from _check_changes(options, dataset)
 

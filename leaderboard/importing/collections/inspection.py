@@ -31,7 +31,7 @@ from evaluation.judgements.qrels import Qrels, read_excluded, read_grades, read_
 from evaluation.verification.comparing import Judgements
 from leaderboard.datasets.problems import in_file, name_some, problem, unknown_ids
 from leaderboard.datasets.qrels import JudgementFile, documents_not_in_corpus
-from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress
+from leaderboard.importing.collections.source import CollectionFiles, ImportOptions, Progress, short_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Inspection:
         self.part = "" if len(self.problems) == len(source.problems) else "the readable lines of "
         for split in sorted(source.qrels):
             self.progress(f"{split} qrels", 0.0)
-            with self._collect_problems(source.qrels[split].name):
+            with self._collect_problems(short_name(source.qrels[split].as_posix())):
                 self._read_judgements(source.qrels[split], split)
             self.progress(f"{split} qrels", 1.0)
         if options.collecting and options.split in self.judgements:

@@ -26,7 +26,7 @@ from evaluation.collections.other_formats import (
 )
 from evaluation.collections.tables import convert_judgements, convert_texts, has_other_names
 from evaluation.core.problems import InvalidContent, Problem
-from leaderboard.datasets.problems import missing_file, problem
+from leaderboard.datasets.problems import missing_file, name_some, problem
 
 #: Progress callback with the name of the stage and the fraction done, 0 to 1.
 Progress = Callable[[str, float], None]
@@ -73,7 +73,7 @@ class ImportOptions:
         topic_field: Field of TREC topics that is the query, one of `other_formats.FIELDS`.
         source: Source of a downloaded collection.
         strict: Reject judgments of documents that are not in the corpus.
-        card: `licence` and `language` as the source states them, to propose to a curator.
+        card: `licence`, `language`, and `task` as the source states them, to propose to a curator.
     """
 
     slug: str
@@ -131,6 +131,16 @@ class CollectionFiles:
     problems: tuple[Problem, ...] = ()
 
 
+#: Hint for archives and folders without a collection.
+_LAYOUT = "A collection is a zip or a folder with corpus.jsonl, queries.jsonl, and qrels/test.tsv."
+
+
+def short_name(name: str) -> str:
+    """Return the end of a file's name in a collection: with the folder for `qrels/test.tsv`, and else without."""
+    folder, _, base = name.rpartition("/")
+    return f"qrels/{base}" if folder.rpartition("/")[2] == "qrels" else base
+
+
 @contextmanager
 def open_source(path: Path, options: ImportOptions, work: Path, progress: Progress) -> Iterator[CollectionFiles]:
     """Find and convert the files of a collection in a folder or zip, and yield them, with problems of missing files.
@@ -148,14 +158,11 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
         with open_archive(path, ZIP_POLICY) as archive:
             parts, problems = _find_parts(archive.names, options.split)
             part_by_name = {name: part for part, name in parts.items()}
-            # Files get names chosen here, because names in a zip must not become paths. They have a separate folder,
-            # because files that are written during reading may have the same names.
+            # Only short, safe ends of names become paths. They have a separate folder, because files that are written
+            # during reading may have the same names.
             expanded = work / "expanded"
-            expanded.mkdir()
-            targets = {
-                name: expanded / (name.rpartition("/")[2] if other_format(name) else part)
-                for part, name in parts.items()
-            }
+            (expanded / "qrels").mkdir(parents=True)
+            targets = {name: expanded / short_name(name) for name in parts.values()}
             archive.extract(targets, lambda name, share: progress(f"expanding {part_by_name[name]}", share))
         yield _convert({part: targets[name] for part, name in parts.items()}, problems, options, work)
     else:
@@ -165,7 +172,7 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
                 f"{path.name} is neither a folder nor a zip{_other_archive(path)}"
                 if path.exists()
                 else f"{path} does not exist",
-                "A collection is a zip or a folder with corpus.jsonl, queries.jsonl, and qrels/test.tsv.",
+                _LAYOUT,
             )
         )
 
@@ -218,6 +225,9 @@ def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[
         if name not in standard_files and (folder_and_part := other_format(name, split))
     }
     roots = {folder for folder, _ in (standard_files or other_files).values()}
+    if not roots:
+        found = name_some([name[:60] for name in sorted(names)]) or "it is empty"
+        return {}, [problem("no_collection", f"there is no file of a collection: {found}", _LAYOUT)]
     root = min(roots, key=lambda folder: (folder.count("/"), folder), default="")
     parts: dict[str, str] = {}
     problems = []
@@ -252,7 +262,7 @@ def _convert(files: dict[str, Path], problems: list[Problem], options: ImportOpt
         if part.startswith("qrels-")
     }
     corpus, queries = files.get("corpus.jsonl"), files.get("queries.jsonl")
-    if conversion.problems:  # Do not report unreadable files as missing.
+    if conversion.problems or not files:  # Do not report unreadable files as missing, nor every part as missing.
         return CollectionFiles(corpus, queries, None, qrels=qrels, problems=tuple(problems))
     if queries is None:
         problems.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -120,7 +121,7 @@ def test_all_problems_of_a_zip_are_listed_at_the_first_step_and_nothing_is_kept(
     answer = choose(curator, write_zip(tmp_path / "a.zip", changes))
     assert answer.status_code == 400
     assert "Nothing was imported: 3 problems." in text(answer)
-    for name in ("corpus.jsonl", "queries.jsonl", "test.tsv"):
+    for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv"):
         assert name in text(answer)
     assert "staged" not in curator.session.get("imports", {})
     assert staged_files() == []
@@ -128,6 +129,26 @@ def test_all_problems_of_a_zip_are_listed_at_the_first_step_and_nothing_is_kept(
         answer = curator.post(IMPORT, data)
         assert answer.status_code == 400
         assert "Choose a zip or enter the name of a source" in text(answer)
+
+
+def test_an_archive_without_a_collection_is_one_problem_that_lists_its_files(tmp_path: Path, curator: Client) -> None:
+    with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
+        archive.writestr("config.json", "{}")
+        archive.writestr("model.safetensors", "")
+    answer = choose(curator, tmp_path / "model.zip", name="model.zip")
+    assert "Nothing was imported: 1 problem." in text(answer)
+    assert "there is no file of a collection: config.json, model.safetensors" in text(answer)
+    assert staged_files() == []
+
+
+def test_wrong_options_are_reported_together_and_name_the_fields(tmp_path: Path, curator: Client) -> None:
+    page = choose(curator, write_zip(tmp_path / "a.zip"))
+    refused = text(confirm(curator, page, split="te st", language="xx", primary="nDCG@nix"))
+    assert "“te st” is not a valid split name" in refused
+    assert "“xx” is neither the code nor the English name of a language" in refused
+    assert "Correct “Language”." in refused
+    assert "nDCG@nix" in refused
+    assert not Dataset.objects.exists()
 
 
 def test_problems_of_the_second_step_keep_the_file_and_all_input(tmp_path: Path, curator: Client) -> None:

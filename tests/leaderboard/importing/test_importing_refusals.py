@@ -91,7 +91,7 @@ def test_unknown_queries_and_documents_are_counted_and_the_first_five_named(tmp_
 
 def test_empty_judgements_are_refused(tmp_path: Path) -> None:
     problem = only_problem(tmp_path, {"qrels/test.tsv": HEADER})
-    assert (problem.code, problem.message) == ("empty", "test.tsv: the file has no judgments")
+    assert (problem.code, problem.message) == ("empty", "qrels/test.tsv: the file has no judgments")
 
 
 @pytest.mark.parametrize("grade", ["1.5", "yes", "1e0"])
