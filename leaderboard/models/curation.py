@@ -145,6 +145,7 @@ class JudgementImport(models.Model):
     settled_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = "judgment import"
         ordering = ["-pk"]
 
     def __str__(self) -> str:

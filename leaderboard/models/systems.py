@@ -66,6 +66,9 @@ class Source(models.Model):
 
     history = HistoricalRecords()
 
+    class Meta:
+        verbose_name = "publication"
+
     def __str__(self) -> str:
         return f"{self.title} ({short_citation(self.authors, self.year)})"
 
