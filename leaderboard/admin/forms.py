@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -108,6 +108,19 @@ FORM_FIELDS: dict[type[models.Field[Any, Any]], dict[str, Any]] = {
     models.URLField: {"assume_scheme": "https"},
     models.JSONField: {"form_class": StrictJSONField},
 }
+
+
+class GroupedForm(forms.Form):
+    """Form with folded groups of fields."""
+
+    required_css_class = "required"
+    #: Title, description, and fields of each group.
+    folded_groups: ClassVar[tuple[tuple[Any, Any, tuple[str, ...]], ...]] = ()
+
+    def groups(self) -> list[tuple[Any, Any, list[forms.BoundField], bool]]:
+        """Return title, description, and fields of each folded group, and whether a field has an error or a value."""
+        groups = [(title, words, [self[name] for name in names]) for title, words, names in self.folded_groups]
+        return [(*group, any(field.errors or field.value() for field in group[2])) for group in groups]
 
 
 class TermInput(forms.TextInput):

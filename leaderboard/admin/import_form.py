@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from evaluation.collections.other_formats import FIELDS
 from leaderboard.admin.forms import (
+    GroupedForm,
     TermInput,
     optional_choice,
     optional_integer,
@@ -27,7 +28,6 @@ from leaderboard.models import Dataset, Protection, Visibility
 
 #: Fields that every import confirms.
 _MAIN_FIELDS = ("name", "slug", "judgements", "split", "primary", "measures", "task", "domain", "language", "licence")
-#: Folded groups of the form: title, description, and fields.
 _GROUPS: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
     (_("Public page"), _("Further texts of the public page."), ("description", "citation", "homepage")),
     (_("Downloads"), _("Visibility of queries, documents, and runs."),
@@ -80,8 +80,10 @@ def _term(name: str, **options: Any) -> forms.CharField:
     return optional_text(**{"max_length": 80, "widget": TermInput(partial(suggest_terms, Dataset, name)), **options})
 
 
-class ImportForm(forms.Form):
+class ImportForm(GroupedForm):
     """Form for importing a dataset. Empty fields keep a dataset's value, or give a new one its default."""
+
+    folded_groups = _GROUPS
 
     slug = forms.SlugField(max_length=80, help_text="Name of the dataset in its URL: /datasets/slug/")
     name = optional_text(max_length=120, help_text="Default: the slug")
@@ -133,7 +135,8 @@ class ImportForm(forms.Form):
         help_text="Re-ranking: use each query's judged documents as candidates, and ignore all other documents"
     )
     strict = tick_box(help_text="Reject judgments of documents that are not in the corpus. Default: report them.")
-    task, domain = _term("task"), _term("domain")
+    task = _term("task", help_text="Choose a suggestion or enter a name, for example Question Answering")
+    domain = _term("domain", help_text="Choose a suggestion or enter a name, for example Bio-Medical")
     language = _term("language", help_text="A code or an English name, such as de, deu, or German. Default: en.")
     licence = _term("licence", label="License", max_length=120)
     homepage = forms.URLField(required=False, assume_scheme="https")
@@ -177,11 +180,6 @@ class ImportForm(forms.Form):
 
     def main_fields(self) -> list[forms.BoundField]:
         return [self[name] for name in _MAIN_FIELDS]
-
-    def groups(self) -> list[tuple[Any, Any, list[forms.BoundField], bool]]:
-        """Return title, description, and fields of each folded group, and whether a field has an error or a value."""
-        groups = [(title, words, [self[name] for name in names]) for title, words, names in _GROUPS]
-        return [(*group, any(field.errors or field.value() for field in group[2])) for group in groups]
 
     def options(self) -> ImportOptions:
         """Return the import options from the valid form. Empty fields get the defaults of `ImportOptions`."""

@@ -84,6 +84,7 @@ def curation_page(
 class ReasonForm(forms.Form):
     """A form that asks for a reason after the fields of its subclass."""
 
+    required_css_class = "required"
     why = WhyField()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

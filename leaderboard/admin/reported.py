@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -21,7 +21,7 @@ from django.utils.translation import gettext_lazy as _
 
 from evaluation.core.problems import InvalidContent, Problem, format_count
 from evaluation.measures.registry import UnknownMeasureError, parse_measure
-from leaderboard.admin.forms import TermInput, TextFileField, WhyField, optional_choice, optional_text
+from leaderboard.admin.forms import GroupedForm, TermInput, TextFileField, WhyField, optional_choice, optional_text
 from leaderboard.admin.import_form import uploaded_path
 from leaderboard.admin.pages import curation_page, require, submit
 from leaderboard.core.storage.store import work_folder
@@ -162,14 +162,16 @@ class DoiOrUrlField(forms.URLField):
         return super().to_python(f"https://doi.org/{doi[1]}" if doi else value)
 
 
-class PublicationForm(forms.ModelForm):
+class PublicationForm(GroupedForm, forms.ModelForm):
     """Base form for results of an existing or new publication."""
+
+    folded_groups: ClassVar[Any] = ((_("New publication"), _("Unless you choose one above"), _SOURCE_FIELDS),)
 
     #: The required fields depend on other fields, which browsers cannot check.
     use_required_attribute = False
 
     publication = forms.ModelChoiceField(
-        Source.objects.order_by("title"), required=False, empty_label=_("new publication, described below")
+        Source.objects.order_by("title"), required=False, empty_label=_("new: open “New publication” below")
     )
     why = WhyField()
 
@@ -204,6 +206,12 @@ class PublicationForm(forms.ModelForm):
 
 class ResultForm(FigureForm, PublicationForm):
     """Form for one result of a publication."""
+
+    folded_groups = (
+        *PublicationForm.folded_groups,
+        (_("More details"), _("Configuration and costs. Boards mark costs as self-reported."),
+         ("configuration", "parameters", "latency", "hardware", "index_size", "cost")),
+    )  # fmt: skip
 
     def results(self) -> MtebResults:
         return MtebResults([self.figure()])
@@ -293,7 +301,7 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
         )
     return redirect or curation_page(
         request, page, "admin/leaderboard/entry/report.html", gettext("Enter reported results"), problems=problems,
-        columns=list(FigureForm.base_fields), **context,
+        columns=FigureForm(), **context,
     )  # fmt: skip
 
 

@@ -64,6 +64,25 @@ def board() -> str:
     return Client().get("/datasets/nuts/?provenance=reported").content.decode()
 
 
+def test_optional_fields_are_folded_until_they_have_an_error_or_a_value(curator: Client) -> None:
+    def open_groups(page: str) -> list[str]:
+        return re.findall(r"<details class=\"module\" open>\s*<summary><strong>([^<]+)", page)
+
+    assert open_groups(curator.get(ADDRESS).content.decode()) == []
+    refused = look(curator, **FIGURE | {"latency": "fast"}).content.decode()
+    assert "Nothing was stored. Correct the fields below." in refused
+    assert open_groups(refused) == ["New publication", "More details"]
+
+
+def test_the_csv_page_describes_each_column(curator: Client) -> None:
+    page = curator.get(f"{ADDRESS}?by=csv").content.decode()
+    cells = re.findall(r"<td><code>(\w+)</code></td>\s*<td>(.*?)</td>", page, re.DOTALL)
+    columns = {name: " ".join(words.split()) for name, words in cells}
+    assert columns["index_size"] == "For example 1200000000, 1.2 GB, or 800 MiB"
+    assert columns["value"].startswith("Required. Printed value")
+    assert columns["dataset"] == "Required. Slug of the dataset, as in /datasets/slug/"
+
+
 def test_a_figure_of_a_new_publication_is_on_the_board_with_its_citation(curator: Client) -> None:
     assert "You see a preview" in curator.get(ADDRESS).content.decode()
     assert send(curator, **NEW, **FIGURE).status_code == 302
