@@ -5,7 +5,6 @@ can change), passes person and reason to all records (`leaderboard.core.audit.ac
 rejects forms that are older than the object.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, cast
@@ -23,6 +22,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.text import capfirst
+from django.utils.translation import gettext
 from simple_history.admin import SimpleHistoryAdmin
 
 from leaderboard.admin.forms import (
@@ -34,6 +34,7 @@ from leaderboard.admin.forms import (
     has_history,
 )
 from leaderboard.core.audit import acting, record, subject_name
+from leaderboard.core.text.plain import plain_text
 from leaderboard.datasets.terms import near_duplicates
 from leaderboard.models import Dataset, User
 from leaderboard.results.board_rows.revisions import lock_boards
@@ -57,7 +58,11 @@ class CurationAdmin(SimpleHistoryAdmin):
     delete_confirmation_template = "admin/curation_delete.html"
     list_per_page = 50
     #: Labels and help texts of fields on the form that replace those of the model.
-    labels: ClassVar[dict[str, str]] = {}
+    labels: ClassVar[dict[str, str]] = {
+        "bibtex": "BibTeX", "closed_api": "Closed API", "code_url": "Code URL", "licence": "License",
+        "locator": "Page or table", "model_url": "Model URL", "paper_url": "Paper URL", "source": "Publication",
+        "url": "URL", "ir_datasets_id": "ir_datasets id", "beir_name": "BEIR name",
+    }  # fmt: skip
     help_texts: ClassVar[dict[str, str]] = {}
     #: Whether saving requires a reason. It may be optional only if no public data can change.
     why_required = True
@@ -115,7 +120,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fieldsets; if the user may save, the last one has the reason and the version token.
 
-        Otherwise, JSON dictionaries are shown as tables.
+        Otherwise, JSON dictionaries are shown as tables, and fields without a value are folded.
         """
         sets: list[tuple[Any, dict[str, Any]]] = [
             (title, {**options, "fields": [name for name in options["fields"] if name not in OWN_FIELDS]})
@@ -125,10 +130,10 @@ class CurationAdmin(SimpleHistoryAdmin):
         if may_save:
             return [*sets, (None, {"fields": OWN_FIELDS, "classes": ("why",)})]
         tables = {field.name: _json_table(field) for field in self.opts.fields if isinstance(field, models.JSONField)}
-        return [
-            (title, {**options, "fields": [tables.get(name, name) for name in options["fields"]]})
-            for title, options in sets
-        ]
+        empty = [name for _, options in sets for name in options["fields"] if not getattr(obj, name, True)]
+        for _, options in sets:
+            options["fields"] = [tables.get(name, name) for name in options["fields"] if name not in empty]
+        return [*sets, (gettext("More details"), {"fields": empty, "classes": ("collapse",)})] if empty else sets
 
     def inline_rows(self, request: HttpRequest) -> list[tuple[type[models.Model], str]]:
         """Return the models of the inlines, each with the name of its foreign key to this model."""
@@ -387,9 +392,11 @@ def _json_table(field: models.JSONField) -> Callable[[Any], str]:
         value = getattr(obj, field.name)
         if not value or not isinstance(value, dict):
             return display_for_field(value, field, "-")
+        # Measures such as R_cap@100 keep their underscore.
         rows = (
-            (name, each if isinstance(each, str) else json.dumps(each, ensure_ascii=False))
+            (name.replace("_", " ") if name.islower() else name, plain_text(each))
             for name, each in value.items()
+            if each not in (None, "", {}, [])
         )
         row_html = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', rows)
         return format_html('<table class="values">{}</table>', row_html)

@@ -144,7 +144,6 @@ class DatasetAdmin(TableImportExportAdmin):
     """Admin of dataset descriptions and settings. Content and scoring change only by import."""
 
     form = DatasetForm
-    labels: ClassVar = {"ir_datasets_id": "ir_datasets id", "beir_name": "BEIR name"}
     resource = DatasetResource
     pages: ClassVar = {
         **TableImportExportAdmin.pages, "import": "import/", "imported": "<int:pk>/imported/",
@@ -201,16 +200,16 @@ class DatasetAdmin(TableImportExportAdmin):
     ]
 
     def tools(self, request: HttpRequest, obj: Dataset) -> list[tuple[str, str]]:
-        """Return links to the public page and to the curation pages that the user may open."""
+        """Return links to the curation pages that the user may open."""
         update = f"{reverse('admin:leaderboard_dataset_import')}?dataset={obj.slug}"
         update_links = [("Update from a file", update)] if request.user.has_perm("leaderboard.add_dataset") else []
-        return [("On the site", obj.get_absolute_url()), *update_links] + [
+        return update_links + [
             (words, reverse(name, args=[obj.pk]))
             for words, name, permission in self.further_pages
             if request.user.has_perm(permission)
         ]
 
-    @admin.display(description="judgements", ordering="hidden")
+    @admin.display(description="judgments", ordering="hidden")
     def judgements(self, dataset: Dataset) -> str:
         if dataset.current_qrels_id is None:
             return "none"

@@ -92,27 +92,15 @@ class AgreementFilter(admin.SimpleListFilter):
 class EntryAdmin(ReadOnlyAdmin):
     """Admin of results. `submissions.admin` registers it, with the actions that need a job."""
 
-    list_display = (
-        "system", "dataset", "configuration", "provenance", "visibility", "is_baseline", "moderation_reason",
-        "published_at",
-    )  # fmt: skip
+    list_display = ("system", "dataset", "configuration", "provenance", "visibility", "is_baseline", "published_at")
     list_filter = (
-        "provenance",
-        "visibility",
-        "is_baseline",
-        "late",
-        AgreementFilter,
+        "provenance", "visibility", "is_baseline", "late", AgreementFilter,
         ("dataset", admin.RelatedOnlyFieldListFilter),
-    )
+    )  # fmt: skip
     list_select_related = ("system", "dataset")
     search_fields = (
-        "system__name",
-        "system__slug",
-        "dataset__name",
-        "dataset__slug",
-        "source__title",
-        "submission_reference",
-    )
+        "system__name", "system__slug", "dataset__name", "dataset__slug", "source__title", "submission_reference",
+    )  # fmt: skip
     date_hierarchy = "published_at"
     change_list_template = "admin/leaderboard/entry/change_list.html"
     help_texts: ClassVar = {"facts": "Properties of the system and of this run."}

@@ -34,17 +34,22 @@ TASKS = {
 
 
 def pending_rows(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the counts of pending decisions that the user may see: `count`, `words`, `address`, and `model`."""
+    """Return the counts of pending decisions that the user may see: `count`, `words`, `address`, and `model`.
+
+    The address is that of the list, or of the row itself if there is only one.
+    """
     pending = []
     for model, page in admin.site._registry.items():
         if not isinstance(page, CurationAdmin) or page.pending is None:
             continue
         app, name = model._meta.app_label, model._meta.model_name
-        if request.user.has_perm(f"{app}.view_{name}") and (count := page.pending_rows().count()):
+        if request.user.has_perm(f"{app}.view_{name}") and (keys := page.pending_rows().values_list("pk", flat=True)):
             singular, plural, query = page.pending
             address = reverse(f"admin:{app}_{name}_changelist") + query
-            words = singular if count == 1 else plural
-            pending.append({"count": count, "words": words, "address": address, "model": model})
+            if len(keys) == 1:
+                address = reverse(f"admin:{app}_{name}_change", args=[keys[0]])
+            words = singular if len(keys) == 1 else plural
+            pending.append({"count": len(keys), "words": words, "address": address, "model": model})
     return pending
 
 

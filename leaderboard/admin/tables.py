@@ -439,6 +439,7 @@ class SourceAdmin(CurationAdmin):
     search_fields = ("title", "authors", "year", "venue", "key")
     ordering = ("title",)
     fields = ("title", "authors", "year", "venue", "url", "bibtex", "key")
+    help_texts: ClassVar = {"key": "Name of the publication in the API and in tables, for example beir-2021"}
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
         return boards_of_source(key)

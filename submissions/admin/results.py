@@ -51,11 +51,10 @@ class MergingSystemAdmin(SystemAdmin):
     pages: ClassVar = {**SystemAdmin.pages, "merge": "<int:pk>/merge/"}
 
     def tools(self, request: HttpRequest, obj: System) -> list[Crumb]:
-        """Return links to the public page and, for curators who may merge systems, to the merge page."""
-        links = [("On the site", obj.get_absolute_url())]
-        if request.user.has_perm(MERGE.permission):
-            links.append((MERGE.short_description, reverse("admin:leaderboard_system_merge", args=[obj.pk])))
-        return links
+        """Return a link to the merge page for curators who may merge systems."""
+        if not request.user.has_perm(MERGE.permission):
+            return []
+        return [(MERGE.short_description, reverse("admin:leaderboard_system_merge", args=[obj.pk]))]
 
     def merge_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show or process the page that merges the system with the key `pk` into another one.

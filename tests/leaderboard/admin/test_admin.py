@@ -199,7 +199,7 @@ def test_judgements_are_metadata_only(tmp_path: Path, curator: Client) -> None:
     named = {name: content.replace("d3", "judged-document") for name, content in good_files().items()}
     import_dataset(write_folder(tmp_path, named), ImportOptions(slug="tiny"))
     page = curator.get(reverse("admin:leaderboard_qrels_change", args=[Qrels.objects.get().pk])).content.decode()
-    assert "judged_queries" in page
+    assert "judged queries" in page
     assert "judged-document" not in page
     assert 'name="_save"' not in page
 

@@ -216,6 +216,38 @@ def test_the_first_page_says_what_waits_for_a_decision(admin_client: Client) -> 
     assert "Doubted" in listed
 
 
+def test_a_single_item_to_review_opens_with_its_decisions_and_several_as_a_list(admin_client: Client) -> None:
+    system = score(scored_dataset(), "Doubted", ndcg=0.5).system
+    for name in ("Carol", "Dave"):
+        with acting(None):
+            raise_challenge(system, make_user(name), claim="training", text="It was trained on the test queries.")
+        waiting = re.search(
+            r'<a href="([^"]+)"><strong>(\d)</strong> challenge', admin_client.get("/admin/").content.decode()
+        )
+        assert waiting is not None
+        page = admin_client.get(waiting[1]).content.decode()
+        assert ("Uphold …" in one_line(page)) == (waiting[2] == "1")
+    assert waiting[1] == "/admin/leaderboard/challenge/?state__exact=open"
+
+
+def test_an_empty_list_explains_itself(admin_client: Client) -> None:
+    page = one_line(admin_client.get("/admin/leaderboard/pool/").content.decode())
+    assert "Draw one with “Draw a pool”." in page
+    page = admin_client.get("/admin/leaderboard/pool/?q=owls").content.decode()
+    assert "Nothing matches the search and the filters." in page
+    assert '<a href="/admin/leaderboard/pool/">Show all</a>' in page
+
+
+def test_fields_without_a_value_are_folded_on_pages_that_cannot_be_edited(curator: Client) -> None:
+    entry = score(scored_dataset(), "First", ndcg=0.5)
+    page = curator.get(f"{ENTRIES}{entry.pk}/change/").content.decode()
+    shown, folded = page.split("<details><summary>")
+    assert "More details" in folded
+    assert "Moderation reason:" in folded
+    assert "Moderation reason:" not in shown
+    assert "Scores:" in shown
+
+
 def test_no_list_is_filtered_by_a_column_that_it_does_not_offer(client: Client) -> None:
     client.force_login(make_user("Root", is_staff=True, is_superuser=True))
     request = RequestFactory().get("/admin/")
@@ -259,7 +291,7 @@ def test_json_that_cannot_be_kept_is_refused_in_a_line_and_shown_again(curator: 
 
 def test_lists_and_pages_are_titled_by_their_objects_and_json_is_a_table(curator: Client) -> None:
     entry = score(scored_dataset(), "First", ndcg=0.5)
-    entry.facts = {"similarity": "<dot>", "dimension": 768}
+    entry.facts = {"similarity": "<dot>", "dimension": 768, "peak_ms": {"mean": 0.25}, "other": None}
     entry.save()
     assert "<h1>Entries</h1>" in curator.get(ENTRIES).content.decode()
     page = curator.get(f"{ENTRIES}{entry.pk}/change/").content.decode()
@@ -267,6 +299,8 @@ def test_lists_and_pages_are_titled_by_their_objects_and_json_is_a_table(curator
     assert "View entry" not in page
     assert '<tr><th scope="row">similarity</th><td>&lt;dot&gt;</td></tr>' in page
     assert '<tr><th scope="row">dimension</th><td>768</td></tr>' in page
+    assert '<tr><th scope="row">peak ms</th><td>mean 0.25</td></tr>' in page
+    assert "None" not in page
     assert "engines.FACTS" not in page
 
 

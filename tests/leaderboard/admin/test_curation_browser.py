@@ -94,7 +94,7 @@ def test_a_curator_quarantines_and_edits_by_hand(page: Page, curation: dict[str,
     page.get_by_role("button", name="Quarantine").click()
     expect(page.get_by_text("is quarantined")).to_be_visible()
     page.goto(curation["dataset"])
-    page.get_by_label("Licence").fill("CC BY 4.0")
+    page.get_by_label("License").fill("CC BY 4.0")
     page.get_by_label("Reason").fill("its authors told us")
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_text("was changed successfully")).to_be_visible()
