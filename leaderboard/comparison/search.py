@@ -6,8 +6,9 @@ from itertools import chain
 from operator import and_
 from typing import Any, NamedTuple
 
-from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, When, Window
+from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When, Window
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.system.history import authors_in
@@ -52,6 +53,10 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     public_systems = EntryQuerySet(Entry).public().values("system_id")
     systems = System.objects.filter(pk__in=public_systems)
     attributed_systems = systems.exclude(anonymity.anonymous_now())
+    own_entries = EntryQuerySet(Entry).public().filter(system=OuterRef("pk"))
+    dataset = Subquery(own_entries.order_by("dataset__name").values("dataset__name")[:1])
+    counts = own_entries.order_by().values("system").annotate(number=Count("dataset", distinct=True))
+    dataset_count = Subquery(counts.values("number"))
     limit = MAX_RESULTS_OF_ONE_KIND if kind else MAX_RESULTS
     shown_team = Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name())
 
@@ -81,9 +86,9 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
         ),
         "system": lambda: find_rows(
             "system",
-            systems.annotate(shown=shown_team, by=anonymity.team_name()),
+            systems.annotate(shown=shown_team, by=anonymity.team_name(), dataset=dataset, datasets=dataset_count),
             ("name", "architecture", "shown"),
-            *("by", "source__authors", "source__year", "architecture"),
+            *("by", "source__authors", "source__year", "architecture", "dataset", "datasets"),
             describe=_describe_system,
         ),
         "team": lambda: find_rows("team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)),
@@ -92,9 +97,16 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     return [result for name, find in finders.items() if kind in ("", name) for result in find()]
 
 
-def _describe_system(team: str, authors: str, year: int | None, architecture: str) -> Sequence[str]:
-    """Return the team (the participant's name for a challenge) or the publication, and the architecture."""
-    return team or short_citation(authors, year), ARCHITECTURES.get(architecture, architecture)
+def _describe_system(team: str, authors: str, year: int | None, architecture: str, *places: Any) -> Sequence[str]:
+    """Return the team (the participant's name for a challenge) or the publication, the architecture, and the datasets.
+
+    `places` are the name of one dataset and the number of datasets. Systems of this site have no team or source.
+    """
+    origin = team or short_citation(authors, year) or _("this site")
+    dataset, datasets = places
+    if datasets > 1:
+        dataset = _("%(name)s and %(more)d more") % {"name": dataset, "more": datasets - 1}
+    return origin, ARCHITECTURES.get(architecture, architecture), dataset
 
 
 def _contains_all(words: Sequence[str], *columns: str) -> Q:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from leaderboard.models import Benchmark, Dataset, Source, Team
+from leaderboard.models import Benchmark, Dataset, Source, System, Team
 from tests.leaderboard.entries import make_system, record_boards, score, scored_dataset
 
 pytestmark = pytest.mark.django_db
@@ -67,6 +68,24 @@ def test_every_answer_leads_to_a_page_and_the_page_lists_the_same(client: Client
     assert "Quokka ranker" in part
     assert "<html" not in part
     assert "No results for “&lt;b&gt;”" in client.get("/search/?q=<b>").content.decode()
+
+
+def test_systems_with_equal_names_are_told_apart_by_team_and_datasets(client: Client) -> None:
+    datasets = [scored_dataset(name=name) for name in ("Alpha", "Beta", "Gamma")]
+    team = Team.objects.create(slug="lab", name="Lab")
+    other = Team.objects.create(slug="other", name="Other")
+    systems = [make_system("same", team=owner, architecture="lexical") for owner in (team, other, None)]
+    for system, entered in zip(systems, (datasets[:1], datasets[1:], datasets), strict=True):
+        for dataset in entered:
+            score(dataset, system, ndcg=0.5)
+    score(datasets[2], systems[0], ndcg=0.9, public=False)
+    System.objects.filter(pk=systems[2].pk).update(team=None)
+    page = client.get("/search/?q=same").content.decode()
+    assert re.findall("<small>(.*?)</small>", page) == [
+        "Lab, lexical, Alpha",
+        "Other, lexical, Beta and 1 more",
+        "this site, lexical, Alpha and 2 more",
+    ]
 
 
 def test_an_anonymous_system_is_found_by_its_own_name_alone(client: Client, content: Dataset) -> None:
