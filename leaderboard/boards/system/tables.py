@@ -68,7 +68,7 @@ def measure_table(results: Sequence[Result]) -> dict[str, Any] | None:
             "kind": kind,
             "result": result,
             "label": label,
-            "cells": [numbers.format_value(scores.get(name), numbers.DECIMALS) for name in measures],
+            "cells": [(name, numbers.format_value(scores.get(name), numbers.DECIMALS)) for name in measures],
         }
         for kind, result, label, scores in rows
     ]

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.test import Client
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from leaderboard.models import System, Team
+from leaderboard.models import Dataset, System, Team
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, record_boards, score, scored_dataset
 
@@ -182,3 +182,22 @@ def test_results_of_a_system_are_labelled_and_fit_the_width(phone: Page) -> None
         .evaluate_all("cells => cells.map((cell) => getComputedStyle(cell, '::before').content.split('\"')[1])")
     )
     assert labels[:3] == ["Score", "Δ vs BM25", "Rank"]
+
+
+@pytest.mark.usefixtures("_board")
+def test_measures_and_leaderboards_fit_the_width(phone: Page) -> None:
+    dense = System.objects.get(name="Dense")
+    entry = dense.entries.get()
+    measures = [f"P@{number}" for number in range(1, 13)]
+    Dataset.objects.update(measures=["nDCG@10", *measures])
+    entry.scores |= dict.fromkeys(measures, 0.25)
+    entry.save()
+    record_boards()
+    phone.goto(f"/systems/{dense.slug}/")
+    phone.get_by_role("heading", name="All measures").click()
+    for address, name in (("", "All measures"), ("/benchmarks/", "Datasets")):
+        if address:
+            phone.goto(address)
+        table = phone.get_by_role("region", name=name)
+        expect(table.get_by_role("link", name="Demo")).to_be_visible()
+        assert table.evaluate("element => element.scrollWidth <= element.clientWidth")
