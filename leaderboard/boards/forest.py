@@ -32,12 +32,16 @@ Role = Literal["best", "tied", "baseline", "untested", "other"]
 
 
 class ForestRow(NamedTuple):
-    """A system's difference from the baseline and the 95% interval of that difference, None if it was not tested."""
+    """A system's difference from the baseline and the 95% interval of that difference, None if it was not tested.
+
+    `is_lost` means that the difference is significant in the system's own test, but not after correction.
+    """
 
     name: str
     difference: float
     interval: tuple[float, float] | None
     role: Role
+    is_lost: bool = False
 
 
 def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeString:
@@ -66,6 +70,7 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
         "short_baseline": shorten(baseline, _MAX_NAME),
         "has_intervals": any(row.interval is not None for row in rows),
         "key": [entry for entry in key if entry[0] in roles],
+        "has_lost": any(row.is_lost for row in rows),
         "bottom": _ROW_HEIGHT * len(rows),
         "zero": position(0.0),
         "name_width": _LEFT - 1,

@@ -13,10 +13,12 @@ import numpy as np
 from django.utils.translation import gettext as _
 
 from leaderboard.boards.benchmark.aggregates import wins
-from leaderboard.boards.model import Member, Row
+from leaderboard.boards.benchmark.columns import WINS
+from leaderboard.boards.model import Board, Member, Row
 from leaderboard.figures import drawing
 from leaderboard.figures.drawing import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
+from leaderboard.models import Dataset
 
 #: Maximum number of systems in the figures of means.
 MAX_SYSTEMS = 8
@@ -31,7 +33,7 @@ def build_means(grouping: Literal["task", "domain"], request: FigureRequest) -> 
     groups: dict[str, list[Member]] = {}
     for member in drawing.visible_datasets(page):
         groups.setdefault(getattr(member, grouping) or "not stated", []).append(member)
-    kind_rows, kind = drawing.majority_kind(drawing.comparable_rows(page.board))
+    kind_rows, kind = drawing.majority_kind(drawing.rows_across_datasets(page.board))
     rows = drawing.select_rows(kind_rows, request.systems or request.state.pins, MAX_SYSTEMS)
     if not any(row.entry.is_baseline for row in rows):
         baseline_rows = [row for row in kind_rows if row.entry.is_baseline][:1]
@@ -107,22 +109,24 @@ def _mean_traces(
     return traces
 
 
-MEANS_BY_TASK = Figure(
-    slug="means-by-task",
-    title="Which systems are best at which task?",
-    caption="Mean scores of systems by task.",
-    subjects=("benchmark",),
-    drawable=drawing.has_several_datasets,
-    build=partial(build_means, "task"),
-)
-MEANS_BY_DOMAIN = Figure(
-    slug="means-by-domain",
-    title="Which systems are best in which domain?",
-    caption="Mean scores of systems by domain.",
-    subjects=("benchmark",),
-    drawable=drawing.has_several_datasets,
-    build=partial(build_means, "domain"),
-)
+def _has_groups(grouping: Literal["task", "domain"], board: Board, datasets: Sequence[int]) -> bool:
+    return Dataset.objects.filter(pk__in=datasets).order_by().values(grouping).distinct().count() > 1
+
+
+def _figure_of_means(grouping: Literal["task", "domain"], title: str) -> Figure:
+    return Figure(
+        slug=f"means-by-{grouping}",
+        title=title,
+        caption=f"Mean scores of systems by {grouping}.",
+        subjects=("benchmark",),
+        drawable=drawing.compares_datasets,
+        has_data=partial(_has_groups, grouping),
+        build=partial(build_means, grouping),
+    )
+
+
+MEANS_BY_TASK = _figure_of_means("task", "Which systems are best at which task?")
+MEANS_BY_DOMAIN = _figure_of_means("domain", "Which systems are best in which domain?")
 
 
 #: Maximum number of systems compared, and the number above which a phone shows smaller letters.
@@ -151,15 +155,11 @@ def build_wins(request: FigureRequest) -> Plot:
     datasets, fewer can be won or lost.
     """
     board = request.benchmark_page.board
-    if not drawing.has_several_datasets(board):
-        return Plot.empty("This board counts only one dataset, so there are no wins to compare.")
-    win_counts = [
-        _WinCount(row, *map(int, row[drawing.WINS].text.split("/")))
-        for row in drawing.comparable_rows(board)
-        if row[drawing.WINS].text and not row.entry.is_baseline
-    ]
+    rows = [row for row in drawing.comparable_rows(board) if row[WINS].text and not row.entry.is_baseline]
+    all_counts = [_WinCount(row, *map(int, row[WINS].text.split("/"))) for row in rows]
+    win_counts = [win_count for win_count in all_counts if win_count.total > 1]
     if not win_counts:
-        return Plot.empty("No system of this view can be compared with a baseline on these datasets.")
+        return Plot.empty("No system of this view can be compared with a baseline on several of these datasets.")
     dataset_count = len(drawing.visible_datasets(request.benchmark_page))
     win_counts.sort(key=lambda win_count: (-win_count.total, -win_count.wins, win_count.losses))
     shown_counts, notes = drawing.limit_bars(win_counts, "most datasets, and of these the most wins")
@@ -175,6 +175,7 @@ def build_wins(request: FigureRequest) -> Plot:
         f"{name} ({coverage_text})" if win_count.total < dataset_count else name
         for win_count, name, coverage_text in zip(shown_counts, systems, coverage, strict=True)
     ]
+    notes += drawing.omission_note([each.row for each in all_counts if each.total < 2], "fewer than two datasets")
     finding = "" if request.state.filtered else _describe_most_wins(win_counts, dataset_count, board.baseline)
     wins, ties, losses = map(list, zip(*(win_count[1:] for win_count in shown_counts), strict=True))
     return Plot(
@@ -250,13 +251,13 @@ def build_head_to_head(request: FigureRequest) -> Plot:
     """
     page = request.benchmark_page
     slugs = request.systems or request.state.pins
-    all_rows = drawing.comparable_rows(page.board)
+    all_rows = drawing.rows_across_datasets(page.board)
     rows, kind = drawing.majority_kind([row for row in all_rows if row.entry.slug in slugs] or all_rows)
     kind_rows = [row for row in all_rows if row.ranked_in == kind]
     rows = drawing.select_rows(kind_rows, slugs, MAX_COMPARED)
     members = drawing.visible_datasets(page)
     if len(rows) < 2 or not members:
-        return Plot.empty("A comparison needs two systems of one kind, reported or scored.")
+        return Plot.empty("A comparison needs two systems of one kind, reported or scored, with several datasets.")
     names, kind_label = drawing.distinct_names(rows), drawing.describe_kind(kind)
     counts = _pairwise_counts(rows, members, lower=drawing.lower_is_better(page.board))
     texts = [[f"{cell[0]}–{cell[2]}" if cell else "" for cell in line] for line in counts]
@@ -313,7 +314,7 @@ WIN_COUNTS = Figure(
     caption="Numbers of datasets on which each system wins or loses against the baseline.",
     subjects=("benchmark",),
     build=build_wins,
-    drawable=drawing.has_several_datasets,
+    drawable=drawing.compares_datasets,
 )
 HEAD_TO_HEAD = Figure(
     slug="head-to-head",
@@ -321,5 +322,5 @@ HEAD_TO_HEAD = Figure(
     caption="Numbers of datasets on which each system wins against each other system.",
     subjects=("benchmark",),
     build=build_head_to_head,
-    drawable=drawing.has_several_datasets,
+    drawable=drawing.compares_datasets,
 )

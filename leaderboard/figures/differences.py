@@ -57,11 +57,12 @@ class _Style(NamedTuple):
 
 SIGNIFICANTLY_BETTER = _Style(gettext_lazy("significantly better"), drawing.BETTER, "circle")
 SIGNIFICANTLY_WORSE = _Style(gettext_lazy("significantly worse"), drawing.WORSE, "circle")
+UNCORRECTED = _Style(gettext_lazy("only uncorrected"), drawing.INK, "circle-open-dot")
 NOT_SIGNIFICANT = _Style(gettext_lazy("not significant"), drawing.GREY, "circle-open")
 REPORTED_UNTESTED = _Style(gettext_lazy("reported, not tested"), drawing.GREY, "x")
 UNTESTED = _Style(gettext_lazy("not tested"), drawing.GREY, "diamond-open")
 #: Outcomes in the order of the legend.
-OUTCOMES = (SIGNIFICANTLY_BETTER, SIGNIFICANTLY_WORSE, NOT_SIGNIFICANT, REPORTED_UNTESTED, UNTESTED)
+OUTCOMES = (SIGNIFICANTLY_BETTER, SIGNIFICANTLY_WORSE, UNCORRECTED, NOT_SIGNIFICANT, REPORTED_UNTESTED, UNTESTED)
 
 
 class _Difference(NamedTuple):
@@ -89,6 +90,8 @@ class _Difference(NamedTuple):
         if self.certainty is not None and self.certainty.p_baseline is not None:
             if not differs(self.certainty):
                 return NOT_SIGNIFICANT
+            if self.certainty.is_lost_by_correction:
+                return UNCORRECTED
             return SIGNIFICANTLY_BETTER if is_better else SIGNIFICANTLY_WORSE
         if self.better is not None and is_better:
             return SIGNIFICANTLY_BETTER if self.better else NOT_SIGNIFICANT
@@ -141,7 +144,8 @@ def _system_differences(board: Board, column: str, *, is_filtered: bool) -> Plot
 def _finding(baseline: str, differences: Sequence[_Difference]) -> str:
     """Return a sentence that counts tested systems significantly better than the baseline, empty without tests."""
     outcomes = [difference.outcome for difference in differences]
-    tested, better = len(outcomes) - outcomes.count(REPORTED_UNTESTED), outcomes.count(SIGNIFICANTLY_BETTER)
+    tested = len(outcomes) - outcomes.count(REPORTED_UNTESTED)
+    better = sum(each.sign == "up" and each.outcome in (SIGNIFICANTLY_BETTER, UNCORRECTED) for each in differences)
     if not tested or UNTESTED in outcomes:
         return ""
     facts = {"better": better, "tested": tested, "baseline": baseline}
@@ -267,6 +271,8 @@ def _draw(
     explanation = " Lines are 95% confidence intervals." if any(ends) else ""
     if outcomes & {SIGNIFICANTLY_BETTER, SIGNIFICANTLY_WORSE}:
         explanation += f" Filled points are significantly better (green) or worse (orange) than {subject.baseline}."
+    if UNCORRECTED in outcomes:
+        explanation += " " + _("Rings with a dot: significant in the system’s own test, but not after correction.")
     if REPORTED_UNTESTED in outcomes:
         explanation += " " + _("Crosses are reported and not tested.")
     return Plot(

@@ -21,6 +21,7 @@ from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
 from numpy.typing import NDArray
 
+from leaderboard.boards.benchmark.columns import COVERAGE
 from leaderboard.boards.model import Board, Member, Row
 from leaderboard.boards.pages import BenchmarkPage
 from leaderboard.core.measures import better
@@ -284,8 +285,8 @@ else:
     go = SimpleLazyObject(_graph_objects)
 
 
-#: Column of wins, ties, and losses over datasets.
-WINS = "wins"
+#: Minimum number of systems of a figure that compares systems with each other.
+MIN_SYSTEMS = 3
 
 
 def comparable_rows(board: Board) -> list[Row]:
@@ -325,9 +326,14 @@ def distinct_names(rows: Sequence[Row]) -> list[str]:
     return names
 
 
-def has_several_datasets(board: Board) -> bool:
-    """Return whether a benchmark counts several datasets, in which case its board has a column of wins."""
-    return board.column(WINS) is not None
+def rows_across_datasets(board: Board) -> list[Row]:
+    """Return the comparable rows that have several of the datasets that a benchmark counts."""
+    return [row for row in comparable_rows(board) if (value(row, COVERAGE) or 0.0) > 1]
+
+
+def compares_datasets(board: Board) -> bool:
+    """Return whether enough systems of one kind, reported or scored, have several of a benchmark's datasets."""
+    return len(majority_kind(rows_across_datasets(board))[0]) >= MIN_SYSTEMS
 
 
 def inline_title(board: Board) -> str:

@@ -92,12 +92,14 @@ class _ScoredRows:
 
 
 def has_costs(board: Board) -> bool:
-    """Return whether any row of a dataset's board has a cost; always true for a benchmark's board.
+    """Return whether enough rows of a dataset's board have a common cost; always true for a benchmark's board.
 
     A benchmark's board lacks some of the costs that publications report.
     """
     keys = [column.key for column in board.columns if column.group.startswith(EFFICIENCY) or column.key == SIZE.key]
-    return bool(board.views) or any(row.value(key) for row in board.rows for key in keys)
+    rows = drawing.comparable_rows(board)
+    counts = (len(drawing.majority_kind([row for row in rows if row.value(key)])[0]) for key in keys)
+    return bool(board.views) or max(counts, default=0) >= drawing.MIN_SYSTEMS
 
 
 def build(request: FigureRequest) -> Plot:
@@ -105,13 +107,15 @@ def build(request: FigureRequest) -> Plot:
 
     The area of a mark is the size of the model, if it is known for any system.
 
-    Costs are from one source and one machine. The default axis is the first one that has points on the whole board,
-    regardless of filters.
+    Costs are from one source and one machine. The default axis is the first one with enough points on the whole board,
+    regardless of filters, or else the one with most points.
     """
     scored_rows = _ScoredRows(request)
     axis = request.choice("x")
     if not request.has_choice("x"):
-        axis = next((candidate for candidate in COST_AXES if _costs(scored_rows.unfiltered, candidate).values), axis)
+        counts = {candidate: len(_costs(scored_rows.unfiltered, candidate).values) for candidate in COST_AXES}
+        best_axis = max(counts, key=lambda candidate: counts[candidate])
+        axis = next((candidate for candidate in COST_AXES if counts[candidate] >= drawing.MIN_SYSTEMS), best_axis)
     costs = _costs(scored_rows, axis)
     cost_name = COST_AXES[axis][1].lower()
     if not costs.values:

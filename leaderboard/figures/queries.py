@@ -350,6 +350,7 @@ DIFFICULTY = Figure(
     subjects=("dataset",),
     build=build_difficulty,
     fits=has_open_judgements,
+    drawable=lambda board: len(_ranked_rows(board)) >= drawing.MIN_SYSTEMS,
 )
 QUERY_DIFFERENCES = Figure(
     slug="query-differences",
@@ -367,7 +368,7 @@ HEATMAP = Figure(
     subjects=("dataset",),
     build=build_heatmap,
     fits=has_open_judgements,
-    drawable=lambda board: len(_ranked_rows(board)) > 1,
+    drawable=lambda board: len(_ranked_rows(board)) >= drawing.MIN_SYSTEMS,
 )
 
 _MEDIAN_CAPTION = "A run’s value minus the round’s median on each judged query."

@@ -6,19 +6,19 @@ from typing import Any
 from leaderboard.figures import benchmarks, collections, differences, pareto, queries, ranks, scores, throughput
 from leaderboard.figures.model import Figure, Subject
 
-#: Figures by slug, in the order in which pages show them.
+#: Figures by slug, in the order in which pages show them: first those on the questions of a board's summary.
 FIGURES: dict[str, Figure] = {
     figure.slug: figure
     for figure in (
-        pareto.PARETO,
-        throughput.THROUGHPUT,
         benchmarks.WIN_COUNTS,
-        scores.IN_DOMAIN,
         differences.DELTAS,
         ranks.RANK_RANGES,
+        pareto.PARETO,
+        throughput.THROUGHPUT,
         benchmarks.HEAD_TO_HEAD,
         benchmarks.MEANS_BY_TASK,
         benchmarks.MEANS_BY_DOMAIN,
+        scores.IN_DOMAIN,
         scores.PROGRESS,
         queries.DIFFICULTY,
         queries.HEATMAP,

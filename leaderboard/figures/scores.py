@@ -261,8 +261,8 @@ def build_in_domain(request: FigureRequest) -> Plot:
     all_rows = [row for row in all_rows if trained_on and drawing.value(row, trained_on.slug) is not None]
     kind_rows, kind = drawing.majority_kind(all_rows)
     rows = [row for row in kind_rows if _is_zero_shot(row, other_datasets)]
-    if trained_on is None or not rows:
-        return Plot.empty("No system of this view was trained on one of these datasets and scored on all others.")
+    if trained_on is None or len(other_datasets) < 2 or len(rows) < drawing.MIN_SYSTEMS:
+        return Plot.empty("This figure needs three systems with a dataset used for training and two others.")
     number_format, measure, kind = drawing.score_format(rows), board.measure, drawing.describe_kind(kind)
     x_label = f"{trained_on.measure(measure)} on {trained_on.facts.name}"
     y_label = f"mean {measure} over the other {len(other_datasets)}"
@@ -352,5 +352,6 @@ IN_DOMAIN = Figure(
     caption="Scores on a dataset that systems were trained on, against their mean over the others.",
     subjects=("benchmark",),
     build=build_in_domain,
-    drawable=drawing.has_several_datasets,
+    drawable=drawing.compares_datasets,
+    has_data=lambda board, datasets: len(datasets) > 2,
 )

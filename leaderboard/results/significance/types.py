@@ -87,6 +87,12 @@ class EntryCertainty(NamedTuple):
         return self.delta_low, self.delta_high
 
     @property
+    def is_lost_by_correction(self) -> bool:
+        """Whether the difference from the baseline is significant in the entry's own test, but not after correction."""
+        p, corrected = self.p_baseline, self.p_baseline_corrected
+        return p is not None and corrected is not None and p < ALPHA <= corrected
+
+    @property
     def ranks(self) -> tuple[int, int] | None:
         """First and last rank that the tests of all pairs cannot rule out."""
         return None if self.rank_low is None or self.rank_high is None else (self.rank_low, self.rank_high)

@@ -367,7 +367,7 @@ def test_a_doubtful_time_is_neither_compared_in_the_verdict_nor_plotted_nor_weig
         in board.summary.text
     )
     assert all(row.value("weighted-score") is None for row in board.rows if row.entry.system != "quiet")
-    assert "busy" not in str(drawn("pareto", f"dataset={dataset.slug}").table)
+    assert "busy" not in str(drawn("pareto", f"dataset={dataset.slug}&x=latency").table)
 
 
 def test_a_noisy_measurement_does_not_replace_a_quiet_one() -> None:

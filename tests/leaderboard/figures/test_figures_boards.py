@@ -221,6 +221,7 @@ def test_means_by_task_need_all_datasets_of_the_task() -> None:
     for dataset, value in ((whole, 0.2), (part, 0.4), (other, 0.6)):
         score(dataset, complete, ndcg=value)
     score(whole, partial, ndcg=0.9)
+    score(other, partial, ndcg=0.5)
     plot = drawn("means-by-task", "benchmark=all")
     rows = {row[0]: dict(zip(plot.table.heads, row, strict=True)) for row in plot.table.rows}
     assert (rows["search"]["complete"], rows["search"]["partial"]) == (pytest.approx(0.3), None)
@@ -240,3 +241,38 @@ def test_figures_of_hidden_judgements_have_three_decimals_and_published_means_on
         assert all(number == round(number, 3) for number in numbers), slug
         texts = [text for row in plot.table.texts() for text in row]
         assert not any(len(text.partition(".")[2]) > 3 for text in texts), slug
+
+
+def test_a_figure_that_compares_fewer_than_three_systems_is_left_out_and_named(client: Client) -> None:
+    dataset = scored_dataset(slug="few")
+    for number, name in enumerate(("BM25", "First")):
+        cost(score(dataset, name, baseline=not number, ndcg=0.4 + number / 10), 1.0 + number)
+    page = " ".join(client.get("/datasets/few/").content.decode().split())
+    assert 'id="figure-deltas"' in page
+    assert 'id="figure-pareto"' not in page
+    omitted = page.partition("Left out, because their data are too few or not public:")[2].partition("</p>")[0]
+    assert 'href="/figures/pareto/?dataset=few"> Which systems are best for their cost?</a>' in omitted
+    cost(score(dataset, "Second", ndcg=0.6), 3.0)
+    clear_page_cache()
+    page = client.get("/datasets/few/").content.decode()
+    assert page.index('id="figure-deltas"') < page.index('id="figure-pareto"')
+
+
+def test_systems_with_a_single_dataset_are_not_compared_over_a_benchmark(client: Client) -> None:
+    datasets = [scored_dataset(name=name, task=name) for name in ("First", "Second")]
+    benchmark_of(*datasets)
+    paper = make_source("paper")
+    for number, dataset in enumerate(datasets):
+        report(dataset, paper, "BM25", baseline=True, ndcg=0.4)
+        report(dataset, paper, "Dense", ndcg=0.5)
+        report(dataset, paper, "Sparse", ndcg=0.3 + number / 2)
+    for name in ("BM25", "a", "b", "c", "d"):
+        score(datasets[0], name, baseline=name == "BM25", ndcg=0.6)
+    assert column(drawn("head-to-head", "benchmark=all"), "Won–lost against") == ["Sparse", "Dense", "BM25"]
+    wins = drawn("wins", "benchmark=all")
+    assert column(wins, "System") == ["Dense", "Sparse"]
+    assert wins.notes == ["Not shown (fewer than two datasets): a, b, c, d."]
+    assert set(drawn("means-by-task", "benchmark=all").table.heads[2:]) == {"Dense", "Sparse", "BM25"}
+    page = client.get("/benchmarks/all/").content.decode()
+    assert all(f'id="figure-{name}"' in page for name in ("wins", "head-to-head", "means-by-task"))
+    assert 'id="figure-means-by-domain"' not in page, "the datasets have one domain"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from leaderboard.figures.drawing import BETTER, GREY, WORSE
+from leaderboard.figures.drawing import BETTER, GREY, INK, WORSE
 from leaderboard.models import Dataset, Entry
+from leaderboard.results.significance.types import EntryCertainty
 from tests.leaderboard.certainty import compute_certainty
 from tests.leaderboard.entries import (
     cost,
@@ -50,6 +51,24 @@ def test_a_difference_has_a_colour_where_its_own_interval_excludes_zero(board: D
     assert above == pytest.approx(column(plot, "to")[3] - mean, abs=1e-5)
     assert plot.finding == "2 of 4 tested systems are significantly better than BM25"
     assert "Filled points are significantly better (green) or worse (orange) than BM25." in plot.caption
+
+
+def test_a_difference_that_is_significant_without_correction_only_has_its_own_mark(
+    board: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certainty = EntryCertainty(0.4, 0.6, p_baseline=0.02)
+    assert [certainty._replace(p_baseline_corrected=p).is_lost_by_correction for p in (None, 0.03, 0.08)] == [
+        False, False, True
+    ]  # fmt: skip
+    assert not certainty._replace(p_baseline=0.07, p_baseline_corrected=0.2).is_lost_by_correction
+    lost = property(lambda self: bool(self.delta and -0.3 < self.delta < 0.2005))
+    monkeypatch.setattr(EntryCertainty, "is_lost_by_correction", lost)
+    plot = drawn("deltas", f"dataset={board.slug}")
+    marks = {one["name"]: (one["marker"]["color"], one["marker"]["symbol"]) for one in plot.data[:-1]}
+    assert marks["only uncorrected"] == (INK, "circle-open-dot")
+    assert marks["not significant"] == (GREY, "circle-open")
+    assert "Rings with a dot: significant in the system’s own test, but not after correction." in plot.caption
+    assert plot.finding == "2 of 4 tested systems are significantly better than BM25", "the system's own test counts"
 
 
 def test_over_hidden_judgments_a_difference_has_the_color_of_the_board_and_no_interval() -> None:
