@@ -448,6 +448,8 @@ class DatasetFacts:
     #: The judges, each with its share of the judgments, and their agreement; of hidden judgments only the names.
     judges: Sequence[str] = ()
     agreement: Sequence[str] = ()
+    #: Source of the collection: a short citation or a host, empty if unknown.
+    source: str = ""
     #: Judged relevant documents per topic; None if unknown or hidden.
     relevant_per_query: float | None = None
 

@@ -15,7 +15,7 @@ from django.utils.translation import get_language
 from leaderboard.boards.benchmark.board import RankedBenchmark, benchmark_view_key, rank_benchmark
 from leaderboard.boards.benchmark.composite import compose_rows, has_hidden_part
 from leaderboard.boards.benchmark.published_means import PublishedMeans, compare_published_means
-from leaderboard.boards.columns.judging import describe_judges
+from leaderboard.boards.columns.judging import collection_source, describe_judges
 from leaderboard.boards.columns.significance import OUTDATED_NOTE, PENDING_NOTE
 from leaderboard.boards.dataset_board import RankedDataset, dataset_view_key, rank_dataset
 from leaderboard.boards.dataset_details import BM25_FINDS_NOTHING, qrels_remarks, remarks
@@ -434,6 +434,7 @@ def read_member(row: Mapping[str, Any], parts: Sequence[Member], revision: Revis
             competition=hidden and row.get("protection") == Protection.COMPETITION,
             judges=judges,
             agreement=agreement,
+            source=collection_source(row.get("citation", ""), row.get("homepage", "")),
             relevant_per_query=None if hidden else statistics.get("relevant_per_query"),
         ),
         revision or newest_revision(row["board_revision"], row["changed_at"]),

@@ -18,8 +18,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from evaluation.measures.registry import upper_bound_name
+from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.forest import MAX_ROWS, ForestRow, Role, draw_forest
-from leaderboard.boards.model import DELTA, SEPARATED, Board, DatasetFacts, Part, Row, Summary
+from leaderboard.boards.model import DELTA, EFFICIENCY, SEPARATED, Board, DatasetFacts, Part, Row, Summary
 from leaderboard.boards.wording import p_text, p_values_text, pairs_text, shorten
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed, signed_percent
@@ -40,6 +41,11 @@ _NOT_TIMED = {
     SCORED: gettext_lazy("not timed (uploaded run)"),
     REPORTED: gettext_lazy("not reported"),
 }
+#: Texts of reported latencies by column.
+_REPORTED_LATENCIES = {
+    "latency-gpu": gettext_lazy("%(time)s ms (GPU)"),
+    "latency-cpu": gettext_lazy("%(time)s ms (CPU)"),
+}
 
 
 def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -> Summary | None:
@@ -47,7 +53,8 @@ def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -
     judges = _("judged by %(judges)s") % {"judges": ", ".join(facts.judges)} if facts.judges else ""
     density = _("%(number).1f relevant each")
     relevant = density % {"number": facts.relevant_per_query} if facts.relevant_per_query else ""
-    origin = _("hidden, provided by the curator") if facts.hidden else _("open, from the collection")
+    origin = _("open (%(source)s)") if facts.source else _("open, from the collection")
+    origin = _("hidden, provided by the curator") if facts.hidden else origin % {"source": facts.source}
     judgments = ", ".join(filter(None, [origin, judges, relevant]))
     leader = _find_leader(board, board.measure)
     return leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
@@ -242,7 +249,9 @@ class _Leader:
             delta = _number(row, DELTA)
             if delta is None:
                 delta = (_number(row, self.key) or 0.0) - (_number(baseline, self.key) or 0.0)
-            yield ForestRow(_name(row, self.names), delta, _statement(self.board, row).interval, self._role(row))
+            is_lost = row.certainty is not None and row.certainty.is_lost_by_correction
+            interval = _statement(self.board, row).interval
+            yield ForestRow(_name(row, self.names), delta, interval, self._role(row), is_lost)
 
     def _role(self, row: Row) -> Role:
         if row.entry.is_baseline:
@@ -354,12 +363,7 @@ class _Leader:
         is_timed = bool(cost_text)
         if not cost_text and (latency_cell := best["mean-latency"]).mark:
             cost_text = _("%(time)s ms per query, doubtful because the machine was busy") % {"time": latency_cell.text}
-        latency_columns = (("latency-gpu", _("%(time)s ms (GPU)")), ("latency-cpu", _("%(time)s ms (CPU)")))
-        reported_latencies = [
-            text % _time(value) for key, text in latency_columns if (value := _number(best, key)) is not None
-        ]
-        if not cost_text and reported_latencies:
-            cost_text = _("%(cost)s per query, as reported") % {"cost": _(" or ").join(reported_latencies)}
+        cost_text = cost_text or self._reported_cost()
         if cost_text and (size := _number(best, "index-bytes")):
             cost_text = _("%(cost)s, %(size)s MB index") % {"cost": cost_text, "size": format_quantity(size, 3)}
         price = _number(best, "cost")
@@ -376,6 +380,20 @@ class _Leader:
         faster = _("%(cost)s; faster and within 5%% of its score: %(name)s, %(time)s ms")
         text = faster if is_timed else _("%(cost)s; within 5%% of its score: %(name)s, %(time)s ms")
         return cheapest, latency, text % facts
+
+    def _reported_cost(self) -> str:
+        """Return reported latencies with their dataset on a benchmark, and whether the size of the model is unknown."""
+        columns = [column for column in self.board.columns if column.key in _REPORTED_LATENCIES]
+        values = ((_REPORTED_LATENCIES[column.key], _number(self.best, column.key)) for column in columns)
+        latencies = _(" or ").join(str(text) % _time(value) for text, value in values if value is not None)
+        if not latencies:
+            return ""
+        dataset = columns[0].group.removeprefix(EFFICIENCY).removeprefix(", ")
+        on_dataset = _("%(cost)s per query on %(dataset)s, on the paper’s hardware")
+        text = on_dataset if dataset else _("%(cost)s per query, on the paper’s hardware")
+        if self.best.entry.architecture != "lexical" and _number(self.best, SIZE.key) is None:
+            text = _("%(cost)s; model size not reported") % {"cost": text}
+        return text % {"cost": latencies, "dataset": dataset}
 
 
 def _number(row: Row, key: str) -> float | None:

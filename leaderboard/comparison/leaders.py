@@ -120,13 +120,13 @@ def _benchmark_card(
     rows: Mapping[int, BoardRows],
     certainty: Mapping[int, BoardCertainty],
 ) -> BoardCard:
-    """Rank a benchmark's members and return its card, with the numbers of counted and uncounted members.
+    """Rank a benchmark's members and return its card, with the number of counted members and the names of others.
 
     The time is that of the last change of any member or part.
     """
     facts = BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
     board = pages.benchmark_board(facts, rows, certainty, BoardState())
-    counted_members = len(facts.counted)
-    about = {**row, "counted": counted_members, "uncounted": len(members) - counted_members}
+    uncounted = [member.facts.name for member in members if not member.counted]
+    about = {**row, "counted": len(facts.counted), "uncounted": uncounted}
     changes = (part.revision.at for member in members for part in (member, *member.parts))
     return BoardCard("benchmark", about, board, max(changes, default=None))

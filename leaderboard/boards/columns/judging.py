@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.utils.translation import gettext_noop as _
 
@@ -10,6 +11,8 @@ from evaluation.measures.registry import upper_bound_name
 from evaluation.statistics.comparison import kendall_tau
 from leaderboard.boards.model import JUDGED_SHARE, Column, DatasetFacts, Row
 from leaderboard.core.measures import better
+from leaderboard.core.text.bibtex import authors_and_year
+from leaderboard.models import short_citation
 from leaderboard.results.board_rows.entry_rows import SCORED
 from leaderboard.results.significance.types import MeasureCertainty
 
@@ -76,6 +79,12 @@ def describe_judges(judged_by: Mapping[str, Any], *, hidden: bool) -> tuple[tupl
         return tuple(judge["called"] for judge in judges), ()
     shares = (f"{judge['called']} {100 * judge['judgements'] / total:.0f}%" for judge in judges)
     return tuple(shares), tuple(map(agreement_sentence, judged_by.get("agreement", ())))
+
+
+def collection_source(citation: str, homepage: str) -> str:
+    """Return the short citation of a collection, or else the host of its homepage; empty if both are unknown."""
+    authors, year = authors_and_year(citation)
+    return short_citation(authors, int(year)) if authors and year.isdecimal() else urlsplit(homepage).hostname or ""
 
 
 def notes_on_judges(facts: DatasetFacts) -> Iterator[str]:

@@ -18,6 +18,8 @@ _BRACE = re.compile("[{}]")
 #: Text that BibTeX reads as the start of an entry or command wherever it looks for one: after an error, even
 #: within a field.
 _BEGINNING = re.compile(r"@\s*[^\s{}=\"#%'(),@]+\s*[{(]")
+#: A field on a line of its own, with its value without outer braces or quotes.
+_LINE = re.compile(r"^\s*(\w+)\s*=\s*[{\"]*(.+?)[}\"]*,?\s*$", re.MULTILINE)
 #: Entry types that are not publications.
 _OTHER_KINDS = ("comment", "string", "preamble")
 #: LaTeX accents as Unicode combining characters.
@@ -94,6 +96,13 @@ def _is_whole(entry: str) -> bool:
         if depth < 1 and brace.end() < len(entry):
             return False
     return depth == 0
+
+
+def authors_and_year(text: str) -> tuple[str, str]:
+    """Return the authors, joined by “and”, and the year of the first entry; empty if its lines do not have them."""
+    entries = parse_entries(text)
+    fields = {name.lower(): value for name, value in _LINE.findall(entries[0].fields)} if entries else {}
+    return latex_to_text(fields.get("author", "")), fields.get("year", "")
 
 
 def misc_entry(key: str, fields: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from leaderboard.boards.forest import ForestRow, draw_forest
 from leaderboard.core.text.numbers import signed
 from leaderboard.models import Dataset, System
 from leaderboard.results.reported_facts import COST_UNIT, make_figure
@@ -25,7 +26,8 @@ from tests.leaderboard.entries import (
     scored_dataset,
 )
 from tests.leaderboard.entries_by_query import make_board, score_queries, spread
-from tests.pages import one_line
+from tests.pages import clear_page_cache, one_line
+from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the paper gives no per-query scores."
@@ -355,6 +357,26 @@ HEADLINES: dict[str, tuple[Callable[[], Dataset], str]] = {
 }
 
 
+def test_judgments_of_a_collection_name_its_source(client: Client) -> None:
+    dataset = tested(BM25=0.4, First=0.6)
+    citation = "@article{key,\n  author = {Ada Lovelace and Grace Hopper and Alan Turing},\n  year = 1950,\n}"
+    for fields, source in (
+        ({"citation": citation, "homepage": "https://example.org/data"}, "Lovelace et al. 1950"),
+        ({"citation": "@book{broken", "homepage": "https://example.org/data"}, "example.org"),
+    ):
+        Dataset.objects.filter(pk=dataset.pk).update(**fields)
+        clear_page_cache()
+        assert f"open ({source})" in client.get(f"/datasets/{dataset.slug}/").content.decode()
+
+
+def test_the_cost_of_a_reported_system_says_where_it_was_measured(client: Client) -> None:
+    load_reported()
+    cost = client.get("/api/v1/benchmarks/beir/board/").json()["summary"]["text"].rpartition("Cost: ")[2]
+    assert cost == (
+        "6,100 ms (CPU) or 450 ms (GPU) per query on DBPedia, on the paper’s hardware; model size not reported."
+    )
+
+
 @pytest.mark.parametrize(("board", "sentence"), HEADLINES.values(), ids=HEADLINES)
 def test_one_sentence_says_who_leads_by_how_much(board: Callable[[], Dataset], sentence: str, client: Client) -> None:
     page = client.get(f"/datasets/{board().slug}/").content.decode()
@@ -386,6 +408,14 @@ def test_the_first_screen_draws_differences_from_the_baseline(client: Client) ->
     zero = re.search(r'class="zero" x1="([\d.]+)%"', plots[0])
     assert zero is not None
     assert float(zero[1]) == positions[2], "the baseline is on the line"
+
+
+def test_an_interval_that_is_significant_only_uncorrected_is_dashed_and_in_the_key() -> None:
+    rows = [ForestRow("First", 0.2, (0.1, 0.3), "best"), ForestRow("Second", 0.1, (0.01, 0.2), "other", is_lost=True)]
+    plot = draw_forest(rows, "nDCG@10", "BM25")
+    assert re.findall(r'<g class="(.*?)">', plot) == ["interval", "interval is-lost"]
+    assert "significant only uncorrected" in plot
+    assert "uncorrected" not in draw_forest(rows[:1], "nDCG@10", "BM25")
 
 
 def test_reported_differences_on_the_first_screen_are_crosses(client: Client) -> None:

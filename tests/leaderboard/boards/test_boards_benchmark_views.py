@@ -223,6 +223,10 @@ def test_page_and_card_count_the_same_datasets_and_the_page_says_how_they_are_ju
     Dataset.objects.update(current_version=None, reported_statistics={"queries": 1200})
     page, home = (one_line(client.get(address).content.decode()) for address in ("/benchmarks/all/", "/"))
     for text in (page, home):
-        assert "Mean of 2 datasets (1 excluded)" in " ".join(re.sub("<[^>]+>", "", text).split())
-    for chip in ("2,400 queries", "2 with open judgments", "1 with hidden judgments"):
+        assert "Mean of 2 datasets (without B)" in " ".join(re.sub("<[^>]+>", "", text).split())
+    for chip in (
+        "2,400 queries",
+        "2 of 3 datasets scored here (open judgments)",
+        "1 of 3 datasets scored here (hidden judgments)",
+    ):
         assert chip in page
