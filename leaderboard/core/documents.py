@@ -1,44 +1,56 @@
 """Documentation pages, rendered from the files of `docs/` that are meant for readers."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
+from html import unescape
 from pathlib import Path
 from typing import NamedTuple
 
 from django.conf import settings
 from django.urls import reverse
+from django.utils.html import strip_tags
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import slugify
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-#: Sidebar entries by heading: names of files in `docs/` without their ending, or (route name, title) of a
+#: Sidebar entries by reader: names of files in `docs/` without their ending, or (route name, title, template) of a
 #: page of the site. Files that do not exist are skipped.
-SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
-    "Tutorials": ["tutorial", "own-board"],
-    "How-to guides": ["datasets", "client", "curation", "judging", "rounds", "operations", "scaling"],
-    "Reference": [
-        ("measures", "Methodology"), ("efficiency", "Efficiency protocol"), ("figures", "Figures"),
-        ("formats", "File formats"), ("models", "Models"), "engines", "checkpoints", "containers", "api",
-        ("api-docs", "API reference"), "interchange", "limits", "teams", "glossary",
+SIDEBAR: Mapping[str, Sequence[str | tuple[str, str, str]]] = {
+    "Results": [
+        "read-a-board", ("measures", "Methodology", "leaderboard/measures.html"),
+        ("efficiency", "Efficiency protocol", "leaderboard/efficiency.html"),
+        ("figures", "Figures", "leaderboard/figures.html"), "contamination", "glossary",
     ],
-    "Explanation": ["contamination"],
+    "Submissions": [
+        "tutorial", "submit-a-model", ("formats", "File formats", "leaderboard/formats.html"),
+        ("models", "Models", "submissions/models.html"), "engines", "checkpoints", "containers", "limits", "teams",
+    ],
+    "API and client": ["client", "api", ("api-docs", "API reference", "leaderboard/api.html"), "interchange"],
+    "For curators": ["datasets", "curation", "judging", "rounds"],
+    "For operators": ["start-a-site", "own-board", "operations", "scaling"],
 }  # fmt: skip
 _FOLDER = settings.BASE_DIR / "docs"
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 _FILE = re.compile(r"(?:\.?/)?([a-z-]+)\.md(#.*)?")
+_HEADING = re.compile(
+    r"(?:<h(?P<level>[23])|(?<=<li>)<strong)(?P<attributes>[^>]*)>(?P<text>(?:(?!</li>).)*?)(?:</h\d>|</strong>:)",
+    re.DOTALL,
+)
 
 
 class Heading(NamedTuple):
-    """A second-level heading."""
+    """A heading of level 2 or 3, or a term at the start of a list item (level 4)."""
 
+    level: int
     anchor: str
     text: str
 
 
 class Document(NamedTuple):
-    """A documentation page: title, HTML without the title, and second-level headings."""
+    """A documentation page: title, HTML without the title, and headings."""
 
     title: str
     html: SafeString
@@ -46,10 +58,11 @@ class Document(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A sidebar entry."""
+    """A sidebar entry, with the headings of its page."""
 
     url: str
     title: str
+    headings: Sequence[Heading]
 
 
 @cache
@@ -64,15 +77,41 @@ def sidebar() -> list[tuple[str, list[Link]]]:
     """Return the links of the sidebar by heading."""
     sections = []
     for head, lines in SIDEBAR.items():
-        links = [
-            Link(reverse("doc", args=[entry]), document(entry).title)
-            if isinstance(entry, str)
-            else Link(reverse(entry[0]), entry[1])
-            for entry in lines
-            if not isinstance(entry, str) or entry in names()
-        ]
+        links = []
+        for entry in lines:
+            if not isinstance(entry, str):
+                route, title, template = entry
+                links.append(Link(reverse(route), title, _template_headings(template)))
+            elif entry in names():
+                links.append(Link(reverse("doc", args=[entry]), document(entry).title, document(entry).headings))
         sections.append((head, links))
     return sections
+
+
+def _template_headings(template: str) -> list[Heading]:
+    """Return the headings of a template whose texts do not depend on values."""
+    source = Path(settings.BASE_DIR, "templates", template).read_text()
+    _, headings = anchor_headings(re.sub(r'{% translate "([^"]*)" %}', r"\1", source))
+    return [heading for heading in headings if "{" not in heading.text]
+
+
+def anchor_headings(html: str) -> tuple[str, list[Heading]]:
+    """Return the HTML with an anchor for each heading and term that has none, and all of them."""
+    headings, repeats = [], Counter[str]()
+
+    def add_anchor(match: re.Match[str]) -> str:
+        level, attributes = match["level"], match["attributes"]
+        text = " ".join(unescape(strip_tags(match["text"])).split())
+        given = re.search(r'\bid="([^"]*)"', attributes)
+        anchor = given[1] if given else slugify(text) if level else f"term-{slugify(text)}"
+        repeats[anchor] += 1
+        if repeats[anchor] > 1 and not given:
+            anchor = f"{anchor}-{repeats[anchor] - 1}"
+        headings.append(Heading(int(level or 4), anchor, text))
+        start = match.start("attributes") - match.start()
+        return match[0] if given else f'{match[0][:start]} id="{anchor}"{match[0][start:]}'
+
+    return _HEADING.sub(add_anchor, html), headings
 
 
 @cache
@@ -84,20 +123,14 @@ def document(name: str) -> Document:
     if name not in names():
         raise KeyError(name)
     tokens = _PARSER.parse(Path(_FOLDER, f"{name}.md").read_text())
-    title, headings = name.capitalize(), list[Heading]()
+    title = name.capitalize()
     for place, token in enumerate(tokens):
-        if token.type == "heading_open":
-            text = "".join(part.content for part in tokens[place + 1].children or [])
-            if token.tag == "h1":
-                title, token.hidden = text, True
-                tokens[place + 1].children, tokens[place + 2].hidden = [], True
-                continue
-            token.attrSet("id", slugify(text))
-            if token.tag == "h2":
-                headings.append(Heading(slugify(text), text))
+        if token.type == "heading_open" and token.tag == "h1":
+            title, token.hidden = tokens[place + 1].content, True
+            tokens[place + 1].children, tokens[place + 2].hidden = [], True
         elif token.type == "inline":
             _rewrite_links(token.children or [])
-    html = _PARSER.renderer.render(tokens, _PARSER.options, {})
+    html, headings = anchor_headings(_PARSER.renderer.render(tokens, _PARSER.options, {}))
     html = html.replace("<th></th>", "<td></td>").replace("</table>", "</table></div>")
     # The Content-Security-Policy forbids inline styles.
     html = re.sub(r' style="text-align:(\w+)"', lambda match: ' class="n"' * (match[1] == "right"), html)

@@ -6,12 +6,13 @@ from html import escape
 from typing import Any
 
 from django import template
+from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from evaluation.archives.compression import describe_bytes
 from leaderboard.boards.rendering import provenance_badge
-from leaderboard.core.documents import sidebar
+from leaderboard.core.documents import anchor_headings, sidebar
 from leaderboard.core.measures import measure_anchor
 from leaderboard.core.text.dates import format_day, format_moment
 from leaderboard.core.text.markdown import first_sentence, to_html
@@ -86,6 +87,21 @@ def size(number: int) -> str:
 @register.filter
 def short(digest: str) -> str:
     return digest[:12]
+
+
+#: Smallest number of headings of a page with a table of contents.
+_MIN_HEADINGS = 4
+
+
+@register.filter(is_safe=True)
+def with_contents(page: str) -> str:
+    """Add anchors to the headings of a documentation page and, below its title, a table of contents."""
+    page, headings = anchor_headings(page)
+    headings = [heading for heading in headings if heading.level < 4]
+    if len(headings) < _MIN_HEADINGS:
+        return page
+    contents = render_to_string("leaderboard/_contents.html", {"headings": headings})
+    return page.replace("</header>", f"</header>{contents}", 1)
 
 
 @register.inclusion_tag("leaderboard/_docs_nav.html", takes_context=True)
