@@ -17,7 +17,7 @@ from django.views.defaults import page_not_found
 
 from leaderboard.core.branding import LOGO_TYPES, style_sheet
 from leaderboard.core.cache.pages import cache_page
-from leaderboard.core.documents import SIDEBAR, document, names
+from leaderboard.core.documents import document, names
 from leaderboard.core.http.downloads import SANDBOX
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.core.http.site_url import site_address
@@ -29,7 +29,7 @@ from leaderboard.core.text.markdown import to_html
 @cache_page(lambda: "")
 def docs(request: HttpRequest) -> HttpResponse:
     """Show the index of the documentation."""
-    return render(request, "leaderboard/docs.html", {"section": "docs", "heads": list(SIDEBAR)})
+    return render(request, "leaderboard/docs.html", {"section": "docs"})
 
 
 @require_safe

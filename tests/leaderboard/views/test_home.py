@@ -135,6 +135,31 @@ def test_documents_are_pages_whose_links_and_anchors_lead_somewhere(client: Clie
         assert client.get(f"/docs/{name}/").status_code == 404
 
 
+def test_long_pages_have_a_table_of_contents_whose_anchors_exist(client: Client) -> None:
+    for address in ("/formats/", "/measures/", "/docs/engines/", "/docs/operations/", "/api/v1/docs/datasets/"):
+        page = client.get(address).content.decode()
+        contents = page[
+            page.index('<nav class="page-contents"') : page.index("</nav>", page.index('<nav class="page-con'))
+        ]
+        folded = page[page.index('<details class="page-contents">') : page.index('<nav class="page-contents"')]
+        anchors = re.findall(r'href="#([^"]+)"', contents)
+        assert anchors == re.findall(r'href="#([^"]+)"', folded)
+        assert len(anchors) >= 4
+        for anchor in anchors:
+            assert page.count(f' id="{anchor}"') == 1, f"{anchor} on {address}"
+    for address in ("/docs/", "/docs/rounds/", "/figures/"):
+        assert "page-contents" not in client.get(address).content.decode()
+
+
+def test_the_documentation_begins_with_readers_and_submitters(client: Client) -> None:
+    page = client.get("/docs/").content.decode()
+    main = page[page.index("<main") :]
+    links = ["read-a-board", "tutorial", "submit-a-model", "client", "datasets", "start-a-site"]
+    places = [main.index(f'href="/docs/{name}/"') for name in links]
+    assert places == sorted(places)
+    assert "make run" not in client.get("/docs/tutorial/").content.decode()
+
+
 def test_an_operator_writes_terms_and_contact_and_privacy_has_a_default(
     client: Client, settings: Any, tmp_path: Path
 ) -> None:
