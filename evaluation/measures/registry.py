@@ -70,6 +70,12 @@ class Family:
             )
 
     @property
+    def label(self) -> str:
+        """Name with parameter and the letter k for the cutoff, such as `nDCG@k`."""
+        parameter = f"({self.parameter})" if self.parameter else ""
+        return self.name + parameter + (f"@k{self.unit[1:]}" if self.cutoff == "required" else "")
+
+    @property
     def key(self) -> str:
         """Name, parameter, and unit in lower case, which identify the family."""
         return f"{self.name}({self.parameter}){self.unit}".lower()
@@ -399,7 +405,7 @@ _BY_NAME = {
 #: Measures of other tools that are not computed here: patterns of their names, reasons, and similar measures.
 _NOT_SUPPORTED = (
     (r"err|nerr", "expected reciprocal rank", ("nDCG@{k}", "RR@{k}")),
-    (r"x?infap|statap|stat_ap", "an estimate from sampled judgements", ("AP", "Bpref")),
+    (r"x?infap|statap|stat_ap", "an estimate from sampled judgments", ("AP", "Bpref")),
     (r"gm_?map|gm_?ap|gm_bpref", "a geometric mean", ("AP", "Bpref")),
     (r"iprec|11pt", "interpolated precision", ("AP", "P@{k}")),
     (r"set_\w+|set(p|r|f|ap)", "a measure of sets, without ranks", ("P@{k}", "R@{k}", "F1@{k}")),

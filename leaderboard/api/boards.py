@@ -212,14 +212,14 @@ class SearchView(ReadView):
                 "q",
                 str,
                 required=True,
-                description="Words in the name; only the first 100 characters are used.",
+                description="Words to search; only the first 100 characters are used.",
             )
         ],
         responses=answers.SearchSerializer,
         extensions={"x-curl": "?q=bm25"},
     )
     def get(self, request: Request) -> Response:
-        """Search datasets, benchmarks, systems, teams and authors by name, with at most eight results of each kind."""
+        """Search boards, systems, people, rounds, measures, and documentation, with up to eight results per kind."""
         query = read_query(request.query_params.get("q", ""))
         answer = {"query": query, "found": search(query)}
         return Response(answers.SearchSerializer(answer, context={"request": request}).data)

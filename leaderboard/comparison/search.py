@@ -1,4 +1,4 @@
-"""Site search over public boards, systems, teams, and people."""
+"""Site search over public boards, systems, teams, people, rounds, measures, and the documentation."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -9,16 +9,30 @@ from typing import Any, NamedTuple
 from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When, Window
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
+from evaluation.measures.registry import FAMILIES
 from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.system.history import authors_in
 from leaderboard.core import anonymity
-from leaderboard.models import Benchmark, Dataset, Entry, EntryQuerySet, Source, System, Team, short_citation
+from leaderboard.core.documents import sidebar
+from leaderboard.core.measures import canonical_name, measure_anchor
+from leaderboard.models import Benchmark, Dataset, Entry, EntryQuerySet, Round, Source, System, Team, short_citation
 
 #: Limits: characters and words read from a query, results per kind, results if only one kind is requested,
 #: and author texts scanned.
 LONGEST_QUERY, MAX_WORDS, MAX_RESULTS, MAX_RESULTS_OF_ONE_KIND, MAX_AUTHOR_TEXTS = 100, 6, 8, 500, 200
-KINDS = ("benchmark", "dataset", "system", "team", "author")
+#: Headings of groups of results by kind, in their order.
+KINDS = {
+    "benchmark": gettext_lazy("Benchmarks"),
+    "dataset": gettext_lazy("Datasets"),
+    "system": gettext_lazy("Systems"),
+    "team": gettext_lazy("Teams"),
+    "author": gettext_lazy("Authors"),
+    "round": gettext_lazy("Rounds"),
+    "measure": gettext_lazy("Measures"),
+    "documentation": gettext_lazy("Documentation"),
+}
 
 
 #: Function that turns the selected columns of a row into the texts next to its name.
@@ -44,7 +58,7 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     """Return up to `MAX_RESULTS` results of each kind, or up to `MAX_RESULTS_OF_ONE_KIND` of `kind`.
 
     Names that begin with the query come first. A query without words has no results. An anonymous system matches only
-    by its own name and architecture, and its team only if another of its systems is not anonymous. Takes at most seven
+    by its own name and architecture, and its team only if another of its systems is not anonymous. Takes at most eight
     database queries.
     """
     words = query.casefold().split()
@@ -58,6 +72,7 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
     counts = own_entries.order_by().values("system").annotate(number=Count("dataset", distinct=True))
     dataset_count = Subquery(counts.values("number"))
     limit = MAX_RESULTS_OF_ONE_KIND if kind else MAX_RESULTS
+    round_subjects = ("dataset__name", "benchmark__name")
     shown_team = Case(When(anonymity.anonymous_now(), then=Value("")), default=anonymity.team_name())
 
     def find_rows(
@@ -92,7 +107,10 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
             describe=_describe_system,
         ),
         "team": lambda: find_rows("team", Team.objects.filter(pk__in=attributed_systems.values("team_id")), ("name",)),
-        "author": lambda: _find_authors(words, attributed_systems, limit),
+        "author": lambda: _select(_find_authors(words, attributed_systems), query, limit),
+        "round": lambda: find_rows("round", Round.objects.listed(), ("name", "slug", *round_subjects), *round_subjects),
+        "measure": lambda: _select(_find_measures(query), query, limit),
+        "documentation": lambda: _select(_find_documentation(words), query, limit),
     }
     return [result for name, find in finders.items() if kind in ("", name) for result in find()]
 
@@ -118,8 +136,41 @@ def _contains_all(words: Sequence[str], *columns: str) -> Q:
     return reduce(and_, conditions)
 
 
-def _find_authors(words: Sequence[str], attributed_systems: QuerySet[System], limit: int) -> list[SearchResult]:
-    """Return up to `limit` authors whose name contains all words.
+def _select(results: Sequence[SearchResult], query: str, limit: int) -> list[SearchResult]:
+    """Return up to `limit` of the results with their total number, names that begin with the query first.
+
+    Results without a description, such as whole pages, precede others.
+    """
+    start = query.casefold()
+    ordered = sorted(results, key=lambda result: (not result.name.casefold().startswith(start), result.about != ""))
+    return [result._replace(of=len(results)) for result in ordered[:limit]]
+
+
+def _find_measures(query: str) -> list[SearchResult]:
+    """Return the measures whose names and description contain all words, or that the query names with a cutoff."""
+    page, words, anchor = reverse("measures"), query.casefold().split(), measure_anchor(canonical_name(query))
+    return [
+        SearchResult("measure", family.label, f"{page}#{own_anchor}", family.description, 0)
+        for family in FAMILIES.values()
+        if (own_anchor := measure_anchor(family.label)) == anchor
+        or all(word in " ".join((family.label, *family.aliases, family.description)).casefold() for word in words)
+    ]
+
+
+def _find_documentation(words: Sequence[str]) -> list[SearchResult]:
+    """Return pages and sections whose heading contains one of the words, and with the page's title all of them."""
+    results = []
+    for page in chain.from_iterable(links for _head, links in sidebar()):
+        sections = ((heading.text, f"{page.url}#{heading.anchor}", page.title) for heading in page.headings)
+        for name, url, about in ((page.title, page.url, ""), *sections):
+            text = name.casefold()
+            if any(word in text for word in words) and all(word in f"{text} {about.casefold()}" for word in words):
+                results.append(SearchResult("documentation", name, url, about, 0))
+    return results
+
+
+def _find_authors(words: Sequence[str], attributed_systems: QuerySet[System]) -> list[SearchResult]:
+    """Return the authors whose name contains all words.
 
     They are authors of systems, or of publications with reported results.
     """
@@ -131,9 +182,8 @@ def _find_authors(words: Sequence[str], attributed_systems: QuerySet[System], li
         for rows in (attributed_systems, sources)
     )
     people = {person for text in texts for person in authors_in(text) if person.slug}
-    results = {
-        person.slug: SearchResult("author", person.name, reverse("author", args=[person.slug]), "", 0)
+    return [
+        SearchResult("author", person.name, reverse("author", args=[person.slug]), "", 0)
         for person in sorted(people)
         if all(word in person.name.casefold() for word in words)
-    }
-    return [result._replace(of=len(results)) for result in list(results.values())[:limit]]
+    ]

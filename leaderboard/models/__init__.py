@@ -21,7 +21,7 @@ from leaderboard.models.efficiency import HardwareClass, Measurement, Price
 from leaderboard.models.history import BenchmarkVersion, BoardChange, Certainty, EntryVersion
 from leaderboard.models.profiles import CollectionProfile, Overlap, RunProfile
 from leaderboard.models.results import Entry, EntryQuerySet, Evaluation, EvaluationPart, Run, RunType, Seed
-from leaderboard.models.rounds import Round, RoundSummary
+from leaderboard.models.rounds import Round, RoundQuerySet, RoundSummary
 from leaderboard.models.systems import (
     DECLARED_NUMBERS,
     Architecture,

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import F, Q
 from django.urls import reverse
 from simple_history.models import HistoricalRecords
+
+from leaderboard.models.datasets import Dataset
+
+
+class RoundQuerySet(models.QuerySet["Round"]):
+    """Queries for rounds by visibility."""
+
+    def listed(self) -> Self:
+        """Return the rounds without those of a dataset in preparation."""
+        return self.exclude(dataset__state=Dataset.State.PREPARING)
 
 
 class Round(models.Model):
@@ -40,6 +52,7 @@ class Round(models.Model):
     announced = models.JSONField(default=dict, blank=True, help_text="Sent notices, with their times.")
     created_at = models.DateTimeField(auto_now_add=True)
 
+    objects = RoundQuerySet.as_manager()
     history = HistoricalRecords(excluded_fields=["announced"])
 
     class Meta:

@@ -12,14 +12,14 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import CharField, Count, Q, QuerySet, Value
+from django.db.models import CharField, Count, Q, Value
 from django.db.models.functions import Cast, Concat
 from django.utils import timezone
 
 from leaderboard.core import audit
 from leaderboard.core.text.dates import format_moment
 from leaderboard.core.work_requests import request_notice, request_work
-from leaderboard.models import Dataset, Entry, Round, RoundSummary, Run, WorkRequest
+from leaderboard.models import Dataset, Entry, Round, RoundQuerySet, RoundSummary, Run, WorkRequest
 from leaderboard.results.board_rows.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.protection import get_policy
 from leaderboard.results.publishing.protection import reveal_private
@@ -49,7 +49,7 @@ def phase(row: Round, now: datetime) -> Phase:
     return Phase.OPEN if now < row.closes_at else Phase.CLOSED
 
 
-def get_rounds(*datasets: int) -> QuerySet[Round]:
+def get_rounds(*datasets: int) -> RoundQuerySet:
     """Return the rounds of the datasets with these ids and of their benchmarks, by opening."""
     condition = Q(dataset__in=datasets) | Q(benchmark__members__dataset__in=datasets)
     return Round.objects.filter(condition).order_by("opens_at", "pk").distinct()
@@ -88,10 +88,10 @@ def round_datasets(row: Round) -> list[Dataset]:
     return [member.dataset for member in members]
 
 
-def listed_rounds(rounds: QuerySet[Round] | None = None) -> QuerySet[Round]:
+def listed_rounds(rounds: RoundQuerySet | None = None) -> RoundQuerySet:
     """Return these rounds, by default all, with their datasets; rounds of a dataset in preparation are omitted."""
     rounds = Round.objects.all() if rounds is None else rounds
-    rounds = rounds.exclude(dataset__state=Dataset.State.PREPARING).select_related("dataset", "benchmark")
+    rounds = rounds.listed().select_related("dataset", "benchmark")
     return rounds.prefetch_related("benchmark__members__dataset")
 
 

@@ -30,9 +30,7 @@ def measures(request: HttpRequest) -> HttpResponse:
     """Show all measures with names, formulas and sources, and the rules that apply to all."""
     families = [
         {
-            "label": family.name
-            + (f"({family.parameter})" if family.parameter else "")
-            + (f"@k{family.unit[1:]}" if family.cutoff == "required" else ""),
+            "label": family.label,
             "description": family.description,
             "definition": family.definition,
             "source": family.source,

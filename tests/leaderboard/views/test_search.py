@@ -1,4 +1,4 @@
-"""The search of the header: boards, systems, teams and people by name, as a page, a list and JSON."""
+"""The search of the header: boards, systems, people, rounds, measures, and documentation, as page, list, and JSON."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from django.utils.text import slugify
 
-from leaderboard.models import Benchmark, Dataset, Source, System, Team
+from leaderboard.models import Benchmark, Dataset, Round, Source, System, Team
+from leaderboard.rounds.lifecycle import save_round
 from tests.leaderboard.entries import make_system, record_boards, score, scored_dataset
 
 pytestmark = pytest.mark.django_db
@@ -112,7 +114,7 @@ def test_a_search_takes_few_queries_however_much_there_is(client: Client, conten
         score(content, make_system(f"crowd {number}", authors=f"Person {number} Crowd"), ndcg=0.1)
     with CaptureQueriesContext(connection) as queries:
         answers = found(client, "crowd")
-    assert len(queries) <= 8  # the site's revision, and seven
+    assert len(queries) <= 9  # the site's revision, and eight
     assert len(answers) == 16
     assert 'href="/search/?q=crowd&amp;kind=system"' in (page := client.get("/search/?q=crowd").content.decode())
     assert "All 30</a>" in page
@@ -124,9 +126,49 @@ def test_a_search_takes_few_queries_however_much_there_is(client: Client, conten
 
 
 def test_the_search_is_kept_and_still_sees_what_is_new(client: Client, content: Dataset) -> None:
-    assert found(client, "late") == []
+    assert found(client, "latecomer") == []
     with CaptureQueriesContext(connection) as queries:
-        assert found(client, "late") == []
+        assert found(client, "latecomer") == []
     assert len(queries) == 1
     score(content, "latecomer", ndcg=0.2)
-    assert ("system", "latecomer") in found(client, "late")
+    assert ("system", "latecomer") in found(client, "latecomer")
+
+
+def test_measures_are_found_by_each_spelling_and_lead_to_their_formula(client: Client) -> None:
+    for query, name in (("nDCG@10", "nDCG"), ("recall_100", "R@k"), ("mrr", "RR"), ("hit_rate@{k}", "Success@k")):
+        assert ("measure", name) in found(client, query), query
+    address = client.get("/api/v1/search/?q=recall@20").json()["found"][0]["url"]
+    page, _, anchor = address.partition("#")
+    assert f'<tr id="{anchor}">' in client.get(page).content.decode()
+    assert '<h2 id="found-measure">Measures</h2>' in client.get("/search/?q=ndcg").content.decode()
+
+
+def test_documentation_is_found_by_page_section_and_term(client: Client) -> None:
+    assert found(client, "submit model")[0] == ("documentation", "Submit a model")
+    assert found(client, "borda") == [("documentation", "Borda count and mean rank")]
+    assert ("documentation", "Judgments, qrels") in found(client, "glossary qrels")
+    sections = {one["name"]: one for one in client.get("/api/v1/search/?q=operations+backup").json()["found"]}
+    assert sections["Backup and restore"]["about"] == "Operations"
+    assert "Monitoring" not in sections  # only its page has one of the words
+    for query in ("borda", "operations backup", "glossary qrels", "submit model", "prompts"):
+        for one in client.get("/api/v1/search/", {"q": query}).json()["found"]:
+            page, _, anchor = one["url"].partition("#")
+            answer = client.get(page)
+            assert answer.status_code == 200
+            assert not anchor or f'id="{anchor}"' in answer.content.decode(), one
+    suggestions = client.get("/search/?q=borda", headers={"HX-Request": "true"}).content.decode()
+    assert 'href="/measures/#borda"' in suggestions
+    every = client.get("/search/?q=run&kind=documentation").content.decode()
+    assert every.count("<li>") > 8
+
+
+def test_rounds_are_found_unless_their_dataset_is_in_preparation(client: Client, content: Dataset) -> None:
+    assert found(client, "autumn") == []
+    draft = scored_dataset(name="Draft", state=Dataset.State.PREPARING)
+    opens = timezone.now()
+    for name, dataset in (("Autumn", content), ("Autumn draft", draft)):
+        times = {"opens_at": opens, "closes_at": opens + timedelta(days=1), "reveals_at": opens + timedelta(days=2)}
+        save_round(Round(slug=slugify(name), name=name, dataset=dataset, **times))
+    assert found(client, "autumn") == [("round", "Autumn")]
+    assert ("round", "Autumn") in found(client, "quokka autumn")
+    assert 'href="/rounds/autumn/"' in client.get("/search/?q=autumn").content.decode()
