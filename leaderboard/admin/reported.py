@@ -125,7 +125,7 @@ class FigureForm(forms.Form):
         values["scale"] = values.get("scale") or "share"
         dataset, measure, value = (values.get(name) for name in ("dataset", "measure", "value"))
         if dataset and measure and measure not in dataset.measures:
-            text = f"{dataset.slug} does not use {measure}. Choose one of {', '.join(dataset.measures)}."
+            text = f"{dataset.name} does not use {measure}. Choose one of {', '.join(dataset.measures)}."
             self.add_error("measure", text)
         if value and float(value) > (maximum := SCALES[values["scale"]]):
             text = f"{value} is not a {values['scale']}: the maximum is {maximum:g}. Did you mean the other scale?"

@@ -141,11 +141,11 @@ class CheckedFile:
 
         The report of a zip's first run also lists the zip's files that are not runs.
         """
-        limit, slug = describe_bytes(settings.VALIDATE_AT_ONCE_BYTES), self.run.dataset.slug
+        limit, name = describe_bytes(settings.VALIDATE_AT_ONCE_BYTES), self.run.dataset.name
         too_large = TOO_LARGE_TO_CHECK_AT_ONCE.problem(
             f"the file exceeds {limit} when expanded, so it is not validated immediately",
             "Submit it for validation by a worker, or check it on your machine: "
-            f"runboard-eval check --run FILE --queries queries.jsonl.gz, with the queries of {slug} (python "
+            f"runboard-eval check --run FILE --queries queries.jsonl.gz, with the queries of {name} (python "
             "-m evaluation check in Runboard's source folder).",
         )
         report = self.report or Report((too_large,))

@@ -85,10 +85,10 @@ def _check_options(options: ImportOptions, share: float) -> Iterator[Problem]:
             "Leave out --open, --hidden, --twin-of, --runs-only and --collecting.",
         )
     known_halves = Dataset.objects.filter(slug__in=(options.slug, options.slug + SUFFIX)).exclude(current_version=None)
-    for slug in known_halves.values_list("slug", flat=True):
+    for name in known_halves.values_list("name", flat=True):
         yield problem(
             "twin_drawn",
-            f"{slug} already exists, and another draw could open hidden topics",
+            f"{name} already exists, and another draw could open hidden topics",
             "Import each half separately to update it, or choose another slug.",
         )
 

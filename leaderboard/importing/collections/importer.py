@@ -194,29 +194,29 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> Iterator[Problem
     def changes(name: str) -> bool:
         return getattr(options, name) not in (None, getattr(dataset, name))
 
-    slug, qrels = dataset.slug, dataset.current_qrels
+    qrels = dataset.current_qrels
     for name in ("protection", "public_share"):
         if dataset.current_version_id and changes(name):
             yield problem(
                 "protection_changed",
-                f"{slug} already exists, and an import cannot change the protection of its judgments",
+                f"{dataset.name} already exists, and an import cannot change the protection of its judgments",
                 "Use the action on datasets in the admin, or manage.py protect_dataset.",
             )
     if qrels and options.hidden and not dataset.hidden:
-        message = f"the judgments of {slug} are already open and may have been downloaded"
+        message = f"the judgments of {dataset.name} are already open and may have been downloaded"
         hint = "Keep the dataset open, or import unseen judgments under another slug."
         yield problem("already_open", message, hint)
     if dataset.hidden and qrels and qrels.split != options.split:
         yield problem(
             "split_changed",
-            f"{slug} is scored on hidden judgments of the split {qrels.split}; "
+            f"{dataset.name} is scored on hidden judgments of the split {qrels.split}; "
             f"with --split {options.split} those would become public",
             f"Use --split {qrels.split}, or import the other split under another slug.",
         )
     yield from _agreement_problems(dataset, options)
     has_scores = dataset.entries.exclude(provenance=Entry.Provenance.REPORTED).exists()
     for name in filter(changes, _SCORING_SETTINGS if has_scores else ()):
-        message = f"{name} cannot change: {slug} has entries scored with {getattr(dataset, name)}"
+        message = f"{name} cannot change: {dataset.name} has entries scored with {getattr(dataset, name)}"
         yield problem("already_scored", message, "Import the collection under another slug.")
 
 
@@ -302,7 +302,7 @@ def _choose_qrels(
         changes.append(f"rescore on {new_qrels.split} qrels v{new_qrels.number}")
     elif pending_rescore.to_qrels_id != new_qrels.pk:
         message = (
-            f"{dataset.slug} is being rescored on qrels v{pending_rescore.to_qrels.number}, which are other judgments"
+            f"{dataset.name} is being rescored on qrels v{pending_rescore.to_qrels.number}, which are other judgments"
         )
         hint = "Switch its board to them or discard that rescore, then import again."
         raise InvalidContent.build(problem("rescore_under_way", message, hint))

@@ -67,11 +67,13 @@ def check_twin(
     if options.twin_of and not options.hidden:
         yield problem("twin_open", "--twin-of is for the hidden half of a twin", "Omit --open.")
     if (other_half := twin.twins.exclude(slug=options.slug).first()) is not None:
-        yield problem("twin_taken", f"{slug} already has a hidden half: {other_half.slug}", "Import that one again.")
+        yield problem(
+            "twin_taken", f"{twin.name} already has a hidden half: {other_half.name}", "Import that one again."
+        )
     measure = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
     if measure != twin.primary_measure:
         hint = f"Use --primary {twin.primary_measure}: a gap requires the same measure in both halves."
-        yield problem("twin_measure", f"{slug} has the primary measure {twin.primary_measure}", hint)
+        yield problem("twin_measure", f"{twin.name} has the primary measure {twin.primary_measure}", hint)
     yield from _check_content(collection, queries, options, twin)
 
 
@@ -87,7 +89,7 @@ def _check_content(
     corpus_sha256 = twin.current_version.statistics.get("corpus_expanded_sha256")
     if corpus_sha256 != (collection.corpus.sha256 if collection.corpus else None):
         hint = "Import both halves from the same corpus.jsonl; only topics and judgments may differ."
-        yield problem("twin_corpus", f"{twin.slug} has another corpus", hint)
+        yield problem("twin_corpus", f"{twin.name} has another corpus", hint)
     judgements = collection.judgements.get(options.split)
     if judgements is None:
         return  # no topics to compare yet
@@ -103,7 +105,7 @@ def _check_content(
         count_text = "1 topic is" if len(shared_topics) == 1 else f"{len(shared_topics):,} topics are"
         yield problem(
             "twin_topics",
-            f"{count_text} judged in {twin.slug}, too: {name_some(shared_topics)}",
+            f"{count_text} judged in {twin.name}, too: {name_some(shared_topics)}",
             "Remove their judgments from one half. Topics with the same words count as the same.",
             count=len(shared_topics),
         )
@@ -126,7 +128,7 @@ def check_opened_topics(
         if shared_count := len(set(judged_topics) & set(open_topics)):
             yield problem(
                 "twin_opens",
-                f"{open_half} would open judged topics that are hidden in {row.version.dataset.slug}: {shared_count:,}",
+                f"{open_half} would open judged topics that are hidden in {row.version.dataset.name}: {shared_count:,}",
                 "Draw only one twin of a collection, and import its halves again to update them.",
                 count=shared_count,
             )

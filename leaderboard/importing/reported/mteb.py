@@ -312,7 +312,7 @@ def _read_task(
     values = {measure: scores.get(measure_name(measure)) for measure in dataset.measures}
     if not any(value is not None for value in values.values()):
         names = ", ".join(map(measure_name, dataset.measures))
-        raise _InvalidFile(f"{location} has none of the measures of {dataset.slug}, {names}")
+        raise _InvalidFile(f"{location} has none of the measures of {dataset.name}, {names}")
     for measure, value in values.items():
         if value is not None:
             yield CuratedFigure(
@@ -342,7 +342,7 @@ def _select_subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
     qrels = dataset.current_qrels
     split = place.split or (qrels.split if qrels else SPLITS.get(dataset.slug, "test"))
     if not isinstance(subset_scores := scores.get(split), list):
-        raise _InvalidFile(f"scores has {', '.join(scores)}, but {dataset.slug} is judged on {split}")
+        raise _InvalidFile(f"scores has {', '.join(scores)}, but {dataset.name} is judged on {split}")
     subsets: defaultdict[str, list[int]] = defaultdict(list)
     for number, item in enumerate(subset_scores):
         if not isinstance(item, dict) or not isinstance(item.get("hf_subset"), str):

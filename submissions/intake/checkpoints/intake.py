@@ -178,7 +178,7 @@ def accept_model(
                 _complete_parameters(plan.engine, plan.parameters, description)
                 for dataset, payload in plan.payloads.items():
                     if dataset_prompts := payload.get("parameters"):
-                        prefix = f"prompts of {dataset.slug}: "
+                        prefix = f"prompts of {dataset.name}: "
                         _complete_parameters(plan.engine, {**plan.parameters, **dataset_prompts}, description, prefix)
         with transaction.atomic():
             team = lock_quota(submitter, team)
@@ -372,18 +372,18 @@ def _differing_prompts(
 
     Raises Refused for a dataset that is not in the submission, and for parameters that are not valid prompts.
     """
-    slugs = sorted(dataset.slug for dataset in datasets)
-    if unknown_slugs := sorted(set(prompts_by_slug).difference(slugs)):
+    names = {dataset.slug: dataset.name for dataset in datasets}
+    if unknown_slugs := sorted(set(prompts_by_slug).difference(names)):
         message = f"There are prompts for {', '.join(unknown_slugs)}, which the model does not run on."
-        raise Refused.for_problem(UNKNOWN_PROMPT_DATASET, message, f"It runs on {', '.join(slugs)}.")
+        raise Refused.for_problem(UNKNOWN_PROMPT_DATASET, message, f"It runs on {', '.join(sorted(names))}.")
     prompt_names = [parameter.name for parameter in prompt_parameters(engine)]
     differing_prompts = {}
     for slug, values in prompts_by_slug.items():
         if unknown_names := sorted(set(values) - set(prompt_names)):
-            message = f"prompts of {slug}: {', '.join(unknown_names)} is not a prompt of {engine.name}."
+            message = f"prompts of {names[slug]}: {', '.join(unknown_names)} is not a prompt of {engine.name}."
             hint = f"Prompts that datasets can override: {', '.join(prompt_names) or 'none'}."
             raise Refused.for_problem(INVALID_PARAMETERS, message, hint)
-        complete = _complete_parameters(engine, {**parameters, **values}, prefix=f"prompts of {slug}: ")
+        complete = _complete_parameters(engine, {**parameters, **values}, prefix=f"prompts of {names[slug]}: ")
         differing_prompts[slug] = {name: complete[name] for name in values if complete[name] != parameters[name]}
     return differing_prompts
 

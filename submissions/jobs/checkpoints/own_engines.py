@@ -189,7 +189,7 @@ def retrieve_job(job: Job, lease: Lease) -> None:
     if not is_collecting:
         version = judged_version(job.dataset)
     if version is None:
-        raise RuntimeError(f"{job.dataset.slug} collects runs but has no version.")
+        raise RuntimeError(f"{job.dataset.name} collects runs but has no version.")
     waiting_run = _find_waiting_run(configuration, version)
     if is_collecting and waiting_run is not None:
         advance_claimed(job, State.DONE, progress=1.0)

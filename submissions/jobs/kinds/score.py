@@ -205,7 +205,7 @@ def get_stored_measures(dataset: Dataset) -> Sequence[str]:
 def current_qrels(dataset: Dataset) -> Qrels:
     """Return the qrels of the dataset's board. Raises RuntimeError if there are none."""
     if dataset.current_qrels_id is None:
-        raise RuntimeError(f"{dataset.slug} has no relevance judgments.")
+        raise RuntimeError(f"{dataset.name} has no relevance judgments.")
     qrels = Qrels.objects.select_related("version").get(pk=dataset.current_qrels_id)
     qrels.version.dataset = dataset
     return qrels
@@ -214,7 +214,7 @@ def current_qrels(dataset: Dataset) -> Qrels:
 def judged_version(dataset: Dataset) -> DatasetVersion:
     """Return the version of the board's qrels, which retrievers cannot read. Raises RuntimeError without qrels."""
     if dataset.current_qrels_id is None:
-        raise RuntimeError(f"{dataset.slug} has no relevance judgments.")
+        raise RuntimeError(f"{dataset.name} has no relevance judgments.")
     return DatasetVersion.objects.get(qrels=dataset.current_qrels_id)
 
 

@@ -159,7 +159,7 @@ def test_a_second_draw_under_another_slug_is_refused(tmp_path: Path) -> None:
     path = write_folder(tmp_path, collection())
     draw(path)
     assert not AuditRecord.objects.filter(action=COMPARED).exists()  # there was nothing to compare with
-    assert "other would open judged topics that are hidden in toy-hidden" in refused(path, slug="other", seed=2)
+    assert "other would open judged topics that are hidden in toy (hidden half)" in refused(path, slug="other", seed=2)
     compared = AuditRecord.objects.get(action=COMPARED)
     assert (compared.dataset, compared.reason) == (Dataset.objects.get(slug="toy-hidden"), "a test")
 
@@ -259,7 +259,7 @@ def test_a_dataset_has_one_hidden_half(tmp_path: Path) -> None:
     draw(write_folder(tmp_path / "a", collection()))
     path = write_folder(tmp_path / "b", collection(64, 90))
     with (
-        pytest.raises(InvalidContent, match="toy already has a hidden half: toy-hidden"),
+        pytest.raises(InvalidContent, match="toy already has a hidden half: toy \\(hidden half\\)"),
         acting(None, "a test"),
     ):
         import_dataset(path, ImportOptions(slug="third", twin_of="toy"))

@@ -79,7 +79,7 @@ def test_each_dataset_has_its_prompts(api: Api) -> None:
         (
             {"demo": {"fields": "title"}},
             "invalid_parameters",
-            "prompts of demo: fields is not a prompt of dense",
+            "prompts of Demo: fields is not a prompt of dense",
         ),
         (
             {"demo": {"query_prompt": "auto:web"}},
