@@ -208,7 +208,7 @@ def _datasets(arguments: argparse.Namespace) -> int:
         )
         for dataset in datasets
     ]  # fmt: skip
-    _print_table(("dataset", "name", "language", "measure", "judgements", "results"), rows)
+    _print_table(("dataset", "name", "language", "measure", "judgments", "results"), rows)
     return 0
 
 

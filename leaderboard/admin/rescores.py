@@ -140,7 +140,7 @@ class RescoreAdmin(JudgingAdmin):
     )
     pages: ClassVar = {"csv": "<int:key>/comparison.csv"}
 
-    @admin.display(description="judgements")
+    @admin.display(description="judgments")
     def judgements(self, rescore: Rescore) -> str:
         return f"qrels v{rescore.from_qrels.number} → v{rescore.to_qrels.number}"
 
