@@ -45,7 +45,6 @@ from leaderboard.rounds.lifecycle import (
     count_runs,
     describe_round,
     listed_datasets,
-    listed_rounds,
 )
 from leaderboard.systems.challenges import public_challenges
 from leaderboard.systems.corrections import list_corrections
@@ -362,7 +361,7 @@ class RoundsView(ReadView):
     @extend_schema(operation_id="rounds", responses=RoundListSerializer)
     def get(self, request: Request) -> Response:
         """List all rounds with their phases, ordered by opening time, latest first."""
-        return Response({"rounds": _round_answers(listed_rounds(), request)})
+        return Response({"rounds": _round_answers(Round.objects.listed(), request)})
 
 
 class RoundView(ReadView):
@@ -375,7 +374,7 @@ class RoundView(ReadView):
     )
     def get(self, request: Request, slug: str) -> Response:
         """Get a round with its phase, times, rules, and number of runs."""
-        rows = _round_answers(listed_rounds().filter(slug=slug), request)
+        rows = _round_answers(Round.objects.listed().filter(slug=slug), request)
         if not rows:
             raise Http404
         return Response(rows[0])

@@ -17,8 +17,9 @@ class RoundQuerySet(models.QuerySet["Round"]):
     """Queries for rounds by visibility."""
 
     def listed(self) -> Self:
-        """Return the rounds without those of a dataset in preparation."""
-        return self.exclude(dataset__state=Dataset.State.PREPARING)
+        """Return these rounds with their datasets; rounds of a dataset in preparation are omitted."""
+        rounds = self.exclude(dataset__state=Dataset.State.PREPARING).select_related("dataset", "benchmark")
+        return rounds.prefetch_related("benchmark__members__dataset")
 
 
 class Round(models.Model):

@@ -88,17 +88,10 @@ def round_datasets(row: Round) -> list[Dataset]:
     return [member.dataset for member in members]
 
 
-def listed_rounds(rounds: RoundQuerySet | None = None) -> RoundQuerySet:
-    """Return these rounds, by default all, with their datasets; rounds of a dataset in preparation are omitted."""
-    rounds = Round.objects.all() if rounds is None else rounds
-    rounds = rounds.listed().select_related("dataset", "benchmark")
-    return rounds.prefetch_related("benchmark__members__dataset")
-
-
 def listed_datasets(row: Round) -> list[Dataset]:
     """Return the round's datasets that have a page; datasets in preparation have none."""
     datasets = [row.dataset] if row.dataset is not None else []
-    if row.benchmark is not None:  # prefetched by listed_rounds
+    if row.benchmark is not None:  # prefetched by listed()
         members = sorted(row.benchmark.members.all(), key=lambda member: (member.position, member.pk))
         datasets = [member.dataset for member in members]
     return [dataset for dataset in datasets if dataset.state != Dataset.State.PREPARING]
@@ -272,12 +265,12 @@ def get_summary(row: Round, dataset: Dataset) -> RoundSummary | None:
 
 def unfinished_rounds() -> list[Round]:
     """Return all rounds that are not revealed yet, by opening."""
-    return list(listed_rounds().filter(revealed_at=None).order_by("opens_at", "pk"))
+    return list(Round.objects.listed().filter(revealed_at=None).order_by("opens_at", "pk"))
 
 
 def announced_rounds(datasets: Iterable[int]) -> list[Round]:
     """Return the unrevealed rounds of datasets and of their benchmarks."""
-    return list(listed_rounds(get_rounds(*datasets).filter(revealed_at=None)))
+    return list(get_rounds(*datasets).filter(revealed_at=None).listed())
 
 
 def dataset_rounds(dataset: int) -> list[Round]:

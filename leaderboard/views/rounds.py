@@ -30,7 +30,6 @@ from leaderboard.rounds.lifecycle import (
     describe_round,
     get_summary,
     listed_datasets,
-    listed_rounds,
     phase,
     timeline,
     within_quota,
@@ -43,7 +42,7 @@ from leaderboard.rounds.topics import RoundRun, Topic, get_round_runs, topics
 def rounds(request: HttpRequest) -> HttpResponse:
     """List all rounds with their phases, open ones first."""
     now = timezone.now()
-    descriptions = [describe_round(row, now) for row in listed_rounds()]
+    descriptions = [describe_round(row, now) for row in Round.objects.listed()]
     return render(
         request,
         "leaderboard/rounds.html",
@@ -62,7 +61,7 @@ def rounds(request: HttpRequest) -> HttpResponse:
 @never_cache
 def one_round(request: HttpRequest, slug: str) -> HttpResponse:
     """Show a round with its phases, rules, and number of runs, and its results after the reveal."""
-    row = get_object_or_404(listed_rounds(), slug=slug)
+    row = get_object_or_404(Round.objects.listed(), slug=slug)
     now, teams = timezone.now(), own_teams(request)
     datasets = listed_datasets(row)
     team_runs = Run.objects.filter(round=row, system__team__in=teams) if teams else Run.objects.none()
@@ -126,7 +125,7 @@ def _topics_page(request: HttpRequest, slug: str, dataset_slug: str) -> _TopicsP
     Raises Http404 before the reveal, and for visitors without a team that has a run. Raises UnknownChoice for an
     unknown measure.
     """
-    row = get_object_or_404(listed_rounds(), slug=slug, revealed_at__isnull=False, per_topic_at_reveal=True)
+    row = get_object_or_404(Round.objects.listed(), slug=slug, revealed_at__isnull=False, per_topic_at_reveal=True)
     dataset = next((item for item in listed_datasets(row) if item.slug == dataset_slug), None)
     summary = get_summary(row, dataset) if dataset is not None else None
     if dataset is None or summary is None:

@@ -24,7 +24,7 @@ from leaderboard.core.text.dates import format_moment
 from leaderboard.judgements.rescoring.switched import rescore_page
 from leaderboard.judgements.rescoring.table import build_line
 from leaderboard.models import Challenge, Dataset, Entry, Membership, Rescore, Round, User, WorkRequest
-from leaderboard.rounds.lifecycle import listed_rounds, round_datasets
+from leaderboard.rounds.lifecycle import round_datasets
 from submissions.jobs.changes import RETRIES
 from submissions.models import TERMINAL, Job, NoticeKind, State, Submission
 from submissions.notifications.inbox import Message, notify, team_members
@@ -186,7 +186,7 @@ def _rounds_to_announce(kind: NoticeKind) -> list[Round]:
     The closing of short rounds is not announced.
     """
     now = timezone.now()
-    rounds = listed_rounds().filter(opens_at__lte=now, closes_at__gt=now)
+    rounds = Round.objects.listed().filter(opens_at__lte=now, closes_at__gt=now)
     if kind == NoticeKind.ROUND_CLOSING:
         rounds = rounds.filter(closes_at__lte=now + CLOSING_NOTICE_PERIOD)
     return [
@@ -272,7 +272,7 @@ def _notify_rescored(payload: Mapping[str, Any]) -> None:
 
 
 def _notify_revealed(payload: Mapping[str, Any]) -> None:
-    round_ = listed_rounds().filter(pk=payload["round"]).first()
+    round_ = Round.objects.listed().filter(pk=payload["round"]).first()
     if round_ is not None and round_.revealed_at is not None:
         kind = NoticeKind.ROUND_REVEALED
         notify(round_recipients(round_, kind), _round_message(kind, round_))

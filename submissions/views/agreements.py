@@ -12,8 +12,7 @@ from django.views.decorators.http import require_http_methods
 
 from leaderboard.core.permissions import may_see_dataset, pending_agreements
 from leaderboard.core.text.numbers import parse_number
-from leaderboard.models import Acceptance, Agreement, User
-from leaderboard.rounds.lifecycle import listed_rounds
+from leaderboard.models import Acceptance, Agreement, Round, User
 from submissions.accounts.approval import AgreementChanged, accept_agreement
 
 
@@ -29,7 +28,7 @@ def dataset_agreement(request: HttpRequest, slug: str) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def round_agreement(request: HttpRequest, slug: str) -> HttpResponse:
-    row = get_object_or_404(listed_rounds(), slug=slug)
+    row = get_object_or_404(Round.objects.listed(), slug=slug)
     return _agreement_page(request, get_object_or_404(Agreement, round=row, in_force=True))
 
 
