@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When, Window
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from evaluation.measures.registry import FAMILIES
 from leaderboard.boards.columns.about import ARCHITECTURES
@@ -22,17 +21,7 @@ from leaderboard.models import Benchmark, Dataset, Entry, EntryQuerySet, Round, 
 #: Limits: characters and words read from a query, results per kind, results if only one kind is requested,
 #: and author texts scanned.
 LONGEST_QUERY, MAX_WORDS, MAX_RESULTS, MAX_RESULTS_OF_ONE_KIND, MAX_AUTHOR_TEXTS = 100, 6, 8, 500, 200
-#: Headings of groups of results by kind, in their order.
-KINDS = {
-    "benchmark": gettext_lazy("Benchmarks"),
-    "dataset": gettext_lazy("Datasets"),
-    "system": gettext_lazy("Systems"),
-    "team": gettext_lazy("Teams"),
-    "author": gettext_lazy("Authors"),
-    "round": gettext_lazy("Rounds"),
-    "measure": gettext_lazy("Measures"),
-    "documentation": gettext_lazy("Documentation"),
-}
+KINDS = ("benchmark", "dataset", "system", "team", "author", "round", "measure", "documentation")
 
 
 #: Function that turns the selected columns of a row into the texts next to its name.
@@ -142,8 +131,8 @@ def _select(results: Sequence[SearchResult], query: str, limit: int) -> list[Sea
     Results without a description, such as whole pages, precede others.
     """
     start = query.casefold()
-    ordered = sorted(results, key=lambda result: (not result.name.casefold().startswith(start), result.about != ""))
-    return [result._replace(of=len(results)) for result in ordered[:limit]]
+    results = sorted(results, key=lambda found: (not found.name.casefold().startswith(start), found.about != ""))
+    return [result._replace(of=len(results)) for result in results[:limit]]
 
 
 def _find_measures(query: str) -> list[SearchResult]:
@@ -160,7 +149,7 @@ def _find_measures(query: str) -> list[SearchResult]:
 def _find_documentation(words: Sequence[str]) -> list[SearchResult]:
     """Return pages and sections whose heading contains one of the words, and with the page's title all of them."""
     results = []
-    for page in chain.from_iterable(links for _head, links in sidebar()):
+    for page in chain.from_iterable(links for _, links in sidebar()):
         sections = ((heading.text, f"{page.url}#{heading.anchor}", page.title) for heading in page.headings)
         for name, url, about in ((page.title, page.url, ""), *sections):
             text = name.casefold()
@@ -182,8 +171,9 @@ def _find_authors(words: Sequence[str], attributed_systems: QuerySet[System]) ->
         for rows in (attributed_systems, sources)
     )
     people = {person for text in texts for person in authors_in(text) if person.slug}
-    return [
-        SearchResult("author", person.name, reverse("author", args=[person.slug]), "", 0)
+    results = {
+        person.slug: SearchResult("author", person.name, reverse("author", args=[person.slug]), "", 0)
         for person in sorted(people)
         if all(word in person.name.casefold() for word in words)
-    ]
+    }
+    return list(results.values())

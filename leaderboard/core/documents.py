@@ -1,7 +1,6 @@
 """Documentation pages, rendered from the files of `docs/` that are meant for readers."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from html import unescape
@@ -16,19 +15,18 @@ from django.utils.text import slugify
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-#: Sidebar entries by reader: names of files in `docs/` without their ending, or (route name, title, template) of a
+#: Sidebar entries by reader: names of files in `docs/` without their ending, or (route name, title) of a
 #: page of the site. Files that do not exist are skipped.
-SIDEBAR: Mapping[str, Sequence[str | tuple[str, str, str]]] = {
+SIDEBAR: Mapping[str, Sequence[str | tuple[str, str]]] = {
     "Results": [
-        "read-a-board", ("measures", "Methodology", "leaderboard/measures.html"),
-        ("efficiency", "Efficiency protocol", "leaderboard/efficiency.html"),
-        ("figures", "Figures", "leaderboard/figures.html"), "contamination", "glossary",
+        "read-a-board", ("measures", "Methodology"), ("efficiency", "Efficiency protocol"), ("figures", "Figures"),
+        "contamination", "glossary",
     ],
     "Submissions": [
-        "tutorial", "submit-a-model", ("formats", "File formats", "leaderboard/formats.html"),
-        ("models", "Models", "submissions/models.html"), "engines", "checkpoints", "containers", "limits", "teams",
+        "tutorial", "submit-a-model", ("formats", "File formats"), ("models", "Models"), "engines", "checkpoints",
+        "containers", "limits", "teams",
     ],
-    "API and client": ["client", "api", ("api-docs", "API reference", "leaderboard/api.html"), "interchange"],
+    "API and client": ["client", "api", ("api-docs", "API reference"), "interchange"],
     "For curators": ["datasets", "curation", "judging", "rounds"],
     "For operators": ["start-a-site", "own-board", "operations", "scaling"],
 }  # fmt: skip
@@ -36,8 +34,8 @@ _FOLDER = settings.BASE_DIR / "docs"
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 _FILE = re.compile(r"(?:\.?/)?([a-z-]+)\.md(#.*)?")
 _HEADING = re.compile(
-    r"(?:<h(?P<level>[23])|(?<=<li>)<strong)(?P<attributes>[^>]*)>(?P<text>(?:(?!</li>).)*?)(?:</h\d>|</strong>:)",
-    re.DOTALL,
+    r'(?s)(?:<h(?P<level>[23])|(?<=<li>)<strong)(?:[^>]*? id="(?P<id>[^"]*)")?[^>]*>'
+    r"(?P<text>(?:(?!</li>).)*?)(?:</h\d>|</strong>:)"
 )
 
 
@@ -77,39 +75,33 @@ def sidebar() -> list[tuple[str, list[Link]]]:
     """Return the links of the sidebar by heading."""
     sections = []
     for head, lines in SIDEBAR.items():
-        links = []
-        for entry in lines:
-            if not isinstance(entry, str):
-                route, title, template = entry
-                links.append(Link(reverse(route), title, _template_headings(template)))
-            elif entry in names():
-                links.append(Link(reverse("doc", args=[entry]), document(entry).title, document(entry).headings))
+        links = [
+            Link(reverse("doc", args=[entry]), document(entry).title, document(entry).headings)
+            if isinstance(entry, str)
+            else Link(reverse(entry[0]), entry[1], _template_headings(entry[0]))
+            for entry in lines
+            if not isinstance(entry, str) or entry in names()
+        ]
         sections.append((head, links))
     return sections
 
 
-def _template_headings(template: str) -> list[Heading]:
-    """Return the headings of a template whose texts do not depend on values."""
-    source = Path(settings.BASE_DIR, "templates", template).read_text()
+def _template_headings(name: str) -> list[Heading]:
+    """Return the headings of the page's template whose texts do not depend on values."""
+    source = "".join(path.read_text() for path in Path(settings.BASE_DIR, "templates").glob(f"*/{name}.html"))
     _, headings = anchor_headings(re.sub(r'{% translate "([^"]*)" %}', r"\1", source))
     return [heading for heading in headings if "{" not in heading.text]
 
 
 def anchor_headings(html: str) -> tuple[str, list[Heading]]:
     """Return the HTML with an anchor for each heading and term that has none, and all of them."""
-    headings, repeats = [], Counter[str]()
+    headings = []
 
     def add_anchor(match: re.Match[str]) -> str:
-        level, attributes = match["level"], match["attributes"]
         text = " ".join(unescape(strip_tags(match["text"])).split())
-        given = re.search(r'\bid="([^"]*)"', attributes)
-        anchor = given[1] if given else slugify(text) if level else f"term-{slugify(text)}"
-        repeats[anchor] += 1
-        if repeats[anchor] > 1 and not given:
-            anchor = f"{anchor}-{repeats[anchor] - 1}"
-        headings.append(Heading(int(level or 4), anchor, text))
-        start = match.start("attributes") - match.start()
-        return match[0] if given else f'{match[0][:start]} id="{anchor}"{match[0][start:]}'
+        anchor = match["id"] or (slugify(text) if match["level"] else f"term-{slugify(text)}")
+        headings.append(Heading(int(match["level"] or 4), anchor, text))
+        return match[0] if match["id"] else match[0].replace(">", f' id="{anchor}">', 1)
 
     return _HEADING.sub(add_anchor, html), headings
 

@@ -89,19 +89,12 @@ def short(digest: str) -> str:
     return digest[:12]
 
 
-#: Smallest number of headings of a page with a table of contents.
-_MIN_HEADINGS = 4
-
-
 @register.filter(is_safe=True)
 def with_contents(page: str) -> str:
-    """Add anchors to the headings of a documentation page and, below its title, a table of contents."""
+    """Add anchors to the headings of a documentation page, and below its title a table of contents."""
     page, headings = anchor_headings(page)
-    headings = [heading for heading in headings if heading.level < 4]
-    if len(headings) < _MIN_HEADINGS:
-        return page
-    contents = render_to_string("leaderboard/_contents.html", {"headings": headings})
-    return page.replace("</header>", f"</header>{contents}", 1)
+    context = {"headings": [heading for heading in headings if heading.level < 4]}
+    return page.replace("</header>", "</header>" + render_to_string("leaderboard/_contents.html", context), 1)
 
 
 @register.inclusion_tag("leaderboard/_docs_nav.html", takes_context=True)

@@ -113,8 +113,7 @@ def _kind(request: HttpRequest) -> str:
 def search_page(request: HttpRequest) -> HttpResponse:
     """Show search results for `q` by kind, or more results of a single `kind`."""
     query = read_query(request.GET.get("q", ""))
-    groups = groupby(search(query, _kind(request)), attrgetter("kind"))
-    kinds = [(kind, KINDS[kind], list(matches)) for kind, matches in groups]
+    kinds = [(kind, list(matches)) for kind, matches in groupby(search(query, _kind(request)), attrgetter("kind"))]
     template = "leaderboard/_found.html" if is_part(request) else "leaderboard/search.html"
     response = render(request, template, {"section": "search", "query": query, "kinds": kinds})
     patch_vary_headers(response, ["HX-Request", "HX-History-Restore-Request"])

@@ -11,11 +11,7 @@ from evaluation.checkpoints.findings import CODES
 from evaluation.core.problems import PROBLEM_CODES, codes_about
 from evaluation.efficiency import measurements, protocol
 from evaluation.execution.failures import MODEL_FAILURES
-from evaluation.measures.registry import (
-    DEFAULT_MEASURES,
-    FAMILIES,
-    SPEC_VERSION,
-)
+from evaluation.measures.registry import DEFAULT_MEASURES, FAMILIES, SPEC_VERSION
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP
 from leaderboard.boards.columns.costs import BETWEEN_JOBS, COSTS, OVER_STORED_RUNS
 from leaderboard.core.cache.pages import cache_page
@@ -28,20 +24,9 @@ from leaderboard.results.protection import HIDDEN_DECIMALS
 @cache_page(lambda: SPEC_VERSION)
 def measures(request: HttpRequest) -> HttpResponse:
     """Show all measures with names, formulas and sources, and the rules that apply to all."""
-    families = [
-        {
-            "label": family.label,
-            "description": family.description,
-            "definition": family.definition,
-            "source": family.source,
-            "spellings": [alias.format(k="k") for alias in family.aliases],
-            "higher_is_better": family.higher_is_better,
-        }
-        for family in FAMILIES.values()
-    ]
     context = {
         "section": "measures",
-        "families": families,
+        "families": FAMILIES.values(),
         "default_measures": DEFAULT_MEASURES,
         "specification": SPEC_VERSION,
         "hidden_decimals": HIDDEN_DECIMALS,
