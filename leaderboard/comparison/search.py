@@ -149,7 +149,7 @@ def _find_measures(query: str) -> list[SearchResult]:
 def _find_documentation(words: Sequence[str]) -> list[SearchResult]:
     """Return pages and sections whose heading contains one of the words, and with the page's title all of them."""
     results = []
-    for page in chain.from_iterable(links for _, links in sidebar()):
+    for page in chain.from_iterable(links for _group, links in sidebar()):
         sections = ((heading.text, f"{page.url}#{heading.anchor}", page.title) for heading in page.headings)
         for name, url, about in ((page.title, page.url, ""), *sections):
             text = name.casefold()
