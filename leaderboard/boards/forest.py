@@ -14,13 +14,10 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from leaderboard.boards.wording import shorten
 from leaderboard.core.text.numbers import signed
 
 #: Maximum number of systems, so that the table's first row remains on the first screen.
 MAX_ROWS = 7
-#: Maximum length of the baseline's name below the zero line.
-_MAX_NAME = 21
 _ROW_HEIGHT = 17
 #: Horizontal range of the plot, in percent; names are to the left, differences to the right.
 _LEFT, _RIGHT = 35.0, 84.0
@@ -67,7 +64,6 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
     context = {
         "measure": measure,
         "baseline": baseline,
-        "short_baseline": shorten(baseline, _MAX_NAME),
         "has_intervals": any(row.interval is not None for row in rows),
         "key": [entry for entry in key if entry[0] in roles],
         "has_lost": any(row.is_lost for row in rows),

@@ -296,7 +296,8 @@ def test_pages_show_what_is_used(
 
     used = "1 of 2 submissions today, 1 of 10 this month"
     identifier = send(api, 1).body["id"]
-    assert f"{used} · resets in 12 h ( 22 Nov 2026, 00:00 UTC )" in shown("/submit/")
+    assert used in shown("/submit/")
+    assert f"{used} · resets in 12 h ( 22 Nov 2026, 00:00 UTC )" in shown("/submit/?dataset=secret")
     assert used in shown("/datasets/secret/")
     assert "submissions today" not in shown("/datasets/demo/")
     assert "submissions today" not in Client().get("/datasets/secret/").content.decode()
@@ -309,12 +310,12 @@ def test_pages_show_what_is_used(
     assert "None left : 2 of 2 submissions today, 2 of 10 this month · Resets in 12 h" in shown("/submit/")
 
 
-def test_every_team_of_a_person_has_its_line(alice: User, secret: Dataset, signed_in: Client) -> None:
+def test_quotas_are_those_of_the_chosen_team(alice: User, secret: Dataset, signed_in: Client) -> None:
     other = Team.objects.create(slug="other", name="Other")
     Membership.objects.create(team=other, user=alice)
-    text = signed_in.get("/submit/").content.decode()
-    assert text.count("submissions today") == 2
-    assert "Other:" in text
+    text = signed_in.post("/submit/", {"team": other.slug, "action": "check"}).content.decode()
+    assert text.count("submissions today") == 1
+    assert "Quotas are those of <b>Other</b>." in " ".join(text.split())
 
 
 def test_a_refused_submission_says_when_on_the_page(api: Api, secret: Dataset, signed_in: Client, noon: Any) -> None:
