@@ -3,7 +3,7 @@
 This module does not know the keys and tensors of an architecture: the library checks them when it builds the model
 (`evaluation.engines.neural.checking`). Before that, a configuration may only state sizes that its weights have.
 
-The model types of the pinned library are data: `python -m evaluation.engines.neural.model_types` writes
+The model types of the pinned library are data: `python -m packages.model_types` writes
 `model_types.json`, and a test compares the two. This module does not import the library.
 """
 

@@ -45,7 +45,6 @@ from evaluation.checkpoints.weights import NAME as WEIGHTS
 from evaluation.checkpoints.weights import Tensor, read_tensors, refuse_shape, sizes
 from evaluation.core.problems import Report
 from evaluation.engines.index.word_pieces import load_tokenizer
-from evaluation.engines.neural.model_types import reads_texts
 
 _CONFIG, _TOKENIZER, _SETTINGS = "config.json", "tokenizer.json", "sentence_bert_config.json"
 #: Classes of transformers for kinds of checkpoints without a modules.json.
@@ -159,17 +158,14 @@ def _load_configuration(folder: Path, findings: FileFindings) -> Any:
 
 
 _FAILURES = (
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    IndexError,
-    ZeroDivisionError,
-    RuntimeError,
-    NotImplementedError,
+    ArithmeticError,
     AssertionError,
+    AttributeError,
     ImportError,
-    OverflowError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
 )
 
 
@@ -204,6 +200,11 @@ def _create_meta_model(config: Any, auto_class: Any, findings: FileFindings) -> 
     except _FAILURES as error:
         findings.refuse("configuration", f"{kind.__name__}: {_library_message(error)}")
         return None
+
+
+def reads_texts(kind: Any) -> bool:
+    """Return whether a class of models reads only texts."""
+    return kind.main_input_name == "input_ids" and kind.input_modalities in ("text", ["text"], ("text",))
 
 
 def _compare_weights(model: Any, tensors: Mapping[str, Tensor], findings: FileFindings) -> None:

@@ -79,13 +79,13 @@ def test_refusals_and_the_form_lead_there(signed_in: Client) -> None:
 
 
 def test_the_types_are_those_of_the_pinned_library() -> None:
-    """Written by `python -m evaluation.engines.neural.model_types`; a new version of the library wants it again."""
+    """Written by `python -m packages.model_types`; a new version of the library wants it again."""
     assert library_models().version == version("transformers")
 
 
 @pytest.mark.long
 def test_the_list_of_types_is_what_the_library_says() -> None:
-    program = "import json; from evaluation.engines.neural.model_types import list_model_types as made; print(); "
+    program = "import json; from packages.model_types import list_model_types as made; print(); "
     words = [sys.executable, "-c", program + "print(json.dumps(made(), indent=1))"]
     told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert told[told.index("\n{") + 1 :] == PATH.read_text(encoding="utf-8")

@@ -1,8 +1,10 @@
-"""List of the text model types in transformers, by use.
+"""Generator of evaluation/checkpoints/model_types.json: the text model types in transformers, by use.
 
-`python -m evaluation.engines.neural.model_types` writes `evaluation/checkpoints/model_types.json`, which pages read.
-A web process cannot compute it, because that imports about a hundred modules of the library.
+Run `python -m packages.model_types` after a change of the version of transformers. A test fails if the file is out of
+date. Pages read the file, because computing the list imports about a hundred modules of the library.
 """
+
+from __future__ import annotations
 
 import importlib
 import inspect
@@ -16,6 +18,7 @@ import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from evaluation.checkpoints.configuration import PATH, USES
+from evaluation.engines.neural.checking import reads_texts
 
 #: Patterns of code that reads keys not declared by the configuration.
 _IN_CONFIGURATION = re.compile(r'kwargs\.(?:pop|get)\(\s*"(\w+)"|"(\w+)" in kwargs')
@@ -109,11 +112,6 @@ def _has_text_model(auto_class: Any, model_type: str) -> bool:
         return reads_texts(kind) and not config_class.sub_configs
     except (ImportError, KeyError, ValueError, AttributeError):
         return False
-
-
-def reads_texts(kind: Any) -> bool:
-    """Return whether a class of models reads only texts."""
-    return kind.main_input_name == "input_ids" and kind.input_modalities in ("text", ["text"], ("text",))
 
 
 if __name__ == "__main__":
