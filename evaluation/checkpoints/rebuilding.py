@@ -18,7 +18,8 @@ from tarfile import AREGTYPE, REGTYPE, XGLTYPE, XHDTYPE, HeaderError, TarInfo
 
 import zstandard
 
-from evaluation.archives.compression import MIB, ExpandedFile, FileLimits, open_expanded
+from evaluation.archives.compression import MIB, FileLimits, open_expanded
+from evaluation.archives.tar import DamagedTar, TarReader
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription, CheckpointKind, Plan
 from evaluation.checkpoints.files import ModelFiles, check_file_name, list_model_files
@@ -218,7 +219,6 @@ def write_archive(rebuilt_folder: Path, target: Path, headers_alone: bool = Fals
                 archive.addfile(info, content)
 
 
-_BLOCK = MIB
 _FREE_INTERVAL = 64 * MIB
 #: Limits of archives; `free_bytes` of the disk must remain free.
 POLICY = ZipPolicy(
@@ -248,8 +248,9 @@ def extract(path: Path, scratch: Path, findings: Findings) -> dict[str, Path]:
         for problem in error.report.problems:
             code = "file_too_large" if problem.code == "size" else problem.code
             archive_findings.refuse(code, quote(problem.message, 200))
-    except NotTar as error:
-        archive_findings.refuse(error.code, quote(error, 200))
+    except DamagedTar as error:
+        code = error.code if isinstance(error, NotTar) else "compression"
+        archive_findings.refuse(code, quote(error, 200))
     return extracted_paths
 
 
@@ -312,7 +313,7 @@ class _MemberNames:
 def _extract_tar(path: Path, scratch: Path, findings: FileFindings) -> dict[str, Path]:
     """Extract the usable files of a tar in zstd into `scratch`, and return their paths by name.
 
-    Another compression is refused, and no files are returned. Raises NotTar if the tar is damaged or has too many
+    Another compression is refused, and no files are returned. Raises DamagedTar if the tar is damaged or has too many
     files, and InvalidContent if its compression is damaged or expands over a limit.
     """
     limit = POLICY.max_expanded_bytes or 1 << 62
@@ -324,46 +325,17 @@ def _extract_tar(path: Path, scratch: Path, findings: FileFindings) -> dict[str,
         if expanded.kind != "zstd":
             findings.refuse("archive_kind", f"it is neither a zip nor a tar in zstd ({expanded.kind})")
             return {}
-        stream = _Stream(expanded)
-        for number, member in enumerate(iterate_members(stream.read, stream.skip)):
+        reader = TarReader(expanded.readinto)
+        for number, member in enumerate(iterate_members(reader.read, reader.skip)):
             if number >= POLICY.max_members:
                 raise NotTar("too_many_files", f"the archive has more than {POLICY.max_members} files")
             fits = names.take(member.name)
             if check_file_name(member.name, findings.findings) and fits:
                 targets[member.name] = scratch / str(len(targets))
-                _write_blocks(targets[member.name], stream.blocks(member.size))
+                _write_blocks(targets[member.name], reader.blocks(member.size))
             else:
-                stream.skip(member.size)
+                reader.skip(member.size)
     return targets
-
-
-class _Stream:
-    """Expanded bytes, readable in any amounts."""
-
-    def __init__(self, expanded: ExpandedFile) -> None:
-        self._expanded = expanded
-        self._buffer = bytearray(_BLOCK)
-
-    def read(self, size: int) -> bytes:
-        """Return the next `size` bytes, at most a block; fewer at the end."""
-        with memoryview(self._buffer) as view:
-            count_read = 0
-            while count_read < size and (count := self._expanded.readinto(view[count_read:size])):
-                count_read += count
-            return bytes(view[:count_read])
-
-    def blocks(self, size: int) -> Iterator[bytes]:
-        """Yield the next `size` bytes in blocks. Raises NotTar if there are fewer."""
-        while size:
-            block = self.read(min(size, _BLOCK))
-            if not block:
-                raise NotTar("compression", "the archive is truncated within a file")
-            size -= len(block)
-            yield block
-
-    def skip(self, size: int) -> None:
-        for _ in self.blocks(size):
-            pass
 
 
 def _write_blocks(target: Path, blocks: Iterable[bytes]) -> None:
@@ -384,7 +356,7 @@ _PAX = re.compile(rb"(\d{1,6}) ([^=]{1,256})=")
 _HARMLESS = re.compile(rb"mtime|atime|ctime|uid|gid|uname|gname|comment|(SCHILY|LIBARCHIVE)\..*", re.DOTALL)
 
 
-class NotTar(ValueError):
+class NotTar(DamagedTar):
     """Error of a tar; `code` is a problem code of checkpoints."""
 
     def __init__(self, code: str, message: str) -> None:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from evaluation.archives.tar import DamagedTar, TarReader
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind, Plan
 from evaluation.checkpoints.findings import quote
 from evaluation.checkpoints.rebuilding import Validation
@@ -29,15 +30,7 @@ from evaluation.images.findings import (
     ImageLimits,
     ImageRefused,
 )
-from evaluation.images.layers import (
-    DamagedTar,
-    FileSystem,
-    Layer,
-    Slice,
-    TarReader,
-    iterate_members,
-    write_file_system,
-)
+from evaluation.images.layers import FileSystem, Layer, Slice, iterate_members, write_file_system
 
 #: Architecture names in images, keyed by `platform.machine()`.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}

@@ -4,13 +4,11 @@ Names in all layers are merged before anything is written, so that whiteouts, li
 Only files in the merged tree are written, into newly created folders. Symbolic links are written last, so that no
 write follows one. Their targets may be arbitrary: the folder becomes a sandbox's root, which they cannot leave.
 
-The standard library's tarfile reads layers through a forward-only reader that refuses large headers,
-because tarfile would read headers of any size into memory.
+The standard library's tarfile reads layers through a forward-only reader.
 """
 
 import hashlib
 import os
-import re
 import stat
 import tarfile
 from collections.abc import Callable, Iterator
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from evaluation.archives.compression import ExpandedFile, FileLimits
+from evaluation.archives.tar import DamagedTar, TarReader
 from evaluation.core.problems import InvalidContent
 from evaluation.images.findings import (
     IMAGE_DEVICE,
@@ -33,75 +32,11 @@ from evaluation.images.findings import (
 )
 
 _BLOCK = 1 << 20
-_MAX_HEADER = 64 << 10
-#: Long digit sequences make tarfile's parsing of extended headers quadratic (CVE-2024-6232).
-_MANY_DIGITS = re.compile(rb"[0-9]{256}")
 _MAX_LINKS_FOLLOWED = 40
 _MAX_NAME_BYTES, _MAX_TARGET_BYTES = 255, 4096
 #: Files whose content is read together with the names.
 ACCOUNT_FILES = ("etc/passwd", "etc/group")
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
-_MAX_ZEROS = 1 << 30
-
-
-class DamagedTar(ValueError):
-    """Invalid tar data, with a message for the submitter."""
-
-
-class TarReader:
-    """Forward-only reader of a decompressed tar, for headers (through tarfile) and members' content."""
-
-    def __init__(self, fill: Callable[[memoryview], int], digest: "hashlib._Hash | None" = None) -> None:
-        self._fill, self._digest, self._position = fill, digest, 0
-        self._buffer = bytearray(_BLOCK)
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, position: int) -> None:
-        """Skip forward to a position."""
-        if position < self._position:
-            raise DamagedTar("a header has a negative size")
-        while self._position < position:
-            if not self._read(min(position - self._position, _BLOCK)):
-                raise DamagedTar("it is truncated")
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes of a header, or fewer at the end."""
-        if size > _MAX_HEADER:
-            raise DamagedTar("a header is too long")
-        content = self._read(size)
-        if _MANY_DIGITS.search(content):
-            raise DamagedTar("a header is damaged")
-        return content
-
-    def blocks(self, size: int) -> Iterator[bytes]:
-        """Yield the next `size` bytes of content. Raises DamagedTar if there are fewer."""
-        while size:
-            block = self._read(min(size, _BLOCK))
-            if not block:
-                raise DamagedTar("it is truncated")
-            size -= len(block)
-            yield block
-
-    def drain(self) -> None:
-        """Read to the end, where only a bounded number of bytes may follow the last member."""
-        end = self._position + _MAX_ZEROS
-        while self._read(_BLOCK):
-            if self._position > end:
-                raise DamagedTar("data follows its end")
-
-    def _read(self, size: int) -> bytes:
-        """Return the next bytes, at most one block, or fewer at the end."""
-        with memoryview(self._buffer) as view:
-            count = 0
-            while count < size and (filled := self._fill(view[count:size])):
-                count += filled
-            content = bytes(view[:count])
-        self._position += count
-        if self._digest is not None:
-            self._digest.update(content)
-        return content
 
 
 def iterate_members(reader: TarReader) -> Iterator[tarfile.TarInfo]:
