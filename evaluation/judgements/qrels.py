@@ -22,7 +22,8 @@ from evaluation.collections.beir import BYTE_ORDER_MARK
 from evaluation.collections.tables import column_places
 from evaluation.core.problems import InvalidContent, LineProblems
 from evaluation.judgements.forms import PROBLEMS, is_id, judgement_lines, whole_grade
-from evaluation.kernel.library import JudgedTable
+from evaluation.kernel.layout import pad_text
+from evaluation.kernel.library import JudgedTable, compute_keys
 
 #: Texts for lines that cannot be used: code → (message, hint).
 _PROBLEMS = {
@@ -152,9 +153,9 @@ class Qrels:
     def table(self, seed: int) -> JudgedTable:
         """Return the lookup keys of the scoring kernel, built once per hash seed."""
         if seed not in self._tables:
-            self._tables[seed] = JudgedTable.build(
-                self.documents, self.document_offsets, self.offsets, self.grades, seed
-            )
+            text = pad_text(self.documents.tobytes())
+            keys = compute_keys(text, self.document_offsets, seed)
+            self._tables[seed] = JudgedTable(self.offsets, keys, self.document_offsets, text, self.grades)
         return self._tables[seed]
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from evaluation.kernel import layout
 from evaluation.kernel.building import get_library_path
-from evaluation.kernel.layout import Bytes, Ids, Integers, Numbers, Words, address, pad_text
+from evaluation.kernel.layout import Bytes, Ids, Integers, Numbers, Words, address
 
 _READING = POINTER(layout.ReadingFields)
 _IDS = POINTER(layout.IdsFields)
@@ -102,15 +102,6 @@ class JudgedTable:
     start: Integers
     text: Bytes
     grades: Numbers
-
-    @classmethod
-    def build(
-        cls, documents: Bytes, document_offsets: Integers, offsets: Integers, grades: Numbers, seed: int
-    ) -> JudgedTable:
-        """Hash all judged documents of a Qrels."""
-        text = pad_text(documents.tobytes())
-        keys = compute_keys(text, document_offsets, seed)
-        return cls(offsets, keys, document_offsets, text, grades)
 
 
 @dataclass(frozen=True)
@@ -289,45 +280,44 @@ class Reading:
         return tuple(self._tag_text[first:last].tobytes().decode("utf-8", "replace") for first, last in pairwise(edges))
 
 
-def order_by_query(reading: Reading, length: int, line_count: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
-    """Return the start of each line, followed by the end of the last one, and the lines in the order of their queries.
+class GroupedLines:
+    """Lines of a text in memory, grouped by query and in the file's order within each query.
 
     Args:
-        reading: Pass over the run.
-        length: Number of bytes to index.
-        line_count: Number of lines in these bytes.
+        reading: Pass over the text, which `use_text` has set.
+        text: The lines, followed by padding.
+        length: Number of bytes before the padding; the last one is a newline.
+        max_line_bytes: Maximum number of bytes to return of a line.
 
     Raises:
         TooManyQueriesError: There are too many query ids.
     """
-    starts, owners = np.empty(line_count + 1, np.uint64), np.empty(line_count, np.uint32)
-    count = reading.library.index_lines(byref(reading.fields), length, address(starts), address(owners), line_count)
-    if count == -1:
-        raise TooManyQueriesError
-    if count != line_count:
-        raise RuntimeError("the kernel rejected the text to index")
-    owner_count = max(1, reading.fields.queries.count)
-    offsets, order = np.zeros(owner_count + 1, np.uint64), np.empty(line_count, np.uint32)
-    reading.library.order_lines(address(owners), line_count, address(offsets), owner_count, address(order))
-    return starts, order
 
+    def __init__(self, reading: Reading, text: Bytes, length: int, max_line_bytes: int) -> None:
+        self._text, self._max_line_bytes = text, max_line_bytes
+        self._library = kernel = reading.library
+        line_count = int(np.count_nonzero(text[:length] == 10))
+        self._starts, owners = np.empty(line_count + 1, np.uint64), np.empty(line_count, np.uint32)
+        fields = byref(reading.fields)
+        count = kernel.index_lines(fields, length, address(self._starts), address(owners), line_count)
+        if count == -1:
+            raise TooManyQueriesError
+        if count != line_count:
+            raise RuntimeError("the kernel rejected the text to index")
+        owner_count = max(1, reading.fields.queries.count)
+        offsets, self.order = np.zeros(owner_count + 1, np.uint64), np.empty(line_count, np.uint32)
+        kernel.order_lines(address(owners), line_count, address(offsets), owner_count, address(self.order))
+        self._copied_lines = c_uint64()
 
-class GatheredLines:
-    """Copier of lines in a given order. `copied_count` is the number of lines copied so far."""
-
-    def __init__(self, text: Bytes, starts: NDArray[np.uint64], order: NDArray[np.uint32], max_line_bytes: int) -> None:
-        self.text, self.starts, self.order, self.max_line_bytes = text, starts, order, max_line_bytes
-        self.copied_count = 0
-
-    def copy_to(self, target: Bytes) -> int:
-        """Fill an array with as many lines as fit, and return the number of bytes.
-
-        Lines are truncated to `max_line_bytes`.
-        """
-        position = c_uint64(self.copied_count)
-        byte_count = library().gather_lines(
-            address(self.text), address(self.starts), address(self.order), len(self.order), byref(position),
-            address(target), len(target), self.max_line_bytes,
+    def readinto(self, view: memoryview, /) -> int:
+        """Fill the start of `view` with as many lines as fit, and return the number of bytes."""
+        target = np.frombuffer(view, np.uint8)
+        byte_count = self._library.gather_lines(
+            address(self._text), address(self._starts), address(self.order), len(self.order),
+            byref(self._copied_lines), address(target), len(target), self._max_line_bytes,
         )  # fmt: skip
-        self.copied_count = position.value
         return int(byte_count)
+
+    @property
+    def share_read(self) -> float:
+        return 0.5 + 0.5 * self._copied_lines.value / max(1, len(self.order))

@@ -6,7 +6,6 @@ It reads lines from a stream, or from a text in memory that was sorted by query.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +21,11 @@ from evaluation.core.problems import InvalidRun
 from evaluation.kernel.layout import BLANK, NAMED_LINES, NO_IDS, NOTED, PADDING, Ids
 from evaluation.kernel.library import (
     NO_JUDGEMENTS,
-    GatheredLines,
+    GroupedLines,
     Judged,
     NotGroupedError,
     Reading,
     TooManyQueriesError,
-    order_by_query,
 )
 from evaluation.runs import problems
 from evaluation.runs.forms import Form, StreamedLines, open_rewritten, read_start, recognize_format
@@ -41,41 +39,6 @@ LONG_LINE_BYTES = 4096
 _SHORTEST_LINE = 12
 #: Number of lines before and after the first tie that are searched for other lines of its query.
 _NEAR_TIES = 1000
-
-
-class LineSource(Protocol):
-    """Source of the bytes of a run's lines, with their original order if that was changed."""
-
-    @property
-    def order(self) -> NDArray[np.uint32] | None: ...
-    def readinto(self, view: memoryview, /) -> int: ...
-    @property
-    def share_read(self) -> float: ...
-
-
-class GroupedLines:
-    """Lines of a text in memory, grouped by query and in the file's order within each query.
-
-    Args:
-        text: The lines, followed by padding.
-        length: Number of bytes before the padding; the last one is a newline.
-
-    Raises:
-        TooManyQueriesError: The text has more queries than `limits` allow.
-    """
-
-    def __init__(self, text: NDArray[np.uint8], length: int, limits: FileLimits, seed: int) -> None:
-        reading = Reading(seed, limits.max_queries, limits.max_id_bytes)
-        reading.use_text(text)
-        starts, self.order = order_by_query(reading, length, int(np.count_nonzero(text[:length] == 10)))
-        self.lines = GatheredLines(text, starts, self.order, LONG_LINE_BYTES)
-
-    def readinto(self, view: memoryview, /) -> int:
-        return self.lines.copy_to(np.frombuffer(view, np.uint8))
-
-    @property
-    def share_read(self) -> float:
-        return 0.5 + 0.5 * self.lines.copied_count / max(1, len(self.order))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +124,13 @@ class _RunFile:
             except NotGroupedError:
                 pass
         text_array, length = self._load_text(header)
-        contents = self._read_source(GroupedLines(text_array, length, self.limits, self.task.seed), header, length)
+        reading = Reading(self.task.seed, self.limits.max_queries, self.limits.max_id_bytes)
+        reading.use_text(text_array)
+        grouped = GroupedLines(reading, text_array, length, LONG_LINE_BYTES)
+        contents = self._read_source(grouped, header, length)
         return self._add_header(contents, header, length + header.size)
 
-    def _read_source(self, source: LineSource, header: RunHeader, max_bytes: int) -> RunContents:
+    def _read_source(self, source: StreamedLines | GroupedLines, header: RunHeader, max_bytes: int) -> RunContents:
         return _RunPass(self.task, self.limits, header.lines, max_bytes).read(source, self.progress)
 
     def _read_rewritten(self, form: Form) -> RunContents:
@@ -258,7 +224,7 @@ class _RunPass:
         self.buffer, self.view = buffer, memoryview(buffer)
         self.reading.use_text(np.frombuffer(buffer, np.uint8), self.task.first_documents)
 
-    def read(self, source: LineSource, progress: Progress | None) -> RunContents:
+    def read(self, source: StreamedLines | GroupedLines, progress: Progress | None) -> RunContents:
         """Read all lines of the source and return what they contain.
 
         `progress` is called between blocks with the share read. Raises NotGroupedError, TooManyQueriesError, or
