@@ -78,8 +78,6 @@ from evaluation.efficiency.meters import (
 from evaluation.engines import Engine, Retrieval, ShardedEngine, operations
 from evaluation.engines.index.term_search import TermEngine
 
-__all__ = ["PROTOCOL", "EfficiencyFigures", "Latency", "count_parameters", "measure"]
-
 PROTOCOL = "v4"
 #: Number of documents that a timed search retrieves.
 DEPTH = 100

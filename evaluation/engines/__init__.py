@@ -6,7 +6,6 @@ from evaluation.engines.base import (
     InvalidParameter,
     Parameter,
     Resources,
-    SearchResult,
     ShardedEngine,
     Stage,
 )
@@ -14,7 +13,7 @@ from evaluation.engines.corpus_encoding import EncodingTask, Part, encode
 from evaluation.engines.facts import FACTS
 from evaluation.engines.registry import ENGINES, describe
 from evaluation.engines.retrieval import Retrieval, RetrievalTask, retrieve
-from evaluation.engines.run_writing import merge, run_lines
+from evaluation.engines.run_writing import merge
 
 __all__ = [
     "ENGINES",
@@ -28,12 +27,10 @@ __all__ = [
     "Resources",
     "Retrieval",
     "RetrievalTask",
-    "SearchResult",
     "ShardedEngine",
     "Stage",
     "describe",
     "encode",
     "merge",
     "retrieve",
-    "run_lines",
 ]

@@ -3,15 +3,9 @@
 import tempfile
 from pathlib import Path
 
-from evaluation.engines.index import kernels
 from evaluation.judgements.qrels import read_qrels
 from evaluation.measures.registry import DEFAULT_MEASURES
 from evaluation.runs.score import ScoringTarget, score_run
-
-
-def warm_up_engines() -> None:
-    """Compile and cache the kernels of the engines. Sandboxes use copies of them and cannot cache their own."""
-    kernels.load()
 
 
 def warm_up() -> None:

@@ -93,12 +93,8 @@ def own_addresses(person: User) -> set[str]:
     Without mandatory verification, they include the account's address.
     """
     addresses = EmailAddress.objects.filter(user=person, verified=True).values_list("email", flat=True)
-    lowercase_addresses = {address.lower() for address in addresses}
-    return (
-        lowercase_addresses
-        if settings.ACCOUNT_EMAIL_VERIFICATION == "mandatory"
-        else {person.email.lower(), *lowercase_addresses}
-    )
+    own_address = () if settings.ACCOUNT_EMAIL_VERIFICATION == "mandatory" else (person.email,)
+    return {address.lower() for address in (*addresses, *own_address)}
 
 
 def is_good_token(request: HttpRequest) -> bool:

@@ -7,9 +7,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from submissions.sandbox.backends import Backend, SandboxLimits, SandboxUnavailable, UnprotectedBackend
 from submissions.sandbox.bubblewrap import Bubblewrap
-from submissions.sandbox.running import SandboxOutcome, run_job
 
-__all__ = ["Backend", "SandboxLimits", "SandboxOutcome", "SandboxUnavailable", "backend", "run_job"]
+__all__ = ["Backend", "SandboxLimits", "SandboxUnavailable", "backend"]
 
 _BACKENDS: dict[str, type[Backend]] = {"auto": Bubblewrap, "bwrap": Bubblewrap, "none": UnprotectedBackend}
 

@@ -8,7 +8,6 @@ relay or the launcher, which are in the outer user namespace.
 
 import re
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -58,13 +57,8 @@ def nest(program: Program, binary: str, filter_file: int) -> Program:
 def _driver() -> list[str]:
     """Return arguments that mount this machine's GPU driver libraries, which images do not contain."""
     words = ["--ro-bind-try", "/sys", "/sys", "--tmpfs", _DRIVER_FOLDER]
-    for name, path in _driver_libraries():
-        words += ["--ro-bind", path, f"{_DRIVER_FOLDER}/{name}"]
-    return words
-
-
-def _driver_libraries() -> Iterator[tuple[str, str]]:
-    """Yield the name and path of each driver library."""
     listing = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
     libraries = {match[1]: match[2] for match in _DRIVER_LIBRARIES.finditer(listing) if "x86-64" in match[0]}
-    yield from libraries.items()
+    for name, path in libraries.items():
+        words += ["--ro-bind", path, f"{_DRIVER_FOLDER}/{name}"]
+    return words

@@ -8,14 +8,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from django.conf import settings
 
 from evaluation.efficiency.hardware import own_gpu
-from evaluation.engines.warm_up import warm_up_engines
+from evaluation.engines.index import kernels
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (
     EXIT_DISK_FULL,
@@ -159,12 +158,6 @@ class ShardEncoder:
         self._resources.close()
 
 
-@cache
-def _compile_once() -> None:
-    """Compile code to be copied into sandboxes, once per worker process."""
-    warm_up_engines()
-
-
 @contextmanager
 def _running_child(
     backend: Backend, job: ExecutionJob, limits: SandboxLimits, lock: MachineLock, on_progress: OnProgress
@@ -184,7 +177,7 @@ def _running_child(
         for path in filter(None, files):
             make_readable(path)
     require_free_disk(job.out, limits)
-    _compile_once()
+    kernels.load()  # compiles code to be copied into sandboxes, once per worker process
     kept_folders = [folder for folder in (job.shards, job.rankings) if folder is not None]
     measures = job.measure and job.task not in ("encode_shards", "check", "index")
     with tempfile.TemporaryDirectory(prefix="runboard-job-", dir=job.out.parent) as name:

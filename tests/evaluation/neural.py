@@ -12,8 +12,8 @@ from evaluation.checkpoints.description import CheckpointDescription, Checkpoint
 from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.collections.beir import Document, Query
 from evaluation.core.writing import make_folder
-from evaluation.engines import ENGINES, Engine, Resources, RetrievalTask, SearchResult, retrieve
-from evaluation.engines.base import shard_name
+from evaluation.engines import ENGINES, Engine, Resources, RetrievalTask, retrieve
+from evaluation.engines.base import SearchResult, shard_name
 
 #: Documents of every awkward kind: empty, endless, in scripts that no vocabulary here has, of one word.
 AWKWARD = [

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from evaluation.execution.job import ExecutionJob
-from submissions.sandbox import SandboxLimits, SandboxOutcome, running
+from submissions.sandbox import SandboxLimits, running
 from submissions.sandbox.backends import Backend
 from submissions.sandbox.processes import remove
+from submissions.sandbox.running import SandboxOutcome
 
 #: Functions of every hostile program: `tell` writes its results to the folder `out`.
 TOOLS = """

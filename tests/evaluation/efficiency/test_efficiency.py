@@ -19,17 +19,16 @@ from evaluation.collections.beir import Document, Query
 from evaluation.efficiency import (
     PROTOCOL,
     EfficiencyFigures,
-    Latency,
-    measure,
     meters,
     noise_reasons,
     protocol,
 )
-from evaluation.efficiency.measurements import FULL_EFFORT, VARIANT_EFFORT, TooSlow, measuring_seconds
+from evaluation.efficiency.measurements import FULL_EFFORT, VARIANT_EFFORT, Latency, TooSlow, measuring_seconds
 from evaluation.efficiency.meters import EnergyMeter, Moment, OtherWork, one_thread
-from evaluation.efficiency.protocol import System, encoding_rate, mean_spread, sample_evenly
-from evaluation.engines import Engine, Resources, Retrieval, RetrievalTask, SearchResult, retrieve
+from evaluation.efficiency.protocol import System, encoding_rate, mean_spread, measure, sample_evenly
+from evaluation.engines import Engine, Resources, Retrieval, RetrievalTask, retrieve
 from evaluation.engines import describe as describe_engine
+from evaluation.engines.base import SearchResult
 
 
 class Ticking:

@@ -23,14 +23,14 @@ from evaluation.engines import (
     InvalidParameter,
     Resources,
     RetrievalTask,
-    SearchResult,
     describe,
     retrieve,
-    run_lines,
 )
+from evaluation.engines.base import SearchResult
 from evaluation.engines.bm25 import FIELDS
 from evaluation.engines.index import kernels
 from evaluation.engines.index.inverted_index import DECODED_LENGTHS, IndexBuilder, encode_lengths
+from evaluation.engines.run_writing import run_lines
 from evaluation.text import analyser_for
 from tests.evaluation.real_collections import scores_of
 

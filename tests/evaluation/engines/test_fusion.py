@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from evaluation.collections.beir import Query
 from evaluation.core.problems import InvalidRun
-from evaluation.engines import InvalidParameter, Resources, RetrievalTask, SearchResult, describe, retrieve
+from evaluation.engines import InvalidParameter, Resources, RetrievalTask, describe, retrieve
+from evaluation.engines.base import SearchResult
 
 Run = dict[str, dict[str, float]]
 

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluation.collections.beir import Document, Query
-from evaluation.engines import ENGINES, Engine, Resources, SearchResult
+from evaluation.engines import ENGINES, Engine, Resources
+from evaluation.engines.base import SearchResult
 from evaluation.engines.index.term_search import TermSearch
 from evaluation.text import analyser_for
 from tests.evaluation.real_collections import scores_of

@@ -25,8 +25,9 @@ from submissions.models import Job, State, Worker
 from submissions.queue import workers as capability
 from submissions.queue.queue import claim
 from submissions.queue.workers import Heartbeat, delete_silent_workers, workers_alive
-from submissions.sandbox import SandboxOutcome, SandboxUnavailable
+from submissions.sandbox import SandboxUnavailable
 from submissions.sandbox.backends import Backend, Program, SandboxedProcess, UnprotectedBackend
+from submissions.sandbox.running import SandboxOutcome
 from tests.factories import make_dataset, make_user
 from tests.submissions.workers import announce
 

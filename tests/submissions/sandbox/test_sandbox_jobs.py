@@ -183,7 +183,7 @@ from pathlib import Path
 from submissions.sandbox import running
 from submissions.sandbox.bubblewrap import Bubblewrap
 from tests.submissions.sandboxes import Stranger
-running.warm_up_engines = lambda: None  # the payload has no use for compiled code
+running.kernels.load = lambda: None  # the payload has no use for compiled code
 backend = Bubblewrap()
 assert backend.available, backend.reason
 print("ready", flush=True)
@@ -318,6 +318,6 @@ def test_without_a_sandbox_nothing_runs(
         assert "apt-get install bubblewrap" in backend.remedy
         job = Stranger(backend, tmp_path, monkeypatch).job()
         with pytest.raises(sandbox.SandboxUnavailable, match="bwrap is not installed"):
-            sandbox.run_job(backend, job, SMALL, lambda *told: None)
+            running.run_job(backend, job, SMALL, lambda *told: None)
     finally:
         sandbox.backend.cache_clear()
