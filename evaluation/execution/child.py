@@ -48,7 +48,6 @@ from evaluation.execution.job import (
     SHARD_FOLDER,
     WORK_FOLDER,
     ExecutionJob,
-    Progress,
 )
 
 #: Minimum seconds between progress lines of a stage.
@@ -71,7 +70,7 @@ class Channel:
         if stage == self._stage and share < 1 and seconds - self._last_report_time < _PAUSE:
             return
         self._stage, self._last_report_time = stage, seconds
-        self._send(Progress(stage, share).to_json())
+        self._send(json.dumps({"stage": stage, "share": share}))
 
     def ask_to_measure(self) -> bool:
         """Wait until the machine is free, and return whether to measure. Raises EOFError if the parent is gone."""
@@ -264,11 +263,3 @@ def _fail(job: ExecutionJob, failure: ModelFailure) -> int:
 def _write(path: Path, content: Mapping[str, Any]) -> None:
     with replace_on_success(path) as unfinished:
         unfinished.write_text(json.dumps(content), encoding="utf-8")
-
-
-def run(arguments: Sequence[str]) -> int:
-    """Run the command `python -I -m evaluation.execution JOB.json`."""
-    if len(arguments) != 1:
-        print("usage: python -I -m evaluation.execution JOB.json", file=sys.stderr)
-        return 2
-    return main(Path(arguments[0]))

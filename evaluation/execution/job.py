@@ -55,10 +55,6 @@ class Progress:
     share: float
     note: str = ""
 
-    def to_json(self) -> str:
-        """Return the progress as one line, without the note."""
-        return json.dumps({"stage": self.stage, "share": self.share})
-
 
 @dataclass(frozen=True, slots=True)
 class ExecutionJob:

@@ -96,13 +96,13 @@ def load_transformer(resources: Resources, auto_class: Any, dtype: str) -> tuple
         model, loading_info = auto_class.from_pretrained(
             folder, output_loading_info=True, **safe_model_options(folder), **_SAFE
         )
-        if loading_info["missing_keys"]:
-            names = ", ".join(sorted(loading_info["missing_keys"])[:5])
-            raise ModelFailure("missing_weights", f"weights of the model are missing: {names}")
-        model, tokenizer = (
-            model.to(resources.device).eval(),
-            transformers.AutoTokenizer.from_pretrained(folder, **_SAFE),
-        )
+        missing_keys = sorted(loading_info["missing_keys"])
+        if auto_class is transformers.AutoModel:  # It adds a pooler, which is not used.
+            missing_keys = [name for name in missing_keys if not name.startswith("pooler.")]
+        if missing_keys:
+            raise ModelFailure("missing_weights", f"weights of the model are missing: {', '.join(missing_keys[:5])}")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_SAFE)
+    model = model.to(resources.device).eval()
     use_dtype(model, dtype, resources.device)
     return model, tokenizer
 

@@ -105,11 +105,8 @@ class PairScorer:
         template, words, length = self._template, self._tokenizer, self.maximum_length
         with model_failures():
             if template is None:
-                first, second = (
-                    [instruction + text for text in queries],
-                    [document_prompt + text for text in documents],
-                )
-                return tokenise(words, first, length, pairs=second)
+                pairs = [document_prompt + text for text in documents]
+                return tokenise(words, [instruction + text for text in queries], length, pairs=pairs)
             suffix = template.render_suffix(instruction)
             texts = [
                 template.render(query, document_prompt + document, instruction, words.bos_token or "") + suffix

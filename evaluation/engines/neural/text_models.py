@@ -7,7 +7,6 @@ model of learned query augmentation is an encoder with W (vocabulary × dimensio
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -262,16 +261,6 @@ class QueryWeights:
     token_weights: Floats
 
 
-class _Encoder:
-    """Variant of transformers.AutoModel that accepts checkpoints without a pooler, which is not used."""
-
-    @staticmethod
-    def from_pretrained(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
-        model, loading_info = transformers.AutoModel.from_pretrained(folder, **options)
-        missing_keys = {name for name in loading_info["missing_keys"] if not name.startswith("pooler.")}
-        return model, {**loading_info, "missing_keys": missing_keys}
-
-
 class AugmentationModel(_TextModel):
     """a(q) = ReLU(W · enc(q)[CLS]) and w(q)_i = ReLU(uᵀ enc(q)_i). Raises ModelFailure if it cannot be loaded.
 
@@ -279,7 +268,7 @@ class AugmentationModel(_TextModel):
     """
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources, pieces: int) -> None:
-        super().__init__(_Encoder, parameters, resources)
+        super().__init__(transformers.AutoModel, parameters, resources)
         self.encoder = self._model
         self.maximum_length = maximum_length(self.encoder, self._tokenizer, parameters["maximum_length"])
         self.padding_id = self._tokenizer.pad_token_id or 0
