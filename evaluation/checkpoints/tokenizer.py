@@ -245,11 +245,8 @@ def _read_added_tokens(content: object, findings: FileFindings) -> list[dict[str
     return added_tokens
 
 
-SETTINGS_NAME, SPECIAL_NAME, ADDED_NAME = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-)
+SETTINGS_NAME = "tokenizer_config.json"
+SPECIAL_NAME, ADDED_NAME = "special_tokens_map.json", "added_tokens.json"
 SPECIAL_TOKENS = tuple(f"{role}_token" for role in ("unk", "sep", "pad", "cls", "mask", "bos", "eos"))
 MAX_ADDED = 20_000
 ADDED_RULES = {
@@ -315,10 +312,7 @@ def read_tokenizer_settings(source: ModelFiles) -> dict[str, Any]:
         settings |= older_settings
         for key, own_tokens in lists.items():
             if isinstance(own_tokens, list) and isinstance(older_settings.get(key), list):
-                settings[key] = [
-                    *own_tokens,
-                    *(token for token in older_settings[key] if token not in own_tokens),
-                ]
+                settings[key] = own_tokens + [token for token in older_settings[key] if token not in own_tokens]
         settings[ADDED_NAME] = source.read_settings(ADDED_NAME)
     tokenizer_class = settings.get("tokenizer_class") or stated_configuration(source).get("tokenizer_class")
     return {**settings, "tokenizer_class": tokenizer_class} if tokenizer_class else settings

@@ -259,9 +259,8 @@ class _XmlTopics:
         self.path = path
         self.topics: list[tuple[dict[str, str], int]] = []
         self._pieces: dict[str, list[str]] = {}
-        self._line = self._depth = (
-            0  # 0: outside; 1: in a topic; 2: in one of its fields; 3 and more: nested in the field
-        )
+        #: Depth of the element: 0 outside of topics, 1 in a topic, 2 in one of its fields, and more if nested in it.
+        self._line = self._depth = 0
         self._field = ""
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
@@ -288,10 +287,8 @@ class _XmlTopics:
         if self._depth or name == "topic":
             self._depth += 1
         if self._depth == 1:
-            self._pieces, self._line = (
-                {"number": [attributes.get("number", "")]},
-                self._parser.CurrentLineNumber,
-            )
+            self._pieces = {"number": [attributes.get("number", "")]}
+            self._line = self._parser.CurrentLineNumber
         self._field = name if self._depth == 2 else self._field if self._depth > 2 else ""
 
     def _end_element(self, name: str) -> None:

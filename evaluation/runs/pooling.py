@@ -126,10 +126,7 @@ def sole_finds(
     pool, belong to no team. Raises FileNotFoundError if the file of a run no longer exists.
     """
     finders: dict[tuple[bytes, bytes], set[Hashable]] = {}
-    judged, judged_before = (
-        _get_judged_documents(target.qrels),
-        _get_judged_documents(earlier_qrels),
-    )
+    judged, judged_before = _get_judged_documents(target.qrels), _get_judged_documents(earlier_qrels)
     for team, run, depth in runs:
         for query, documents in _read_first_documents(run, depth, replace(target, document_ids=None)).items():
             pooled = judged.get(query, frozenset()).intersection(documents) - judged_before.get(query, frozenset())

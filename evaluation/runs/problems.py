@@ -331,10 +331,7 @@ class RunFacts:
         if not unknown_lines.count:
             return
         share = unknown_lines.count / max(1, self.contents.known_lines)
-        hint, effect = (
-            "Check that the run was made from this version of the corpus",
-            "; they count as not relevant",
-        )
+        hint, effect = "Check that the run was made from this version of the corpus", "; they count as not relevant"
         if too_many := share > UNKNOWN_DOCUMENTS_SHARE:
             limit = f"Up to {UNKNOWN_DOCUMENTS_SHARE:.0%} are accepted."
             hint, effect = f"{limit} {hint}, and that document ids are written as in its corpus file", ""

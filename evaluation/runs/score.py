@@ -173,12 +173,8 @@ class ScoringTarget:
         retrieved = np.zeros(len(qrels.query_ids), np.int64)
         retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
         if self.candidates_only:
-            row, rank, grade, is_judged = (
-                row[is_judged],
-                rank[is_judged],
-                grade[is_judged],
-                is_judged[is_judged],
-            )
+            row, rank, grade = row[is_judged], rank[is_judged], grade[is_judged]
+            is_judged = is_judged[is_judged]
             retrieved = np.bincount(row, minlength=len(retrieved))
             rank = np.arange(1, len(row) + 1) - (np.cumsum(retrieved) - retrieved)[row]
         return JudgedRankings(

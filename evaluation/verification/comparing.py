@@ -394,10 +394,7 @@ class _LineFilter:
         self.words = min(self._MAX_WORDS, max_bytes // 8 + 1)
         text = b"\n".join([*names, bytes(8 * self.words)])
         starts = _line_starts(text, len(text) - 8 * self.words)
-        self.keys = {
-            0,
-            *self._compute_keys(text, starts).tolist(),
-        }  # 0 for lines that begin with white space.
+        self.keys = {0, *self._compute_keys(text, starts).tolist()}  # 0 for lines that begin with white space.
 
     def pick(self, block: bytes, end: int) -> Iterator[bytes]:
         """Yield the lines of `block[:end]` that pass the filter, in stretches of consecutive lines."""

@@ -162,10 +162,8 @@ def set_public(submission: Submission, public: bool, person: User | None = None)
 @transaction.atomic
 def set_reusable(submission: Submission, reusable: bool, person: User) -> None:
     """Allow or forbid others to re-rank and fuse the submission's runs from now on."""
-    action, previous_values = (
-        "runs lent" if reusable else "runs no longer lent",
-        {"reusable": submission.reusable},
-    )
+    action = "runs lent" if reusable else "runs no longer lent"
+    previous_values = {"reusable": submission.reusable}
     _record_curator_action(action, submission, person, {"reusable": reusable}, previous_values)
     Submission.objects.filter(pk=submission.pk).update(reusable=reusable)
     submission.reusable = reusable

@@ -319,11 +319,6 @@ def fail_lost_rescores() -> int:
         if WorkRequest.objects.filter(**criteria, taken_at=None).exists():
             continue
         last = Job.objects.filter(**criteria).order_by("-pk").first()
-        if last is not None and last.state in (
-            State.FAILED,
-            State.TIMED_OUT,
-            State.REJECTED,
-            State.CANCELLED,
-        ):
+        if last is not None and last.state in (*_FAILED_STATES, State.REJECTED, State.CANCELLED):
             count += campaigns.fail_rescore(rescore)
     return count
