@@ -8,48 +8,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from leaderboard.boards.state import FACETS, BoardState
-from leaderboard.core import anonymity
-from leaderboard.models import Entry, architecture_choices
+from leaderboard.boards.state import ANONYMOUS, FACET_KINDS, FACETS, THIS_SITE, UNKNOWN, BoardState
 from leaderboard.results.board_rows.entry_rows import EntryRow
 
 #: Value of each facet, or a tuple of several values.
 Facets = Mapping[str, str | tuple[str, ...]]
 
-LABELS = {
-    "architecture": "Architecture",
-    "provenance": "Provenance",
-    "training": "Training data",
-    "gap": "Gap: open vs hidden half",
-    "weights": "Weights",
-    "commercial": "Commercial use",
-    "licence": "Licence",
-    "year": "Year",
-    "team": "Team",
-    "language": "Language",
-    "domain": "Domain",
-    "task": "Task",
-}
+LABELS = {name: kind.label for name, kind in FACET_KINDS.items()}
 #: Facets of datasets, which select the datasets that a board of several shows and counts.
 DATASET_FACETS = ("language", "domain", "task")
 ROW_FACETS = tuple(name for name in FACETS if name not in DATASET_FACETS)
-UNKNOWN = "unknown"
-#: Value for systems whose team is hidden during a review.
-ANONYMOUS = anonymity.ANONYMOUS
-#: Value for the site's own systems, without a team or publication, and its name in the column “By”.
-THIS_SITE, THIS_SITE_NAME = "this-site", "this site"
-
-_WORDS: Mapping[str, Mapping[str, str]] = {
-    "architecture": dict(architecture_choices()),
-    "provenance": {value: str(label) for value, label in Entry.Provenance.choices},
-    "training": {value: str(label) for value, label in Entry.Training.choices},
-    "gap": {"shown": "significant", "not-shown": "not significant"},
-    "weights": {"open": "open", "closed": "closed", UNKNOWN: "not declared"},
-    "commercial": {"yes": "permitted", "no": "not permitted", UNKNOWN: "not declared"},
-    "licence": {UNKNOWN: "not declared"},
-    "year": {UNKNOWN: "not declared"},
-    "team": {THIS_SITE: THIS_SITE_NAME},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +116,7 @@ def facet_label(facet: str, value: str, display_names: Mapping[str, str] | None 
     Teams and publications are looked up in `display_names`, by slug or key.
     """
     display_name = (display_names or {}).get(value) if facet == "team" else None
-    return display_name or _WORDS.get(facet, {}).get(value) or value
+    return display_name or FACET_KINDS[facet].words.get(value) or value
 
 
 def _count_by_facet(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> dict[str, Counter[str]]:

@@ -9,10 +9,12 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 from urllib.parse import quote_plus, urlencode
 
 from evaluation.text.languages import known_language_code
+from leaderboard.core import anonymity
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.text.numbers import parse_number
@@ -21,22 +23,44 @@ from leaderboard.models import Entry, architecture_choices
 Order = Literal["asc", "desc"]
 
 VIEWS = ("score", "delta", "relative", "rank")
-#: Facets of systems and results in page order, with their values if these are a fixed set.
-FACETS: Mapping[str, tuple[str, ...]] = {
-    "architecture": tuple(value for value, _ in architecture_choices()),
-    "provenance": tuple(Entry.Provenance.values),
-    "training": tuple(Entry.Training.values),
-    "gap": ("shown", "not-shown"),
-    "weights": ("open", "closed", "unknown"),
-    "commercial": ("yes", "no", "unknown"),
-    "licence": (),
-    "year": (),
-    "team": (),
-    # Facets of datasets select which datasets a board of several shows and counts.
-    "language": (),
-    "domain": (),
-    "task": (),
+UNKNOWN = "unknown"
+#: Value for the site's own systems, without a team or publication, and its name in the column “By”.
+THIS_SITE, THIS_SITE_NAME = "this-site", "this site"
+#: Value for systems whose team is hidden during a review.
+ANONYMOUS = anonymity.ANONYMOUS
+_UNDECLARED = {UNKNOWN: "not declared"}
+
+
+class FacetKind(NamedTuple):
+    """Label of a facet, and the labels of its values. If `is_fixed`, it has no other values."""
+
+    label: str
+    words: Mapping[str, str] = MappingProxyType({})
+    is_fixed: bool = False
+
+
+#: Facets of systems and results in page order, then those of datasets, which select the datasets that a board of
+#: several shows and counts.
+FACET_KINDS: Mapping[str, FacetKind] = {
+    "architecture": FacetKind("Architecture", dict(architecture_choices()), is_fixed=True),
+    "provenance": FacetKind("Provenance", {key: str(label) for key, label in Entry.Provenance.choices}, is_fixed=True),
+    "training": FacetKind("Training data", {key: str(label) for key, label in Entry.Training.choices}, is_fixed=True),
+    "gap": FacetKind(
+        "Gap: open vs hidden half", {"shown": "significant", "not-shown": "not significant"}, is_fixed=True
+    ),
+    "weights": FacetKind("Weights", {"open": "open", "closed": "closed", **_UNDECLARED}, is_fixed=True),
+    "commercial": FacetKind(
+        "Commercial use", {"yes": "permitted", "no": "not permitted", **_UNDECLARED}, is_fixed=True
+    ),
+    "licence": FacetKind("Licence", _UNDECLARED),
+    "year": FacetKind("Year", _UNDECLARED),
+    "team": FacetKind("Team", {THIS_SITE: THIS_SITE_NAME}),
+    "language": FacetKind("Language"),
+    "domain": FacetKind("Domain"),
+    "task": FacetKind("Task"),
 }
+#: Values of each facet, empty if they are not a fixed set.
+FACETS = {name: tuple(kind.words) if kind.is_fixed else () for name, kind in FACET_KINDS.items()}
 #: Slugs of column groups in URLs.
 GROUPS = (
     "effectiveness",
@@ -65,8 +89,6 @@ PARAMETERS = (
 
 #: Characters in names of measures, left unquoted in URLs.
 _UNQUOTED = "@(),':"
-#: Columns that were renamed; shared URLs with the old names still work.
-_RENAMED = {"group": "ranks"}
 _SLUG = re.compile(r"[a-z0-9-]*")
 #: Maximum length of search texts; longer ones are cut.
 LONGEST_QUERY = 100
@@ -260,7 +282,7 @@ def _parse_sorts(parameters: Parameters) -> tuple[Sort, ...]:
         key, colon, direction = value.rpartition(":")
         if not colon or direction not in ("asc", "desc"):
             key, direction = value, ""
-        key = _canonical_column(_RENAMED.get(key, key))
+        key = _canonical_column(key)
         if key and key not in sorts:
             sorts[key] = Sort(key, direction)  # type: ignore[arg-type]
     primary_sort, *other_sorts = list(sorts.values())[:MAX_SORTS] or [Sort("")]

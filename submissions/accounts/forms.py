@@ -24,7 +24,7 @@ from django.urls import Resolver404, resolve
 from django.utils.text import format_lazy
 from django.utils.translation import gettext_lazy as _
 
-from leaderboard.boards.facets import ANONYMOUS, THIS_SITE_NAME
+from leaderboard.boards.state import ANONYMOUS, THIS_SITE_NAME
 from submissions.accounts.access import LIFETIMES, MAX_PASSKEYS
 from submissions.accounts.teams import find_invitation
 from submissions.core.names import NameField, is_site_name

@@ -23,7 +23,7 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
-from leaderboard.boards.facets import ANONYMOUS, THIS_SITE
+from leaderboard.boards.state import ANONYMOUS, THIS_SITE
 from leaderboard.core import audit
 from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.slugs import first_unused, name_slug

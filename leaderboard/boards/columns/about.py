@@ -5,8 +5,8 @@ from typing import Any
 
 from django.utils.translation import gettext_noop as _
 
-from leaderboard.boards.facets import THIS_SITE_NAME
 from leaderboard.boards.model import ABOUT, Column, Value
+from leaderboard.boards.state import THIS_SITE_NAME
 from leaderboard.models import DECLARED_NUMBERS, Entry, architecture_choices
 from leaderboard.results.board_rows.entry_rows import REPORTED
 

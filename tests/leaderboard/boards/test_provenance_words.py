@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.template import Context, Template
 
-from leaderboard.boards import facets
+from leaderboard.boards.facets import facet_label
 from leaderboard.models import Entry
 
 NAMES = {"reported": "reported", "scored": "uploaded", "measured": "run by Runboard"}
@@ -21,7 +21,7 @@ def test_a_provenance_has_one_name(value: str, name: str) -> None:
     badge = Template("{% load runboard %}{{ value|provenance_badge }}").render(Context({"value": value}))
     assert badge == f'<span class="badge is-{value}">{name}</span>'
     assert Entry(provenance=value).get_provenance_display() == name
-    assert facets._WORDS["provenance"][value] == name
+    assert facet_label("provenance", value) == name
 
 
 def test_no_page_has_another_name() -> None:
