@@ -26,6 +26,7 @@ from leaderboard.results.profiles.public import Neighbour
 from leaderboard.results.significance.types import EntryCertainty
 from leaderboard.systems.challenges import PublicChallenge
 from leaderboard.systems.corrections import FieldChange
+from leaderboard.systems.provenance import Recipe
 
 
 class OptionalField(serializers.IntegerField):
@@ -246,26 +247,23 @@ ChallengeSerializer = shape(
 )
 
 
-class RecipeSerializer(serializers.Serializer[Any]):
-    """Recipe for reproducing a result, or only the `reason` why that is impossible."""
-
-    dataset = text_field()
-    configuration = text_field()
-    reason = text_field("Why others cannot reproduce the result; empty if they can.")
-    engine = text_field()
-    parameters = serializers.DictField(help_text="All parameters of the engine.")
-    checkpoint = serializers.DictField(
+RecipeSerializer = shape(
+    Recipe,
+    "Recipe",
+    "Recipe for reproducing a result, or only the `reason` why that is impossible.",
+    reason=text_field("Why others cannot reproduce the result; empty if they can."),
+    parameters=serializers.DictField(help_text="All parameters of the engine."),
+    checkpoint=serializers.DictField(
         help_text="`sha256`, checksums of `files` by name, and `hub_name` with `hub_commit`, a `file` of the "
         "dataset, or the digest of a container `image`."
-    )
-    language = text_field()
-    drop_self_matches = flag_field()
-    depth = integer_field("Documents per query.")
-    tag = text_field("Last column of the run.")
-    run_sha256 = text_field("SHA-256 of the run's text.")
-    files = serializers.DictField(child=text_field(), help_text="Checksums of corpus and queries.")
-    scores = serializers.DictField(child=number_field(), help_text="Unrounded means by measure.")
-    software = text_field("Version of the site.")
+    ),
+    depth=integer_field("Documents per query."),
+    tag=text_field("Last column of the run."),
+    run_sha256=text_field("SHA-256 of the run's text."),
+    files=serializers.DictField(child=text_field(), help_text="Checksums of corpus and queries."),
+    scores=_scores("Unrounded means by measure."),
+    software=text_field("Version of the site."),
+)
 
 
 class SystemSerializer(NamedSerializer):

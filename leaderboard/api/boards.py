@@ -367,11 +367,7 @@ class RoundsView(ReadView):
 class RoundView(ReadView):
     """View of a round."""
 
-    @extend_schema(
-        operation_id="round",
-        parameters=[OpenApiParameter("slug", str, OpenApiParameter.PATH, description="Slug in the URL of its page.")],
-        responses=RoundSerializer,
-    )
+    @extend_schema(operation_id="round", parameters=[SLUG], responses=RoundSerializer)
     def get(self, request: Request, slug: str) -> Response:
         """Get a round with its phase, times, rules, and number of runs."""
         rows = _round_answers(Round.objects.listed().filter(slug=slug), request)

@@ -253,12 +253,7 @@ def _add_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
 
     A measure about judging has no summary, unless it is the dataset's primary measure.
     """
-    board, facts, tests, costs = (
-        ranked_board.board,
-        ranked_board.facts,
-        ranked_board.tests,
-        ranked_board.costs,
-    )
+    board, facts, tests, costs = ranked_board.board, ranked_board.facts, ranked_board.tests, ranked_board.costs
     rows, measure = board.rows, board.measure
     best, second = best_values(board.columns, rows)
     verdict = get_verdict(tests.board, measure) if tests.board is not None else None
@@ -367,10 +362,8 @@ def _other_columns(facts: DatasetFacts, measures: Sequence[str], measure: str) -
     If the dataset has open judgments, they include the measures about judging, and the score without documents that
     were judged only because of the own team's runs.
     """
-    expected_names, has_open_judgements = (
-        {*measures, *facts.measures},
-        facts.qrels_id is not None and not facts.hidden,
-    )
+    expected_names = {*measures, *facts.measures}
+    has_open_judgements = facts.qrels_id is not None and not facts.hidden
     if has_open_judgements:
         expected_names.update([*JUDGED_MEASURES, upper_bound_name(facts.primary_measure) or ""])
     names = _board_measures(facts, [expected_names])
@@ -438,12 +431,13 @@ def _build_row(line: EntryLine, statements: BoardStatements | None, measure: str
 
     `statements` decide significance if the judgments are hidden; otherwise they are None.
     """
-    entry = line.entry
+    entry, gap = line.entry, line.gap
+    gap_value = "" if gap is None else gaps.SHOWN if gap.shown else gaps.NOT_SHOWN
     return Row(
         entry,
         line.ranked_in,
         line.decimals,
-        facets=row_facets(entry, (entry.provenance,), (entry.training,), gaps.facet_value(line.gap)),
+        facets=row_facets(entry, (entry.provenance,), (entry.training,), gap_value),
         entries=(entry.pk,),
         certainty=line.certainty,
         differs=differs(line.certainty) if statements is None else bool(statements.for_entry(entry.pk, measure).better),

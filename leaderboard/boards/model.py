@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import lru_cache
 from itertools import groupby
@@ -205,19 +205,7 @@ class Row:
 
     def copy(self) -> Row:
         """Return a copy whose cells can be replaced."""
-        return Row(
-            self.entry,
-            self.ranked_in,
-            self.decimals,
-            self.values.copy(),
-            self.cells.copy(),
-            self.facets,
-            self.entries,
-            self.rank,
-            self.measured,
-            self.certainty,
-            self.differs,
-        )
+        return replace(self, values=self.values.copy(), cells=self.cells.copy())
 
     @property
     def rank_label(self) -> str:

@@ -119,11 +119,8 @@ class _Leader:
         exceeds_bound = self._exceeds_bound()
         if exceeds_bound is not None:
             # Unjudged documents that the baseline retrieved may be relevant.
-            remains, reverses = (
-                _("cannot reverse the lead over %(baseline)s"),
-                _("could reverse the lead over %(baseline)s"),
-            )
-            text = remains if exceeds_bound else reverses
+            remains = _("cannot reverse the lead over %(baseline)s")
+            text = remains if exceeds_bound else _("could reverse the lead over %(baseline)s")
             parts.append(Part(_("Unjudged documents"), text % {"baseline": board.baseline}))
         elif board.statements.published is not None:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))

@@ -70,13 +70,9 @@ def run_provenance(system_id: int) -> list[dict[str, Any]]:
             "checkpoint": {} if is_anonymous else record.get("checkpoint", {}),
             "credits": [] if is_anonymous else sources.get(run.pk, []),
         }
-        name, match = (
-            run.version.dataset.name,
-            next(
-                (candidate for candidate in configurations if configuration.items() <= candidate.items()),
-                None,
-            ),
-        )
+        name = run.version.dataset.name
+        matches = (candidate for candidate in configurations if configuration.items() <= candidate.items())
+        match = next(matches, None)
         if match is None:
             configurations.append({**configuration, "datasets": [name]})
         elif name not in match["datasets"]:

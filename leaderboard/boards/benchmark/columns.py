@@ -12,6 +12,7 @@ from leaderboard.boards.benchmark.aggregates import Tables, to_values
 from leaderboard.boards.benchmark.composite import is_mean_of_parts
 from leaderboard.boards.benchmark.lines import (
     IN_DOMAIN,
+    NO_RESULT,
     BenchmarkLine,
     SystemLine,
     build_tables,
@@ -307,26 +308,18 @@ def _view_values(lines: Sequence[SystemLine], tables: Tables, view: str) -> Sequ
     return [to_values(row) for row in table]
 
 
+#: Fields of entries that all results of a line share.
+_SHARED_FIELDS = ("system", "slug", "architecture", "team", "team_slug", "source_key", "challenged")
+
+
 def _common_entry(line: SystemLine, provenance: str) -> EntryRow:
     """Return an entry with the properties that all results of the line share."""
-    entry = line.entry
-    return EntryRow(
-        entry.system,
-        entry.slug,
-        entry.architecture,
-        provenance,
-        scores={},
-        comparison_group="",
-        training="",
+    return NO_RESULT._replace(
+        **{name: getattr(line.entry, name) for name in _SHARED_FIELDS},
+        provenance=provenance,
         visibility="public",
-        published="",
-        pk=0,
-        team=entry.team,
-        team_slug=entry.team_slug,
-        source_key=entry.source_key,
         configuration=line.configuration,
-        is_baseline=bool(line.baseline_on),
-        challenged=entry.challenged,
+        is_baseline=int(bool(line.baseline_on)),
     )
 
 

@@ -13,7 +13,6 @@ from leaderboard.boards.model import Member
 from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import SCORED, EntryRow, present_group
 from leaderboard.results.board_rows.rows import BoardRows, LineKey
-from leaderboard.results.protection import HIDDEN_DECIMALS
 
 #: Prefix of the comparison groups of composed entries. Their dataset has neither a version nor judgments of
 #: its own, so boards accept this group as its current one.
@@ -72,8 +71,9 @@ def compose_rows(member: Member, rows: Mapping[int, BoardRows]) -> CompositeRows
     ]
     complete_lines.sort(key=lambda values: max(map(_publication_order, values)))
     digest = sha256("\n".join(groups).encode()).hexdigest()[:12]
-    decimals = HIDDEN_DECIMALS if has_hidden_part(parts) else None
-    composed = [_compose_entry(values, f"{GROUP_PREFIX}parts-{digest}", decimals) for values in complete_lines]
+    composed = [_compose_entry(values, f"{GROUP_PREFIX}parts-{digest}") for values in complete_lines]
+    if has_hidden_part(parts):  # The means include hidden judgments.
+        composed = [row.with_rounded_scores() for row in composed]
     entries = sorted([*composed, *dataset_rows.entries], key=attrgetter("published"))
     components = {row.pk: [value.pk for value in values] for row, values in zip(composed, complete_lines, strict=True)}
     return CompositeRows(BoardRows(dataset_rows.dataset_id, entries), components)
@@ -90,13 +90,11 @@ def _latest_results(rows: BoardRows, group: str) -> dict[LineKey, EntryRow]:
     return result_by_line
 
 
-def _compose_entry(values: Sequence[EntryRow], group: str, decimals: int | None) -> EntryRow:
+def _compose_entry(values: Sequence[EntryRow], group: str) -> EntryRow:
     """Return the mean of a line's results on the parts; other columns come from the first part."""
     provenances, trainings = {value.provenance for value in values}, {value.training for value in values}
     names = [name for name in values[0].scores if all(name in value.scores for value in values)]
     means = {name: sum(value.scores[name] for value in values) / len(values) for name in names}
-    if decimals is not None:  # The means include hidden judgments.
-        means = {name: round(mean, decimals) for name, mean in means.items()}
     return values[0]._replace(
         provenance=provenances.pop() if len(provenances) == 1 else SCORED,  # Measured only if all parts are.
         scores=means,

@@ -11,16 +11,29 @@ from leaderboard.results.board_rows.entry_rows import REPORTED
 
 
 class PublishedMeansRow(NamedTuple):
-    """A system's aggregates as text, with a dash if the paper prints none; `odd` marks different win counts."""
+    """A system's computed aggregates, and the `printed` ones."""
 
     system: str
     slug: str
-    wins: str
-    printed_wins: str
-    ratio_of_means: str
-    mean_of_ratios: str
-    printed_average: str
-    odd: bool
+    wins: int
+    ratio: float
+    ratios: float
+    printed: PublishedAverage
+
+    @property
+    def odd(self) -> bool:
+        """Whether the numbers of wins differ."""
+        return self.printed.wins not in (None, self.wins)
+
+    @property
+    def text(self) -> dict[str, str]:
+        """Relative differences from BM25 as on the page, with a dash if the paper prints none."""
+        average = self.printed.average
+        return {
+            "ratio_of_means": signed(self.ratio, 1, percent=True),
+            "mean_of_ratios": signed(self.ratios, 1, percent=True),
+            "average": "—" if average is None else signed(average, 1),
+        }
 
 
 class PublishedMeans(NamedTuple):
@@ -33,15 +46,6 @@ class PublishedMeans(NamedTuple):
     sentence: str
 
 
-class _ComputedMeans(NamedTuple):
-    system: str
-    slug: str
-    wins: int
-    ratio: float
-    ratios: float
-    printed: PublishedAverage
-
-
 def compare_published_means(
     facts: BenchmarkFacts, board: Board, averages: Mapping[str, PublishedAverage]
 ) -> PublishedMeans | None:
@@ -49,45 +53,32 @@ def compare_published_means(
 
     `averages` has the printed aggregates by name of the system.
     """
-    computed_means = []
+    rows = []
     for row in board.rows:
         wins, ratio, ratios = (row.value(key) for key in (WINS, AVERAGE, MEAN_RELATIVE))
         name = row.entry.system
         if row.ranked_in == REPORTED and name in averages and isinstance(ratio, float) and isinstance(ratios, float):
             # A baseline has no wins against itself.
             wins = int(wins) if isinstance(wins, float) else 0
-            computed_means.append(_ComputedMeans(name, row.entry.slug, wins, ratio, ratios, averages[name]))
-    if not computed_means:
+            rows.append(PublishedMeansRow(name, row.entry.slug, wins, ratio, ratios, averages[name]))
+    if not rows:
         return None
-    rows = [
-        PublishedMeansRow(
-            means.system,
-            means.slug,
-            str(means.wins),
-            "—" if means.printed.wins is None else str(means.printed.wins),
-            signed(means.ratio, 1, percent=True),
-            signed(means.ratios, 1, percent=True),
-            "—" if means.printed.average is None else signed(means.printed.average, 1),
-            means.printed.wins not in (None, means.wins),
-        )
-        for means in computed_means
-    ]
     dataset_count = len(facts.counted)
     return PublishedMeans(
         rows,
         dataset_count,
         facts.measure,
-        sorted({locator for system in computed_means for locator in system.printed.locators}),
-        _describe_agreement(computed_means, dataset_count),
+        sorted({locator for row in rows for locator in row.printed.locators}),
+        _describe_agreement(rows, dataset_count),
     )
 
 
-def _describe_agreement(computed_means: list[_ComputedMeans], dataset_count: int) -> str:
+def _describe_agreement(rows: list[PublishedMeansRow], dataset_count: int) -> str:
     """Return sentences that name the formula behind the printed averages, and point out inconsistent numbers of wins.
 
     If no formula reproduces all averages, the first sentence states how far off each formula is.
     """
-    averages = [(system, system.printed.average) for system in computed_means if system.printed.average is not None]
+    averages = [(system, system.printed.average) for system in rows if system.printed.average is not None]
     exact_readings = [
         name
         for name, get_value in (
@@ -104,8 +95,8 @@ def _describe_agreement(computed_means: list[_ComputedMeans], dataset_count: int
             f"line exactly: the ratio of means is off by {_deviation(averages, 'ratio')}, the mean of ratios by "
             f"{_deviation(averages, 'ratios')}."
         )
-    for system in computed_means:
-        if system.printed.wins not in (None, system.wins):
+    for system in rows:
+        if system.odd:
             text += (
                 f" {system.system} wins against BM25 on {system.wins} of {dataset_count} datasets according to the "
                 f"paper's own table, not on the printed {system.printed.wins}."
@@ -113,6 +104,6 @@ def _describe_agreement(computed_means: list[_ComputedMeans], dataset_count: int
     return text
 
 
-def _deviation(averages: list[tuple[_ComputedMeans, float]], name: str) -> str:
+def _deviation(averages: list[tuple[PublishedMeansRow, float]], name: str) -> str:
     distances = [abs(100 * getattr(system, name) - printed) for system, printed in averages]
     return f"{sum(distances) / len(distances):.1f} points on average, {max(distances):.1f} at most"

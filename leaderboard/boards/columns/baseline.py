@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from leaderboard.boards.model import DIFFERENCE
+from leaderboard.boards.model import DIFFERENCE, BenchmarkFacts
 from leaderboard.core.text.baselines import baseline_label
 from leaderboard.results.board_rows.entry_rows import EntryRow
 from leaderboard.systems.baselines import BM25, describe_bm25
-
-if TYPE_CHECKING:
-    from leaderboard.boards.model import BenchmarkFacts
 
 #: Head of differences from several baselines with different names.
 MIXED_HEAD = "Δ vs baseline"

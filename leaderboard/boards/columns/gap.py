@@ -19,17 +19,9 @@ CLAIM = _("scores better on public queries than on hidden ones")
 SHOWN, NOT_SHOWN, SIGNIFICANT = "shown", "not-shown", "significant"
 
 
-def significance_label(gap: Gap) -> str:
-    return SIGNIFICANT if gap.shown else "not significant"
-
-
 def gap_texts(gap: Gap | None) -> tuple[str, str] | None:
     """Return texts such as `+0.083` and `+0.021 to +0.145`, or None without a gap."""
     return gap and (numbers.signed(gap.value, INTERVAL_DECIMALS), interval_text(gap))
-
-
-def facet_value(gap: Gap | None) -> str:
-    return "" if gap is None else SHOWN if gap.shown else NOT_SHOWN
 
 
 def interval_text(gap: Gap) -> str:
@@ -58,7 +50,10 @@ def gap_columns(baseline: str) -> Sequence[Column]:
             note=_("95% interval of the gap; sorted by its lower end"),
             cell=_gap_cell(lambda gap: Cell(gap.low, interval_text(gap))),
         ),
-        Column(GAP_SHOWN, _("Better on public queries"), GROUP, "text", note=CLAIM, cell=_gap_cell(significance_label)),
+        Column(
+            GAP_SHOWN, _("Better on public queries"), GROUP, "text", note=CLAIM,
+            cell=_gap_cell(lambda gap: SIGNIFICANT if gap.shown else "not significant"),
+        ),
     )  # fmt: skip
 
 

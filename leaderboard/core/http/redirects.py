@@ -1,6 +1,7 @@
 """Permanent redirects from the addresses of merged and renamed objects."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -24,21 +25,18 @@ def follow_redirects(redirects: type[Model], owner: str, folder: str) -> Callabl
         @wraps(view)
         def redirecting_view(request: HttpRequest, slug: str, **options: Any) -> HttpResponseBase:
             """Return the view's response or, if it is 404, a redirect from an earlier slug to the current one."""
-            not_found: Http404 | None = None
-            response = None
-            try:
+            response: HttpResponseBase | None = None
+            with suppress(Http404):
                 response = view(request, slug=slug, **options)
-            except Http404 as error:
-                not_found = error
-            if response is not None and response.status_code != 404:
-                return response
+                if response.status_code != 404:
+                    return response
             rows = redirects._default_manager.filter(slug=slug)
             current_slug = rows.values_list(f"{owner}__slug", flat=True).first()
             if current_slug is not None:
                 address = request.get_full_path().replace(f"/{folder}/{slug}/", f"/{folder}/{current_slug}/", 1)
                 return HttpResponsePermanentRedirect(address, preserve_request=request.method == "POST")
-            if not_found is not None or response is None:
-                raise not_found or Http404
+            if response is None:
+                raise Http404
             return response
 
         return redirecting_view

@@ -290,10 +290,8 @@ def _count_significant(seed_sets: Sequence[Sequence[Evaluation]], baseline_index
     )
     differences = values.mean(axis=0) - values[:, baseline_index].mean()
     significant_differences = differences[randomisation_test(values, baseline_index) < ALPHA]
-    positive_count, negative_count = (
-        int(np.count_nonzero(significant_differences > 0)),
-        int(np.count_nonzero(significant_differences < 0)),
-    )
+    positive_count = int(np.count_nonzero(significant_differences > 0))
+    negative_count = int(np.count_nonzero(significant_differences < 0))
     return (negative_count, positive_count) if better(measure) == "lower" else (positive_count, negative_count)
 
 

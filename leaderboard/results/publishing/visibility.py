@@ -314,9 +314,7 @@ def withdraw_reported(entry: Entry, measure: str, reason: str) -> None:
     if not measure or not remaining_scores:
         unpublish(entry, reason)
         return
-    entry.scores, entry.figures = (
-        remaining_scores,
-        [figure for figure in entry.figures if figure["name"] != measure],
-    )
+    entry.scores = remaining_scores
+    entry.figures = [figure for figure in entry.figures if figure["name"] != measure]
     entry.save(update_fields=["scores", "figures"])
     board_changed(entry.dataset, Kind.REPORTED, entry, {entry.pk})
