@@ -29,7 +29,7 @@ from leaderboard.models import Dataset, Protection, Visibility
 #: Fields that every import confirms.
 _MAIN_FIELDS = ("name", "slug", "judgements", "split", "primary", "measures", "task", "domain", "language", "licence")
 _GROUPS: tuple[tuple[Any, Any, tuple[str, ...]], ...] = (
-    (_("Public page"), _("Further texts of the public page."), ("description", "citation", "homepage")),
+    (_("Public page"), _("Further texts of the public page."), ("description", "citation", "homepage", "judged_by")),
     (_("Downloads"), _("Visibility of queries, documents, and runs."),
      ("queries_visibility", "documents_visibility", "runs_visibility")),
     (_("Protection of hidden judgments"), _("Feedback to teams."), ("protection", "public_share")),
@@ -142,6 +142,9 @@ class ImportForm(GroupedForm):
     homepage = forms.URLField(required=False, assume_scheme="https")
     citation = optional_text(widget=forms.Textarea(attrs={"rows": 4}))
     description = optional_text(widget=forms.Textarea(attrs={"rows": 4}), help_text="Markdown")
+    judged_by = optional_text(
+        max_length=60, help_text="Who made the judgments, or how, such as NIST assessors. Shown on the board."
+    )
     queries_visibility = optional_choice(choices=Visibility.choices)
     documents_visibility = optional_choice(choices=Visibility.choices)
     runs_visibility = optional_choice(

@@ -271,7 +271,7 @@ class Summary:
     fastest comparable system, in milliseconds. If the best system beats the baseline, `above_bound` is true if it also
     exceeds the baseline's upper bound, and `baseline_tied` is true if the tests of all pairs do not separate the two.
     `headline` continues the sentence that begins with the system's name. `forest_plot` is the figure of
-    `boards.forest`, drawn once because a page shows it twice.
+    `boards.forest`, drawn once because a page shows it twice. `missing_queries` is the number that the best lacks.
     """
 
     label: str
@@ -291,6 +291,7 @@ class Summary:
     headline: str = ""
     forest_plot: SafeString = SafeString("")  # noqa: RUF009  # immutable
     origin: str = ""
+    missing_queries: int = 0
 
     @property
     def text(self) -> str:

@@ -51,10 +51,12 @@ _REPORTED_LATENCIES = {
 def summarize_dataset(board: Board, facts: DatasetFacts, *, is_filtered: bool) -> Summary | None:
     """Return the summary of a dataset's board, with the access, origin, and density of the judgments."""
     judges = _("judged by %(judges)s") % {"judges": ", ".join(facts.judges)} if facts.judges else ""
-    density = _("%(number).1f relevant each")
+    density = _("%(number).1f relevant per query")
     relevant = density % {"number": facts.relevant_per_query} if facts.relevant_per_query else ""
-    origin = _("open (%(source)s)") if facts.source else _("open, from the collection")
-    origin = _("hidden, provided by the curator") if facts.hidden else origin % {"source": facts.source}
+    access = _("hidden") if facts.hidden else _("open")
+    origin = f"{access} ({facts.source})" if facts.source else access
+    if not facts.source and not judges:
+        judges = _("judges not stated")
     judgments = ", ".join(filter(None, [origin, judges, relevant]))
     leader = _find_leader(board, board.measure)
     return leader.summary(board.measure, "relative", judgments, is_filtered=is_filtered) if leader else None
@@ -125,7 +127,7 @@ class _Leader:
         elif board.statements.published is not None:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
         elif is_reported:
-            parts.append(Part(_("Judgments"), _("not available here, so unjudged documents cannot be checked")))
+            parts.append(Part(_("Judgments"), _("as used by the publication, whose runs are not available for checks")))
         if judgments and not is_reported:
             parts.append(Part(_("Judgments"), judgments))
         reported = self._better_reported()
@@ -152,6 +154,7 @@ class _Leader:
             self._headline(ratio, measure, baseline),
             draw_forest(list(self._forest_rows()), measure, board.baseline),
             self._origin(reported),
+            best.entry.missing_queries or 0,
         )
 
     @property
@@ -181,7 +184,7 @@ class _Leader:
                 return origin
             score = format_value(_number(reported, self.key), 3)
             facts = {"origin": origin, "name": _name(reported, self.names), "score": score}
-            return _("%(origin)s; reported, untested: %(name)s %(score)s") % facts
+            return _("%(origin)s; %(name)s reported as %(score)s, untested") % facts
         origin = str(self.best.value("by"))
         others = sum(row.ranked_in != REPORTED for row in self.board.rows) if self.board.views else 0
         if not others:

@@ -37,6 +37,7 @@ _DEMO = ImportOptions(
     domain="Software",
     licence="PSF-2.0",
     homepage="https://docs.python.org/3/library/",
+    judged_by="construction from docstrings",
     description=f"{DESCRIPTION} Half of the questions are hidden; comparing the two boards shows overfitting to the "
     "public half. This is only an example: anyone with the same Python version can derive the answers.",
     version_label=VERSION,

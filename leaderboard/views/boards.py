@@ -116,8 +116,8 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     if page is None:
         raise Http404
     counted_ids = [member.dataset_id for member in page.members if member.counted]
-    hidden_flags = [
-        member.facts.hidden
+    scored_members = [
+        member.facts
         for member in page.members
         if any(facts.qrels_id is not None for facts in (member.facts, *(part.facts for part in member.parts)))
     ]
@@ -133,8 +133,8 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         "uncounted": [member.facts.name for member in page.members if not member.counted],
         "total": len(page.members),
         "topics": lists.count_topics(counted_ids),
-        "hidden_members": len(hidden_flags) - hidden_flags.count(False),
-        "open_members": hidden_flags.count(False),
+        "hidden_members": [facts.name for facts in scored_members if facts.hidden],
+        "open_members": [facts.name for facts in scored_members if not facts.hidden],
         "completeness": completeness(slug),
     }
     path = reverse("benchmark", args=[slug])

@@ -69,8 +69,10 @@ def describe_judges(judged_by: Mapping[str, Any], *, hidden: bool) -> tuple[tupl
     """Return the judges with their shares of the judgments, and sentences on their agreement.
 
     `judged_by` is the field of `Qrels`. Both are empty if no judge was ever named. For hidden judgments, only the
-    names of the judges are returned.
+    names of the judges are returned. An import may have `stated` them.
     """
+    if stated := judged_by.get("stated"):
+        return (stated,), ()
     judges = judged_by.get("judges", ())
     total = sum(judge["judgements"] for judge in judges)
     if not any(judge["kind"] for judge in judges):

@@ -293,7 +293,8 @@ def _choose_qrels(
     if judgements is None:
         return current_qrels, False
     answers = collection.answers.sha256 if collection.answers else ""
-    new_qrels = current_or_next_qrels(version, options.split, judgements, answers_sha256=answers)
+    judged_by = {"stated": options.judged_by} if options.judged_by else None
+    new_qrels = current_or_next_qrels(version, options.split, judgements, answers_sha256=answers, judged_by=judged_by)
     if dataset.current_version_id != version.pk or not must_rescore(dataset, new_qrels):
         return new_qrels, False
     pending_rescore = get_pending_rescore(dataset)

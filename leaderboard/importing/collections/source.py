@@ -53,7 +53,7 @@ ZIP_POLICY = ZipPolicy(
 #: Options that do not correspond to columns of `Dataset`.
 _NOT_COLUMNS = (
     "slug", "collecting", "split", "primary", "measures", "baseline", "version_label", "twin_of", "topic_field",
-    "source", "strict", "card",
+    "source", "strict", "card", "judged_by",
 )  # fmt: skip
 
 
@@ -72,6 +72,7 @@ class ImportOptions:
         twin_of: Slug of the open dataset whose hidden half this is.
         topic_field: Field of TREC topics that is the query, one of `other_formats.FIELDS`.
         source: Source of a downloaded collection.
+        judged_by: Who made new judgments, or how, as shown on the board.
         strict: Reject judgments of documents that are not in the corpus.
         card: `licence`, `language`, and `task` as the source states them, to propose to a curator.
     """
@@ -85,6 +86,7 @@ class ImportOptions:
     homepage: str | None = None
     citation: str | None = None
     description: str | None = None
+    judged_by: str | None = None
     hidden: bool | None = None
     runs_only: bool | None = None
     collecting: bool = False

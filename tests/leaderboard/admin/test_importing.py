@@ -72,6 +72,14 @@ def test_the_facts_of_a_zip_are_shown_and_confirmed_without_further_input(tmp_pa
     assert staged_files() == [], "the zip is in private storage only until it is imported"
 
 
+def test_a_curator_states_who_judged(tmp_path: Path, curator: Client) -> None:
+    page = choose(curator, write_zip(tmp_path / "a.zip"), name="tiny.zip")
+    confirm(curator, page, judged_by="NIST assessors")
+    qrels = Dataset.objects.get().current_qrels
+    assert qrels is not None
+    assert qrels.judged_by == {"stated": "NIST assessors"}
+
+
 @pytest.mark.parametrize(
     ("missing", "field", "shown"),
     [

@@ -12,7 +12,7 @@ from django.test import Client
 
 from leaderboard.boards.forest import ForestRow, draw_forest
 from leaderboard.core.text.numbers import signed
-from leaderboard.models import Dataset, System
+from leaderboard.models import Dataset, Qrels, System
 from leaderboard.results.reported_facts import COST_UNIT, make_figure
 from leaderboard.results.significance.statements import statements
 from tests.leaderboard.certainty import compute_certainty
@@ -31,7 +31,7 @@ from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the paper gives no per-query scores."
-UNMEASURED = "Judgments: not available here, so unjudged documents cannot be checked. Cost: not reported."
+UNMEASURED = "Judgments: as used by the publication, whose runs are not available for checks. Cost: not reported."
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported, because the judgments are hidden."
@@ -246,7 +246,7 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     ends = ", ".join(signed(end, 3) for end in delta.values())
     published = statements([dataset.pk])[dataset.pk].published
     within = f"{published.tied_within:.3f}" if published else ""
-    judgments = "hidden, provided by the curator" if dataset.hidden else "open, from the collection"
+    judgments = f"{'hidden' if dataset.hidden else 'open'}, judges not stated"
     text = text.format(judgments=judgments, ends=ends, least=f"{least or 0:+.3f}", within=within)
     is_reported = text.startswith("Best reported")
     origin = "Lovelace and Hopper 2020" if is_reported else "uploaded"
@@ -270,7 +270,7 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
 
 
 @pytest.mark.parametrize(
-    ("reported", "note"), [(0.9, "uploaded; reported, untested: printed 0.900"), (0.3, "uploaded")]
+    ("reported", "note"), [(0.9, "uploaded; printed reported as 0.900, untested"), (0.3, "uploaded")]
 )
 def test_a_better_reported_score_is_named_beside_the_best(client: Client, reported: float, note: str) -> None:
     dataset = untested(BM25=(0.4, None), First=(0.5, None))
@@ -367,6 +367,10 @@ def test_judgments_of_a_collection_name_its_source(client: Client) -> None:
         Dataset.objects.filter(pk=dataset.pk).update(**fields)
         clear_page_cache()
         assert f"open ({source})" in client.get(f"/datasets/{dataset.slug}/").content.decode()
+    Qrels.objects.filter(version__dataset=dataset).update(judged_by={"stated": "NIST assessors"})
+    clear_page_cache()
+    page = " ".join(client.get(f"/datasets/{dataset.slug}/").content.decode().split())
+    assert "open (example.org), judged by NIST assessors" in page
 
 
 def test_the_cost_of_a_reported_system_says_where_it_was_measured(client: Client) -> None:
