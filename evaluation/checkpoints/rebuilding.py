@@ -1,8 +1,6 @@
 """Validation of a checkpoint without loading it, and rebuilding from newly written JSON and the bytes of its weights.
 
-Uploaded archives, zip or tar.zst, are extracted into a scratch folder: regular files only, within bounds. The standard
-library's tarfile parses the headers of a tar, but its members are iterated here, because tarfile reads long names and
-extended headers of any size into memory.
+Uploaded archives, zip or tar.zst, are extracted into a scratch folder: regular files only, within bounds.
 """
 
 import hashlib
@@ -14,12 +12,12 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tarfile import AREGTYPE, REGTYPE, XGLTYPE, XHDTYPE, HeaderError, TarInfo
+from tarfile import AREGTYPE, BLOCKSIZE, REGTYPE, XGLTYPE, XHDTYPE, TarInfo
 
 import zstandard
 
 from evaluation.archives.compression import MIB, FileLimits, open_expanded
-from evaluation.archives.tar import DamagedTar, TarReader
+from evaluation.archives.tar import DamagedTar, TarReader, pax_records, read_extended, read_header
 from evaluation.archives.zip import ZipPolicy, is_zip, open_archive
 from evaluation.checkpoints.description import FILE_NAME, CheckpointDescription, CheckpointKind, Plan
 from evaluation.checkpoints.files import ModelFiles, check_file_name, list_model_files
@@ -348,10 +346,7 @@ def _write_blocks(target: Path, blocks: Iterable[bytes]) -> None:
                 POLICY.check_disk_space(target.parent)
 
 
-_TAR_BLOCK = 512
-_MAX_PAX = 64 * 1024
 _MAX_MEMBERS = 256
-_PAX = re.compile(rb"(\d{1,6}) ([^=]{1,256})=")
 #: Keys of extended headers that are ignored: times, owners, and attributes, but never names and sizes.
 _HARMLESS = re.compile(rb"mtime|atime|ctime|uid|gid|uname|gname|comment|(SCHILY|LIBARCHIVE)\..*", re.DOTALL)
 
@@ -369,45 +364,25 @@ def iterate_members(read: Callable[[int], bytes], skip: Callable[[int], None]) -
 
     `read(n)` returns n bytes of the archive, or fewer at its end. The caller must read or skip the `size` bytes of each
     member before requesting the next one; the padding is skipped here. Only zeros may follow the last member. Raises
-    NotTar if the tar is damaged or has links, devices, or other special members.
+    DamagedTar, which is NotTar for links, devices, and other special members.
     """
     for _ in range(_MAX_MEMBERS):
-        header = read(_TAR_BLOCK)
-        if header == bytes(_TAR_BLOCK):
+        info = read_header(read)
+        if info is None:
             remaining_zeros = 1024 * 1024  # Programs add zeros after the last member.
-            while block := read(_TAR_BLOCK):
+            while block := read(BLOCKSIZE):
                 remaining_zeros -= len(block)
                 if block.count(0) != len(block) or remaining_zeros < 0:
                     raise NotTar("trailing_data", "data follows the end of the archive")
             return
-        if len(header) < _TAR_BLOCK:
-            raise NotTar("compression", "the archive is truncated")
-        if header[257:262] != b"ustar":
-            raise NotTar("compression", "a header is not in the ustar format")
-        try:
-            info = TarInfo.frombuf(header, "ascii", "replace")
-        except HeaderError as error:
-            raise NotTar("compression", f"a header is damaged: {error}") from error
-        if info.size < 0:
-            raise NotTar("compression", "a header has a negative size")
-        info.name = info.name.removeprefix("./")
-        name, size = info.name, info.size
+        info.name = name = info.name.removeprefix("./")
         if info.type in (XHDTYPE, XGLTYPE):
-            if size > _MAX_PAX:
-                raise NotTar("member_kind", f"the extended header {name!r} is too long")
-            data = read(size + -size % _TAR_BLOCK)[:size]
-            position = 0
-            while position < size:
-                match = _PAX.match(data, position)
-                end = position + int(match[1]) if match else 0
-                if match is None or end <= match.end() or data[end - 1 : end] != b"\n":
-                    raise NotTar("compression", f"the extended header {name!r} is damaged")
-                if not _HARMLESS.fullmatch(match[2]):
-                    key = match[2].decode("ascii", "replace")
-                    raise NotTar("member_kind", f"an extended header changes a member's {key}")
-                position = end
+            for key, _ in pax_records(read_extended(info, read)):
+                if not _HARMLESS.fullmatch(key):
+                    text = key.decode("ascii", "replace")
+                    raise NotTar("member_kind", f"an extended header changes a member's {text}")
         elif info.isdir():
-            if size:
+            if info.size:
                 raise NotTar("member_kind", f"the folder {name!r} has content")
         elif info.type not in (REGTYPE, AREGTYPE):
             message = f"{name!r} is a link, a device, a sparse file, or another special member"
@@ -416,5 +391,5 @@ def iterate_members(read: Callable[[int], bytes], skip: Callable[[int], None]) -
             raise NotTar("member_kind", f"{name!r} has a folder's name but is a file")
         else:
             yield info
-            skip(-size % _TAR_BLOCK)
+            skip(-info.size % BLOCKSIZE)
     raise NotTar("too_many_files", f"the archive has more than {_MAX_MEMBERS} members")

@@ -7,6 +7,7 @@ image/spec/spec.md (manifest.json).
 import hashlib
 import json
 import platform
+import posixpath
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,6 +27,7 @@ from evaluation.images.findings import (
     IMAGE_DIGEST,
     IMAGE_FORMAT,
     IMAGE_PLATFORM,
+    IMAGE_SIZE,
     ImageFindings,
     ImageLimits,
     ImageRefused,
@@ -51,6 +53,10 @@ MOUNT_POINTS = (
     "usr/local/nvidia/lib64",
 )  # fmt: skip
 _MAX_LABELS, _MAX_LABEL = 100, 500
+#: Limits of the command and environment, below those of Linux (128 KiB and 2 MiB), because placeholders are replaced,
+#: and each value needs pointers and an option.
+_MAX_VALUE_BYTES, _MAX_CONFIG_BYTES, _ENTRY_BYTES = 64 << 10, 512 << 10, 64
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +95,6 @@ class ImageArchive:
         if self.report.valid:
             for name in MOUNT_POINTS:
                 self.file_system.make_folder(name)
-            if self.file_system.find(self.config.folder) is None:
-                self.file_system.make_folder(_normalize(self.config.folder))
             self.file_system.make_folder("etc").children.pop("hosts", None)
             with suppress(ImageRefused):
                 write_file_system(self.file_system, self.layers, target, self.limits, self.findings)
@@ -138,16 +142,17 @@ class ImageArchive:
         self._check_platform(values)
         diff_ids = _list(_object(values.get("rootfs")).get("diff_ids"))
         self.findings.require_size("layers", len(names), self.limits.layers, is_bytes=False)
-        if len(diff_ids) != len(names) or not all(map(_is_digest, diff_ids)):
+        if len(diff_ids) != len(names) or not all(DIGEST.fullmatch(str(each)) for each in diff_ids):
             raise self.findings.stop(IMAGE_FORMAT, "the configuration lists other layers than the manifest")
         for name, diff_id, blob_digest in zip(names, diff_ids, blob_digests, strict=True):
             self.layers.append(Layer(self.path, *self._entry(name), diff_id, blob_digest))
         for number, layer in enumerate(self.layers):
             try:
                 layer.read(partial(self.file_system.add_layer, number), self.limits, self.findings)
-            except ImageRefused:
-                if self.file_system.expanded_bytes > self.limits.expanded_bytes:
-                    break
+            except ImageRefused as refusal:
+                if refusal.args[0] is IMAGE_SIZE:
+                    raise
+        self.file_system.require_short_paths()
         self._read_config(_object(values.get("config")))
 
     def _list_entries(self) -> None:
@@ -174,10 +179,10 @@ class ImageArchive:
 
     def _docker_manifest(self) -> tuple[str, list[str], list[str]]:
         """Return the names of the configuration and of the layers."""
-        manifests = self._parse(self._content("manifest.json"), "manifest.json")
-        if len(_list(manifests)) != 1:
+        manifests = self._parse(self._content("manifest.json"), "manifest.json", list)
+        if len(manifests) != 1:
             raise self.findings.stop(IMAGE_FORMAT, "manifest.json must list exactly one image")
-        manifest = _object(_list(manifests)[0])
+        manifest = _object(manifests[0])
         names = [str(name) for name in _list(manifest.get("Layers"))]
         return str(manifest.get("Config")), names, [""] * len(names)
 
@@ -185,7 +190,7 @@ class ImageArchive:
         """Return the names of the configuration and of the layers, and the digests of the layers' blobs."""
         values, digest = self._parse(self._content("index.json"), "index.json"), ""
         for _ in range(4):  # an index may contain an index of platforms
-            if "manifests" not in _object(values):
+            if "manifests" not in values:
                 break
             digest = choose_manifest(values["manifests"])
             if not digest:
@@ -216,11 +221,16 @@ class ImageArchive:
             raise self.findings.stop(IMAGE_DIGEST, "{} has other content than its digest states", digest)
         return content
 
-    def _parse(self, content: bytes, name: str) -> Any:
+    def _parse(self, content: bytes, name: str, kind: type = dict) -> Any:
+        """Return a JSON file's value, which must be an object or, with `kind`, a list."""
         try:
-            return json.loads(content)
+            value = json.loads(content)
         except (ValueError, RecursionError) as error:
             raise self.findings.stop(IMAGE_FORMAT, "{} is not valid JSON", name) from error
+        if not isinstance(value, kind):
+            what = "object" if kind is dict else "list"
+            raise self.findings.stop(IMAGE_FORMAT, f"{{}} does not contain a JSON {what}", name)
+        return value
 
     def _check_platform(self, values: Mapping[str, Any]) -> None:
         found = f"{values.get('os')}/{values.get('architecture')}"
@@ -231,10 +241,10 @@ class ImageArchive:
     def _read_config(self, values: Mapping[str, Any]) -> None:
         """Read the command, environment, user, and labels, and report a problem for each invalid value."""
         command = [*_list(values.get("Entrypoint")), *_list(values.get("Cmd"))]
-        if not command or not all(isinstance(word, str) and "\0" not in word for word in command):
+        if not command or not all(isinstance(word, str) for word in command):
             self.findings.add(IMAGE_COMMAND, "the image has neither ENTRYPOINT nor CMD")
         pairs = [str(entry).partition("=") for entry in _list(values.get("Env"))]
-        environment = {name: text for name, _, text in pairs if _NAME.fullmatch(name) and "\0" not in text}
+        environment = {name: text for name, _, text in pairs if _NAME.fullmatch(name)}
         labels = {str(name): str(text) for name, text in _object(values.get("Labels")).items()}
         interface = labels.get(INTERFACE_LABEL, "")
         if interface not in ("", *INTERFACES):
@@ -243,11 +253,28 @@ class ImageArchive:
         config = ImageConfig(
             command=tuple(map(str, command)),
             environment=environment,
-            folder=str(values.get("WorkingDir") or "/"),
+            folder=f"/{_normalize(str(values.get('WorkingDir') or ''))}",
             labels=labels,
             port=_port(labels, _object(values.get("ExposedPorts"))),
         )
         self.config = self._with_user(config, str(values.get("User") or "0"))
+        self._check_config()
+
+    def _check_config(self) -> None:
+        """Report values with which the operating system cannot start a program."""
+        config = self.config
+        variables = (f"{name}={text}" for name, text in config.environment.items())
+        texts = [*config.command, *variables, config.folder, config.home]
+        if any(map(_UNUSABLE.search, texts)):
+            message = "the command, ENV, WORKDIR, or the home of the user contains a NUL or a surrogate character"
+            self.findings.add(IMAGE_COMMAND, message)
+            return
+        sizes = [len(text.encode()) for text in texts]
+        if max(sizes) > _MAX_VALUE_BYTES or sum(sizes) + _ENTRY_BYTES * len(sizes) > _MAX_CONFIG_BYTES:
+            limits = f"{_MAX_VALUE_BYTES >> 10} KiB for each value and {_MAX_CONFIG_BYTES >> 10} KiB in total"
+            self.findings.add(IMAGE_COMMAND, f"command and environment exceed the limits of {limits}")
+        elif not self.file_system.add_folder(config.folder):
+            self.findings.add(IMAGE_COMMAND, "WORKDIR {} is a file, is below a file, or is too long", config.folder)
 
     def _with_user(self, config: ImageConfig, text: str) -> ImageConfig:
         """Return the configuration with the numeric ids and the home of `user[:group]`."""
@@ -316,10 +343,6 @@ def _port(labels: Mapping[str, str], exposed: Mapping[str, Any]) -> int:
     return next((number for number in numbers if 1024 <= number < 65536), DEFAULT_PORT)
 
 
-def _is_digest(value: object) -> bool:
-    return isinstance(value, str) and DIGEST.fullmatch(value) is not None
-
-
 def content_digest(content: bytes) -> str:
     """Return the digest of a blob in the format of manifests."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
@@ -331,13 +354,7 @@ def blob_name(digest: str) -> str:
 
 
 def _normalize(name: str) -> str:
-    parts: list[str] = []
-    for part in name.split("/"):
-        if part == "..":
-            del parts[-1:]
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/".join(parts)
+    return posixpath.normpath(f"/{name}").lstrip("/")
 
 
 def _object(value: object) -> Mapping[str, Any]:

@@ -13,12 +13,14 @@ from evaluation.core.problems import Problem, ProblemCode, Report
 class ImageLimits:
     """Limits of an image. Sizes are in bytes.
 
-    `ratio` limits the compression ratio of layers that expand to more than `ratio_floor_bytes`.
+    `name_bytes` limits the sum of the names of all files and the targets of links. `ratio` limits the compression ratio
+    of layers that expand to more than `ratio_floor_bytes`.
     """
 
     archive_bytes: int = 20 * 10**9
     expanded_bytes: int = 60 * 10**9
     members: int = 500_000
+    name_bytes: int = 64 << 20
     layers: int = 128
     depth: int = 64
     json_bytes: int = 4 << 20
@@ -43,8 +45,8 @@ IMAGE_PLATFORM = _code(
     "Build it for this site's platform, for example with `docker build --platform linux/amd64`.",
 )  # fmt: skip
 IMAGE_COMMAND = _code(
-    "image_command", "The image has no command, or names a user that it does not contain.",
-    "Add ENTRYPOINT or CMD, and a USER of its /etc/passwd, to the Dockerfile.",
+    "image_command", "The command, environment, working folder, or user of the image cannot be used.",
+    "Correct ENTRYPOINT, CMD, ENV, WORKDIR, or USER in the Dockerfile, and build the image again.",
 )  # fmt: skip
 IMAGE_PATH = _code(
     "image_path", "A name in a layer leaves the root file system, or is below a file.",
@@ -55,7 +57,7 @@ IMAGE_LINK = _code(
     "Copy the file into the image instead of linking it.",
 )  # fmt: skip
 IMAGE_DEVICE = _code(
-    "image_device", "A layer contains a device, a pipe, a socket, or a sparse file outside of /dev.",
+    "image_device", "A layer contains a device, a pipe, or a socket outside of /dev.",
     "Remove it from the image. The sandbox provides /dev.",
 )  # fmt: skip
 IMAGE_SIZE = _code(

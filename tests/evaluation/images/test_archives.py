@@ -90,7 +90,7 @@ def test_mount_points_are_folders(name: str, tmp_path: Path) -> None:
 def test_a_layer_that_changed_after_the_check_is_not_unpacked(tmp_path: Path) -> None:
     path = docker_archive(tmp_path / "image.tar", [BASE])
     image = ImageArchive(path)
-    path.write_bytes(path.read_bytes().replace(b"kept", b"KEPT"))
+    path.write_bytes(path.read_bytes().replace(b"kept\0", b"KEPT\0"))
     with pytest.raises(InvalidContent, match="digest"):
         image.unpack(tmp_path / "root")
 

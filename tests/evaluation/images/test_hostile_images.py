@@ -8,6 +8,7 @@ import random
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.evaluation.images.builder import (
     member,
     oci_archive,
     python_layer,
+    sha256,
     write_tar,
 )
 
@@ -113,10 +115,22 @@ def test_wrong_digests_are_found(tmp_path: Path) -> None:
     assert "digest" in problems(docker_archive(path, [GOOD], raw_config=image_config([b"other"])))["image_digest"]
 
 
+def oci_manifest(content: bytes) -> bytes:
+    """Return an archive in OCI layout with this manifest."""
+    index = json.dumps({"manifests": [{"digest": sha256(content)}]}).encode()
+    return layer({f"blobs/{sha256(content).replace(':', '/')}": content, "index.json": index})
+
+
+@pytest.mark.parametrize("content", [b"[]", b"null", b"5"])
+def test_configurations_without_an_object_are_refused(content: bytes, tmp_path: Path) -> None:
+    found = problems(docker_archive(tmp_path / "i.tar", [GOOD], raw_config=content))
+    assert "not contain a JSON object" in found["image_format"]
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "cannot be read"),
+        (b"", "neither manifest.json nor index.json"),
         (b"PK\x03\x04" + bytes(600), "cannot be read"),
         (gzip.compress(b"x" * 5000), "is compressed"),
         (layer({"hello": b"x"}), "neither manifest.json nor index.json"),
@@ -125,6 +139,10 @@ def test_wrong_digests_are_found(tmp_path: Path) -> None:
         (layer({"manifest.json": b"[]"}), "exactly one image"),
         (layer({"manifest.json": b'[{"Config": "c", "Layers": ["x"]}]'}), "lacks “c”"),
         (layer({"index.json": b'{"manifests": []}'}), "no image for linux"),
+        (layer({"index.json": b"[]"}), "not contain a JSON object"),
+        (layer({"manifest.json": b"{}"}), "not contain a JSON list"),
+        (oci_manifest(b"[]"), "not contain a JSON object"),
+        (oci_manifest(b'"abc"'), "not contain a JSON object"),
         (layer({"index.json": b'{"manifests": [{"digest": "../../x"}]}'}), "lacks"),
         (docker_archive.__doc__.encode(), "cannot be read"),  # type: ignore[union-attr]
     ],
@@ -138,28 +156,148 @@ def test_other_files_are_refused(content: bytes, words: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "words"),
     [
-        {"User": "nobody-here"},
-        {"User": "99999999999"},
-        {"Cmd": [1, 2]},
-        {"Cmd": "text"},
-        {"Cmd": ["a\0b"]},
-        {"Labels": {"org.runboard.interface": "telepathy"}},
+        ({"User": "nobody-here"}, "no user"),
+        ({"User": "99999999999"}, "no user"),
+        ({"Cmd": [1, 2]}, "neither ENTRYPOINT nor CMD"),
+        ({"Cmd": "text"}, "neither ENTRYPOINT nor CMD"),
+        ({"Cmd": ["a\0b"]}, "NUL or a surrogate"),
+        ({"Cmd": ["a", "\ud800"]}, "NUL or a surrogate"),
+        ({"Cmd": ["a" * 70_000]}, "64 KiB"),
+        ({"Env": ["A=\0"]}, "NUL or a surrogate"),
+        ({"Env": ["A=\udcff"]}, "NUL or a surrogate"),
+        ({"Env": ["A=" + "x" * 200_000]}, "64 KiB"),
+        ({"Env": [f"A{n}=" + "x" * 1000 for n in range(600)]}, "512 KiB"),
+        ({"WorkingDir": "/a\0b"}, "NUL or a surrogate"),
+        ({"WorkingDir": "/\ud800"}, "NUL or a surrogate"),
+        ({"WorkingDir": "/" + "a" * 300}, "too long"),
+        ({"WorkingDir": "/a" * 3000}, "too long"),
+        ({"WorkingDir": "/bin/run"}, "is a file"),
+        ({"WorkingDir": "/bin/run/below"}, "below a file"),
+        ({"User": "nul"}, "NUL or a surrogate"),
+        ({"User": "long"}, "64 KiB"),
+        ({"Labels": {"org.runboard.interface": "telepathy"}}, "telepathy"),
     ],
 )
-def test_configurations_that_cannot_run_are_refused(changes: dict[str, object], tmp_path: Path) -> None:
-    assert set(problems(docker_archive(tmp_path / "i.tar", [GOOD], **changes))) == {"image_command"}
+def test_configurations_that_cannot_run_are_refused(changes: dict[str, object], words: str, tmp_path: Path) -> None:
+    users = b"root:x:0:0::/root:/bin/sh\nnul:x:1:1::/a\0b:/bin/sh\nlong:x:2:2::/" + b"h" * 70_000 + b":/bin/sh\n"
+    content = layer({"bin/run": b"run", "etc/passwd": users})
+    found = problems(docker_archive(tmp_path / "i.tar", [content], **changes))
+    assert words in found.pop("image_command")
+    assert not found
 
 
-def test_headers_that_tarfile_would_read_into_memory(tmp_path: Path) -> None:
-    """A long name of gigabytes, and digits that make a search quadratic."""
-    info = tarfile.TarInfo("././@LongLink")
-    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 8 << 30
-    long_name = info.tobuf(tarfile.GNU_FORMAT) + bytes(1024)
-    assert "header" in problems(docker_archive(tmp_path / "i.tar", [long_name]))["image_format"]
-    digits = layer([("x", member(tarfile.REGTYPE, pax_headers={"comment": "1" * 40_000}))])
-    assert "header" in problems(docker_archive(tmp_path / "i.tar", [digits]))["image_format"]
+def test_a_missing_working_folder_is_created_below_links(tmp_path: Path) -> None:
+    content = layer({"bin/run": b"run", "usr/lib/x": b"x", "lib": member(tarfile.SYMTYPE, "usr/lib")})
+    image = ImageArchive(docker_archive(tmp_path / "i.tar", [content], WorkingDir="lib/./app/"))
+    assert image.config.folder == "/lib/app"
+    image.unpack(tmp_path / "root")
+    assert (tmp_path / "root" / "usr" / "lib" / "app").is_dir()
+    assert (tmp_path / "root" / "lib").is_symlink()
+
+
+def header(name: str, kind: bytes, body: bytes = b"", **fields: Any) -> bytes:
+    """Return a header with its content, as a hostile program writes it."""
+    info = member(kind, **{"size": len(body), **fields})
+    info.name = name
+    return info.tobuf(tarfile.GNU_FORMAT) + body + bytes(-len(body) % tarfile.BLOCKSIZE)
+
+
+def pax(kind: bytes = tarfile.XHDTYPE, **values: object) -> bytes:
+    content = b""
+    for key, value in values.items():
+        record = f" {key}={value}\n".encode()
+        digits = next(number for number in range(1, 7) if len(str(len(record) + number)) == number)
+        content += str(len(record) + digits).encode() + record
+    return header("pax", kind, content)
+
+
+def sparse_chain(blocks: int) -> bytes:
+    """Return an old GNU sparse file whose map fills many blocks, each of which names the next one."""
+    first = bytearray(member(tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT))
+    first[482] = 1
+    first[148:156] = b" " * 8
+    first[148:156] = b"%06o\0 " % sum(first)
+    block = bytearray((b"00000100001\0" * 42).ljust(tarfile.BLOCKSIZE, b"\0"))
+    block[504] = 1
+    return bytes(first) + bytes(block) * blocks + bytes(tarfile.BLOCKSIZE)
+
+
+FILE = header("f", tarfile.REGTYPE)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (header("l", tarfile.GNUTYPE_LONGNAME, size=8 << 30), "longer than 64 KiB"),
+        (header("l", tarfile.GNUTYPE_LONGNAME, b"name\0") * 2000 + FILE, "too many extended headers"),
+        (pax(comment=1) * 2000 + FILE, "too many extended headers"),
+        (header("p", tarfile.XHDTYPE, b"5 a=\n" * 100) + FILE, "too many records"),
+        (header("p", tarfile.XHDTYPE, b"9 a=\n") + FILE, "damaged"),
+        (pax(tarfile.XGLTYPE, comment=1) + FILE, "global header"),
+        (sparse_chain(2000), "sparse file"),
+        (
+            pax(**{"GNU.sparse.major": 1, "GNU.sparse.minor": 0}) + header("f", tarfile.REGTYPE, b"1\n0\n0\n"),
+            "sparse file",
+        ),
+        (header("f", tarfile.REGTYPE, size=-5), "negative size"),
+        (pax(size=-5) + FILE, "negative size"),
+        (pax(size="x") + FILE, "damaged"),
+        (FILE + b"x" * 512, "ustar"),
+        (FILE + FILE[:100], "truncated"),
+    ],
+)
+def test_hostile_headers_are_refused_before_they_are_read(content: bytes, words: str, tmp_path: Path) -> None:
+    for blobs in ([], [gzip.compress(content)]):
+        path = oci_archive(tmp_path / "i.tar", [content], blobs)
+        assert words in problems(path)["image_format"]
+
+
+def test_long_names_of_all_formats_are_read(tmp_path: Path) -> None:
+    """PAX and GNU headers replace names, targets, and times; layers may lack the zeros at the end."""
+    name, target = "d/" * 60 + "é", "t" * 300
+    members = [
+        header("l", tarfile.GNUTYPE_LONGNAME, name.encode() + b"\0") + header("short", tarfile.REGTYPE, b"gnu"),
+        header("l", tarfile.GNUTYPE_LONGLINK, target.encode() + b"\0") + header("link", tarfile.SYMTYPE),
+        pax(path=f"{name}x", mtime=12.5, comment="1" * 40_000) + header("short", tarfile.REGTYPE, b"pax"),
+        pax(linkpath=f"{target}x") + header("linkx", tarfile.SYMTYPE),
+    ]
+    image = ImageArchive(docker_archive(tmp_path / "i.tar", [GOOD, b"".join(members)]))
+    assert not image.report.problems
+    image.unpack(tmp_path / "root")
+    assert [(tmp_path / "root" / each).read_bytes() for each in (name, f"{name}x")] == [b"gnu", b"pax"]
+    assert (tmp_path / "root" / f"{name}x").stat().st_mtime == 12.5
+    assert [str((tmp_path / "root" / each).readlink()) for each in ("link", "linkx")] == [target, f"{target}x"]
+
+
+def test_names_and_folders_are_limited(tmp_path: Path) -> None:
+    """Each name below a link with a long target costs time, and each name can create many folders."""
+    link = pax(linkpath="./" * 2000 + "d") + header("t", tarfile.SYMTYPE) + header("d", tarfile.DIRTYPE)
+    path = docker_archive(tmp_path / "i.tar", [GOOD, link + b"".join(header(f"t/{n}", b"0") for n in range(100))])
+    assert "names of all files" in problems(path, name_bytes=100_000)["image_size"]
+    folders = b"".join(header(f"{n}/a/b/c/d/e/f", b"0") for n in range(20))
+    assert "files of all layers" in problems(docker_archive(path, [GOOD, folders]), members=100)["image_size"]
+    long = "n" * 200 + "/"
+    below = (
+        pax(linkpath=long * 12)
+        + header("a", b"2")
+        + pax(linkpath=long * 12)
+        + header("a/b", b"2")
+        + header("a/b/c", b"0")
+    )
+    assert "too long" in problems(docker_archive(path, [GOOD, below]))["image_path"]
+    deep = b"".join(pax(linkpath=f"{n}/" * 60) + header("a/" * n + "a", b"2") for n in range(4))
+    assert "too many folders" in problems(docker_archive(path, [GOOD, deep + header("a/a/a/a/x", b"0")]))["image_path"]
+
+
+def test_a_folder_is_emptied_once_for_each_layer(tmp_path: Path) -> None:
+    def members(layer_name: str) -> bytes:
+        return layer([("d/.wh..wh..opq", b""), (f"d/{layer_name}", b"x"), ("d/.wh..wh..opq", b"")])
+
+    image = ImageArchive(docker_archive(tmp_path / "i.tar", [members("a"), members("b")]))
+    image.unpack(tmp_path / "root")
+    assert [path.name for path in (tmp_path / "root" / "d").iterdir()] == ["b"]
 
 
 def test_damaged_bytes_never_raise_another_error(tmp_path: Path) -> None:
