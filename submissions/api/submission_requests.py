@@ -159,8 +159,8 @@ class CheckRequest(_FilesRequest):
     def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return `files` and `seeds` to check runs, or `checkpoint` to check a model.
 
-        `checkpoint` is a pair of the archive and the checkpoint kinds that the `engine` supports (empty without an
-        engine). Raises ApiError, or Refused if no checkpoint was sent.
+        `checkpoint` is a pair of the archive and the engine or None. Raises ApiError, or Refused if no checkpoint was
+        sent.
         """
         values = super().to_internal_value(data)
         if values["kind"] == "run":
@@ -169,7 +169,7 @@ class CheckRequest(_FilesRequest):
         if archive is None:
             raise Refused.for_problem(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
         engine = values["engine"]
-        return {"checkpoint": (archive, intake.checkpoint_kinds(intake.find_engine(engine)) if engine else ())}
+        return {"checkpoint": (archive, intake.find_engine(engine) if engine else None)}
 
 
 class SubmissionRequest(_FilesRequest):

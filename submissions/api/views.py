@@ -25,9 +25,8 @@ from submissions.accounts.throttling import ChallengeThrottle, ChangeThrottle, C
 from submissions.api import requests, serializers
 from submissions.api.schema import call
 from submissions.api.submission_requests import CheckRequest, SubmissionRequest
-from submissions.checkpoints.service import check_checkpoint
 from submissions.core.errors import Refused
-from submissions.intake.checkpoints.intake import accept_model
+from submissions.intake.checkpoints.intake import accept_model, check_model
 from submissions.intake.files import TOO_LARGE_TO_CHECK_AT_ONCE
 from submissions.intake.runs import ONE_FILE, accept_submission, check_only
 from submissions.intake.system_form import seen_systems
@@ -75,7 +74,8 @@ class CheckView(APIView):
         try:
             arguments = CheckRequest.read(request)
             if "checkpoint" in arguments:
-                return Response(serializers.ReportSerializer(check_checkpoint(*arguments["checkpoint"])).data)
+                report = check_model(request.user, *arguments["checkpoint"])
+                return Response(serializers.ReportSerializer(report).data)
             reports = check_only(request.user, **arguments)
         except Refused as refusal:
             if refusal.files and not refusal.problems:

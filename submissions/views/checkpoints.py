@@ -128,17 +128,17 @@ class ModelPage(SubmissionPage):
         """Return a page with the report of the sent archive, without submitting it.
 
         If the page's engine cannot run the archive but another one can, the page is that of the first such engine.
-        Raises Refused if no archive was sent, and TooManyChecks.
+        Raises Refused if no archive was sent or the team may not send it, and TooManyChecks.
         """
         archive = self.archive()
         if archive is None:
             raise Refused.for_problem(intake.NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to check.")
-        page, report = self, checkpoints.check_checkpoint(archive, intake.checkpoint_kinds(self.engine))
+        page, report = self, intake.check_model(self.user, archive, self.engine)
         if self.engine.runs_image:
             labelled = labelled_engine(report.model.get("model_type", ""))
             return (ModelPage(self.request, labelled) if labelled else self).show(reports=[report], model=report.model)
         if not report.report.valid:
-            other_report = checkpoints.check_checkpoint(archive)
+            other_report = intake.check_model(self.user, archive, None)
             engines_by_kind = {row["kind"]: row["engines"] for row in reference.kinds()}
             engines = engines_by_kind.get(other_report.model.get("kind")) if other_report.report.valid else None
             if engines:

@@ -4,7 +4,7 @@ Either everything is stored or nothing is. Cheap checks run first: the checkpoin
 only if the rest of the request is valid. Its row is written in the same transaction as the jobs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -20,11 +20,11 @@ from evaluation.engines.base import OWN_LENGTH_LIMIT
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Benchmark, Dataset, System, Team, User, architecture_choices
 from leaderboard.systems.records import SystemFields
-from submissions.accounts.permissions import get_checkpoints
+from submissions.accounts.permissions import Person, get_checkpoints, get_teams
 from submissions.checkpoints import service as checkpoints
 from submissions.checkpoints.hub import PinnedModel, parse_image, refuse_download
 from submissions.checkpoints.service import CheckpointArchive
-from submissions.core.errors import Refused
+from submissions.core.errors import FileReport, Refused
 from submissions.intake.checkpoints.readiness import (
     SANDBOX_UNAVAILABLE,
     readiness,
@@ -268,7 +268,7 @@ def _validate_request(request: ModelRequest, team: Team, system: System | System
     """
     engine = find_engine(request.engine)
     if engine.runs_image:
-        _refuse_image(team, unprotected=unprotected)
+        _refuse_image([team], unprotected=unprotected)
     _refuse_unsuitable(engine, request, system)
     parameters = _complete_parameters(engine, request.parameters)
     if request.device == "gpu":
@@ -293,13 +293,23 @@ def _validate_request(request: ModelRequest, team: Team, system: System | System
     return _Plan(engine, parameters, payloads, queue)
 
 
-def _refuse_image(team: Team, *, unprotected: bool) -> None:
-    """Raise Refused if the site cannot run container images in a sandbox, or the team is not approved for them."""
+def check_model(person: Person, archive: CheckpointArchive, engine: EngineDescription | None) -> FileReport:
+    """Return the report of an archive for the engine, or for any, without storing it.
+
+    Raises Refused before reading an image that the person may not submit, and TooManyChecks.
+    """
+    if engine and engine.runs_image:
+        _refuse_image(get_teams(person), unprotected=False)
+    return checkpoints.check_checkpoint(archive, checkpoint_kinds(engine) if engine else ())
+
+
+def _refuse_image(teams: Iterable[Team], *, unprotected: bool) -> None:
+    """Raise Refused if the site cannot run container images in a sandbox, or no team is approved for them."""
     if not settings.CONTAINERS:
         hint = "Submit a checkpoint or a run. Operators enable images with CONTAINERS=1."
         raise Refused.for_problem(CONTAINERS_OFF, "This site does not run container images.", hint)
-    if not team.runs_containers:
-        message = f"The team {team} is not approved for container images."
+    if not any(team.runs_containers for team in teams):
+        message = f"Approval for container images is missing for {', '.join(map(str, teams)) or 'your team'}."
         raise Refused.for_problem(TEAM_RUNS_NO_CONTAINERS, message, "Ask the operators of this site to approve it.")
     if unprotected:
         message = "Container images need a sandbox, but this site runs models without one (SANDBOX=none)."
