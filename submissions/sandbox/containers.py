@@ -1,6 +1,7 @@
 """Run container images in the sandbox, as a single command or as a server that an engine calls through a relay."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -97,7 +98,7 @@ class ImageSupervision(Supervision):
         if exceeds_limits(self._folders, int(0.99 * self._limits.output_bytes), self._limits.files):
             return build_failure("disk", "too_much_output", self)  # the kernel refused to write more
         last_line = text.rpartition("\n")[2]
-        if last_line.startswith("bwrap: ") and "execvp" not in last_line:
+        if last_line.startswith("bwrap: ") and not re.search("execvp|Can't chdir", last_line):
             raise SandboxUnavailable(quote(last_line, 300))
         if self.status in _KILLED:  # perhaps by the machine, so that the job is retried once
             return replace(build_failure("crashed", "image_killed", self), output=output)

@@ -45,6 +45,8 @@ def nest(program: Program, binary: str, filter_file: int) -> Program:
         mounts.append(replace(mount, target=outer))
         words += ["--bind" if mount.writable else "--ro-bind", outer, mount.target]
     words += _driver() if program.cuda else ()
+    if image.work_folder.startswith("/tmp/"):  # noqa: S108  (a mount hides the folder of the image)
+        words += ["--dir", image.work_folder]
     words += ["--chdir", image.work_folder, "--seccomp", str(filter_file), "--", *program.command]
     if image.relay is not None:
         mounts.append(Mount(image.relay.folder, SOCKET_FOLDER, writable=True))

@@ -7,7 +7,7 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -150,8 +150,8 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def remove_old(paths: Iterable[Path], grace: float) -> int:
-    """Remove files and folders untouched for `grace` seconds. Return their number.
+def remove_old(paths: Iterable[Path], grace: float, remove_path: Callable[[Path], object] | None = None) -> int:
+    """Remove files and folders untouched for `grace` seconds with `remove_path` or `remove`. Return their number.
 
     Each one is checked again right before removal, because a new row may refer to it.
     """
@@ -159,7 +159,7 @@ def remove_old(paths: Iterable[Path], grace: float) -> int:
     for path in list(paths):
         with suppress(FileNotFoundError):  # its owner or another worker on this host has removed it
             if path.stat().st_mtime < time.time() - grace:
-                remove(path)
+                (remove_path or remove)(path)
                 count += 1
     return count
 

@@ -73,6 +73,8 @@ def _unpacked_image(stored: Path) -> tuple[Path, ImageConfig]:
     folder = Path(settings.VAR) / "work" / f"image-{CheckpointDescription.read(stored).sha256}"
     if not (folder / _CONFIG).is_file():
         with job_folder() as scratch:
+            with suppress(FileNotFoundError):  # an interrupted removal may have left a part of it
+                folder.rename(scratch / "incomplete")
             arriving = scratch / "image"
             arriving.mkdir()
             image = ImageArchive(stored / ARCHIVE_NAME, image_limits())

@@ -105,7 +105,10 @@ def sweep_work(grace: float = GRACE) -> int:
     left_over = [*(path for path in folders if is_left_over(path.name)), *(rankings[str(pk)] for pk in ended)]
     for path in left_over:
         remove(path)
-    return len(left_over) + remove_old(folders, max(grace, settings.JOB_WALL_CLOCK_SECONDS))
+    # Move folders before removing them: after an interruption, an unpacked image would be used without its lost files.
+    with job_folder() as scratch:
+        count = remove_old(folders, max(grace, settings.JOB_WALL_CLOCK_SECONDS), lambda p: p.rename(scratch / p.name))
+    return len(left_over) + count
 
 
 def get_device(job: Job) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ from django.utils import timezone
 
 from evaluation.images.tira import OUTPUT
 from leaderboard.models import Dataset, Entry, Team, User, Visibility
+from submissions.jobs.checkpoints.running import sweep_work
 from submissions.models import Checkpoint, State
 from submissions.sandbox.backends import Backend
+from tests.evaluation.images.builder import docker_archive, layer, python_layer
 from tests.pages import one_line
 from tests.submissions.clients import Answer, Api, upload
 from tests.submissions.model_jobs import make_image_site, run_submitted
-from tests.submissions.sandbox.images import BATCH, SERVER, write_image
+from tests.submissions.sandbox.images import BATCH, PYTHON, SERVER, write_image
 
 pytestmark = pytest.mark.django_db
 
@@ -135,6 +138,63 @@ def test_images_need_the_switch_and_an_approved_team(
     assert submit(api, archive).problem("containers_off")
     assert "engine=container" not in signed_in.get("/submit/model/").content.decode()
     assert not Checkpoint.objects.exists()
+
+
+def test_checks_read_images_of_approved_teams_only(
+    open_set: Dataset, api: Api, settings: Any, signed_in: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("submissions.checkpoints.service.validate_image", lambda *arguments: pytest.fail("was read"))
+    for code, words in (("team_runs_no_containers", "is missing for"), ("containers_off", "does not run container")):
+        Team.objects.update(runs_containers=False)
+        archive = upload(b"not read", "image.tar")
+        answer = api.post("check/", kind="model", engine="container", checkpoint=archive)
+        assert answer.status == 400
+        assert answer.problem(code)
+        fields = {"engine": "container", "checkpoint": upload(b"not read", "image.tar"), "action": "check"}
+        assert words in one_line(signed_in.post("/submit/model/?engine=container", fields).content.decode())
+        settings.CONTAINERS = False
+
+
+def test_a_working_folder_below_tmp_exists(open_set: Dataset, api: Api, tmp_path: Path) -> None:
+    program = "import os; assert os.getcwd() == '/tmp/app/data'; open('x', 'w').write('x')\n" + BATCH
+    layers = [python_layer(), layer({"app/main.py": program.encode(), "tmp/app/data/x": b""})]
+    path = docker_archive(
+        tmp_path / "i.tar", layers, Entrypoint=[PYTHON], Cmd=["/app/main.py"], WorkingDir="/tmp/app/data"
+    )
+    job = run_submitted(submit(api, path.read_bytes()))
+    assert job.state == State.DONE, job.log
+
+
+def test_a_working_folder_that_a_mount_hides_is_the_fault_of_the_image(
+    open_set: Dataset, api: Api, tmp_path: Path
+) -> None:
+    path = docker_archive(tmp_path / "i.tar", [python_layer()], Entrypoint=[PYTHON], WorkingDir="/proc/nowhere")
+    job = run_submitted(submit(api, path.read_bytes()))
+    assert (job.state, job.error_code) == (State.REJECTED, "image_failed"), job.log
+
+
+def test_an_incomplete_unpacked_image_is_unpacked_again(
+    open_set: Dataset, api: Api, settings: Any, images: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A removal that is interrupted leaves no folder with the image's name."""
+    work = settings.VAR / "work"
+    assert run_submitted(submit(api, images(BATCH))).state == State.DONE
+    (folder,) = work.glob("image-*")
+    (folder / "config.json").unlink()
+    (folder / "root" / "app" / "main.py").unlink()
+    checkpoint = str(Checkpoint.objects.get().pk)
+    job = run_submitted(submit(api, b"", checkpoint_id=checkpoint, configuration="again"))
+    assert job.state == State.DONE, job.log
+    os.utime(folder, (1, 1))
+
+    def interrupt(path: Path) -> None:
+        assert not folder.exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("submissions.jobs.checkpoints.running.remove", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        sweep_work()
+    assert not folder.exists()
 
 
 def test_a_bad_image_is_refused_and_leaves_nothing(
