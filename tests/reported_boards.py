@@ -1,35 +1,38 @@
-"""The reported boards for tests that need them there, and do not ask how they came: copied after the first time.
+"""The boards of papers for tests that need some, and do not ask how they came: copied after the first time.
 
-Loading them takes half a second each time, which some hundred tests would wait for. What the loader itself does is
-asked where `leaderboard.importing.reported.loader` is called by its own name.
+Loading them takes half a second each time, which some hundred tests would wait for. The boards of current figures are
+left out of most tests, because they are twenty times as large. What the loader itself does is asked where
+`leaderboard.importing.reported.loader` is called by its own name.
 """
 
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 from django.apps import apps
 from django.db import connection, transaction
 from django.db.models import Model
 
-from leaderboard.importing.reported import loader
+from leaderboard.importing.reported import loader, tables
 
-#: By table what the loader wrote: COPY's text on PostgreSQL, rows on SQLite.
-_kept: dict[str, Any] = {}
+#: With and without current figures, by table what the loader wrote: COPY's text on PostgreSQL, rows on SQLite.
+_kept: dict[bool, dict[str, Any]] = {True: {}, False: {}}
 
 
 @transaction.atomic
-def load_reported() -> None:
-    """Put the reported boards into a database that has none of their kind; load them where it has."""
-    before = _counts()
-    if _kept and not any(before[table] for table in _kept):
-        for table, content in _kept.items():
+def load_reported(*, current: bool = False) -> None:
+    """Put the boards of papers, or all, into a database that has none of their kind; load them where it has."""
+    before, kept = _counts(), _kept[current]
+    if kept and not any(before[table] for table in kept):
+        for table, content in kept.items():
             _put(table, content)
         return
-    loader.load_reported()
+    with mock.patch.object(tables, "FOLDERS", tables.FOLDERS if current else (tables.DATA,)):
+        loader.load_reported()
     written = [table for table, count in _counts().items() if count != before[table]]
-    if not _kept and not any(before[table] for table in written):
-        _kept.update({table: _take(table) for table in written})
+    if not kept and not any(before[table] for table in written):
+        kept.update({table: _take(table) for table in written})
 
 
 def _models() -> dict[str, type[Model]]:

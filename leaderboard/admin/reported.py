@@ -26,8 +26,9 @@ from leaderboard.admin.import_form import uploaded_path
 from leaderboard.admin.pages import curation_page, require, submit
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.terms import suggest_terms
-from leaderboard.importing.reported.loader import SCALES, CuratedFigure, enter_figures, preview_figures
+from leaderboard.importing.reported.loader import CuratedFigure, enter_figures, preview_figures
 from leaderboard.importing.reported.mteb import MtebResults, read_mteb_results
+from leaderboard.importing.reported.tables import SCALES
 from leaderboard.models import DECLARED_NUMBERS, Dataset, Source, System, architecture_choices
 from leaderboard.results.reported_facts import COST_UNIT, SIZE_UNITS, make_figure
 

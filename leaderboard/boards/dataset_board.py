@@ -23,7 +23,7 @@ from leaderboard.boards.columns.marks import seeds_title
 from leaderboard.boards.columns.reported import figure_columns, has_doubtful
 from leaderboard.boards.columns.significance import SignificanceColumns, any_scored, ignored_filters
 from leaderboard.boards.facets import row_facets
-from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows
+from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows, reported_rankings
 from leaderboard.boards.model import (
     ABOUT,
     DELTA,
@@ -137,8 +137,8 @@ class RankedDataset:
             sources = {row.entry.source_key for row in rows if row.ranked_in == REPORTED}
             papers = "one publication" if len(sources) == 1 else f"{len(sources)} publications"
             notes.append(
-                f"Reported: figures taken from {papers}, not recomputed, and ranked separately from results "
-                "scored by Runboard."
+                f"Reported: figures taken from {papers}, not recomputed, and ranked by source and dataset revision, "
+                "separately from results scored by Runboard."
             )
         if any(row.entry.visibility == "private" for row in rows):
             kinds.add(PRIVATE)
@@ -146,7 +146,7 @@ class RankedDataset:
         notes += self.baseline.notes(facts.language)
         if any(row.entry.training == "in-domain" for row in rows):
             notes.append(_("‡ in-domain: trained on this dataset."))
-        notes += marks.notes(row.entry for row in rows)
+        notes += marks.notes_on_cells(rows) + marks.notes(row.entry for row in rows)
         visible_keys = [column.key for column in board.columns]
         if board.measure in visible_keys and marks.has_seeds(rows, [board.measure]):
             notes.append(f"{marks.SEEDS_NOTE} Tests use each query’s mean over the seeds.")
@@ -263,6 +263,7 @@ def _add_summary(ranked_board: RankedDataset, state: BoardState) -> Board:
         best=best,
         second=second,
         counted=count_rows(rows),
+        rankings=reported_rankings(rows, measure),
         certainty=tests.board if tests.measure_certainty is not None else None,
         verdict=verdict,
         verdict_entries={row.entry.pk: row.entry for row in rows} if verdict is not None else {},
@@ -453,6 +454,8 @@ def measure_column(measure: str, group: str = EFFECTIVENESS, note: str = "", *, 
     def cell(line: Any) -> Cell | Value:
         """Return the score, as a cell if it has an interval or a deviation over seeds to show."""
         value: Value = line.entry.scores.get(measure)
+        if value is not None and line.entry.is_self_reported:
+            return Cell(value, mark=marks.SELF_REPORTED, title=_("self-reported"))
         if line.entry.deviations or (in_focus and line.certainty is not None):
             certainty = line.certainty if in_focus else None
             ends = None if certainty is None else (certainty.low, certainty.high)

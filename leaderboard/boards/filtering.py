@@ -4,7 +4,7 @@ A preset names groups and keys of columns. The overview has about ten columns, s
 have every column unless the URL selects some.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -35,7 +35,7 @@ from leaderboard.boards.state import FACETS, PRESETS, ROWS_PER_PAGE, BoardState,
 from leaderboard.core.http.choices import UnknownChoice, UnknownParameter
 from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
-from leaderboard.results.board_rows.entry_rows import PRIVATE, UNRANKED, rank_values
+from leaderboard.results.board_rows.entry_rows import PRIVATE, REPORTED, UNRANKED, rank_values
 
 #: Training exposures of a zero-shot view. Adaptation to the corpus uses no labels; undeclared systems may
 #: have been trained on anything.
@@ -205,13 +205,13 @@ def _filled_columns(board: Board, matching_rows: Sequence[Row], state: BoardStat
 
 
 def sort_rows(board: Board, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows sorted by the board's sort columns within each block."""
+    """Return the rows sorted by the board's sort columns within each section."""
     sorted_rows = list(rows)
     for key, order in reversed(board.sorts):  # The sort is stable.
         column = board.column(key)
         if column is not None:
             sorted_rows = sort_by_column(sorted_rows, key, order or column.first_order)
-    return sorted(sorted_rows, key=board.get_block)
+    return sorted(sorted_rows, key=board.get_section)
 
 
 def sort_by_column(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> list[Row]:
@@ -232,17 +232,23 @@ def sort_by_column(rows: Sequence[Row], key: str, order: Literal["asc", "desc"])
 
 
 def assign_ranks(rows: Iterable[Row], key: str, *, lower_is_better: bool = False) -> None:
-    """Set the ranks by one column among the rows of each kind: 1, 1, 3. Rows without a value get no rank."""
+    """Set the ranks by one column among the rows of each ranking: 1, 1, 3. Rows without a value get no rank."""
     values_by_kind: dict[str, list[tuple[float, Row]]] = defaultdict(list)
     for row in rows:
         value = row.value(key)
         row.rank = None
         if isinstance(value, (float, int)) and row.ranked_in not in UNRANKED:
-            values_by_kind[row.ranked_in].append((value, row))
+            values_by_kind[row.ranking].append((value, row))
     for valued_rows in values_by_kind.values():
         ranks = rank_values([value for value, _ in valued_rows], lower_is_better=lower_is_better)
         for value, row in valued_rows:
             row.rank = ranks[value]
+
+
+def reported_rankings(rows: Iterable[Row], key: str) -> list[str]:
+    """Return the rankings of reported rows with a value in the column `key`, those with most rows first."""
+    counts = Counter(row.ranking for row in rows if row.ranked_in == REPORTED and row.value(key) is not None)
+    return [ranking for ranking, _ in counts.most_common()]
 
 
 #: Kinds of columns whose best values are marked.
@@ -251,7 +257,7 @@ BestValues = dict[tuple[str, str], float]
 
 
 def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[BestValues, BestValues]:
-    """Return the best and second-best values by column and kind of row, for columns with a better direction.
+    """Return the best and second-best values by column and ranking, for columns with a better direction.
 
     Rows without ranks do not count. A value with noise is the best if it is better than all others even in the worst
     case. If ranges overlap, the best one is unknown.
@@ -259,7 +265,7 @@ def best_values(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[BestVal
     rows_by_kind: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.ranked_in not in UNRANKED:
-            rows_by_kind[row.ranked_in].append(row)
+            rows_by_kind[row.ranking].append(row)
     best: BestValues = {}
     second: BestValues = {}
     for column in columns:

@@ -208,6 +208,11 @@ class Row:
         return replace(self, values=self.values.copy(), cells=self.cells.copy())
 
     @property
+    def ranking(self) -> str:
+        """Key of the rows that it is ranked among: its kind or, for a reported row, its source and dataset revision."""
+        return (self.entry.reported_group if self.ranked_in == REPORTED else "") or self.ranked_in
+
+    @property
     def rank_label(self) -> str:
         """Rank as shown on the page: `r 3` among reported results, `c 3` among closed APIs, empty without a rank."""
         return rank_label(self.rank, self.ranked_in)
@@ -305,7 +310,7 @@ class Board:
     """A board: columns, rows in page order, and the facts needed to interpret them.
 
     A ranked board has all rows in order of publication, and `filtering.apply_view` makes a view of it. `best` and
-    `second` map a column and `ranked_in` to the best and second-best distinct value of the ranked board, unless noise
+    `second` map a column and `Row.ranking` to the best and second-best distinct value of the ranked board, unless noise
     makes them uncertain. Filters hide rows, but do not change these values or the ranks.
     """
 
@@ -357,6 +362,8 @@ class Board:
     unhidden: Sequence[Column] = ()
     #: Key of the column without which a row is incomplete; empty if all rows are complete.
     completeness_key: str = ""
+    #: Rankings of the reported rows, those with most rows first.
+    rankings: Sequence[str] = ()
     #: Test settings of single cells, on a benchmark's board.
     found_with: TestSettings | None = None
     #: Slugs of systems on a past board whose results are no longer public.
@@ -394,12 +401,19 @@ class Board:
         }
 
     def get_block(self, row: Row) -> Block:
-        """Return the part of the table to which a row belongs. Sorting never mixes parts."""
+        """Return the part of the table to which a row belongs."""
         if row.ranked_in in (STALE, QUARANTINED):
             return Block.NOT_RANKED
         if self.completeness_key and row.values.get(self.completeness_key) is None:
             return Block.INCOMPLETE
         return Block.REPORTED if row.ranked_in == REPORTED else Block.SCORED
+
+    def get_section(self, row: Row) -> tuple[Block, int]:
+        """Return the block of a row, and the position of its ranking within it. Sorting never mixes sections."""
+        block = self.get_block(row)
+        if block is not Block.REPORTED or row.ranking not in self.rankings:
+            return block, len(self.rankings)
+        return block, self.rankings.index(row.ranking)
 
     @property
     def has_ranges(self) -> bool:
@@ -413,7 +427,7 @@ class Board:
 
     def emphasis(self, row: Row, key: str) -> Literal["best", "second", ""]:
         """Return whether a value is the best or second best of its column among rows of its kind."""
-        value, group = row.value(key), (key, row.ranked_in)
+        value, group = row.value(key), (key, row.ranking)
         if value is None or isinstance(value, str):
             return ""
         if self.best.get(group) == value:
@@ -505,6 +519,11 @@ class BenchmarkFacts:
     @property
     def counted(self) -> list[Member]:
         return [member for member in self.members if member.counted]
+
+    @property
+    def ranks_sources_apart(self) -> bool:
+        """Whether reported rows are ranked by source; a board of one dataset compares single results of all sources."""
+        return self.source_id is None and self.all_counted > 1
 
     @property
     def all_counted(self) -> int:

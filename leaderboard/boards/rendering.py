@@ -39,13 +39,14 @@ from leaderboard.core.text.dates import format_day
 from leaderboard.core.text.numbers import DECIMALS, MINUS, format_quantity, signed_percent
 from leaderboard.models import Entry
 from leaderboard.results.board_rows.entry_rows import GONE, REPORTED, SCORED, STALE
+from leaderboard.results.mteb import short_revision
 from leaderboard.results.significance.statements import differs
 
 #: Spaces as wide as a digit and as a decimal point, which align 0.123, 0.1234, and 12.
 FIGURE_SPACE = "\u2007"
 POINT_SPACE = "\u2008"
 #: Marks of one character, written as superscripts.
-SYMBOLS = frozenset(f"‡?{SEPARATED}")
+SYMBOLS = frozenset(f"‡?{SEPARATED}{marks.SELF_REPORTED}{marks.OTHER_REVISION}")
 #: Width of a drawn interval in its own units; a cell is about eighty pixels wide.
 INTERVAL_WIDTH = 400
 #: Heads of a board's blocks.
@@ -53,8 +54,8 @@ BLOCKS = {
     Block.SCORED: gettext_lazy("Scored by Runboard"),
     Block.REPORTED: gettext_lazy("Reported: ranked separately"),
     Block.INCOMPLETE: ngettext_lazy(
-        "%d incomplete row: no result on some of the datasets",
-        "%d incomplete rows: no result on some of the datasets",
+        "%d incomplete row: no comparable result on some of the datasets",
+        "%d incomplete rows: no comparable result on some of the datasets",
     ),
     Block.NOT_RANKED: gettext_lazy("Not ranked"),
 }
@@ -89,7 +90,7 @@ def render_rows(
     column_values = zip(*(map(row.values.get, keys[1:]) for row in board.rows), strict=True)
     keys_with_cells = {key for row in board.rows for key in row.cells}
     decimals = [row.decimals if exact else min(row.decimals, DECIMALS) for row in board.rows]
-    kinds = {row.ranked_in for row in board.rows}
+    kinds = {row.ranking for row in board.rows}
     columns = []
     for (previous, column), values in zip(pairwise(board.shown), column_values, strict=True):
         cells: Cells = [EMPTY_CELL] * len(values)
@@ -112,24 +113,25 @@ def render_rows(
 
 
 def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
-    """Yield `<tbody>` elements: the pinned rows, then each block.
+    """Yield `<tbody>` elements: the pinned rows, then each section.
 
-    Blocks have a head, except rows scored by Runboard, and reported rows if there are no others. The head of incomplete
-    rows has the checkbox that shows them.
+    Sections have a head, except rows scored by Runboard, and reported rows if there are no others. The head of
+    incomplete rows has the checkbox that shows them.
     """
     if board.pinned:
         yield f"<tbody>{_join_rows(rows[: board.pinned])}</tbody>"
     other_rows = list(zip(board.rows[board.pinned :], rows[board.pinned :], strict=True))
-    blocks = [
-        (block, [row for _, row in block_rows])
-        for block, block_rows in groupby(other_rows, lambda pair: board.get_block(pair[0]))
-    ]
-    is_single = len(blocks) == 1 and blocks[0][0] in (Block.SCORED, Block.REPORTED)
-    for block, block_rows in blocks:
+    sections = [list(pairs) for _, pairs in groupby(other_rows, lambda pair: board.get_section(pair[0]))]
+    for section in sections:
+        first_row, block_rows = section[0][0], [row for _, row in section]
+        block = board.get_block(first_row)
+        is_single = len(sections) == 1 and block is Block.REPORTED and len(board.rankings) < 2
         if is_single or block is Block.SCORED:
             yield f"<tbody>{_join_rows(block_rows)}</tbody>"
             continue
         label = BLOCKS[block] if block is not Block.INCOMPLETE else BLOCKS[block] % len(block_rows)
+        if block is Block.REPORTED and len(board.rankings) > 1:
+            label = _reported_head(first_row)
         if block is Block.INCOMPLETE:
             checked_attribute = " checked" if board.found < board.total else ""
             label = f'<label><input type="checkbox" id="show-incomplete"{checked_attribute}> {label}</label>'
@@ -137,6 +139,16 @@ def _block_bodies(board: Board, rows: Sequence[str]) -> Iterator[str]:
         yield f'<tbody class="block"><tr>{head}</tr></tbody>'
         name = block.name.lower().replace("_", "-")
         yield f'<tbody class="is-{name}">{_join_rows(block_rows)}</tbody>'
+
+
+def _reported_head(row: Row) -> str:
+    """Return the head of a ranking of reported rows: their source, and the revision of the dataset if it is known."""
+    source = escape(str(row.value("by") or ""))
+    revision = row.ranking.removeprefix(f"reported:{row.entry.source_key}").removeprefix(":")
+    if not revision:
+        return _("Reported by %s: ranked separately") % source
+    facts = {"source": source, "revision": escape(short_revision(revision))}
+    return _("Reported by %(source)s, dataset revision %(revision)s: ranked separately") % facts
 
 
 def _join_rows(rows: Sequence[str]) -> str:
@@ -155,7 +167,7 @@ class ColumnHtml(NamedTuple):
 class ColumnWriter:
     """Writer of one column of a board.
 
-    `decimals` are by row, and `kinds` are the groups that rows are ranked in. `cells` are empty for rows with only a
+    `decimals` are by row, and `kinds` are the rankings of the rows. `cells` are empty for rows with only a
     value.
     """
 
@@ -177,13 +189,13 @@ class ColumnWriter:
         texts, attributes, paddings = _WRITERS[self.column.kind](self)
         if css_class:
             attributes = repeat(f' class="{css_class.rstrip()}"')
-        for ranked_in in self.kinds:
+        for ranking in self.kinds:
             for marked_values, tag in ((self.board.best, "b"), (self.board.second, "u")):
-                value, position = marked_values.get((key, ranked_in)), -1
+                value, position = marked_values.get((key, ranking)), -1
                 with suppress(ValueError):  # `index` raises ValueError after the last one.
                     while value is not None:
                         position = values.index(value, position + 1)
-                        if self.board.rows[position].ranked_in == ranked_in:
+                        if self.board.rows[position].ranking == ranking:
                             texts[position] = f"<{tag}>{texts[position]}</{tag}>"
         if "" in texts:
             empty_cell = "", f' class="{css_class}none"', "—"
@@ -208,8 +220,10 @@ class ColumnWriter:
         return max([value for value in self.values if isinstance(value, (float, int))] + ends, default=0.0)
 
     def scores(self) -> ColumnHtml:
-        """Return scores, with bars if the board is sorted by this column."""
+        """Return scores, with bars if the board is sorted by this column, and texts of cells without a value."""
         texts, paddings = self._numbers("")
+        if "" in texts:
+            texts = [text or escape(cell.text) for text, cell in zip(texts, self.cells, strict=True)]
         if self.column.key != self.board.sort or not any(self.values):
             return ColumnHtml(texts, paddings=paddings)
         scale = BAR_STEPS / max(self._scale_maximum(), 1e-12)

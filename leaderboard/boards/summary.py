@@ -73,10 +73,13 @@ def summarize(board: Board, *, measure: str, key: str, relative: str, is_filtere
 
 
 def _find_leader(board: Board, key: str) -> _Leader | None:
-    """Return the best scored row by the column `key`, else the best reported row, or None without ranked values."""
+    """Return the best scored row by the column `key`, or None without ranked values.
+
+    Without scored rows, it is the best row of the reported ranking with most rows.
+    """
     rows_with_score = [row for row in board.rows if row.value(key) is not None]
     scored_rows = [row for row in rows_with_score if row.ranked_in == SCORED]
-    rows = scored_rows or [row for row in rows_with_score if row.ranked_in == REPORTED]
+    rows = scored_rows or [row for row in rows_with_score if row.ranking in board.rankings[:1]]
     if not rows:
         return None
     rows.sort(key=lambda row: _number(row, key) or 0.0, reverse=better(board.measure) != "lower")
@@ -342,7 +345,7 @@ class _Leader:
         if len(self.rows) < 2:
             return ""
         if self.best.ranked_in == REPORTED:
-            return _("not testable: the paper gives no per-query scores")
+            return _("not testable: the source gives no per-query scores")
         if self.board.views:
             return _("not tested over several datasets")
         return _("not known yet") if self.board.pending_columns else ""

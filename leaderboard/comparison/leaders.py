@@ -11,7 +11,7 @@ from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import direction, format_value, signed_percent
 from leaderboard.datasets import lists
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, DatasetQuerySet
-from leaderboard.results.board_rows.rows import CHANGED_AT, BoardRows
+from leaderboard.results.board_rows.rows import CHANGED_AT, BoardRows, matches_source
 from leaderboard.results.significance.statements import statements
 from leaderboard.results.significance.types import BoardCertainty
 
@@ -21,12 +21,14 @@ class BoardCard:
     """Summary of one board for lists of boards.
 
     `about` contains columns of the dataset or benchmark. `at` is the time of the last change, or None if unknown.
+    `year` is that of a benchmark's newest figures.
     """
 
     kind: str
     about: Mapping[str, Any]
     board: Board
     at: datetime.datetime | None
+    year: int = 0
 
     @property
     def url(self) -> str:
@@ -64,14 +66,18 @@ class BoardCard:
 
 
 class BoardCards(NamedTuple):
-    """Benchmark cards in site order, and dataset cards by name with those that accept runs first."""
+    """Benchmark cards with the newest figures first, and dataset cards by name with those that accept runs first.
+
+    `total` is the number of all boards.
+    """
 
     benchmarks: Sequence[BoardCard]
     datasets: Sequence[BoardCard]
+    total: int
 
 
-def board_cards() -> BoardCards:
-    """Return the cards of all public boards, those of benchmarks and those of datasets.
+def board_cards(*, with_reported: bool = True) -> BoardCards:
+    """Return the cards of public boards, optionally without datasets that have only reported figures.
 
     Takes about a dozen database queries, however many boards there are.
     """
@@ -88,7 +94,7 @@ def board_cards() -> BoardCards:
             datasets[row["pk"]]["changed_at"],
         )
         for row in lists.datasets()
-        if row["pk"] in datasets
+        if row["pk"] in datasets and (with_reported or row["takes_runs"])
     ]
     members_by_benchmark: dict[int, list[Member]] = {}
     memberships = BenchmarkMember.objects.filter(dataset__in=datasets).order_by("position")
@@ -105,10 +111,10 @@ def board_cards() -> BoardCards:
     benchmarks = Benchmark.objects.order_by("position", "name").values(
         "pk", "slug", "name", "description", "measure", "source_id", "efficiency_from_id"
     )
-    return BoardCards(
-        [_benchmark_card(row, members_by_benchmark.get(row["pk"], []), rows, certainty) for row in benchmarks],
-        cards,
-    )
+    benchmark_cards = [
+        _benchmark_card(row, members_by_benchmark.get(row["pk"], []), rows, certainty) for row in benchmarks
+    ]
+    return BoardCards(sorted(benchmark_cards, key=lambda card: -card.year), cards, len(datasets) + len(benchmark_cards))
 
 
 _WITHOUT_JUDGING = dict.fromkeys(("protection", "current_qrels__statistics", "current_qrels__judged_by"))
@@ -129,4 +135,10 @@ def _benchmark_card(
     uncounted = [member.facts.name for member in members if not member.counted]
     about = {**row, "counted": len(facts.counted), "uncounted": uncounted}
     changes = (part.revision.at for member in members for part in (member, *member.parts))
-    return BoardCard("benchmark", about, board, max(changes, default=None))
+    years = [
+        (entry.source_year or 0) if entry.reported_by else int(entry.published[:4])
+        for member in members
+        for entry in rows[member.dataset_id].entries
+        if matches_source(entry.reported_by, row["source_id"]) and member.measure(row["measure"]) in entry.scores
+    ]
+    return BoardCard("benchmark", about, board, max(changes, default=None), max(years, default=0))

@@ -290,8 +290,12 @@ MIN_SYSTEMS = 3
 
 
 def comparable_rows(board: Board) -> list[Row]:
-    """Return the board's distinct rows except stale ones, which were scored on earlier judgments."""
-    rows_by_id: dict[int, Row] = {id(row): row for row in board.rows if row.ranked_in != STALE}
+    """Return the board's distinct rows except stale ones, which were scored on earlier judgments.
+
+    Reported rows are those of the ranking with most rows.
+    """
+    other_rankings = {STALE, *board.rankings[1:]}
+    rows_by_id: dict[int, Row] = {id(row): row for row in board.rows if row.ranking not in other_rankings}
     return list(rows_by_id.values())
 
 

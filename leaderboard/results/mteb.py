@@ -4,28 +4,16 @@ Both the export (`leaderboard.boards.exchange.system_results`) and the import (`
 use them.
 """
 
+import csv
 import re
+from pathlib import Path
 
 from leaderboard.models import Architecture
 
-#: Dataset slug → MTEB task name, for the datasets of BEIR.
-TASKS = {
-    "arguana": "ArguAna",
-    "climate-fever": "ClimateFEVER",
-    "cqadupstack": "CQADupstackRetrieval",
-    "dbpedia-entity": "DBPedia",
-    "fever": "FEVER",
-    "fiqa": "FiQA2018",
-    "hotpotqa": "HotpotQA",
-    "msmarco": "MSMARCO",
-    "nfcorpus": "NFCorpus",
-    "nq": "NQ",
-    "quora": "QuoraRetrieval",
-    "scidocs": "SCIDOCS",
-    "scifact": "SciFact",
-    "trec-covid": "TRECCOVID",
-    "webis-touche2020": "Touche2020",
-}
+with (Path(__file__).parent / "mteb_tasks.csv").open(encoding="utf-8", newline="") as _file:
+    _ROWS = list(csv.DictReader(_file))
+#: Dataset slug → MTEB task name.
+TASKS = {row["dataset"]: row["task"] for row in _ROWS}
 #: ISO 639-1 code → MTEB language code (ISO 639-3 and script).
 LANGUAGES = {
     "ar": "ara-Arab",
@@ -56,12 +44,16 @@ MODEL_TYPES: dict[str, list[str]] = {
     Architecture.FUSION: ["hybrid"],
     Architecture.OTHER: [],
 }
-#: Splits other than `test` on which MTEB and BEIR report datasets.
-SPLITS = {"msmarco": "dev"}
+#: Splits other than `test` on which MTEB reports datasets.
+SPLITS = {row["dataset"]: row["split"] for row in _ROWS if row["split"] != "test"}
+#: Dataset slug → slug of the dataset that it is a part or another version of.
+ORIGINALS = {row["dataset"]: row["derived_from"] for row in _ROWS if row["derived_from"]}
 #: Current and former names of MTEB's BM25 baseline.
 BASELINES = frozenset({"mteb/baseline-bm25s", "baseline/bm25s", "bm25s"})
 #: MTEB's placeholder for a missing model revision.
 NO_REVISION = "no_revision_available"
+#: MTEB's revision of models whose makers reported the results themselves.
+EXTERNAL = "external"
 #: MTEB's placeholder for an unknown dataset revision. Revisions are commits on the Hugging Face hub.
 NO_DATASET_REVISION = "dataset revision not available"
 
@@ -79,3 +71,21 @@ def measure_name(measure: str) -> str:
 def task_name(slug: str, name: str) -> str:
     """Return MTEB's name of a dataset, or the dataset's own name as one word."""
     return TASKS.get(slug) or re.sub(r"\W+", "", name) or slug
+
+
+def short_revision(revision: str) -> str:
+    """Return a commit abbreviated to twelve digits, or the start of another name."""
+    return revision[: 12 if re.fullmatch(r"[0-9a-f]{30,40}", revision) else 30]
+
+
+def describe_result(collection: str, version: str, revision: str) -> str:
+    """Return the location of a result in MTEB's repository: revision of the dataset, version of mteb, and model."""
+    return (
+        f"dataset {short_revision(collection) or 'unknown'}; mteb {version[:12] or 'unknown'}; "
+        f"revision {short_revision(revision)}"
+    )
+
+
+def is_self_reported(locator: str, configuration: str) -> bool:
+    """Return whether the makers of a model reported a result to MTEB themselves."""
+    return f"revision {EXTERNAL}" in (locator.rpartition("; ")[2], configuration)

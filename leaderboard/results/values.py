@@ -8,6 +8,7 @@ from django.db.models import Q
 
 from evaluation.measures.registry import upper_bound_name
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, System
+from leaderboard.results.mteb import ORIGINALS
 from leaderboard.results.protection import HIDDEN_DECIMALS, evaluate_parts, get_policy, part_means
 
 #: Judgment coverage of a run's top documents. Both follow from a stored evaluation, and are published with the scores
@@ -77,10 +78,10 @@ def present_group_prefix(dataset: Dataset) -> str:
 def training_exposure(system: System, dataset: Dataset) -> Entry.Training:
     """Return the declared training exposure of a system to a dataset.
 
-    IN_DOMAIN if it was trained on the dataset, ADAPTED if it was adapted to it, else ZERO_SHOT; UNDECLARED if it has
-    not declared its training.
+    IN_DOMAIN if it was trained on the dataset or the one that it is a part of, ADAPTED if it was adapted to it, else
+    ZERO_SHOT; UNDECLARED if it has not declared its training.
     """
-    names = {dataset.slug, dataset.name}
+    names = {dataset.slug, dataset.name, ORIGINALS.get(dataset.slug, dataset.slug)}
     if names.intersection(system.training_datasets):
         return Entry.Training.IN_DOMAIN
     if names.intersection(system.adapted_to):

@@ -31,7 +31,7 @@ from leaderboard.core.http.site_url import absolute, site_address
 from leaderboard.core.permissions import has_agreement, may_judge
 from leaderboard.datasets import lists
 from leaderboard.datasets.files import blocking_agreements, visible_files
-from leaderboard.importing.benchmarks.catalogue import completeness
+from leaderboard.importing.benchmarks.catalogue import completeness, find_importable
 from leaderboard.judgements.rescoring.campaigns import get_pending_rescore
 from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.results.board_rows.past import next_second
@@ -87,6 +87,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "registration": has_agreement(row),
             "due": agreements,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
+            "importable": find_importable(slug),
             "files": files,
             "rescore": get_pending_rescore(dataset["pk"]) if may_judge(request.user) else None,
             "details": dataset_details(dataset, files, site_address(request) + "/"),

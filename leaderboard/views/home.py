@@ -22,24 +22,30 @@ from leaderboard.results.profiles.public import public_overlaps
 from leaderboard.rounds.lifecycle import describe_round, unfinished_rounds
 from leaderboard.views.board_views import is_part, site_revision
 
-#: Number of cards of each kind on the home page: one row of the widest layout.
-HOME_CARDS = 4
+#: Numbers of cards on the home page: two rows of benchmarks and one of datasets in the widest layout.
+HOME_BENCHMARKS, HOME_DATASETS = 8, 4
 
 
 @require_safe
 @cache_page(site_revision)
 def home(request: HttpRequest) -> HttpResponse:
-    """Show an introduction, the forest plot of the board with most systems, and cards of recently changed boards."""
-    cards, now = board_cards(), timezone.now()
-    drawn_cards = [card for card in cards.datasets if card.at and card.board.summary and card.board.summary.forest_plot]
-    open_boards = sorted((card for card in cards.datasets if card.about["takes_runs"]), key=SORTS["changed"][1])
+    """Show an introduction, a forest plot, and cards of the newest benchmarks and recently changed open boards.
+
+    The plot is that of the open board with most systems, or else that of the first benchmark.
+    """
+    cards, now = board_cards(with_reported=False), timezone.now()
+    drawn_cards, drawn_benchmarks = (
+        [card for card in group if card.board.summary and card.board.summary.forest_plot]
+        for group in (cards.datasets, cards.benchmarks)
+    )
+    drawn = max(drawn_cards, key=lambda card: (card.board.total, card.at), default=None)
     context = {
         "section": "home",
         "rounds": [describe_round(row, now) for row in unfinished_rounds()],
-        "benchmarks": cards.benchmarks[:HOME_CARDS],
-        "datasets": open_boards[:HOME_CARDS],
-        "board_count": len(cards.benchmarks) + len(cards.datasets),
-        "drawn": max(drawn_cards, key=lambda card: (card.about["takes_runs"], card.board.total, card.at), default=None),
+        "benchmarks": cards.benchmarks[:HOME_BENCHMARKS],
+        "datasets": sorted(cards.datasets, key=SORTS["changed"][1])[:HOME_DATASETS],
+        "board_count": cards.total,
+        "drawn": drawn or next(iter(drawn_benchmarks), None),
     }
     return render(request, "leaderboard/home.html", context)
 

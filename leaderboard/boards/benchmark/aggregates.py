@@ -21,13 +21,15 @@ Figures = npt.NDArray[np.float64]
 class Tables:
     """Scores and baselines of all lines, with one column per dataset.
 
-    `counted_columns` has the columns of the counted datasets, and `kinds` the kind that each line is ranked in.
+    `counted_columns` has the columns of the counted datasets, `kinds` the kind of each line, and `rankings` the key of
+    the lines that it is ranked among.
     """
 
     scores: Table
     baselines: Table
     counted_columns: Sequence[int]
     kinds: Sequence[str]
+    rankings: Sequence[str]
     lower_is_better: bool
 
     @property

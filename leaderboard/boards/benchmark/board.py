@@ -35,11 +35,18 @@ from leaderboard.boards.benchmark.lines import (
 )
 from leaderboard.boards.columns.baseline import difference_head, notes_on_baselines
 from leaderboard.boards.columns.costs import BoardCosts, fill_costs, fill_weighted
-from leaderboard.boards.columns.marks import DOUBTFUL_NOTE, SEEDS_NOTE, has_seeds, notes_on_challenges
+from leaderboard.boards.columns.marks import DOUBTFUL_NOTE, SEEDS_NOTE, has_seeds, notes_on_cells, notes_on_challenges
 from leaderboard.boards.columns.reported import has_doubtful
 from leaderboard.boards.columns.significance import WITHHELD_NOTE, format_p_value, ranks_text
 from leaderboard.boards.facets import DATASET_FACETS, matches_facet
-from leaderboard.boards.filtering import apply_view, assign_ranks, best_values, count_rows, resolve_sorts
+from leaderboard.boards.filtering import (
+    apply_view,
+    assign_ranks,
+    best_values,
+    count_rows,
+    reported_rankings,
+    resolve_sorts,
+)
 from leaderboard.boards.model import SEPARATED, BenchmarkFacts, Board, Cell, Column, Member
 from leaderboard.boards.state import VIEWS, BoardState
 from leaderboard.boards.summary import summarize
@@ -123,6 +130,7 @@ class RankedBenchmark:
             notes.append(CLOSED_NOTE)
         if visible_datasets and self.any_in_domain:
             notes.append(_("‡ in-domain: trained on that dataset."))
+        notes += notes_on_cells(rows)
         if has_seeds(rows, visible_datasets):
             notes.append(SEEDS_NOTE)
         if state.zero_shot:
@@ -196,6 +204,7 @@ def rank_benchmark(
         costs.machines,
         costs.head,
         counted=count_rows(rows),
+        rankings=reported_rankings(rows, default),
         views=VIEWS,
         view=state.view,
         member_facets=[member.facets for member in (*facts.members, *facts.left_out)],
@@ -262,7 +271,7 @@ def _rank_notes(facts: BenchmarkFacts, board: Board, rank_column: Column) -> lis
     )
     if BORDA in keys:
         notes.append(
-            _("Borda count and mean rank are among all complete rows of the same kind; filters do not change them.")
+            _("Borda count and mean rank are among all complete rows of one ranking; filters do not change them.")
         )
     return notes
 

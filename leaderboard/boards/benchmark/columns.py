@@ -20,7 +20,7 @@ from leaderboard.boards.benchmark.lines import (
 )
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, DECLARED_COLUMNS, FILE_SIZE, SIZE
 from leaderboard.boards.columns.costs import WEIGHTED, weighted_column
-from leaderboard.boards.columns.marks import seeds_title
+from leaderboard.boards.columns.marks import OTHER_REVISION, SELF_REPORTED, seeds_title
 from leaderboard.boards.facets import row_facets
 from leaderboard.boards.filtering import best_values, filter_rows
 from leaderboard.boards.model import (
@@ -70,9 +70,9 @@ def compute_aggregates(tables: Tables) -> Mapping[str, Sequence[Cell | Value]]:
     They are by column key, each with one value or cell per line.
     """
     scores, baselines = tables.on_counted_datasets
-    kinds, lower_is_better, width = tables.kinds, tables.lower_is_better, scores.shape[1]
+    rankings, lower_is_better, width = tables.rankings, tables.lower_is_better, scores.shape[1]
     win_counts = aggregates.wins(scores, baselines, lower_is_better=lower_is_better)
-    borda, mean_rank = aggregates.rank_figures(scores, kinds, lower_is_better=lower_is_better)
+    borda, mean_rank = aggregates.rank_figures(scores, rankings, lower_is_better=lower_is_better)
     figures = {
         MEAN: aggregates.means(scores),
         AVERAGE: aggregates.ratio_of_means(scores, baselines),
@@ -215,7 +215,7 @@ def _dataset_column(position: int, member: Member, options: ViewOptions) -> Colu
 
     def cell(line: BenchmarkLine) -> Cell | Value:
         if line.annotations and position in line.annotations:
-            return Cell(line.values[position], "", *line.annotations[position])
+            return Cell(line.values[position], *line.annotations[position])
         return line.values[position]
 
     measure, shown_measure = options.measure, member.measure(options.measure)
@@ -265,10 +265,12 @@ def build_rows(
         provenances = set(map(attrgetter("provenance"), line.results)) - {""}
         trainings = set(map(attrgetter("training"), line.results)) - {""}
         decimals = 3 if kind == REPORTED or hidden else 4
-        entry = _common_entry(line, ", ".join(sorted(provenances)))
+        group = f"reported:{line.entry.source_key}" if kind == REPORTED and facts.ranks_sources_apart else ""
+        entry = _common_entry(line, ", ".join(sorted(provenances)), group)
         is_mixed, has_seeds = len(provenances) > 1, any(map(attrgetter("seed_count"), line.results))
-        annotations = {}
-        if needs_annotations or is_mixed or has_seeds or IN_DOMAIN in trainings or line.omitted_positions:
+        annotations, has_other_values = {}, bool(line.omitted_positions or line.other_values)
+        has_marks = IN_DOMAIN in trainings or any(result.is_self_reported for result in line.results)
+        if needs_annotations or is_mixed or has_seeds or has_marks or has_other_values:
             annotations = _cell_annotations(facts, options, line, decimals, is_mixed=is_mixed)
         line_inputs.append(
             BenchmarkLine(
@@ -301,7 +303,7 @@ def _view_values(lines: Sequence[SystemLine], tables: Tables, view: str) -> Sequ
     if not view:
         return [line.scores for line in lines]
     if view == "rank":
-        table = aggregates.ranks(tables.scores, tables.kinds, lower_is_better=tables.lower_is_better)
+        table = aggregates.ranks(tables.scores, tables.rankings, lower_is_better=tables.lower_is_better)
     else:
         compute = aggregates.differences if view == "delta" else aggregates.ratios
         table = compute(tables.scores, tables.baselines)
@@ -312,11 +314,12 @@ def _view_values(lines: Sequence[SystemLine], tables: Tables, view: str) -> Sequ
 _SHARED_FIELDS = ("system", "slug", "architecture", "team", "team_slug", "source_key", "challenged")
 
 
-def _common_entry(line: SystemLine, provenance: str) -> EntryRow:
-    """Return an entry with the properties that all results of the line share."""
+def _common_entry(line: SystemLine, provenance: str, group: str) -> EntryRow:
+    """Return an entry with the properties that all results of the line share, in this group of reported rows."""
     return NO_RESULT._replace(
         **{name: getattr(line.entry, name) for name in _SHARED_FIELDS},
         provenance=provenance,
+        comparison_group=group,
         visibility="public",
         configuration=line.configuration,
         is_baseline=int(bool(line.baseline_on)),
@@ -325,14 +328,14 @@ def _common_entry(line: SystemLine, provenance: str) -> EntryRow:
 
 def _cell_annotations(
     facts: BenchmarkFacts, options: ViewOptions, line: SystemLine, decimals: int, *, is_mixed: bool
-) -> dict[int, tuple[str, str, str]]:
-    """Return mark, title, and spread of the line's cells that have any of them, by position of the dataset.
+) -> dict[int, tuple[str, str, str, str]]:
+    """Return text, mark, title, and spread of the line's cells that have any of them, by position of the dataset.
 
     `is_mixed` tells that the line's results have several provenances, which are then named in the titles.
     """
     annotations = {}
     for position, (member, result, score) in enumerate(zip(facts.members, line.results, line.scores, strict=True)):
-        mark, title, spread = "", result.provenance if is_mixed else "", ""
+        text, mark, title, spread = "", "", result.provenance if is_mixed else "", ""
         if score is not None:
             mark = member.stand_ins.get(options.measure, "")
             if member.parts and is_mean_of_parts(result.comparison_group):
@@ -342,12 +345,17 @@ def _cell_annotations(
                 title = "; ".join(filter(None, [seeds_title(result.seed_count, deviation, decimals), title]))
                 if not options.view and deviation is not None:
                     spread = f"± {deviation:.{decimals}f} ({result.seed_count})"
-        if result.training == IN_DOMAIN:
-            mark = f"‡ {mark}".rstrip()
+        symbols = "‡" if result.training == IN_DOMAIN else ""
+        if result.is_self_reported and (score is not None or position in line.other_values):
+            symbols, title = f"{symbols}{SELF_REPORTED}", _("self-reported")
+        if position in line.other_values and not options.view:
+            text, symbols = f"{line.other_values[position]:.{decimals}f}", f"{symbols}{OTHER_REVISION}"
+            title = "; ".join(filter(None, [_("other dataset revision"), title]))
+        mark = f"{symbols} {mark}".strip()
         if position in line.omitted_positions:
             title = f"omitted: {result.training}"
         if mark or title or spread:
-            annotations[position] = mark, title, spread
+            annotations[position] = text, mark, title, spread
     return annotations
 
 

@@ -1,7 +1,8 @@
 """Lines of a benchmark's board, collected from the entries of its datasets: each system's scores and costs."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, compress, count
 from operator import attrgetter
 from typing import NamedTuple
@@ -52,6 +53,8 @@ class SystemLine:
     baselines: Sequence[float | None] = ()
     #: Positions of values that a zero-shot view omits.
     omitted_positions: Sequence[int] = ()
+    #: Reported values by position on other revisions of the dataset, which are shown and not used.
+    other_values: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def configuration(self) -> str:
@@ -79,8 +82,8 @@ class SystemLine:
 class BenchmarkLine(NamedTuple):
     """Input for the cells of a row: the line with this `number` and its system.
 
-    `values` are the values in the dataset columns of the view. `annotations` has mark, title, and spread of cells that
-    need any of them, by position of the dataset. Costs depend on the view and are not included.
+    `values` are the values in the dataset columns of the view. `annotations` has text, mark, title, and spread of cells
+    that need any of them, by position of the dataset. Costs depend on the view and are not included.
     """
 
     entry: EntryRow
@@ -89,7 +92,7 @@ class BenchmarkLine(NamedTuple):
     provenance: str
     number: int
     values: Sequence[float | None]
-    annotations: Mapping[int, tuple[str, str, str]]
+    annotations: Mapping[int, tuple[str, str, str, str]]
     parameters: int | None
     model_bytes: int | None
     measured: None = None
@@ -121,6 +124,8 @@ def collect_lines(
     ]
     keys = dict.fromkeys(chain.from_iterable(current_results for _, current_results in results_by_dataset))
     lines = sorted((_build_line(key, results_by_dataset, names) for key in keys), key=attrgetter("published"))
+    if facts.all_counted > 1:
+        _separate_other_revisions([line for line in lines if line.ranked_in == REPORTED])
     baseline_lines = reference_lines or lines
     # A value is compared with the baseline of its own comparison group.
     baselines: list[dict[str, float | None]] = [{} for _ in names]
@@ -141,8 +146,26 @@ def collect_lines(
                 group_baselines.get(group) for group_baselines, group in zip(baselines, groups, strict=True)
             ]
         line.baselines = baselines_by_groups[groups]
-    lines = [line for line in lines if line.scores.count(None) < len(line.scores)]
+    lines = [line for line in lines if line.other_values or line.scores.count(None) < len(line.scores)]
     return _keep_zero_shot(lines) if zero_shot else lines
+
+
+def _separate_other_revisions(lines: Sequence[SystemLine]) -> None:
+    """Move reported values on other revisions of a dataset than most lines of the same source out of the scores."""
+    counts: defaultdict[tuple[int | None, int], Counter[str]] = defaultdict(Counter)
+    for line in lines:
+        for position, (score, result) in enumerate(zip(line.scores, line.results, strict=True)):
+            if score is not None:
+                counts[line.entry.source_id, position][result.reported_group] += 1
+    main_groups = {key: groups.most_common(1)[0][0] for key, groups in counts.items()}
+    for line in lines:
+        line.other_values = {
+            position: score
+            for position, (score, result) in enumerate(zip(line.scores, line.results, strict=True))
+            if score is not None and result.reported_group != main_groups[line.entry.source_id, position]
+        }
+        for position in line.other_values:
+            line.scores[position] = None
 
 
 def _keep_zero_shot(lines: Sequence[SystemLine]) -> list[SystemLine]:
@@ -271,6 +294,10 @@ def build_tables(facts: BenchmarkFacts, lines: Sequence[SystemLine], kinds: Sequ
         scores=to_table([line.scores for line in lines], len(facts.members)),
         baselines=to_table([line.baselines for line in lines], len(facts.members)),
         counted_columns=[position for position, member in enumerate(facts.members) if member.counted],
+        rankings=[
+            f"{kind}:{line.entry.source_key}" if kind == REPORTED and facts.ranks_sources_apart else kind
+            for line, kind in zip(lines, kinds, strict=True)
+        ],
         kinds=kinds,
         lower_is_better=better(measure) == "lower",
     )

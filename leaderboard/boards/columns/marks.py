@@ -8,6 +8,10 @@ from django.utils.translation import gettext_noop as _
 from leaderboard.boards.model import Row
 from leaderboard.results.board_rows.entry_rows import CLOSED, SCORED, EntryRow
 
+#: Marks of results that the makers of a model published, and of results on another revision of the dataset.
+SELF_REPORTED, OTHER_REVISION = "†", "°"
+SELF_REPORTED_NOTE = _("† self-reported: published by the makers of the model, not measured by the source.")
+OTHER_REVISION_NOTE = _("° on another or an unknown revision of the dataset: not ranked, compared, or averaged.")
 #: Mark of systems whose run contributed to a judged pool.
 POOLED = "§"
 NOTES = {
@@ -57,6 +61,13 @@ def usual_missing_count(rows: Iterable[Row]) -> int:
 
 DOUBTFUL_NOTE = _("?: doubtful, as printed or as measured on a busy machine; never used to rank, sort, or plot.")
 SEEDS_NOTE = _("±: sample standard deviation (n − 1) over seeds, with their number; the score is their mean.")
+
+
+def notes_on_cells(rows: Iterable[Row]) -> list[str]:
+    """Return the notes on self-reported results and other dataset revisions, for marks that the rows have."""
+    signs = {cell.mark for row in rows for cell in row.cells.values()}
+    notes = ((SELF_REPORTED, SELF_REPORTED_NOTE), (OTHER_REVISION, OTHER_REVISION_NOTE))
+    return [note for mark, note in notes if any(mark in sign for sign in signs)]
 
 
 def has_seeds(rows: Iterable[Row], keys: Collection[str]) -> bool:

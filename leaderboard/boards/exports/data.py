@@ -191,7 +191,15 @@ def _leading_parts(board: Board) -> Iterator[ColumnPart]:
         for column in board.columns
     ]
     yield headings, lambda row: list(board.exported(row).values())
-    names = ("configuration", "baseline", "training", "comparison_group", "missing_queries", "doubtful")
+    names = (
+        "configuration",
+        "baseline",
+        "training",
+        "comparison_group",
+        "missing_queries",
+        "doubtful",
+        "self_reported",
+    )
     yield (
         names,
         lambda row: (
@@ -201,6 +209,7 @@ def _leading_parts(board: Board) -> Iterator[ColumnPart]:
             row.entry.comparison_group,
             row.entry.missing_queries,
             "; ".join(doubtful_figures(board, row)),
+            "; ".join(column.label for column in board.columns if marks.SELF_REPORTED in row[column.key].mark),
         ),
     )
 

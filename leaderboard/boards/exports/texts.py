@@ -66,6 +66,7 @@ def footnotes(board: Board) -> list[str]:
     texts += [f"{note.partition('. ')[0]}." for note in board.notes if note.startswith(f"{SEPARATED} ")]
     if any("?" in sign for sign in signs):
         texts.append("? doubtful: as printed, or as measured on a busy machine.")
+    texts += marks.notes_on_cells(board.rows)
     if any(row.rank_label.startswith("r") for row in board.rows):
         texts.append("r: rank among reported figures, which Runboard did not recompute.")
     if any(row.ranked_in == CLOSED for row in board.rows):
@@ -344,7 +345,10 @@ _LATEX = _Dialect(
     status_format=r" \emph{{{}}}",
     emphasis={"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}"},
     annotation=r"{{\footnotesize {}}}",
-    superscripts={"‡": escape("‡"), SEPARATED: r"$^{*}$"},
+    superscripts={
+        **{mark: escape(mark) for mark in ("‡", marks.SELF_REPORTED, marks.OTHER_REVISION)},
+        SEPARATED: r"$^{*}$",
+    },
 )
 
 

@@ -223,7 +223,7 @@ class RankedBoard:
     def standing(self, entry: EntryRow, measure: str) -> BoardRank:
         """Return the entry's rank by a measure that it has.
 
-        A stale entry is compared within its own group and has no rank.
+        Reported and stale entries are compared within their own groups; stale ones have no rank.
         """
         kind, lower = self.kind(entry), better(measure) == "lower"
         peers = [
@@ -231,7 +231,7 @@ class RankedBoard:
             for peer in self.entries
             if measure in peer.scores
             and self.kind(peer) == kind
-            and (kind not in UNRANKED or peer.comparison_group == entry.comparison_group)
+            and (kind not in (*UNRANKED, REPORTED) or peer.reported_group == entry.reported_group)
         ] or [entry]
         value = entry.scores[measure]
         rank = rank_values([value, *(peer.scores[measure] for peer in peers)], lower_is_better=lower)[value]

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,22 +39,39 @@ class CataloguedDataset:
 
 @cache
 def benchmarks() -> Mapping[str, dict[str, Any]]:
-    """Return `name` and, if known, `description`, `licence`, and `publication` of every benchmark, by slug."""
+    """Return `name` and, if known, `description`, `licence`, and `publication` of every benchmark, by slug.
+
+    `datasets` of a benchmark includes the rows that `datasets.csv` has for other benchmarks.
+    """
     return tomllib.loads((DATA / "benchmarks.toml").read_text(encoding="utf-8"))
 
 
 @cache
 def catalogued_datasets(benchmark: str) -> tuple[CataloguedDataset, ...]:
     """Return the benchmark's datasets in order, each followed by its parts; empty for an unknown benchmark."""
-    rows = read_rows(CataloguedDataset, DATA / "datasets.csv")
-    return tuple(row for row in rows if row.benchmark == benchmark)
+    slugs = set(benchmarks().get(benchmark, {}).get("datasets", ()))
+    return tuple(
+        replace(row, benchmark=benchmark, part_of=row.part_of if row.part_of in slugs else "") if slugs else row
+        for row in _read_catalogue()
+        if row.benchmark == benchmark or not slugs.isdisjoint((row.slug, row.part_of))
+    )
+
+
+def _read_catalogue() -> list[CataloguedDataset]:
+    return read_rows(CataloguedDataset, DATA / "datasets.csv")
+
+
+def find_importable(dataset: str) -> CataloguedDataset | None:
+    """Return the row of a dataset, by slug, that `import_benchmark` can import; None if there is none."""
+    return next((row for row in _read_catalogue() if row.slug == dataset and row.source), None)
 
 
 def completeness(benchmark: str) -> dict[str, Any] | None:
     """Return how many of a benchmark's datasets are available, or None for an unknown benchmark. One query.
 
-    The result has the numbers `here` and `of`, and the `missing` datasets with reasons. A dataset is also available if
-    all its parts are. A missing dataset `is_reported` if its board has only published results.
+    The result has the numbers `here` and `of`, the `missing` datasets with reasons, and whether any of them is
+    `importable`. A dataset is also available if all its parts are. A missing dataset `is_reported` if its board has
+    only published results.
     """
     rows = catalogued_datasets(benchmark)
     if not rows:
@@ -80,4 +97,8 @@ def completeness(benchmark: str) -> dict[str, Any] | None:
             reason = f"{row.note} Available parts: {', '.join(available_parts)}."
         columns = {name: getattr(row, name) for name in ("slug", "name", "bm25", "bm25_source")}
         missing_rows.append({**columns, "why": reason, "is_reported": state == Dataset.State.REPORTED})
-    return {"here": len(members) - len(missing_rows), "of": len(members), "missing": missing_rows}
+    missing_slugs = {row["slug"] for row in missing_rows}
+    importable = any(row.source and not missing_slugs.isdisjoint((row.slug, row.part_of)) for row in rows)
+    return {
+        "here": len(members) - len(missing_rows), "of": len(members), "missing": missing_rows, "importable": importable,
+    }  # fmt: skip

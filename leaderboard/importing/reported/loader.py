@@ -15,8 +15,9 @@ from django.utils.translation import gettext as _
 
 from leaderboard.core.audit import record
 from leaderboard.core.text.numbers import DECIMALS, format_quantity, format_value
-from leaderboard.core.text.slugs import first_unused
+from leaderboard.core.text.slugs import first_unused, name_slug
 from leaderboard.importing.reported import tables
+from leaderboard.importing.reported.model_meta import system_fields
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Source, System, short_citation
 from leaderboard.results.board_rows.revisions import benchmark_changed, lock_boards
 from leaderboard.results.publishing.descriptions import system_changed
@@ -26,7 +27,7 @@ from leaderboard.results.publishing.visibility import (
     restore,
     withdraw_reported,
 )
-from leaderboard.results.reported_facts import board_unit, board_value, make_figure
+from leaderboard.results.reported_facts import board_unit, board_value, is_url, make_figure
 from leaderboard.results.values import training_exposure
 from leaderboard.systems.challenges import CLAIMS, latest_settlement
 from leaderboard.systems.records import free_slug
@@ -44,11 +45,7 @@ def load_reported() -> dict[str, int]:
     Values that curators entered for other measures remain. Returns the numbers of rows by kind, and of changed entries.
     """
     publications = tables.sources()
-    sources = {}
-    for key, fields in publications.items():
-        values = {name: fields[name] for name in ("title", "authors", "year", "venue", "url")}
-        values["bibtex"] = make_bibtex(key, fields)
-        sources[key], _created = Source.objects.update_or_create(key=key, defaults=values)
+    sources = {key: _update_source(key, fields) for key, fields in publications.items()}
     texts = tables.dataset_texts()
     datasets = {row.slug: _update_dataset(row, texts.get(row.slug, {})) for row in tables.datasets()}
     rows = {(row.source, row.name): row for row in tables.systems()}
@@ -57,7 +54,10 @@ def load_reported() -> dict[str, int]:
     for figure in (*tables.scores(), *tables.figures()):
         figures[figure.place.source, figure.place.system].append(figure)
         figures_by_place[figure.place].append(figure)
-    systems = {key: _set_system(row, sources[row.source], figures[key]) for key, row in rows.items()}
+    systems = {
+        key: _set_system(rows[key], sources[key[0]], row) if key in rows else _add_model(sources[key[0]], key[1])
+        for key, row in figures.items()
+    }
     existing_entries = {
         (entry.dataset_id, entry.system_id, entry.configuration): entry
         for entry in Entry.objects.filter(provenance=Entry.Provenance.REPORTED)
@@ -66,6 +66,8 @@ def load_reported() -> dict[str, int]:
     for place, place_figures in figures_by_place.items():
         dataset, system = datasets[place.dataset], systems[place.source, place.system]
         old_entry = existing_entries.get((dataset.pk, system.pk, place.configuration), Entry(scores={}, figures=[]))
+        if any(is_url(figure["locator"]) for figure in old_entry.figures):
+            continue  # Results of a newer commit of MTEB's repository were imported.
         printed_names = {figure.name for figure in place_figures}
         entries.append(
             Entry(
@@ -80,7 +82,7 @@ def load_reported() -> dict[str, int]:
                     *(figure for figure in old_entry.figures if figure["name"] not in printed_names),
                 ],
                 comparison_group=place.comparison_group,
-                is_baseline=place.system == publications[place.source].get("baseline", BASELINE),
+                is_baseline=_is_baseline(place, publications[place.source]),
                 training=training_exposure(system, dataset),
                 locator=", ".join(dict.fromkeys(figure.locator for figure in place_figures)),
             )
@@ -95,6 +97,17 @@ def load_reported() -> dict[str, int]:
         "entries": len(entries),
         "changed": change_count,
     }
+
+
+def _is_baseline(place: tables.ReportedPlace, publication: Mapping[str, Any]) -> bool:
+    configuration = publication.get("baseline_configuration", place.configuration)
+    return (place.system, place.configuration) == (publication.get("baseline", BASELINE), configuration)
+
+
+def _update_source(key: str, fields: Mapping[str, Any]) -> Source:
+    values = {name: fields[name] for name in ("title", "authors", "year", "venue", "url")}
+    values["bibtex"] = make_bibtex(key, fields)
+    return Source.objects.update_or_create(key=key, defaults=values)[0]
 
 
 def figure_fields(row: tables.ReportedFigure) -> dict[str, Any]:
@@ -163,6 +176,15 @@ def _set_system(row: tables.ReportedSystem, source: Source, figures: Sequence[ta
     return _store_system(source, row.name, {}, printed_values)
 
 
+def _add_model(source: Source, name: str) -> System:
+    """Create the system of a model in MTEB's repository, and return it.
+
+    An existing one is not changed, because a newer description may have been imported with newer results.
+    """
+    initial = {"slug": name_slug(f"{name} {source.key}"), **system_fields(name, tables.models()[name])}
+    return _store_system(source, name, initial, {})
+
+
 def _store_system(source: Source, name: str, initial: Mapping[str, Any], values: Mapping[str, Any]) -> System:
     """Create or update the publication's system with this name, and return it.
 
@@ -218,10 +240,6 @@ def _update_benchmark(
     benchmark_changed(benchmark)
 
 
-#: Scale of printed values → printed value of 1.
-SCALES = {"share": 1.0, "percent": 100.0}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CuratedFigure:
     """A score as printed in a publication, with the costs that the publication reports for the same result.
@@ -250,7 +268,7 @@ class CuratedFigure:
     @property
     def share(self) -> float:
         """Value as a share between 0 and 1."""
-        return round(float(self.value) / SCALES[self.scale], 8)
+        return round(float(self.value) / tables.SCALES[self.scale], 8)
 
 
 @transaction.atomic

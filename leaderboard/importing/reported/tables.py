@@ -1,14 +1,19 @@
 """Typed rows of the tables in `data/`."""
 
 import csv
+import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
+from leaderboard.results.mteb import describe_result
+
 DATA = Path(__file__).parent / "data"
+#: Folders with sources, benchmarks, datasets, and systems; the boards of the first one come first.
+FOLDERS = (DATA / "2026", DATA)
 
 T = TypeVar("T")
 
@@ -21,6 +26,9 @@ _READERS: dict[Any, Callable[[str], Any]] = {
     bool: "1".__eq__,
     list[str]: lambda text: [part for part in text.split(";") if part],
 }
+
+#: Scale of printed values → printed value of 1.
+SCALES = {"share": 1.0, "percent": 100.0}
 
 #: Columns of `datasets.csv` with Table 1 of the BEIR paper, and their types.
 _STATISTICS: dict[str, type[int] | type[float]] = {
@@ -51,6 +59,7 @@ class ReportedDataset:
     homepage: str
     drop_self_matches: bool
     measures: list[str]
+    language: str
     reported_statistics: dict[str, Any]
     ir_datasets_id: str
     beir_name: str
@@ -76,18 +85,22 @@ class ReportedSystem:
 
 @dataclass(frozen=True, slots=True)
 class ReportedPlace:
-    """Key of the entry that a value belongs to."""
+    """Key of the entry that a value belongs to.
+
+    `group` is the revision of the dataset, empty if unstated, and None for a source whose groups are its hardware.
+    """
 
     source: str
     dataset: str
     system: str
     configuration: str
+    group: str | None = field(default=None, compare=False)
 
     @property
     def comparison_group(self) -> str:
-        """Group of comparable values: one source and one hardware, which ends at `;` in the configuration."""
-        hardware = self.configuration.partition(";")[0]
-        return f"reported:{self.source}" + (f":{hardware}" if hardware else "")
+        """Group of comparable values: one source and one revision or hardware (the configuration up to `;`)."""
+        group = self.configuration.partition(";")[0] if self.group is None else self.group
+        return f"reported:{self.source}" + (f":{group}" if group else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +135,16 @@ def benchmarks() -> dict[str, dict[str, Any]]:
 
 def datasets() -> list[ReportedDataset]:
     """Return the datasets with reported results, with their statistics in Table 1 of the BEIR paper."""
-    return read_rows(
-        ReportedDataset,
-        DATA / "datasets.csv",
-        reported_statistics=lambda row: {name: kind(row[name]) for name, kind in _STATISTICS.items() if row[name]},
-    )
+    return [
+        row
+        for folder in FOLDERS
+        for row in read_rows(
+            ReportedDataset,
+            folder / "datasets.csv",
+            language=lambda row: row.get("language", "en"),
+            reported_statistics=lambda row: {name: kind(row[name]) for name, kind in _STATISTICS.items() if row[name]},
+        )
+    ]
 
 
 def dataset_texts() -> dict[str, dict[str, Any]]:
@@ -139,14 +157,50 @@ def dataset_texts() -> dict[str, dict[str, Any]]:
 
 
 def systems() -> list[ReportedSystem]:
-    return read_rows(ReportedSystem, DATA / "systems.csv")
+    return [row for folder in FOLDERS for row in read_rows(ReportedSystem, folder / "systems.csv")]
+
+
+@cache
+def models() -> Mapping[str, Mapping[str, Any]]:
+    """Return MTEB's description (ModelMeta) of the models with results in its repository, by name."""
+    descriptions: Mapping[str, Mapping[str, Any]] = json.loads((DATA / "2026" / "models.json").read_text("utf-8"))
+    return descriptions
 
 
 def scores() -> list[ReportedFigure]:
     """Return all reported scores."""
     makers = {"place": _read_place, "name": lambda row: row["measure"], "is_score": lambda row: True}
     makers |= dict.fromkeys(("unit", "hardware", "doubt"), lambda row: "")
-    return read_rows(ReportedFigure, DATA / "scores.csv", **makers)
+    return [*read_rows(ReportedFigure, DATA / "scores.csv", **makers), *_read_results()]
+
+
+#: Columns of `results.csv` that are not measures.
+_RESULT_COLUMNS = ("source", "dataset", "system", "configuration", "revision", "collection", "locator")
+
+
+def _read_results() -> Iterator[ReportedFigure]:
+    """Yield the scores of `results.csv`, which has a row per system and dataset, and a column per measure.
+
+    Results of MTEB name the revisions of model and collection (commits abbreviated to twelve digits, in full in
+    `revisions.csv`), and their `locator` is the version of mteb.
+    """
+    path = FOLDERS[0] / "results.csv"
+    if not path.exists():
+        return
+    publications = sources()
+    revisions = {row["revision"][:12]: row["revision"] for row in _read_csv(path.parent / "revisions.csv")}
+    for row in _read_csv(path):
+        group, locator = "", row["locator"]
+        if row["revision"]:
+            collection = revisions.get(row["collection"], row["collection"])
+            group = collection[:30] or "unknown"
+            locator = describe_result(collection, locator, revisions.get(row["revision"], row["revision"]))
+        place = ReportedPlace(row["source"], row["dataset"], row["system"], row["configuration"], group)
+        scale = publications[place.source].get("scale", "share")
+        for measure, text in row.items():
+            if text and measure not in _RESULT_COLUMNS:
+                value = round(float(text) / SCALES[scale], 8)
+                yield ReportedFigure(place, measure, value, text, is_score=True, scale=scale, locator=locator)
 
 
 def figures() -> list[ReportedFigure]:
@@ -210,4 +264,9 @@ def _read_csv(path: Path) -> Iterator[dict[str, str]]:
 
 
 def _read_toml(name: str) -> dict[str, dict[str, Any]]:
-    return tomllib.loads((DATA / name).read_text(encoding="utf-8"))
+    """Return the tables of this file in all folders that have it."""
+    tables: dict[str, dict[str, Any]] = {}
+    for folder in FOLDERS:
+        if (folder / name).exists():
+            tables |= tomllib.loads((folder / name).read_text(encoding="utf-8"))
+    return tables

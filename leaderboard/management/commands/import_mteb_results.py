@@ -12,7 +12,7 @@ from leaderboard.core.storage.store import work_folder
 from leaderboard.importing.reported.loader import enter_figures
 from leaderboard.importing.reported.mteb import Place, read_mteb_results
 from leaderboard.management.curating import CurationCommand, find_dataset, list_problems
-from leaderboard.models import Source
+from leaderboard.models import Benchmark, Source
 
 
 class Command(CurationCommand):
@@ -38,6 +38,11 @@ class Command(CurationCommand):
         parser.add_argument("--authors", default="MTEB", help="authors as in BibTeX: names joined by “ and ”")
         parser.add_argument("--year", type=int, default=timezone.now().year)
         parser.add_argument(
+            "--benchmark", metavar="SLUG",
+            help="import only this benchmark's datasets, one result per model and dataset, and ignore invalid files "
+            "(for a clone of MTEB's results repository)",
+        )  # fmt: skip
+        parser.add_argument(
             "--task", dest="tasks", action="append", default=[], metavar="TASK=SLUG[:SPLIT[:SUBSET]]",
             help="dataset of a task that cannot be inferred from its name; repeatable",
         )  # fmt: skip
@@ -51,12 +56,17 @@ class Command(CurationCommand):
             key=options["publication"], url=options["source"], venue="",
             **{name: options[name] for name in ("title", "authors", "year")},
         )  # fmt: skip
+        benchmark = Benchmark.objects.filter(slug=options["benchmark"]).first()
+        if options["benchmark"] and benchmark is None:
+            slugs = ", ".join(Benchmark.objects.values_list("slug", flat=True))
+            raise CommandError(f"There is no benchmark {options['benchmark']}. Choose one of: {slugs}.")
         try:
             # Validate the URL even if the publication exists, because the rows link to it.
             Source(url=options["source"]).clean_fields(exclude=["key", "title", "authors", "year"])
             source.clean_fields()
             with work_folder("mteb") as work:
-                results = read_mteb_results(path, options["source"], work, dict(map(_parse_task, options["tasks"])))
+                task_places = dict(map(_parse_task, options["tasks"]))
+                results = read_mteb_results(path, options["source"], work, task_places, benchmark)
             enter_figures(source, results.figures)
         except ValidationError as error:
             raise CommandError(

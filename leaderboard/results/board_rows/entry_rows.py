@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from leaderboard.models import Architecture, Entry, short_citation
+from leaderboard.results.mteb import is_self_reported
 from leaderboard.results.values import published_value
 
 
@@ -90,6 +91,17 @@ class EntryRow(NamedTuple):
     def reported_by(self) -> int | None:
         """Id of the publication that reports the entry, or None for a scored one."""
         return self.source_id if self.provenance == REPORTED else None
+
+    @property
+    def is_self_reported(self) -> bool:
+        """Whether the makers of the model published the result themselves, according to the results of MTEB."""
+        return self.provenance == REPORTED and is_self_reported(self.locator, self.configuration)
+
+    @property
+    def reported_group(self) -> str:
+        """Results that a reported one is ranked with: of one source and dataset revision, on any hardware."""
+        hardware = self.configuration.partition(";")[0]
+        return self.comparison_group.removesuffix(f":{hardware}") if hardware else self.comparison_group
 
     def with_rounded_scores(self) -> "EntryRow":
         """Return the row with scores and deviations rounded as for hidden judgments. Reported rows are unchanged."""

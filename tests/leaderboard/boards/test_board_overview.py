@@ -187,7 +187,7 @@ def test_incomplete_rows_are_folded_unless_the_order_or_a_filter_asks_for_them(c
     score(first, part, ndcg=0.9)
     address = f"/benchmarks/{Benchmark.objects.get(pk=benchmark.pk).slug}/"
     page = text(client, address)
-    folded = "1 incomplete row: no result on some of the datasets"
+    folded = "1 incomplete row: no comparable result on some of the datasets"
     assert blocks(page) == {"": ["whole"], folded: ["part"]}
     assert '<input type="checkbox" id="show-incomplete"> ' in page
     assert '<tbody class="is-incomplete">' in page

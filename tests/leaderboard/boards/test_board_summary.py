@@ -30,7 +30,7 @@ from tests.pages import clear_page_cache, one_line
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
-UNTESTED = "Not separable from the best: not testable: the paper gives no per-query scores."
+UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
 UNMEASURED = "Judgments: as used by the publication, whose runs are not available for checks. Cost: not reported."
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."

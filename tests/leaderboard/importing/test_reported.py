@@ -20,6 +20,12 @@ from tests.factories import make_user
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(autouse=True)
+def _papers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the boards of current figures, which `test_current_boards` loads."""
+    monkeypatch.setattr(tables, "FOLDERS", (tables.DATA,))
+
+
 @pytest.fixture
 def _loaded() -> None:
     """What the loader writes into an empty database, by itself the first time."""
