@@ -93,7 +93,9 @@ class RowSerializer(Answer):
     """A row of a board."""
 
     rank = integer_field("Null if the row is not ranked.", allow_null=True)
-    ranked_among = text_field("Kind of rows among which the row is ranked; ranks never mix kinds.")
+    ranked_among = text_field(
+        "Kind of rows among which the row is ranked; reported rows are ranked by source and dataset revision."
+    )
     system = text_field()
     slug = text_field("Slug of the system.")
     configuration = text_field()
@@ -124,7 +126,7 @@ class RowSerializer(Answer):
     published = PublishedScoreSerializer(
         allow_null=True, help_text="Published score of the same model in the selected measure; null if unknown."
     )
-    marks = serializers.DictField(child=text_field(), help_text="Marks after values, such as ‡, by column key.")
+    marks = serializers.DictField(child=text_field(), help_text="Marks after values by column key: ‡, †, °, ?, *.")
     doubtful = texts("Doubtful figures with the labels of their columns; their `values` are null.")
     measured = MeasuredSerializer(allow_null=True)
     certainty = EntryCertaintySerializer(allow_null=True, help_text="Certainty of the selected measure.")

@@ -136,9 +136,10 @@ class RankedDataset:
         if REPORTED in kinds:
             sources = {row.entry.source_key for row in rows if row.ranked_in == REPORTED}
             papers = "one publication" if len(sources) == 1 else f"{len(sources)} publications"
+            apart = ", each source and dataset revision on its own" if len(self.board.rankings) > 1 else ""
             notes.append(
-                f"Reported: figures taken from {papers}, not recomputed, and ranked by source and dataset revision, "
-                "separately from results scored by Runboard."
+                f"Reported: figures taken from {papers}, not recomputed, and ranked separately from results scored by "
+                f"Runboard{apart}."
             )
         if any(row.entry.visibility == "private" for row in rows):
             kinds.add(PRIVATE)

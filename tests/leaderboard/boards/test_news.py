@@ -12,13 +12,13 @@ from django.db.models import F
 from django.test import Client
 
 from leaderboard.boards import news
-from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import BoardChange, Dataset, Source
 from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.publishing.visibility import name_baseline, set_visibility, withdraw_entries
 from leaderboard.results.significance.hidden import known_difference
 from tests.leaderboard.entries import renew_judgements, score, scored_dataset
 from tests.pages import clear_page_cache
+from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 

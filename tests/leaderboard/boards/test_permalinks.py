@@ -12,7 +12,6 @@ from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import (
     Benchmark,
     BenchmarkMember,
@@ -47,6 +46,7 @@ from leaderboard.results.publishing.visibility import (
 from tests.factories import make_dataset
 from tests.leaderboard.entries import cost, make_system, renew_judgements, score, scored_dataset
 from tests.pages import clear_page_cache, one_line
+from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 

@@ -17,11 +17,11 @@ from evaluation.measures.registry import parse_measure
 from leaderboard.importing.benchmarks import catalogue
 from leaderboard.importing.collections import importer
 from leaderboard.importing.reported import tables
-from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import AuditRecord, Benchmark, Dataset, DatasetVersion
 from leaderboard.results.publishing.visibility import mark_published
 from tests.leaderboard.importing.test_fetching import NAME
 from tests.leaderboard.importing.test_fetching import mirror as mirror
+from tests.reported_boards import load_reported
 from tests.servers.hub import COMMIT, FakeHub
 
 pytestmark = pytest.mark.django_db

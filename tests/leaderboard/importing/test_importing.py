@@ -19,7 +19,6 @@ from leaderboard.core.storage.runs import open_run, store_run
 from leaderboard.datasets.qrels import load_qrels, scoring_target
 from leaderboard.importing.collections.importer import ImportResult, import_dataset
 from leaderboard.importing.collections.source import ImportOptions
-from leaderboard.importing.reported.loader import load_reported
 from leaderboard.judgements.disclosure import COMPARED
 from leaderboard.models import AuditRecord, Dataset, Entry, Run, WorkRequest
 from leaderboard.results.publishing.scored import publish_entry
@@ -29,6 +28,7 @@ from leaderboard.systems.baselines import describe_bm25
 from leaderboard.systems.records import house_system
 from tests.factories import make_a_curator
 from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder, write_zip
+from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 

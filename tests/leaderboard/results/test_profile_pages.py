@@ -290,7 +290,7 @@ def test_difficulty_goes_from_the_hardest_query_to_the_easiest(tmp_path: Path) -
 
 
 def test_nothing_is_broken_where_only_figures_are_reported(client: Client) -> None:
-    from leaderboard.importing.reported.loader import load_reported
+    from tests.reported_boards import load_reported
 
     load_reported()
     page = page_of(client, "nfcorpus")

@@ -123,7 +123,7 @@ def test_who_asks_for_what_a_board_never_has_is_told(client: Client, board: Data
 
 
 def test_reported_boards_say_nothing_of_it(client: Client) -> None:
-    from leaderboard.importing.reported.loader import load_reported
+    from tests.reported_boards import load_reported
 
     load_reported()
     page = client.get("/datasets/nq/").content.decode()
