@@ -143,7 +143,7 @@ class ImportForm(GroupedForm):
     citation = optional_text(widget=forms.Textarea(attrs={"rows": 4}))
     description = optional_text(widget=forms.Textarea(attrs={"rows": 4}), help_text="Markdown")
     judged_by = optional_text(
-        max_length=60, help_text="Who made the judgments, or how, such as NIST assessors. Shown on the board."
+        max_length=60, help_text="Judges, or how the judgments were made, such as NIST assessors. Shown on the board."
     )
     queries_visibility = optional_choice(choices=Visibility.choices)
     documents_visibility = optional_choice(choices=Visibility.choices)
