@@ -193,11 +193,11 @@ def test_a_private_row_does_not_change_the_columns(client: Client) -> None:
 def test_curators_review_results_that_differ_by_more_than_a_hundredth(client: Client) -> None:
     dataset = scored_dataset()
     score(dataset, make_system("Close", model_url=MODEL), ndcg=0.35)
-    score(dataset, make_system("Far", model_url=MODEL), ndcg=0.3499)
+    far = score(dataset, make_system("Far", model_url=MODEL), ndcg=0.3499)
     score(dataset, make_system("Elsewhere", model_url="https://huggingface.co/BAAI/bge-m3"), ndcg=0.1)
     publish(dataset, ndcg=0.36)
     page = one_line(curate(client).get("/admin/").content.decode())
-    assert '<a href="/admin/leaderboard/entry/?agreement=differs"><strong>1</strong> result differs' in page
+    assert f'<a href="/admin/leaderboard/entry/{far.pk}/change/"><strong>1</strong> result differs' in page
     listed = one_line(client.get(LISTED).content.decode())
     assert "1 entry" in listed
     assert ">Far<" in listed

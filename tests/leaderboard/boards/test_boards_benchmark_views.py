@@ -226,7 +226,7 @@ def test_page_and_card_count_the_same_datasets_and_the_page_says_how_they_are_ju
         assert "Mean of 2 datasets (without B)" in " ".join(re.sub("<[^>]+>", "", text).split())
     for chip in (
         "2,400 queries",
-        "2 of 3 datasets scored here (open judgments)",
-        "Secret scored here (hidden judgments)",
+        "2 of 3 datasets scored by Runboard (open judgments)",
+        "Secret scored by Runboard (hidden judgments)",
     ):
         assert chip in page
