@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self, cast
 
 Severity = Literal["error", "warning"]
@@ -81,6 +81,14 @@ class Report:
     @property
     def valid(self) -> bool:
         return not self.errors
+
+    def without_quotations(self) -> Report:
+        """Return the report with registered texts of problems of files, for a file whose content must not be shown."""
+        problems = tuple(
+            replace(problem, message=code.meaning, hint=code.remedy, lines=()) if code.about == "file" else problem
+            for problem, code in ((problem, PROBLEM_CODES[problem.code]) for problem in self.problems)
+        )
+        return Report(problems, replace(self.statistics, tags=(), metadata={}))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report in the format of the API's `check/` responses."""

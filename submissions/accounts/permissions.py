@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from rest_framework.request import Request
 
 from leaderboard.core.permissions import has_right, may_see
-from leaderboard.models import Entry, System, Team, User, Visibility
+from leaderboard.models import Entry, System, Team, User
 from submissions.models import Checkpoint, Job, Submission
 
 Person = User | AnonymousUser
@@ -98,7 +98,7 @@ def visible_submission(
 def downloadable_runs(person: Person, submission: Submission, *, is_own: bool | None = None) -> list[Job]:
     """Return the submission's scored jobs whose runs the user may download.
 
-    Teams may download their own runs. Exceptions are runs of models over hidden judgments or restricted queries,
+    Teams may download their own runs. Exceptions are runs of models over hidden judgments or restricted texts,
     because a model could copy hidden data into its run. All other users, curators included, may download runs of public
     results if the dataset's settings allow it, but none over hidden judgments: many runs with scores would reveal the
     judgments.
@@ -129,8 +129,8 @@ def get_evaluation_key(job: Job) -> int | None:
 
 
 def run_stays_private(job: Job) -> bool:
-    """Return whether a model made the run with access to hidden judgments or restricted queries."""
-    is_open = not job.dataset.hidden and job.dataset.queries_visibility == Visibility.PUBLIC
+    """Return whether a model made the run with access to restricted texts, or over hidden judgments."""
+    is_open = not job.dataset.hidden and job.dataset.has_public_texts
     return job.kind == Job.Kind.MODEL and not is_open
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.core.problems import RunStatistics
+from evaluation.core.problems import Report, RunStatistics
 from leaderboard.core.storage.runs import StoredRun
 from leaderboard.models import DatasetVersion, Entry, Run, System
 from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.records import NO_SUBMISSION, RunOrigin, record_run
+from submissions.accounts.permissions import run_stays_private
 from submissions.models import Checkpoint, Job, Submission
 
 #: Key of the producing engine and model, in a run's metadata and in payloads of jobs without a submission.
@@ -59,6 +60,15 @@ def record_job_run(
         built_from=job.payload.get("run_ids", []),
         run_origin=run_origin,
     )
+
+
+def shown_report(job: Job, report: Report) -> Report:
+    """Return the report on the job's run without texts that a container image may have copied from hidden ones.
+
+    Other models do not choose the texts of their runs.
+    """
+    is_by_image = job.submission is not None and job.submission.engine == "container"
+    return report.without_quotations() if is_by_image and run_stays_private(job) else report
 
 
 def describe_producer(engine: str, parameters: Mapping[str, Any], checkpoint: Checkpoint | None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from leaderboard.core.storage.disk import is_disk_full
 from leaderboard.datasets.derived_files import lacks_excerpts, prepare_files
 from leaderboard.datasets.qrels import JudgementsNotCopied
 from submissions.core.errors import INVALID_RUN
+from submissions.intake.run_records import shown_report
 from submissions.jobs.checkpoints.embeddings import trim_cache
 from submissions.jobs.checkpoints.encodings import settle_shard_waiters
 from submissions.jobs.checkpoints.own_engines import retrieve_job, sweep_indexes
@@ -168,7 +169,7 @@ def _run_and_settle(job: Job) -> bool:
         _put_back(job, line, timedelta(seconds=2 * settings.QUEUE_TIMES.dispatch))
     except InvalidRun as error:
         line = "The file did not pass validation and was not stored."
-        report = error.report.as_dict()
+        report = shown_report(job, error.report).as_dict()
         if advance(job.pk, State.REJECTED, fence=job.fence, line=line, report=report, error_code=INVALID_RUN):
             delete_upload(job)
     except ModelFailure as failure:

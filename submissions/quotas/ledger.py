@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from evaluation.checkpoints.description import CheckpointKind
 from evaluation.core.problems import Problem, ProblemCode, is_free
 from leaderboard.core.audit import actor, record
 from leaderboard.core.database_grants import may_change
@@ -169,7 +170,7 @@ def settle_quota(job_id: int) -> None:
     if use is None:
         return
     dataset_jobs = Job.objects.filter(submission=use.submission_id, dataset=use.dataset_id)
-    jobs = list(dataset_jobs.exclude(kind=Job.Kind.SHARD))
+    jobs = list(dataset_jobs.exclude(kind=Job.Kind.SHARD).select_related("submission__checkpoint"))
     if any(job.state not in TERMINAL for job in jobs):
         return
     reason = _refund_reason(jobs)
@@ -201,13 +202,17 @@ def _refund_reason(jobs: Sequence[Job]) -> str:
 
     Failures on our side are refunded. That includes a seed set of which one run was lost, since an incomplete set
     reveals no scores. Rejected runs and jobs canceled before they started are refunded, too. Scored jobs count, and so
-    do jobs canceled or withdrawn after they started, because the submitter chose the moment.
+    do jobs canceled or withdrawn after they started, because the submitter chose the moment. Rejected container images
+    count, because the team's own code read the texts and chose how to fail.
     """
     states = {job.state for job in jobs}
     # A timeout of scoring is our fault; a timeout of a model is not.
     if State.FAILED in states or any(job.state == State.TIMED_OUT and job.kind != Job.Kind.MODEL for job in jobs):
         return OUR_FAULT
     has_begun = any(job.state in (State.CANCELLED, State.TIMED_OUT) and job.started_at for job in jobs)
+    # A downloaded image has a checkpoint once it has arrived.
+    models = [job.submission.checkpoint for job in jobs if job.state == State.REJECTED and job.submission is not None]
+    has_begun |= any(model is not None and model.kind == CheckpointKind.CONTAINER for model in models)
     if has_begun or states & {State.DONE, State.WITHDRAWN}:
         return ""
     return REJECTED if State.REJECTED in states else NEVER_BEGAN

@@ -48,7 +48,7 @@ class ImageTask:
 
     `folder` receives everything that the image writes: its output in `out`, and its /tmp. `inputs` maps paths in the
     image to read-only files. `command` and `environment` override the configuration. `serves` starts the relay.
-    The outcome of a failure contains the image's last messages only if `shows_output` is set.
+    The outcome of a failure contains the image's last messages and exit status only if `shows_output` is set.
     """
 
     root: Path
@@ -102,8 +102,8 @@ class ImageSupervision(Supervision):
             raise SandboxUnavailable(quote(last_line, 300))
         if self.status in _KILLED:  # perhaps by the machine, so that the job is retried once
             return replace(build_failure("crashed", "image_killed", self), output=output)
-        failure = build_failure("model_failed", "image_failed", self, f"exit status {self.status}")
-        return replace(failure, output=output)
+        message = f"exit status {self.status}" if self._shows_output else ""
+        return replace(build_failure("model_failed", "image_failed", self, message), output=output)
 
 
 def run_image(backend: Backend, task: ImageTask, limits: SandboxLimits, on_progress: OnProgress) -> SandboxOutcome:

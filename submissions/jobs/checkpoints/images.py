@@ -25,6 +25,7 @@ from evaluation.execution.outcome import is_plain_file
 from evaluation.images import tira
 from evaluation.images.archive import ARCHIVE_NAME, ImageArchive, ImageConfig
 from submissions import sandbox
+from submissions.accounts.permissions import run_stays_private
 from submissions.checkpoints.service import image_limits
 from submissions.jobs.checkpoints.running import DamagedInput, get_result, job_folder, job_limits, reporter
 from submissions.queue.lease import Lease
@@ -58,7 +59,7 @@ def run_image_job(work: ExecutionJob, lease: Lease, totals: Mapping[str, tuple[i
         device=work.device,
         threads=work.threads,
         # On other datasets, messages could reveal hidden content.
-        shows_output=not lease.job.dataset.hidden and lease.job.dataset.has_public_texts,
+        shows_output=not run_stays_private(lease.job),
     )
     if work.engine == "container":
         return _run_batch(work, lease, task)
@@ -176,4 +177,4 @@ def _log_output(lease: Lease, task: ImageTask, outcome: SandboxOutcome) -> None:
     if outcome.output and outcome.kind != "done":
         write_log(lease.job.pk, f"Last messages of the image: {outcome.output}")
     elif outcome.kind != "done" and not task.shows_output:
-        write_log(lease.job.pk, "Messages of images are shown on datasets with public queries and judgments only.")
+        write_log(lease.job.pk, "Images show messages and statuses only on datasets with public texts and judgments.")

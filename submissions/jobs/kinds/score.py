@@ -33,7 +33,7 @@ from leaderboard.results.publishing.visibility import mark_published
 from leaderboard.results.records import record_evaluation
 from leaderboard.results.values import JUDGED_MEASURES, upper_bound_measures
 from submissions.core.errors import ALREADY_SUBMITTED
-from submissions.intake.run_records import record_job_run, record_waiting_run, waiting_payload
+from submissions.intake.run_records import record_job_run, record_waiting_run, shown_report, waiting_payload
 from submissions.intake.runs import SAME_RUN_TWICE
 from submissions.models import Job, State, Submission
 from submissions.queue.lease import Lease, LeaseLost, WorkEnded, advance_claimed
@@ -285,7 +285,7 @@ def publish_results(
             # Read the submission again: it may have been made private or withdrawn while we scored.
             submissions = Submission.objects.select_for_update(no_key=True, of=("self",)).select_related("submitter")
             job.submission = submissions.filter(pk=job.submission_id).first()
-        report = results[-1].scored_run.report.as_dict()
+        report = shown_report(job, results[-1].scored_run.report).as_dict()
         advance_claimed(job, State.DONE, progress=1.0, report=report)
         if dataset.current_qrels_id != qrels.pk:  # never publish outdated scores
             raise JudgementsChanged
@@ -417,7 +417,7 @@ def _match_qrels(reference: Evaluation, evaluation: Evaluation) -> Evaluation:
 
 def record_result(job: Job, system: System, result: ScoredResult, qrels: Qrels) -> Evaluation:
     """Store the run and its evaluation, unrounded, and flag suspicious runs."""
-    statistics = result.scored_run.report.statistics
+    statistics = shown_report(job, result.scored_run.report).statistics
     run = record_job_run(job, system, result.stored_run, statistics, qrels.version, result.label)
     evaluation = record_scored_run(run, qrels, result.scored_run)
     if job.submission is not None and result.fingerprints is not None:

@@ -11,10 +11,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from evaluation.images.tira import OUTPUT
-from leaderboard.models import Dataset, Entry, Team, User, Visibility
+from evaluation.core.problems import PROBLEM_CODES
+from evaluation.images.tira import INPUT, OUTPUT
+from leaderboard.models import Dataset, Entry, Run, Team, User, Visibility
 from submissions.jobs.checkpoints.running import sweep_work
-from submissions.models import Checkpoint, State
+from submissions.models import Checkpoint, QuotaUse, State
 from submissions.sandbox.backends import Backend
 from tests.evaluation.images.builder import docker_archive, layer, python_layer
 from tests.pages import one_line
@@ -116,15 +117,72 @@ def test_messages_of_an_image_stay_hidden_with_the_queries(
     job = run_submitted(submit(api, images("raise SystemExit('no such model')")))
     assert job.error_code == "image_failed"
     assert "no such model" not in f"{job.report} {job.log}"
-    assert "public queries" in str(job.log)
+    assert "public texts" in str(job.log)
 
 
-def test_an_image_reaches_a_hidden_board(open_set: Dataset, api: Api, images: Callable[..., bytes]) -> None:
-    Dataset.objects.update(hidden=True)
-    Team.objects.update(approved_at=timezone.now())
-    job = run_submitted(submit(api, images(BATCH)))
+@pytest.mark.parametrize(
+    ("engine", "program"), [("container", BATCH), ("container-embeddings", SERVER), ("container-rerank", SERVER)]
+)
+def test_an_image_reaches_a_hidden_board(
+    engine: str, program: str, open_set: Dataset, api: Api, images: Callable[..., bytes]
+) -> None:
+    hide()
+    job = run_submitted(submit(api, images(program), engine=engine))
     assert job.state == State.DONE, job.log
     assert job.entry is not None
+
+
+def hide(**quota: int) -> None:
+    """Make the dataset's judgments and queries hidden, and approve all teams."""
+    Dataset.objects.update(hidden=True, queries_visibility=Visibility.CURATORS, **quota)
+    Team.objects.update(approved_at=timezone.now())
+
+
+#: Start of a program that reads the queries, which contain "word common", and opens the run.
+_READ = f"""import json, sys
+queries = [json.loads(line) for line in open("{INPUT}/queries.jsonl")]
+text = " / ".join(query["query"] for query in queries)
+run = open("{OUTPUT}/run.txt", "w")
+"""
+#: Programs that copy the queries to where messages quote or show a run or its image, with the state of their job.
+_LEAKS = {
+    "lines": ("run.write(text + '\\n')", State.REJECTED),
+    "query ids": ("run.write(text.replace(' ', '_') + ' Q0 d1 1 1.0 t\\n')", State.REJECTED),
+    "document ids": (
+        "[run.write(q['qid'] + ' Q0 ' + q['query'].replace(' ', '_') + ' 1 1.0 t\\n') for q in queries]",
+        State.REJECTED,
+    ),
+    "keys of JSON": ("run.write(json.dumps({text: {'d1': 1}}))", State.REJECTED),
+    "metadata and tags": (
+        "run.write('# ir_metadata.start\\n# method: ' + text.replace(' / ', ' ') + '\\n# ir_metadata.end\\n')\n"
+        "[run.write(q['qid'] + ' Q0 d1 1 1.0 ' + q['query'].replace(' ', '_') + '\\n') for q in queries]\n"
+        "run.write(text.replace(' ', '_') + ' Q0 d1 1 1.0 t\\n')",
+        State.DONE,
+    ),
+    "messages and exit status": ("print('bwrap: ' + text, file=sys.stderr); sys.exit(77)", State.REJECTED),
+}
+
+
+def test_hidden_queries_do_not_leave_in_reports(
+    open_set: Dataset,
+    api: Api,
+    signed_in: Client,
+    images: Callable[..., bytes],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hide(daily_quota=10)
+    for number, (name, (program, state)) in enumerate(_LEAKS.items(), 1):
+        job = run_submitted(submit(api, images(_READ + program), system=name))
+        assert job.state == state, (name, job.report, job.log)
+        shown = [job.report, job.log, signed_in.get(f"/submissions/{job.submission_id}/").content.decode()]
+        shown += [api.get(f"submissions/{job.submission_id}/").body, caplog.text, [*Run.objects.values()]]
+        for text in map(str, shown):
+            assert not any(words in text for words in ("word common", "word_common", "status 77")), (name, text)
+        for problem in job.report["problems"]:
+            assert problem["message"] == PROBLEM_CODES[problem["code"]].meaning
+        # The image has read the queries and chosen how to end.
+        assert QuotaUse.objects.filter(kind="submission", refunded_at=None).count() == number
+    assert not QuotaUse.objects.filter(kind="refusal").exists()
 
 
 def test_images_need_the_switch_and_an_approved_team(
