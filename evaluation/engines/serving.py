@@ -9,6 +9,7 @@ untrusted.
 import base64
 import http.client
 import os
+import select
 import socket
 import threading
 import time
@@ -49,18 +50,42 @@ _MAX_ANSWER = 256 << 20
 _BUSY, _PAUSES = (429, 503), (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 #: HTTP statuses for requests that are too large or have an unsupported format.
 _REFUSED = (400, 404, 405, 413, 422)
-_MAX_DIMENSION = 65_536
+#: Maximum dimension of vectors, and maximum length of a model's name, which is part of every request.
+_MAX_DIMENSION, _MAX_NAME = 65_536, 500
+
+
+class TimedSocket(socket.socket):
+    """Socket that receives until a deadline on the monotonic clock."""
+
+    deadline = 0.0
+
+    def recv_into(self, *arguments: Any) -> int:
+        """Receive bytes. Raises TimeoutError after the deadline, even if there are more."""
+        seconds = self.deadline - time.monotonic()
+        if seconds <= 0 or not select.select([self], [], [], seconds)[0]:
+            raise TimeoutError
+        return super().recv_into(*arguments)
 
 
 class UnixConnection(http.client.HTTPConnection):
-    """HTTP connection over a Unix socket. Its path may exceed the kernel's limit of 107 bytes."""
+    """HTTP connection over a Unix socket. Its path may exceed the kernel's limit of 107 bytes.
+
+    The timeout limits a whole response, unlike that of `http.client`, which limits single reads.
+    """
+
+    sock: TimedSocket
+    timeout: float
 
     def __init__(self, path: Path, timeout: float = _TIMEOUT) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
 
+    def request(self, *arguments: Any, **options: Any) -> None:
+        super().request(*arguments, **options)
+        self.sock.deadline = time.monotonic() + self.timeout
+
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock = TimedSocket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         folder = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
@@ -143,15 +168,14 @@ class ServerClient:
             for number, future in enumerate(futures, 1):
                 future.result()
                 progress(number / len(futures))
-        except BaseException:
+        finally:
             for future in futures:
                 future.cancel()
-            raise
 
     def _first_model(self) -> str:
         """Return the first model that the server lists, or a default name."""
         with suppress(ModelFailure, LookupError, TypeError):
-            return str(self._request("GET", "/v1/models", b"")[1]["data"][0]["id"])
+            return str(self._request("GET", "/v1/models", b"")[1]["data"][0]["id"])[:_MAX_NAME]
         return "default"
 
     def _request(self, method: str, address: str, content: bytes) -> tuple[int, Any]:

@@ -17,7 +17,7 @@ import pytest
 
 from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.engines import ENGINES, Resources
-from evaluation.engines.serving import ServedEncoder, ServerClient, UnixConnection
+from evaluation.engines.serving import ServedEncoder, ServerClient, TimedSocket, UnixConnection
 from evaluation.images.archive import INTERFACES
 from evaluation.images.tira import write_inputs
 from tests.submissions.models import WORDS, static_archive, static_files
@@ -55,7 +55,8 @@ class _LocalConnection(UnixConnection):
     """Connection to a port instead of a socket, which the sandbox's relay would provide."""
 
     def connect(self) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", int(self._path.name)))
+        self.sock = TimedSocket(socket.AF_INET)
+        self.sock.connect(("127.0.0.1", int(self._path.name)))
 
 
 @contextmanager
