@@ -337,6 +337,21 @@ def test_as_many_requests_are_in_flight_as_jobs(command: str, run: Runner) -> No
     assert most == 3
 
 
+@pytest.mark.parametrize(
+    ("command", "provider"),
+    [*(("retrieve", form) for form in KEYS), *(("rerank", form) for form in RERANKERS)],
+    indirect=["provider"],
+)
+def test_a_busy_api_of_every_format_is_asked_again(command: str, provider: Provider, run: Runner) -> None:
+    assert run(command, provider, out="undisturbed") == 0
+    busy = iter([Answer({"error": "slow down"}, 429, {"Retry-After": "0"}), Answer("busy", 429)])
+    sent = len(provider.calls)
+    provider.respond = lambda call: next(busy, None) or answer_well(provider.form, call)
+    assert run(command, provider, "--cache", str(run.folder / "other")) == 0
+    assert run.lines(provider.form) == run.lines(provider.form, "undisturbed")
+    assert len(provider.calls) == sent + sent + 2
+
+
 def test_all_requests_pause_when_the_api_is_busy(run: Runner, provider: Provider) -> None:
     arrivals: list[float] = []
     busy_until = 0.0
