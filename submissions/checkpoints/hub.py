@@ -6,7 +6,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from evaluation.core.problems import PROBLEM_CODES, InvalidContent, Problem, Pro
 from evaluation.images.archive import DIGEST
 from submissions.core.errors import Refused
 from submissions.models import Switch, is_on
+from submissions.sandbox.processes import process_mark
 
 HUB_DOWNLOADS_OFF = ProblemCode(
     "hub_downloads_off", "This site does not download models from the Hugging Face Hub, or images from registries.",
@@ -45,6 +48,8 @@ _ENVIRONMENT = (
 _IMAGE_PROCESS = "submissions.checkpoints.registry_download"
 #: Timeout in seconds, enough for the largest checkpoint at 5 MB per second.
 _PATIENCE_SECONDS = 7200
+#: Pause in seconds between checks whether the download is still wanted.
+_CHECK_SECONDS = 1.0
 #: Registry and name of an image without its digest. Names follow the OCI distribution specification.
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _IMAGE = re.compile(rf"(?=[^/]*[.:])[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{{1,5}})?/{_PART}(?:/{_PART})*")
@@ -106,22 +111,24 @@ def refuse_download(model: PinnedModel) -> None:
         )
 
 
-def fetch(model: PinnedModel, folder: Path) -> list[str]:
+def fetch(model: PinnedModel, folder: Path, while_waiting: Callable[[], object]) -> list[str]:
     """Download a model's files into the empty `folder`, and return the names of pickled heads that were skipped.
 
-    A separate process downloads them, without secrets in its environment. Raises Refused like `refuse_download`, and
+    A separate process downloads them, without secrets in its environment. `while_waiting` is called once per second,
+    and may raise to end it. Raises Refused like `refuse_download`, and
     InvalidContent if the model does not exist, is too large, or the Hub does not respond.
     """
     refuse_download(model)
     limit = str(settings.CHECKPOINT_PIECES_LIMIT_BYTES)
-    answer = _run_process("submissions.checkpoints.hub_download", [model.name, model.commit, str(folder), limit])
+    words = [model.name, model.commit, str(folder), limit]
+    answer = _run_process("submissions.checkpoints.hub_download", words, while_waiting)
     if code := answer.get("code", "" if "bytes" in answer else "hub_unreachable"):
         message = answer.get("message", "the download did not finish")
         raise InvalidContent.build(Problem("error", code, 1, f"{model.name}: {message}", CODES[code]))
     return list(answer["heads"])
 
 
-def fetch_image(image: PinnedModel, archive: Path) -> None:
+def fetch_image(image: PinnedModel, archive: Path, while_waiting: Callable[[], object]) -> None:
     """Download an image to an OCI archive, resuming an interrupted download.
 
     A separate process downloads it, like `fetch`. Raises Refused like `refuse_download`, InvalidContent if the image
@@ -130,7 +137,7 @@ def fetch_image(image: PinnedModel, archive: Path) -> None:
     """
     refuse_download(image)
     limits = map(str, (settings.IMAGE_BYTES, settings.DISK_RESERVE_BYTES))
-    answer = _run_process(_IMAGE_PROCESS, [image.name, image.commit, str(archive), *limits])
+    answer = _run_process(_IMAGE_PROCESS, [image.name, image.commit, str(archive), *limits], while_waiting)
     if not answer:
         raise RuntimeError("The download did not finish. The next attempt continues it.")
     if "code" in answer:
@@ -138,18 +145,30 @@ def fetch_image(image: PinnedModel, archive: Path) -> None:
         raise code.refusal(f"{image.name}: {answer['message']}", code.remedy)
 
 
-def _run_process(module: str, words: Sequence[str]) -> dict[str, Any]:
-    """Run a download process and return its result, which is empty if it failed or timed out."""
+def _run_process(module: str, words: Sequence[str], while_waiting: Callable[[], object]) -> dict[str, Any]:
+    """Run a download process and return its result, which is empty if it failed or timed out.
+
+    `while_waiting` is called once per second. If it raises, the process is ended.
+    """
     environment = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
-    environment["PYTHONPATH"] = str(settings.BASE_DIR)
+    environment |= {"PYTHONPATH": str(settings.BASE_DIR), **process_mark()}
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    with subprocess.Popen(
+        [sys.executable, "-s", "-P", "-m", module, *words], env=environment, cwd=settings.BASE_DIR,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            while time.monotonic() < deadline:
+                while_waiting()
+                with suppress(subprocess.TimeoutExpired):
+                    output, complaints = process.communicate(timeout=_CHECK_SECONDS)
+                    break
+            else:
+                return {}
+        finally:
+            process.kill()
     try:
-        process = subprocess.run(
-            [sys.executable, "-s", "-P", "-m", module, *words], env=environment, cwd=settings.BASE_DIR,
-            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_PATIENCE_SECONDS,
-        )  # fmt: skip
-        return dict(json.loads(process.stdout))
-    except subprocess.TimeoutExpired:
-        return {}
+        return dict(json.loads(output))
     except ValueError:
-        logger.error("download process failed: %s", process.stderr[-2000:])
+        logger.error("download process failed: %s", complaints[-2000:])
         return {}

@@ -116,6 +116,20 @@ def _follow_warm_children(watch: Any) -> None:
     watch.encode_shard = encode_shard
 
 
+def _follow_downloads(downloads: Any) -> None:
+    """An image is on its way, in a process of its own."""
+    real = downloads.fetch_image
+
+    def fetch_image(image: Any, archive: Any, while_waiting: Any) -> None:
+        def wait() -> None:
+            _come_to("downloading")
+            while_waiting()
+
+        real(image, archive, wait)
+
+    downloads.fetch_image = fetch_image
+
+
 def _follow_images(archive: Any, bubblewrap: Any, containers: Any, handover: Any) -> None:
     """An image that is unpacked, but not in its place; that has been started; that has worked; that has ended."""
     _wrap(archive, "write_file_system", after="unpacking", everywhere=False)
@@ -228,7 +242,7 @@ def follow_all(orders: Orders, name: str) -> None:
     orders.note_worker()
     from evaluation.images import archive
     from submissions.jobs import runner, worker
-    from submissions.jobs.checkpoints import encodings
+    from submissions.jobs.checkpoints import downloads, encodings
     from submissions.jobs.kinds import datasets, handover, score
     from submissions.queue import queue
     from submissions.sandbox import bubblewrap, containers, supervision
@@ -241,6 +255,7 @@ def follow_all(orders: Orders, name: str) -> None:
     _allow_duplicates()
     _follow_scoring(score)
     _follow_models(supervision)
+    _follow_downloads(downloads)
     _follow_images(archive, bubblewrap, containers, handover)
     _follow_jobs(runner)
     _wrap(runner, "prepare_query_pages", before="settled")

@@ -27,7 +27,7 @@ class FakeRegistry:
 
     `sent` replaces what it sends for a digest, `breaks` the bytes after which it closes a connection (once for each
     entry), and `lengths` the size that it announces. `endless` digests never end. With `asks_token`, it answers 401
-    without a token; `redirects` sends layers from the other host.
+    without a token; `redirects` sends layers from the other host. Layers wait while `gate` is not set.
     """
 
     def __init__(self) -> None:
@@ -39,6 +39,8 @@ class FakeRegistry:
         self.endless: set[str] = set()
         self.asks_token = self.redirects = self.is_private = False
         self.ignores_ranges = False
+        self.gate = threading.Event()
+        self.gate.set()
         self.location = ""
         self.status = 200
         self.asked: list[tuple[str, str, dict[str, str]]] = []
@@ -99,6 +101,7 @@ def _handler(registry: FakeRegistry, host: str) -> type[BaseHTTPRequestHandler]:
             content = registry.sent.get(digest, registry.blobs.get(digest))
             if content is None:
                 return self.answer(404, b"{}")
+            registry.gate.wait(60)
             first = 0
             if (wanted := self.headers["Range"]) and not registry.ignores_ranges:
                 first = int(wanted.removeprefix("bytes=").removesuffix("-"))

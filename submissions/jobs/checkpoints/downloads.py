@@ -24,14 +24,16 @@ from submissions.intake.checkpoints.intake import INVALID_PARAMETERS, checkpoint
 from submissions.jobs.checkpoints.running import job_folder
 from submissions.jobs.kinds.score import begin
 from submissions.models import Checkpoint, Job, State, Submission
+from submissions.queue.lease import Cancelled, Lease
 from submissions.queue.queue import write_log
 from submissions.sandbox.processes import remove
 
 
-def fetched_checkpoint(job: Job) -> Checkpoint | None:
+def fetched_checkpoint(job: Job, lease: Lease) -> Checkpoint | None:
     """Return the checkpoint of a job if its submission names a model on the hub or an image in a registry, else None.
 
-    Each model is downloaded once per team. Raises LeaseLost, and InvalidRun if it does not exist or cannot be run.
+    Each model is downloaded once per team. Raises LeaseLost or Cancelled, and InvalidRun if the model does not exist or
+    cannot be run.
     """
     submission, name = job.submission, job.payload.get("hub_name", "")
     if submission is None or not name:
@@ -44,7 +46,7 @@ def fetched_checkpoint(job: Job) -> Checkpoint | None:
         write_log(job.pk, f"Downloading {name} at {model.commit[:digits]} from {origin}.")
         with _image_folder(submission, model) if model.is_image else job_folder() as folder:
             # Another job of the submission may have downloaded the image while this one waited.
-            checkpoint = _find_checkpoint(submission, model, engine) or _download(job, submission, model, folder)
+            checkpoint = _find_checkpoint(submission, model, engine) or _download(lease, submission, model, folder)
     try:
         engine.check_parameters(engine.complete(job.model_parameters), describe_checkpoint(checkpoint))
     except InvalidParameter as error:
@@ -59,21 +61,21 @@ def _find_checkpoint(submission: Submission, model: PinnedModel, engine: EngineD
     return next((row for row in rows if describe_checkpoint(row).kinds.intersection(kinds)), None)
 
 
-def _download(job: Job, submission: Submission, model: PinnedModel, folder: Path) -> Checkpoint:
-    """Download a model to the folder, validate it, and store it. Raises InvalidRun."""
+def _download(lease: Lease, submission: Submission, model: PinnedModel, folder: Path) -> Checkpoint:
+    """Download a model to the folder, validate it, and store it. Raises LeaseLost, Cancelled, and InvalidRun."""
     kinds = checkpoint_kinds(describe_engine(submission.engine))
     stem = model.name.replace("/", "_")
     try:
         if model.is_image:
             archive = folder / ARCHIVE_NAME
-            fetch_image(model, archive)
+            fetch_image(model, archive, lease.check)
             source = CheckpointArchive(f"{stem}@{model.commit[7:19]}.tar", archive)
         else:
             files = folder / "files"
             files.mkdir()
-            if heads := fetch(model, files):
+            if heads := fetch(model, files, lease.check):
                 write_log(
-                    job.pk,
+                    lease.job.pk,
                     f"The heads in {' and '.join(heads)} are pickles and were not downloaded, so only the dense "
                     "model is used. `pack` converts them and creates an archive of the complete model.",
                 )
@@ -91,7 +93,8 @@ def _download(job: Job, submission: Submission, model: PinnedModel, folder: Path
 def _image_folder(submission: Submission, image: PinnedModel) -> Iterator[Path]:
     """Yield the locked folder of a team's download of an image on this host.
 
-    After an interruption, the folder remains for the next attempt to resume, until the sweep removes it.
+    After an interruption, the folder remains for the next attempt to resume, until the sweep removes it. It does not
+    remain after a cancellation.
     """
     folder = Path(settings.VAR) / "work" / f"pull-{submission.team_id}-{image.commit.partition(':')[2]}"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -102,8 +105,9 @@ def _image_folder(submission: Submission, image: PinnedModel) -> Iterator[Path]:
         folder.mkdir(exist_ok=True, mode=0o700)  # another job of the image may have removed it
         yield folder
         remove(folder)
-    except InvalidRun as refusal:
-        if not any(problem.code == IMAGE_UNREACHABLE for problem in refusal.report.problems):
+    except (InvalidRun, Cancelled) as end:
+        problems = end.report.problems if isinstance(end, InvalidRun) else ()
+        if not any(problem.code == IMAGE_UNREACHABLE for problem in problems):
             remove(folder)
         raise
     finally:

@@ -117,7 +117,7 @@ def model_job(job: Job, lease: Lease) -> None:
             submission.system,
             engine,
             engine.complete(job.model_parameters),
-            submission.checkpoint or fetched_checkpoint(job),
+            submission.checkpoint or fetched_checkpoint(job, lease),
             payload.get("run_ids", ()),
         )
     run_model(job, lease, task)

@@ -25,7 +25,7 @@ from tests.submissions.fake_hub import NAME
 
 def test_a_model_is_fetched_without_what_could_run_code(hub: FakeHub, tmp_path: Path) -> None:
     hub.files["sparse_linear.pt"] = b"pickle"
-    heads = fetch(PinnedModel(NAME, COMMIT), tmp_path)
+    heads = fetch(PinnedModel(NAME, COMMIT), tmp_path, lambda: None)
 
     names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert names == set(files()) - {"README.md"}
@@ -40,7 +40,7 @@ def test_nothing_is_fetched_unless_the_operator_says_so(hub: FakeHub, tmp_path: 
     settings.HUB_DOWNLOADS = False
 
     with pytest.raises(Refused, match="does not download models") as refused:
-        fetch(PinnedModel(NAME, COMMIT), tmp_path)
+        fetch(PinnedModel(NAME, COMMIT), tmp_path, lambda: None)
     assert refused.value.code == "hub_downloads_off"
     assert not hub.asked
 
@@ -62,7 +62,7 @@ def test_the_switch_in_the_admin_turns_it_on_and_is_recorded(
     assert client.post(form, {**sent, "why": ""}).status_code == 200  # it asks for a reason
     assert not fetches()
     assert client.post(form, sent).status_code == 302
-    fetch(PinnedModel(NAME, COMMIT), tmp_path)
+    fetch(PinnedModel(NAME, COMMIT), tmp_path, lambda: None)
     assert any(tmp_path.iterdir())
     (record,) = AuditRecord.objects.filter(
         subject__contains="workers download models from the Hugging Face Hub, and images"
@@ -103,14 +103,14 @@ def test_limits_follow_from_the_weights(settings: Any) -> None:
 )
 def test_other_names_and_branches_are_refused(hub: FakeHub, tmp_path: Path, name: str, commit: str, code: str) -> None:
     with pytest.raises(Refused) as refused:
-        fetch(PinnedModel(name, commit), tmp_path)
+        fetch(PinnedModel(name, commit), tmp_path, lambda: None)
     assert refused.value.code == code
     assert not hub.asked
 
 
 def _code_of(tmp_path: Path, commit: str = COMMIT) -> str:
     with pytest.raises(InvalidContent) as refused:
-        fetch(PinnedModel(NAME, commit), tmp_path)
+        fetch(PinnedModel(NAME, commit), tmp_path, lambda: None)
     return refused.value.report.errors[0].code
 
 

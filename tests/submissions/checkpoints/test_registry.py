@@ -265,5 +265,5 @@ def test_names_of_registries_are_accepted() -> None:
 def test_the_site_refuses_images_without_the_switch(settings: Any, tmp_path: Path) -> None:
     settings.HUB_DOWNLOADS = False
     with pytest.raises(Refused, match="does not download images") as refused:
-        fetch_image(PinnedModel("ghcr.io/a/b", f"sha256:{'a' * 64}"), tmp_path / "image.tar")
+        fetch_image(PinnedModel("ghcr.io/a/b", f"sha256:{'a' * 64}"), tmp_path / "image.tar", lambda: None)
     assert refused.value.code == "hub_downloads_off"

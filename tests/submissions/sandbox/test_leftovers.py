@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from submissions.checkpoints import hub
 from submissions.sandbox import processes
 from submissions.sandbox.backends import Backend, Program, interpreter
 from tests.submissions.sandboxes import SMALL
@@ -119,6 +120,34 @@ def test_only_what_the_dead_left_is_ended(sleepers: list[subprocess.Popen[bytes]
     assert left.wait(timeout=120) == reused.wait(timeout=120) == -signal.SIGKILL
     assert [process.poll() for process in (ours, plain, elsewhere, strange)] == [None] * 4
     owner.wait()
+
+
+def test_the_download_of_a_killed_worker_is_ended() -> None:
+    worker = os.fork()
+    if not worker:
+        hub._run_process("http.server", ["0", "--bind", "127.0.0.1"], lambda: None)
+        os._exit(1)
+    deadline = time.monotonic() + 60
+    while not marked_by({str(worker)}):
+        assert time.monotonic() < deadline
+    os.kill(worker, signal.SIGKILL)
+    os.waitpid(worker, 0)
+    assert processes.kill_leftovers() == 1
+    while marked_by({str(worker)}):
+        assert time.monotonic() < deadline
+
+
+def test_a_download_ends_with_its_job() -> None:
+    def stop() -> None:
+        if any(b"http.server" in Path(f"/proc/{process}/cmdline").read_bytes() for process in own()):
+            raise InterruptedError
+
+    def own() -> list[int]:
+        return marked_by({str(os.getpid())})
+
+    with pytest.raises(InterruptedError):
+        hub._run_process("http.server", ["0", "--bind", "127.0.0.1"], stop)
+    assert not own()
 
 
 def test_a_sandbox_at_work_is_left_alone(bubblewrap: Backend) -> None:
