@@ -120,7 +120,7 @@ class Capability:
     """Result of a worker's test of its sandbox, with the reason and remedy of a failure.
 
     Workers of the queue gpu also test their GPU in the sandbox. `lacks` names the part that does not work: "sandbox",
-    "GPU", or "disk" if only disk space is missing.
+    "GPU", or "disk" if only disk space is missing. With `lacks_memory_groups`, models can exceed their memory limit.
     """
 
     works: bool
@@ -129,6 +129,7 @@ class Capability:
     reason: str = ""
     remedy: str = ""
     lacks: str = "sandbox"
+    lacks_memory_groups: bool = False
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
@@ -209,7 +210,7 @@ def _probe(*, gpu: bool) -> Capability:
         require_free_disk(Path(settings.VAR), sandbox.SandboxLimits.from_settings())
     except sandbox.SandboxUnavailable as error:
         return Capability(False, backend.isolates, backend.name, str(error), lacks="disk")
-    return Capability(True, backend.isolates, backend.name)
+    return Capability(True, backend.isolates, backend.name, lacks_memory_groups=backend.lacks_memory_groups)
 
 
 def runs_models(queues: Iterable[str]) -> bool:

@@ -6,6 +6,7 @@ their own machine.
 
 import json
 import os
+import secrets
 import select
 import signal
 import subprocess
@@ -55,16 +56,18 @@ class SandboxUnavailable(RuntimeError):
 class SandboxLimits:
     """Resource limits of a child, in bytes, seconds, and counts.
 
-    `processes` counts threads. `output_bytes` and `files` limit everything that it writes, `scratch_bytes` its /tmp,
-    which is in memory. `waiting_seconds` limits how long it may wait for exclusive use of the machine, and
-    `measuring_seconds` how long it may have it. If less than `reserve_bytes` of the disk is free, the child is ended
-    without counting as failed.
+    `processes` counts threads. `processors` is the number of processors that it may use, or 0 for all of the worker's.
+    `output_bytes` and `files` limit everything that it writes, `scratch_bytes` its /tmp, which is in memory.
+    `waiting_seconds` limits how long it may wait for exclusive use of the machine, and `measuring_seconds` how long it
+    may have it. If less than `reserve_bytes` of the disk is free, the child is ended without counting as failed, unless
+    it is an image.
     """
 
     memory_bytes: int
     wall_clock_seconds: float
     output_bytes: int
     processes: int = 1024
+    processors: int = 0
     open_files: int = 4096
     files: int = 20_000
     scratch_bytes: int = 512 << 20
@@ -138,6 +141,8 @@ class SandboxedProcess:
         self.process = process
         #: Root of the program's process tree.
         self.root = process.pid
+        #: Whether the program was executed, so that its messages and status are its own. Known after its end.
+        self.ran_command = True
 
     def ran_out_of_memory(self) -> bool:
         """Return whether the kernel killed it because of its memory use."""
@@ -218,6 +223,8 @@ class Backend(ABC):
     name: str
     #: Whether the backend isolates hostile programs. If so, mounts have the paths of their targets.
     isolates = True
+    #: Whether no control group limits the memory of programs, which can then exceed it.
+    lacks_memory_groups = False
     #: Command that installs or enables the backend.
     remedy: str
 
@@ -314,5 +321,7 @@ def launch_command(program: Program, *, user: int | None, address_space: bool) -
         # reserve more than they use (torch on two cores 1 GiB more, and more with every thread), and mapped index
         # files count too.
         numbers["AS"] = 2 * limits.memory_bytes + limits.output_bytes + _RESERVED
-    plan = {"limits": numbers, "uid": user, "caches": dict(program.caches)}
+    own = sorted(os.sched_getaffinity(0)) if limits.processors else []
+    processors = secrets.SystemRandom().sample(own, min(limits.processors, len(own)))
+    plan = {"limits": numbers, "processors": processors, "uid": user, "caches": dict(program.caches)}
     return [*interpreter(), "-S", "-c", LAUNCHER, json.dumps(plan), *program.command]

@@ -135,11 +135,14 @@ def _write(file: Path, value: int) -> bool:
 
 
 class _BubblewrapProcess(backends.SandboxedProcess):
-    """A program in bwrap. `init` is the first process of its PID namespace; killing it ends all others."""
+    """A program in bwrap. `init` is the first process of its PID namespace; killing it ends all others.
 
-    def __init__(self, process: subprocess.Popen[bytes], init: int, group: ControlGroup) -> None:
+    `status_file` receives the status of an image's own bwrap.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], init: int, group: ControlGroup, status_file: int) -> None:
         super().__init__(process)
-        self._group = group
+        self._group, self._status_file = group, os.dup(status_file)
         self.root = init
         self._handle = os.pidfd_open(init)
 
@@ -153,10 +156,14 @@ class _BubblewrapProcess(backends.SandboxedProcess):
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         select.select([self._handle], [], [])
         self.process.wait()
+        # Only the image's bwrap can write its status. It reports an exit code only if it could execute the command. Its
+        # own failures have status 1; with another status it was killed, which the image can do.
+        self.ran_command = self.process.returncode != 1 or b"exit-code" in os.pread(self._status_file, 4096, 0)
 
     def close(self) -> None:
         super().close()
         os.close(self._handle)
+        os.close(self._status_file)
         self._group.remove()
 
 
@@ -192,37 +199,42 @@ class Bubblewrap(backends.Backend):
         is_root = os.geteuid() == 0
         user = backends.NOBODY_UID if is_root else None
         group = ControlGroup(program.limits)
-        address_space = not group.limits_memory and not program.cuda
-        filter_file = os.memfd_create("seccomp")
+        self.lacks_memory_groups = not group.limits_memory
+        address_space = self.lacks_memory_groups and not program.cuda
+        filter_file, status_file = os.memfd_create("seccomp"), os.memfd_create("status")
         try:
-            os.write(filter_file, seccomp.filter_program(loopback=program.image is not None))
+            os.write(filter_file, seccomp.filter_program(image=program.image is not None))
             os.lseek(filter_file, 0, os.SEEK_SET)
             filter_option = ["--seccomp", str(filter_file)]
             if program.image is not None:
-                program, filter_option = nest(program, self._binary, filter_file), []
+                program, filter_option = nest(program, self._binary, filter_file, status_file), []
             command = backends.launch_command(program, user=user, address_space=address_space)
             words = [*filter_option, *arguments(program, is_root=is_root), "--", *command]
-            return self._start(words, filter_file, group)
+            return self._start(words, (filter_file, status_file), group)
         except BaseException:
             group.remove()
             raise
         finally:
             os.close(filter_file)
+            os.close(status_file)
 
-    def _start(self, words: list[str], filter_file: int, group: ControlGroup) -> backends.SandboxedProcess:
-        """Start bwrap, add it to its control group while it is blocked, and let it continue."""
+    def _start(self, words: list[str], files: tuple[int, int], group: ControlGroup) -> backends.SandboxedProcess:
+        """Start bwrap, add it to its control group while it is blocked, and let it continue.
+
+        `files` are the descriptors of the system call filter and of the status.
+        """
         info_read, info_write = os.pipe()
         block_read, block_write = os.pipe()
         try:
             process = backends.open_process(
                 [self._binary, "--info-fd", str(info_write), "--block-fd", str(block_read), *words],
-                pass_fds=(filter_file, info_write, block_read),
+                pass_fds=(*files, info_write, block_read),
                 env=process_mark(),
             )
             os.close(info_write)
             info_write = -1
             try:
-                child = _BubblewrapProcess(process, _read_init(info_read, process), group)
+                child = _BubblewrapProcess(process, _read_init(info_read, process), group, files[1])
             except BaseException:
                 process.kill()
                 process.wait()

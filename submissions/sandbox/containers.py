@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.checkpoints.findings import quote
+from evaluation.checkpoints.findings import quote, quoted
 from evaluation.efficiency.hardware import own_gpu
 from evaluation.engines.serving import is_ready
 from evaluation.images.archive import ImageConfig
@@ -33,8 +33,9 @@ from submissions.sandbox.running import FAILURE_CODES, THREAD_VARIABLES, Sandbox
 from submissions.sandbox.supervision import OnProgress, Supervision, require_free_disk
 
 _MAX_LINES, _MAX_OUTPUT = 12, 1200
-#: Maximum number of files that an image may write.
-_MAX_FILES = 200_000
+#: Maximum number of files that an image may write, and that each of its processes may open. Buffers of open sockets are
+#: memory that only a control group counts.
+_MAX_FILES, _MAX_OPEN_FILES = 200_000, 1024
 #: Maximum startup time of a server, and the pause between readiness checks, in seconds.
 START_SECONDS, _PAUSE = 900.0, 0.2
 #: Exit statuses of bwrap after SIGKILL to itself or to the image's command.
@@ -79,9 +80,11 @@ class ImageTask:
 class ImageSupervision(Supervision):
     """Supervision of an image, whose output is not interpreted but stored with its errors."""
 
+    blames_child_for_full_disk = True
+
     def __init__(self, task: ImageTask, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._shows_output = task.shows_output
+        self._task = task
 
     def _read_lines(self, content: bytes) -> None:
         self.tail = (self.tail + content)[-8192:]
@@ -90,19 +93,22 @@ class ImageSupervision(Supervision):
     def outcome(self) -> SandboxOutcome | None:
         """Failure of the ended image, or None if its command succeeded. Raises SandboxUnavailable."""
         text = self.tail.decode(errors="replace").strip()
-        output = quote(" ⏎ ".join(text.splitlines()[-_MAX_LINES:]), _MAX_OUTPUT) if self._shows_output else ""
+        output = quote(" ⏎ ".join(text.splitlines()[-_MAX_LINES:]), _MAX_OUTPUT) if self._task.shows_output else ""
         if self.breach is not None:
             return replace(build_failure(self.breach, FAILURE_CODES[self.breach], self), output=output)
         if self.status == 0:
             return None
         if exceeds_limits(self._folders, int(0.99 * self._limits.output_bytes), self._limits.files):
             return build_failure("disk", "too_much_output", self)  # the kernel refused to write more
-        last_line = text.rpartition("\n")[2]
-        if last_line.startswith("bwrap: ") and not re.search("execvp|Can't chdir", last_line):
-            raise SandboxUnavailable(quote(last_line, 300))
+        if not self._child.ran_command:  # so the messages are those of bwrap
+            if not re.search("execvp|Can't chdir", text):
+                raise SandboxUnavailable(quote(text.rpartition("\n")[2], 300))
+            program, folder = (self._task.command or self._task.config.command)[0], self._task.config.folder
+            message = f"the command {quoted(program)} was not found, or cannot be executed in {quoted(folder)}"
+            return build_failure("model_failed", "image_failed", self, message)
         if self.status in _KILLED:  # perhaps by the machine, so that the job is retried once
             return replace(build_failure("crashed", "image_killed", self), output=output)
-        message = f"exit status {self.status}" if self._shows_output else ""
+        message = f"exit status {self.status}" if self._task.shows_output else ""
         return replace(build_failure("model_failed", "image_failed", self, message), output=output)
 
 
@@ -198,7 +204,7 @@ def _started(
         if os.geteuid() == 0:
             os.chown(folder, NOBODY_UID, NOBODY_UID)
     require_free_disk(task.folder, limits)
-    limits = replace(limits, files=_MAX_FILES)
+    limits = replace(limits, files=_MAX_FILES, open_files=_MAX_OPEN_FILES, processors=task.threads)
     child = backend.start(_program(task, limits))
     try:
         yield child, ImageSupervision(task, child, limits, [task.out, task.scratch], lock, on_progress, measures=False)

@@ -23,18 +23,19 @@ _DRIVER_FOLDER = "/usr/local/nvidia/lib64"
 _DRIVER_LIBRARIES = re.compile(r"\s(lib(?:cuda|nvidia-ml|nvidia-ptxjitcompiler|nvidia-nvvm)\.so\.[0-9]+) .*=> (/\S+)")
 
 
-def nest(program: Program, binary: str, filter_file: int) -> Program:
+def nest(program: Program, binary: str, filter_file: int, status_file: int) -> Program:
     """Return the program of the outer bwrap, which starts the inner one with the program's command.
 
     Args:
         program: Program whose root is an image.
         binary: Path of bwrap in the outer sandbox.
         filter_file: Inherited descriptor of the system call filter.
+        status_file: Inherited descriptor to which the inner bwrap writes its status. The command does not inherit it.
     """
     image = program.image
     assert image is not None
     words = [binary, "--unshare-user", "--uid", str(image.user), "--gid", str(image.group), "--cap-drop", "ALL"]
-    words += ["--clearenv"]
+    words += ["--json-status-fd", str(status_file), "--clearenv"]
     for name, value in program.environment.items():
         words += ["--setenv", name, value]
     # The kernel forbids a new /proc or /dev, because the outer ones hide files. Both expose nothing of this machine.

@@ -121,23 +121,43 @@ def _status(process: int) -> dict[str, int]:
     return {name: int(value.split()[0]) for name, _, value in pairs if name in names}
 
 
+def measure_deleted_files(root: int) -> int:
+    """Return the disk use in bytes of deleted files that the process or its descendants have open or mapped."""
+    sizes: dict[tuple[int, int], int] = {}
+    for process in process_tree(root):
+        for folder in ("fd", "map_files"):
+            with suppress(OSError), os.scandir(_PROC / str(process) / folder) as entries:
+                for entry in entries:
+                    with suppress(OSError):
+                        status = entry.stat()
+                        if stat.S_ISREG(status.st_mode) and not status.st_nlink:
+                            sizes[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK
+    return sum(sizes.values())
+
+
 def exceeds_limits(folders: Sequence[Path], most_bytes: int, most_files: int) -> bool:
-    """Return whether the folders exceed the limits or the maximum depth. Links are not followed."""
+    """Return whether the folders exceed the limits or the maximum depth. Links are not followed.
+
+    A folder without permissions exceeds them, because its content cannot be measured.
+    """
     size = files = 0
     folders_to_check = [(folder, 0) for folder in folders]
-    while folders_to_check:
-        folder, depth = folders_to_check.pop()
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
-            for entry in entries:
-                files += 1
-                with suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    size += status.st_blocks * _BLOCK
-                    if stat.S_ISDIR(status.st_mode):
-                        folders_to_check.append((Path(entry.path), depth + 1))
-                if size > most_bytes or files > most_files or depth > _MAX_DEPTH:
-                    return True
-    return False
+    try:
+        while folders_to_check:
+            folder, depth = folders_to_check.pop()
+            with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+                for entry in entries:
+                    files += 1
+                    with suppress(FileNotFoundError):
+                        status = entry.stat(follow_symlinks=False)
+                        size += status.st_blocks * _BLOCK
+                        if stat.S_ISDIR(status.st_mode):
+                            folders_to_check.append((Path(entry.path), depth + 1))
+                    if size > most_bytes or files > most_files or depth > _MAX_DEPTH:
+                        return True
+    except PermissionError:
+        return True
+    return size > most_bytes
 
 
 def disk_usage(folders: Sequence[Path]) -> int:
@@ -165,7 +185,11 @@ def remove_old(paths: Iterable[Path], grace: float, remove_path: Callable[[Path]
 
 
 def remove_unexpected_files(folder: Path) -> None:
-    """Remove everything except regular files in regular folders, after all writers have ended."""
+    """Remove everything except regular files in regular folders, after all writers have ended.
+
+    The owner can read the remaining files, even if the writers removed permissions.
+    """
+    _restore_permissions(folder)
     for path in [path for path in folder.iterdir() if not _is_plain(path, 1)]:
         remove(path)
 
@@ -184,11 +208,15 @@ def remove(path: Path) -> None:
     """Remove a file or folder of any depth and mode. Python's rmtree fails at a depth of a thousand folders."""
     if path.is_dir() and not path.is_symlink():
         if subprocess.run(["rm", "-rf", "--", str(path)], check=False, capture_output=True).returncode:
-            # The owner may have removed permissions. Links are not followed.
-            subprocess.run(["chmod", "-R", "u+rwX", "--", str(path)], check=False)
+            _restore_permissions(path)
             subprocess.run(["rm", "-rf", "--", str(path)], check=False)
     else:
         path.unlink(missing_ok=True)
+
+
+def _restore_permissions(folder: Path) -> None:
+    """Let the owner read and write the folder's content. Links are not followed."""
+    subprocess.run(["chmod", "-R", "u+rwX", "--", str(folder)], check=False, capture_output=True)
 
 
 def process_mark() -> dict[str, str]:

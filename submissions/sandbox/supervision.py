@@ -16,7 +16,7 @@ from evaluation.execution import job
 from evaluation.execution.outcome import read_progress
 from submissions.sandbox.backends import SandboxedProcess, SandboxLimits, SandboxUnavailable
 from submissions.sandbox.machine_lock import WAITING_STAGE, MachineLock
-from submissions.sandbox.processes import exceeds_limits, free_bytes, measure_usage
+from submissions.sandbox.processes import exceeds_limits, free_bytes, measure_deleted_files, measure_usage
 
 Breach = Literal["timed_out", "memory", "disk", "processes"]
 Answer = Literal["go", "skip"]
@@ -137,6 +137,9 @@ class Supervision:
     did part of the work, so that this child's time does not limit the measurement.
     """
 
+    #: Whether the child counts as the cause if the disk is nearly full, because not all of its use can be measured.
+    blames_child_for_full_disk = False
+
     def __init__(
         self,
         child: SandboxedProcess,
@@ -172,8 +175,8 @@ class Supervision:
     def run(self) -> None:
         """Supervise the child until it has ended. If `on_progress` raises, end the child and propagate the exception.
 
-        Raises SandboxUnavailable if the disk is nearly full although the child is within its limits, unless it asked
-        to measure before, because there is a result then.
+        Raises SandboxUnavailable if the disk is nearly full although the child is within its limits. It exceeds them if
+        it asked to measure before, because there is a result then, and if it is an image.
         """
         try:
             self._watch()
@@ -280,12 +283,13 @@ class Supervision:
             if threads > self._limits.processes:
                 return "processes"
         if now >= self._next_look_at_files:
-            if exceeds_limits(self._folders, self._limits.output_bytes, self._limits.files):
+            deleted_bytes = measure_deleted_files(self._child.root)
+            if exceeds_limits(self._folders, self._limits.output_bytes - deleted_bytes, self._limits.files):
                 return "disk"
-            if not self.turn.was_asked:
+            if not self.turn.was_asked and not self.blames_child_for_full_disk:
                 require_free_disk(self._folders[0], self._limits)
             elif free_bytes(self._folders[0]) < self._limits.reserve_bytes:
-                return "disk"  # the run already exists and counts
+                return "disk"  # a run that already exists counts
             # The time of checks is proportional to the number of files; spend at most a tenth of the time on them.
             self._next_look_at_files = time.monotonic() + max(_LOOK_AT_FILES, 9 * (time.monotonic() - now))
         return None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Count, Max, Min, QuerySet
 
 from leaderboard.models import HardwareClass, WorkRequest
@@ -112,8 +113,13 @@ class Overview:
     @property
     def problems(self) -> list[str]:
         """Sentences on problems that need an operator."""
-        refusals = dict.fromkeys(row.worker.refusal for row in self.workers if row.alive and row.worker.refusal)
-        return [*(queue.problem for queue in self.queues if queue.problem), *refusals]
+        live_workers = [row.worker for row in self.workers if row.alive]
+        refusals = dict.fromkeys(worker.refusal for worker in live_workers if worker.refusal)
+        problems = [*(queue.problem for queue in self.queues if queue.problem), *refusals]
+        if settings.CONTAINERS:
+            names = [worker.name for worker in live_workers if worker.sandbox.get("lacks_memory_groups")]
+            problems += [f"Container images can exceed their memory on {name}: set SANDBOX_CGROUP." for name in names]
+        return problems
 
 
 def overview() -> Overview:

@@ -4,25 +4,36 @@ Tried here: the network of the machine and of the internet; files of the machine
 outer sandbox, by path, by link, and through /proc; judgments; the environment and the memory of other processes
 (ptrace, process_vm_readv, /proc/PID/mem); the relay's socket; mounts, namespaces, chroot, and devices; set-user-ID
 programs and capabilities; writing to the image; kernel interfaces (keys, BPF, io_uring, modules); processes without
-end, memory, files, and output without end; a command that never ends; links, devices, and folders in the output; and
-messages that imitate the site's own protocol.
+end, memory, files, and output without end, also in deleted files, in space reserved without writing, and in folders
+without permissions; a command that never ends, a server that answers without end, and more processors than allowed;
+links, devices, and folders in the output; and messages that imitate the site's own protocol or the sandbox's errors.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
+import tempfile
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evaluation.execution.failures import MODEL_FAILURES
 from submissions.sandbox.backends import Backend, SandboxUnavailable, UnprotectedBackend
 from submissions.sandbox.containers import ServerEnded, run_image, serve_image
-from submissions.sandbox.processes import all_processes, process_tree
+from submissions.sandbox.processes import (
+    all_processes,
+    exceeds_limits,
+    process_tree,
+    remove,
+    remove_unexpected_files,
+)
 from tests.submissions.sandbox.images import LIMITS, SERVER, HostileImage, unpack_python
 
 QUICK = replace(LIMITS, wall_clock_seconds=3)
@@ -187,6 +198,15 @@ ENDLESS = {
         for n in range(10_000):
             with open(f"/tmp/{n}", "wb") as file: file.write(bytes(1 << 20))
     """, "too_much_output"),
+    "deleted files": ("""
+        kept = [open(f"/tmp/{n}", "wb") for n in range(64)]
+        for n, file in enumerate(kept):
+            os.unlink(f"/tmp/{n}")
+            file.write(bytes(1 << 20))
+            file.flush()
+        import time
+        time.sleep(60)
+    """, "too_much_output"),
     "sparse output": ("""
         with open(out + "/run.txt", "wb") as file:
             file.seek(100 << 30)
@@ -207,6 +227,90 @@ def test_whatever_has_no_end_is_ended(image: HostileImage, case: str) -> None:
     assert outcome.failure_code in {code} | others, outcome
     assert time.monotonic() - began < 45
     assert len(all_processes()) < before + 20
+
+
+def test_a_full_disk_is_put_down_to_the_image(image: HostileImage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not all of its use can be measured, such as files in transit between its processes."""
+    free = iter([1 << 40])
+    monkeypatch.setattr("submissions.sandbox.supervision.free_bytes", lambda folder: next(free, 0))
+    limits = replace(LIMITS, reserve_bytes=1 << 20)
+    assert image.run("import time; time.sleep(60)", limits).failure_code == "too_much_output"
+
+
+def test_space_is_reserved_by_writing_and_processors_stay(image: HostileImage) -> None:
+    image.run("""
+        import ctypes, errno, resource
+        file = os.open("/tmp/reserved", os.O_CREAT | os.O_WRONLY)
+        failed = ctypes.CDLL(None, use_errno=True).fallocate(file, 0, 0, ctypes.c_long(1 << 20))
+        number = ctypes.get_errno()
+        os.posix_fallocate(file, 0, 1 << 20)
+        before = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, range(os.cpu_count()))
+        tell(fallocate=errno.errorcode.get(number), size=os.stat("/tmp/reserved").st_blocks * 512, before=before,
+             after=sorted(os.sched_getaffinity(0)), files=resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    """)
+    assert image.found.pop("size") >= 1 << 20
+    assert len(image.found["before"]) == 1
+    assert image.found["after"] == image.found.pop("before")
+    assert (image.found["fallocate"], image.found["files"]) == ("ENOTSUP", 1024)
+
+
+def _as_another_user(action: Callable[[], object]) -> int:
+    """Return the exit status of a process that does this without root's rights."""
+    if not (process := os.fork()):
+        status = 1
+        try:
+            if os.getuid() == 0:
+                os.setresuid(12345, 12345, 12345)
+            action()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def test_folders_without_permissions_stop_no_worker(bubblewrap: Backend) -> None:
+    """A worker that is not root is the owner of what its image writes, and cannot read it all the same."""
+
+    def attack() -> None:
+        out = Path(tempfile.mkdtemp(dir="/tmp"))
+        (out / "folder").mkdir()
+        (out / "run.txt").write_text("run")
+        for path in (out / "folder", out / "run.txt", out):
+            path.chmod(0)
+        assert exceeds_limits([out], 1 << 20, 10)
+        remove_unexpected_files(out)
+        assert (out / "run.txt").read_text() == "run"
+        assert not exceeds_limits([out], 1 << 20, 10)
+        (out / "folder").chmod(0)
+        remove(out)
+        assert not out.exists()
+
+    assert _as_another_user(attack) == 0
+
+
+@pytest.mark.parametrize("line", ["bwrap: Can't mount", "x\nbwrap: execvp x: No such file or directory"])
+def test_errors_of_the_sandbox_cannot_be_imitated(image: HostileImage, line: str) -> None:
+    program = f"tell(files=os.listdir('/proc/self/fd')); sys.stderr.write({line!r}); sys.exit(1)"
+    outcome = image.run(program, shows_output=True)
+    assert len(image.found["files"]) == 4  # three streams and the folder itself, but not the status of bwrap
+    assert (outcome.failure_code, outcome.message) == ("image_failed", "exit status 1")
+    assert image.run("sys.exit(77)").message == MODEL_FAILURES["image_failed"].meaning
+
+
+def test_a_command_that_cannot_run_is_named(image: HostileImage) -> None:
+    for name in ("/nowhere/program", "/data.txt", "/usr"):
+        outcome = run_image(image.backend, image.task("", command=(name,)), LIMITS, lambda *_: None)
+        assert (outcome.kind, outcome.failure_code) == ("model_failed", "image_failed")
+        assert f"the command “{name}” was not found, or cannot be executed in “/”" in outcome.message
+
+
+def test_a_sandbox_that_cannot_be_set_up_is_our_failure(image: HostileImage) -> None:
+    task = image.task("", inputs={"/nowhere/input": image.folder})
+    with pytest.raises(SandboxUnavailable, match="nowhere"):
+        run_image(image.backend, task, LIMITS, lambda *_: None)
 
 
 def test_the_output_has_regular_files_only(image: HostileImage, tmp_path: Path) -> None:
@@ -249,6 +353,40 @@ def test_a_server_that_never_answers_or_ends(image: HostileImage, monkeypatch: p
         with pytest.raises(ServerEnded) as ended, serve_image(image.backend, task, LIMITS, lambda *_: None):
             pass
         assert ended.value.outcome.failure_code == code
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "client.sendall(b'HTTP/1.1 100 Continue\\r\\n\\r\\n' * 1000)",
+        "client.sendall(next(start, b'a')); time.sleep(0.1)",
+    ],
+)
+def test_a_server_that_answers_without_end(image: HostileImage, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    monkeypatch.setattr("submissions.sandbox.containers.START_SECONDS", 2.0)
+    monkeypatch.setattr("evaluation.engines.serving._READY_TIMEOUT", 1.0)
+    task = image.task(
+        f"""
+        import socket, threading, time
+        def serve(client):
+            start = iter([b"HTTP/1.1 200 OK\\r\\nX: "])
+            client.recv(1000)
+            while True:
+                {answer}
+        listener = socket.create_server(("127.0.0.1", 8000))
+        while True:
+            threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
+        """,
+        serves=True,
+    )
+    calls = [time.monotonic()]
+    with (
+        pytest.raises(ServerEnded) as ended,
+        serve_image(image.backend, task, LIMITS, lambda *_: calls.append(time.monotonic())),
+    ):
+        pass
+    assert ended.value.outcome.failure_code == "server_silent"
+    assert max(later - earlier for earlier, later in itertools.pairwise(calls)) < 5  # cancellation is noticed
 
 
 def test_a_server_sees_neither_the_socket_nor_the_relay(image: HostileImage) -> None:

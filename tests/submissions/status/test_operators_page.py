@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -54,6 +55,17 @@ def test_operators_see_that_nothing_is_scored_before_anything_waits(staff: Clien
     assert missing in staff.get(ADDRESS).content.decode()
     announce("host:10", "score", "dispatch")
     assert missing not in staff.get(ADDRESS).content.decode()
+
+
+def test_operators_see_that_images_can_exceed_their_memory(staff: Client, settings: Any) -> None:
+    missing = "Container images can exceed their memory on host:20: set SANDBOX_CGROUP."
+    announce("host:10", "cpu")
+    worker = announce("host:20", "cpu")
+    for lacks_groups, enabled in ((False, True), (True, False), (True, True)):
+        settings.CONTAINERS = enabled
+        worker.sandbox = {"lacks_memory_groups": lacks_groups}
+        worker.save()
+        assert (missing in staff.get(ADDRESS).content.decode()) == (enabled and lacks_groups)
 
 
 def test_operators_see_workers_queues_jobs_and_failures(staff: Client) -> None:
