@@ -123,15 +123,12 @@ class LineProblems:
         """
         return tuple(
             Problem(
-                "error",
-                code,
-                count,
-                texts[code][0].format(lines=format_count(count, "line"), **values),
-                texts[code][1],
+                "error", code, count, message.format(lines=format_count(count, "line"), **values), hint,
                 tuple(self.lines[code]),
             )
             for code, count in sorted(self.counts.items())
-        )
+            for message, hint in (texts[code],)
+        )  # fmt: skip
 
 
 #: Registry of problem codes.

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -96,14 +96,10 @@ class UnixConnection(http.client.HTTPConnection):
 
 def is_ready(path: Path) -> bool:
     """Return whether the server answers `/health` with a status other than 503."""
-    connection = UnixConnection(path, _READY_TIMEOUT)
-    try:
+    with suppress(OSError, http.client.HTTPException), closing(UnixConnection(path, _READY_TIMEOUT)) as connection:
         connection.request("GET", "/health")
         return connection.getresponse().status != 503
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
+    return False
 
 
 class RequestRefused(Exception):

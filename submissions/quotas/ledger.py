@@ -252,10 +252,8 @@ def recording_refusals(person: User, datasets: Iterable[Dataset]) -> Iterator[No
                 # Lock before counting: if two requests end at the same time, the second sees the first.
                 User.objects.select_for_update(no_key=True).get(pk=person.pk)
                 _refuse_beyond_limit(person)
-                invalid_slugs, now = (
-                    {file.dataset for file in refusal.files if not file.report.valid},
-                    timezone.now(),
-                )
+                invalid_slugs = {file.dataset for file in refusal.files if not file.report.valid}
+                now = timezone.now()
                 QuotaUse.objects.bulk_create(
                     QuotaUse(kind=QuotaUse.Kind.REFUSAL, dataset=dataset, person=person, at=now)
                     for dataset in hidden_datasets

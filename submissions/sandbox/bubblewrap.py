@@ -126,12 +126,10 @@ def _parents() -> list[Path]:
 
 def _write(file: Path, value: int) -> bool:
     """Write to an existing control file. Return whether it succeeded."""
-    try:
-        with file.open("r+") as control:
-            control.write(str(value))
-    except OSError:
-        return False
-    return True
+    with suppress(OSError), file.open("r+") as control:
+        control.write(str(value))
+        return True
+    return False
 
 
 class _BubblewrapProcess(backends.SandboxedProcess):

@@ -263,16 +263,13 @@ def _kill_if_orphaned(process: int) -> bool:
         prefix = f"{_MARK}={_namespace()}/".encode()
         variables = (_PROC / str(process) / "environ").read_bytes().split(b"\0")
         marks = [variable.removeprefix(prefix) for variable in variables if variable.startswith(prefix)]
-        if len(marks) != 1:
-            return False
-        owner, _, start_time = marks[0].decode(errors="replace").partition("/")
-        if not owner.isdecimal() or _start_time(int(owner)) == start_time:
-            return False
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        owner, _, start_time = b"".join(marks).decode(errors="replace").partition("/")
+        is_orphan = len(marks) == 1 and owner.isdecimal() and _start_time(int(owner)) != start_time
+        if is_orphan:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        return is_orphan
     except OSError:
         return False
-    else:
-        return True
     finally:
         os.close(handle)
 
