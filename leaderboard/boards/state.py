@@ -89,6 +89,8 @@ PARAMETERS = (
 
 #: Characters in names of measures, left unquoted in URLs.
 _UNQUOTED = "@(),':"
+#: Columns that were renamed; shared URLs with the old names still work.
+_RENAMED = {"group": "ranks"}
 _SLUG = re.compile(r"[a-z0-9-]*")
 #: Maximum length of search texts; longer ones are cut.
 LONGEST_QUERY = 100
@@ -282,7 +284,7 @@ def _parse_sorts(parameters: Parameters) -> tuple[Sort, ...]:
         key, colon, direction = value.rpartition(":")
         if not colon or direction not in ("asc", "desc"):
             key, direction = value, ""
-        key = _canonical_column(key)
+        key = _canonical_column(_RENAMED.get(key, key))
         if key and key not in sorts:
             sorts[key] = Sort(key, direction)  # type: ignore[arg-type]
     primary_sort, *other_sorts = list(sorts.values())[:MAX_SORTS] or [Sort("")]

@@ -94,14 +94,18 @@ def _template_headings(name: str) -> list[Heading]:
 
 
 def anchor_headings(html: str) -> tuple[str, list[Heading]]:
-    """Return the HTML with an anchor for each heading and term that has none, and all of them."""
+    """Return the HTML with an anchor for each heading and term that has none, and all of them.
+
+    A section with that anchor serves as its heading's.
+    """
     headings = []
 
     def add_anchor(match: re.Match[str]) -> str:
         text = " ".join(unescape(strip_tags(match["text"])).split())
         anchor = match["id"] or (slugify(text) if match["level"] else f"term-{slugify(text)}")
         headings.append(Heading(int(match["level"] or 4), anchor, text))
-        return match[0] if match["id"] else match[0].replace(">", f' id="{anchor}">', 1)
+        is_anchored = match["id"] or f' id="{anchor}"' in html
+        return match[0] if is_anchored else match[0].replace(">", f' id="{anchor}">', 1)
 
     return _HEADING.sub(add_anchor, html), headings
 

@@ -243,11 +243,12 @@ def test_a_remark_that_all_rows_share_is_a_chip_of_the_board(client: Client) -> 
         return one_line(text(client, "/datasets/lacking/"))
 
     page = lack(BM25=15, Dense=15, Sparse=15)
-    assert page.count("15 queries, scored as 0") == 1
-    assert re.search(r'<li title="[^"]*scores 0\."> ?Most results lack 15 queries, scored as 0 ?</li>', page)
+    assert page.count("15 queries<span") == 1
+    said = r'The best and most others lack 15 queries<span class="is-wide">, scored as 0</span>'
+    assert re.search(rf'<li title="[^"]*scores 0\."> ?{said} ?</li>', page)
     at = client.get("/api/v1/datasets/lacking/board/").json()["as_of"]
     past = one_line(text(client, f"/datasets/lacking/at/{at}/"))
-    assert past.count("Most results lack 15 queries, scored as 0") == 1
+    assert past.count(said) == 1
     page = lack(Sparse=20)
     assert page.count("15 queries, scored as 0") == 1
     assert re.search(r">Sparse</a><small>.*?no results for 20 queries</small>", page)

@@ -184,7 +184,7 @@ def test_names_that_no_file_here_may_have_are_no_parts(tmp_path: Path) -> None:
             archive.writestr(name, COVID)
     with pytest.raises(InvalidContent) as error:
         take(path)
-    assert {each.code for each in error.value.report.problems} == {"missing_file"}
+    assert {each.code for each in error.value.report.problems} == {"no_collection"}
 
 
 def test_a_topic_field_of_other_queries_is_refused(tmp_path: Path) -> None:

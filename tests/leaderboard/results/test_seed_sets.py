@@ -221,8 +221,8 @@ def test_a_systems_page_has_its_single_seeds_below_the_set() -> None:
     page = one_line(Client().get(f"/systems/{entry.system.slug}/").content.decode())
     assert "± 0.028 (2)" in page
     assert page.count('class="is-seed"') == 2
-    assert '<td class="n">0.700</td>' in page.partition("seed 2</th>")[2].partition("</tr>")[0]
-    assert '<td class="n">0.071</td>' in page.partition("± over seeds</th>")[2].partition("</tr>")[0]
+    assert '<td class="n" data-label="R@100">0.700</td>' in page.partition("seed 2</th>")[2].partition("</tr>")[0]
+    assert '<td class="n" data-label="R@100">0.071</td>' in page.partition("± over seeds</th>")[2].partition("</tr>")[0]
     (result,) = Client().get(f"/api/v1/systems/{entry.system.slug}/").json()["results"]
     assert result["deviations"]["nDCG@10"] == pytest.approx(0.0283, abs=1e-4)
     assert result["seeds"][1] == {"label": "2", "scores": {"nDCG@10": 0.34, "R@100": 0.7}}
