@@ -29,6 +29,7 @@ import yaml
 
 from evaluation.archives.compression import FileLimits, open_blocks
 from evaluation.core.problems import LINES_NAMED, PROBLEM_CODES, ProblemCode, format_count
+from evaluation.text.yaml import load_yaml
 
 #: Size of the region at the top of the file that is searched for comments.
 MAX_HEADER_BYTES = 256 * 1024
@@ -38,7 +39,6 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _START, _END = "ir_metadata.start", "ir_metadata.end"
 _START_LINE = re.compile(rb"^#[ \t]*ir_metadata\.start[ \t\r]*$", re.MULTILINE)
 _END_LINE = re.compile(rb"^#[ \t]*ir_metadata\.end[ \t\r]*$", re.MULTILINE)
-_MAX_YAML_DEPTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +106,8 @@ def _parse_metadata(comments: list[str]) -> dict[str, Any]:
         return {}
     first_line = names.index(_START) + 1
     last = names.index(_END) if _END in names else len(names)
-    text, depth = "\n".join(comments[first_line:last]), 0
     try:
-        for event in yaml.parse(text, Loader=yaml.CBaseLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MAX_YAML_DEPTH or isinstance(event, yaml.AliasEvent):  # Aliases can expand to GBs.
-                return {}
-        metadata = yaml.load(text, Loader=yaml.CBaseLoader)  # noqa: S506 (creates strings, lists, and dicts only)
+        metadata = load_yaml("\n".join(comments[first_line:last]))
     except yaml.YAMLError:
         return {}
     return metadata if isinstance(metadata, dict) else {}
