@@ -100,7 +100,7 @@ class TextFileField(forms.FileField):
         try:
             return file.read().decode("utf-8-sig") if file else ""
         except UnicodeDecodeError:
-            raise ValidationError("The file is not UTF-8 text. Save it as CSV (UTF-8).") from None
+            raise ValidationError("The file is not UTF-8 text. Save it as UTF-8.") from None
 
 
 #: Form field options by model field, if they differ from Django's.

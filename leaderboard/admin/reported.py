@@ -1,6 +1,6 @@
-"""Admin pages for reported results: a form, a CSV with the form's fields as columns, or result files of MTEB.
+"""Admin pages for reported results: a form, a CSV with the form's fields as columns, or files of other tools.
 
-The form and the CSV show a preview before anything is stored.
+All but MTEB's files show a preview before anything is stored.
 """
 
 import csv
@@ -26,8 +26,10 @@ from leaderboard.admin.import_form import uploaded_path
 from leaderboard.admin.pages import curation_page, require, submit
 from leaderboard.core.storage.store import work_folder
 from leaderboard.datasets.terms import suggest_terms
+from leaderboard.importing.reported.exchange import read_rows
 from leaderboard.importing.reported.loader import CuratedFigure, enter_figures, preview_figures
-from leaderboard.importing.reported.mteb import MtebResults, read_mteb_results
+from leaderboard.importing.reported.model_meta import InvalidFile
+from leaderboard.importing.reported.mteb import ImportedResults, read_mteb_results
 from leaderboard.importing.reported.tables import SCALES
 from leaderboard.models import DECLARED_NUMBERS, Dataset, Source, System, architecture_choices
 from leaderboard.results.reported_facts import COST_UNIT, SIZE_UNITS, make_figure
@@ -43,7 +45,7 @@ _COSTS = {"latency": "latency", "index_size": "index size", "cost": "cost"}
 _QUANTITY = re.compile(r"(?=[.0-9])((?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]+)?)\s*([a-zA-Z]*)")
 #: A score as printed.
 _SCORE = RegexValidator(
-    r"^([0-9]{1,3}(\.[0-9]{1,6})?|\.[0-9]{1,6})$", _("Enter a number as printed, for example 0.344.")
+    r"^([0-9]{1,3}(\.[0-9]{1,8})?|\.[0-9]{1,8})$", _("Enter a number as printed, for example 0.344.")
 )
 _COUNT_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 
@@ -214,8 +216,8 @@ class ResultForm(FigureForm, PublicationForm):
          ("configuration", "parameters", "latency", "hardware", "index_size", "cost")),
     )  # fmt: skip
 
-    def results(self) -> MtebResults:
-        return MtebResults([self.figure()])
+    def results(self) -> ImportedResults:
+        return ImportedResults([self.figure()])
 
 
 class CsvForm(PublicationForm):
@@ -223,9 +225,8 @@ class CsvForm(PublicationForm):
 
     csv = TextFileField(label=_("CSV file"), max_bytes=MAX_CSV_BYTES)
     table = optional_text(
-        label=_("Rows"), max_length=MAX_CSV_BYTES, strip=False,
+        label=_("Text of the file"), max_length=MAX_CSV_BYTES, strip=False, help_text=_("Instead of a file"),
         widget=forms.Textarea(attrs={"rows": 10, "class": "vLargeTextField", "spellcheck": "false"}),
-        help_text=_("Instead of a file. The first row has the names of the columns."),
     )  # fmt: skip
 
     def clean(self) -> dict[str, Any]:
@@ -235,12 +236,38 @@ class CsvForm(PublicationForm):
             values["table"] = values["csv"]
             self.data = {**dict(self.data.items()), "table": values["csv"]}
         elif not values.get("table") and "csv" not in self.errors:
-            self.add_error("csv", gettext("Choose a file, or enter its rows below."))
+            self.add_error("csv", gettext("Choose a file, or enter its text below."))
         return values
 
-    def results(self) -> MtebResults:
+    def results(self) -> ImportedResults:
         """Return the results in the CSV. Raises InvalidContent."""
-        return MtebResults(read_figures(self.cleaned_data["table"], self.cleaned_data["publication"]))
+        return ImportedResults(read_figures(self.cleaned_data["table"], self.cleaned_data["publication"]))
+
+
+class ExchangeForm(CsvForm):
+    """Form for a file of Every Eval Ever or of the Hugging Face hub, and for what the file does not state."""
+
+    csv = TextFileField(
+        label=_("File"), max_bytes=MAX_CSV_BYTES,
+        help_text=_("A record of Every Eval Ever (JSON), a file of .eval_results/, or a model card with model-index."),
+    )  # fmt: skip
+    system = optional_text(max_length=120, help_text=_("Name of the model. Files of .eval_results/ do not state it."))
+    architecture = FigureForm.base_fields["architecture"]
+    scale = FigureForm.base_fields["scale"]
+
+    def results(self) -> ImportedResults:
+        """Return the results in the file, with the form's system. Raises InvalidContent."""
+        results, values = ImportedResults(), self.cleaned_data
+        try:
+            rows = read_rows(values["table"], results.ignored)
+        except InvalidFile as error:
+            problem = Problem("error", "reported", 1, f"The file was not read: {error}.", "")
+            raise InvalidContent.build(problem) from error
+        for row in rows:
+            row.update({name: row.get(name) or values[name] for name in ("system", "architecture", "scale")})
+        empty = " ".join(["The file has no results for boards on this site.", *results.left_out()])
+        results.figures = check_rows(((row["location"], row) for row in rows), values["publication"], empty)
+        return results
 
 
 class MtebForm(PublicationForm):
@@ -259,7 +286,7 @@ class MtebForm(PublicationForm):
             self.add_error("mteb", "The publication needs a URL, because each row links to its file there.")
         return values
 
-    def results(self) -> MtebResults:
+    def results(self) -> ImportedResults:
         """Return the results in the uploaded zip. Raises InvalidContent."""
         source = self.cleaned_data["publication"] or self.instance
         with work_folder("mteb") as work:
@@ -269,7 +296,7 @@ class MtebForm(PublicationForm):
 
 
 #: Forms by way of entering results, `?by=` of the page.
-_FORMS: dict[str, type[ResultForm | CsvForm | MtebForm]] = {"form": ResultForm, "csv": CsvForm, "mteb": MtebForm}
+_FORMS: dict[str, Any] = {"form": ResultForm, "csv": CsvForm, "exchange": ExchangeForm, "mteb": MtebForm}
 
 
 def report_view(page: Any, request: HttpRequest) -> HttpResponse:
@@ -287,8 +314,8 @@ def report_view(page: Any, request: HttpRequest) -> HttpResponse:
         """Publish the results, and return the URL of the list of reported results; or add a preview to the context."""
         source, results = values["publication"] or form.instance, form.results()
         if way != "mteb" and "confirmed" not in request.POST:
-            context["rows"], context["warnings"] = preview_figures(source, results.figures)
-            context["source"] = source
+            context["rows"], warnings = preview_figures(source, results.figures)
+            context.update(source=source, warnings=[*warnings, *results.left_out()])
             return ""
         enter_figures(source, results.figures)
         message = f"Published: {format_count(len(results.figures), 'reported figure')} of {source}."
@@ -312,36 +339,48 @@ def read_figures(text: str, source: Source | None) -> list[CuratedFigure]:
     `source` is the existing publication, or None. Raises InvalidContent with all problems by line and column.
     """
     reader = csv.DictReader(text.splitlines())
-    figures: list[CuratedFigure] = []
-    earlier_cells: dict[tuple[Any, ...], object] = {}
-    lines_by_message: defaultdict[str, list[int]] = defaultdict(list)
     columns, fields = set(reader.fieldnames or ()), FigureForm.base_fields
     required_names = {name for name, field in fields.items() if field.required}
     if required_names - columns or columns - set(fields):
-        lines_by_message[f"The columns are {', '.join(fields)}, not {', '.join(map(str, columns))}."].append(1)
-    for row in reader if not lines_by_message else ():
+        message = f"The columns are {', '.join(fields)}, not {', '.join(map(str, columns))}."
+        raise InvalidContent.build(Problem("error", "reported", 1, message, "", (1,)))
+    empty = "The file has no figures. Write one per line below the column names."
+    return check_rows(((reader.line_num, row) for row in reader), source, empty)
+
+
+def check_rows(
+    rows: Iterable[tuple[int | str, Mapping[str, str]]], source: Source | None, empty: str
+) -> list[CuratedFigure]:
+    """Return the figures of rows with the columns of `FigureForm`, each with its line or location in the file.
+
+    Raises InvalidContent with all problems, or with the message `empty` if there are no rows.
+    """
+    figures: list[CuratedFigure] = []
+    earlier_cells: dict[tuple[Any, ...], object] = {}
+    places_by_message: defaultdict[str, list[int | str]] = defaultdict(list)
+    for place, row in rows:
         form = FigureForm(row)
         form.source = source
         messages = [f"{name}: {message}" for name, texts in form.errors.items() for message in texts]
         # A measure must not occur twice; costs may be repeated for each measure of a result.
         result = tuple(row.get(name) for name in ("dataset", "system", "configuration"))
-        cells: dict[tuple[Any, ...], object] = {("measure", row.get("measure"), *result): reader.line_num}
+        cells: dict[tuple[Any, ...], object] = {("measure", row.get("measure"), *result): place}
         cells |= {(name, row.get("hardware"), *result): row[name] for name in (*_COSTS, "parameters") if row.get(name)}
         messages += [
-            f"{key[0]}: An earlier line has another value for the same result. Remove one of them."
+            f"{key[0]}: An earlier entry has another value for the same result. Remove one of them."
             for key, value in cells.items()
             if earlier_cells.setdefault(key, value) != value
         ]
         for message in messages:
-            lines_by_message[message].append(reader.line_num)
+            places_by_message[message].append(place)
         if not messages:
             figures.append(form.figure())
-    if not lines_by_message and not figures:
-        lines_by_message["The file has no figures. Write one per line below the column names."].append(1)
-    if lines_by_message:
-        problems = [
-            Problem("error", "reported", len(line_numbers), text, "", tuple(line_numbers[:5]))
-            for text, line_numbers in lines_by_message.items()
-        ]
-        raise InvalidContent.build(*problems)
+    problems = [
+        Problem("error", "reported", len(places), text, "", tuple(line for line in places[:5] if isinstance(line, int)))
+        if isinstance(places[0], int)
+        else Problem("error", "reported", len(places), f"{', '.join(map(str, places[:5]))}: {text}", "")
+        for text, places in places_by_message.items()
+    ]
+    if problems or not figures:
+        raise InvalidContent.build(*(problems or [Problem("error", "reported", 1, empty, "")]))
     return figures

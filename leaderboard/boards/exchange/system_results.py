@@ -275,6 +275,7 @@ def every_eval_ever_record(
                 "deployment_type": deployment_type,
                 "model_availability": _AVAILABILITY[system.open_weights],
                 "architecture": system.architecture,
+                **({} if system.parameter_count is None else {"n_parameters": str(system.parameter_count)}),
             },
         },
         "evaluation_results": [
@@ -287,11 +288,6 @@ def every_eval_ever_record(
 
 def _evaluation_result(result: ExchangedResult, measure: str, value: float, address: str) -> dict[str, Any]:
     """Return one score of a result as an item of `evaluation_results`; `address` is the dataset's URL."""
-    details = {
-        "provenance": result.provenance,
-        "configuration": result.configuration,
-        "training": result.training,
-    }
     return {
         "evaluation_result_id": f"{result.dataset_slug}/{result.configuration}/{result.provenance}/{measure}",
         "evaluation_name": result.dataset,
@@ -313,6 +309,8 @@ def _evaluation_result(result: ExchangedResult, measure: str, value: float, addr
         },
         "score_details": {
             "score": value,
-            "details": {name: text for name, text in details.items() if text},
+            "details": {
+                name: text for name in ("provenance", "configuration", "training") if (text := getattr(result, name))
+            },
         },
     }

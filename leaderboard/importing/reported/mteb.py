@@ -33,6 +33,7 @@ from leaderboard.results.mteb import (
 )
 
 META = "model_meta.json"
+UNKNOWN_TASK = "no dataset on this site matches the task"
 #: Folder with results under other settings, which are ignored because the variants have no names.
 _EXPERIMENTS = "experiments"
 #: Maximum file size in bytes; a task with hundreds of languages has half a megabyte.
@@ -58,25 +59,21 @@ class Place:
 
 
 @dataclass(slots=True)
-class MtebResults:
-    """Results in a folder; `unknown_tasks` counts tasks without a dataset on this site.
+class ImportedResults:
+    """Results in files; `ignored` has names of ignored results by reason.
 
     `invalid_files` are problems of files that were ignored.
     """
 
     figures: list[CuratedFigure] = field(default_factory=list)
     invalid_files: list[str] = field(default_factory=list)
-    unknown_tasks: Counter[str] = field(default_factory=Counter)
-    experiments: int = 0
+    ignored: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def left_out(self) -> list[str]:
         """Return a sentence for each kind of results that were ignored."""
         sentences = [f"Ignored: {problem}." for problem in _shorten(self.invalid_files)]
-        if self.unknown_tasks:
-            names = ", ".join(_shorten(sorted(self.unknown_tasks)))
-            sentences.append(f"Ignored because no dataset on this site matches the task: {names}.")
-        if self.experiments:
-            sentences.append(f"Ignored: {self.experiments} files below {_EXPERIMENTS}/, which use other settings.")
+        for reason, names in self.ignored.items():
+            sentences.append(f"Ignored because {reason}: {', '.join(_shorten(sorted(names)))}.")
         return sentences
 
 
@@ -86,7 +83,7 @@ def read_mteb_results(
     work: Path,
     task_places: Mapping[str, Place] | None = None,
     benchmark: Benchmark | None = None,
-) -> MtebResults:
+) -> ImportedResults:
     """Read the results in a folder or zip for this site's datasets.
 
     `source` is the URL of `path`, and `task_places` assigns datasets to tasks. A zip is expanded into `work`. Raises
@@ -95,9 +92,9 @@ def read_mteb_results(
     With a `benchmark`, only its datasets are read, each model has one result per dataset (`_preference`) without a
     configuration, and invalid files are ignored.
     """
-    results, problems = MtebResults(), list[str]()
+    results, problems = ImportedResults(), list[str]()
     files = _list_files(path, work)
-    places = {**_datasets_by_task(), **{task: [place] for task, place in (task_places or {}).items()}}
+    places = {**datasets_by_task(), **{task: [place] for task, place in (task_places or {}).items()}}
     if benchmark is not None:
         members = set(benchmark.members.values_list("dataset_id", flat=True))
         places = {task: [place for place in row if place.dataset.pk in members] for task, row in places.items()}
@@ -106,11 +103,11 @@ def read_mteb_results(
         folder, _, file = name.rpartition("/")
         task = file.removesuffix(".json")
         if _EXPERIMENTS in folder.split("/"):
-            results.experiments += 1
+            results.ignored[f"files below {_EXPERIMENTS}/ use other settings"].add(name)
         elif places.get(task):
             folders[folder].append(file)
         elif file != META and benchmark is None:
-            results.unknown_tasks[task] += 1
+            results.ignored[UNKNOWN_TASK].add(task)
     for folder, tasks in folders.items():
         try:
             meta = f"{folder}/{META}".lstrip("/")
@@ -185,7 +182,7 @@ def _list_files(path: Path, work: Path) -> dict[str, Path]:
     return files
 
 
-def _datasets_by_task() -> dict[str, list[Place]]:
+def datasets_by_task() -> dict[str, list[Place]]:
     """Return the possible datasets for each task name.
 
     A dataset is found by MTEB's name for it, or otherwise by its own name and that of its repository.
@@ -303,9 +300,7 @@ def _select_subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
     dataset = place.dataset
     if not isinstance(scores, dict) or not scores:
         raise InvalidFile("scores is missing or not an object of splits, so this is not a result file of mteb")
-    qrels, usual_split = dataset.current_qrels, SPLITS.get(dataset.slug, "test")
-    # MTEB calls the only split of BRIGHT `standard`; the splits of the collection are its domains.
-    split = place.split or (qrels.split if qrels and usual_split != "standard" else usual_split)
+    split = place.split or judged_split(dataset)
     if not isinstance(subset_scores := scores.get(split), list):
         raise InvalidFile(f"scores has {', '.join(scores)}, but {dataset.name} is judged on {split}")
     subsets: defaultdict[str, list[int]] = defaultdict(list)
@@ -324,6 +319,13 @@ def _select_subset(scores: Any, place: Place) -> tuple[dict[str, Any], str]:
     return subset_scores[subsets[subset][0]], f"scores.{split}[{subsets[subset][0]}]"
 
 
+def judged_split(dataset: Dataset) -> str:
+    """Return MTEB's name of the split of the dataset's judgments, or of the one that publications use."""
+    qrels, usual_split = dataset.current_qrels, SPLITS.get(dataset.slug, "test")
+    # MTEB calls the only split of BRIGHT `standard`; the splits of the collection are its domains.
+    return qrels.split if qrels and usual_split != "standard" else usual_split
+
+
 def _parse_share(value: Any, location: str) -> str:
     """Return a score as decimal text. Raises InvalidFile if it is not a number between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
@@ -332,12 +334,14 @@ def _parse_share(value: Any, location: str) -> str:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """Return a file's JSON object.
-
-    Raises InvalidFile for a file that is too large, other content, repeated names, or invalid characters.
-    """
+    """Return a file's JSON object. Raises InvalidFile for a file that is too large, and as `parse_object`."""
     if path.stat().st_size > MAX_FILE_BYTES:
         raise InvalidFile(f"it is larger than {describe_bytes(MAX_FILE_BYTES)}")
+    return parse_object(path.read_bytes())
+
+
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """Return a JSON object. Raises InvalidFile for other content, repeated names, or invalid characters."""
 
     def reject_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         """Return the pairs as an object. Raises InvalidFile for a repeated name."""
@@ -348,7 +352,7 @@ def _read_object(path: Path) -> dict[str, Any]:
         return result
 
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=reject_repeated_names)
+        content = json.loads(text, object_pairs_hook=reject_repeated_names)
         encoded_text = json.dumps(content, ensure_ascii=False)
         encoded_text.encode()  # fails for unpaired surrogates
         if "\\u0000" in encoded_text:

@@ -114,7 +114,7 @@ def test_three_mistakes_of_a_table_are_told_in_one_answer_by_line(curator: Clien
         "There is no dataset bolts",
         "51.5 is not a share",
         "Choose an architecture",
-        "measure: An earlier line has another value",
+        "measure: An earlier entry has another value",
     ):
         assert words in page
     assert not Source.objects.exists()
