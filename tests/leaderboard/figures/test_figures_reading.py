@@ -81,17 +81,16 @@ def test_a_logarithmic_axis_has_ticks_however_near_its_values_are(values: list[f
 
 @pytest.mark.django_db
 def test_scores_that_are_close_can_be_read_off_every_figure() -> None:
-    first, second = scored_dataset(name="First", task="a"), scored_dataset(name="Second", task="b")
+    first, second, third = (scored_dataset(name=name, task=name) for name in ("First", "Second", "Third"))
     benchmark = Benchmark.objects.create(slug="all", name="All")
-    bm25, close, seen = make_system("BM25"), make_system("close"), make_system("seen")
-    seen.training_datasets = [first.slug]
-    seen.save()
-    for position, dataset in enumerate((first, second)):
+    bm25, close = make_system("BM25"), make_system("close")
+    seen = [make_system(f"seen {number}", training_datasets=[first.slug]) for number in range(3)]
+    for position, dataset in enumerate((first, second, third)):
         BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=position)
-        for number, system in enumerate((bm25, close, seen)):
+        for number, system in enumerate((bm25, close, *seen)):
             entry = score(dataset, system, baseline=system is bm25, ndcg=0.351 + 0.0012 * number)
             cost(entry, 30.0 + number)
-    date_results("2024-01-05", "2024-02-05", "2024-03-05")
+    date_results("2024-01-05", "2024-02-05", "2024-03-05", "2024-04-05", "2024-05-05")
     for query in ("benchmark=all", f"dataset={first.slug}"):
         slugs = ["pareto", "deltas", "progress"]
         slugs += ["means-by-task", "in-domain"] if query == "benchmark=all" else []
@@ -113,13 +112,14 @@ def test_wins_say_on_how_many_datasets_and_systems_with_all_of_them_come_first()
         BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=position)
         score(dataset, bm25, baseline=True, ndcg=0.3)
         score(dataset, worse, ndcg=0.1)
-    score(datasets[0], part, ndcg=0.9)
+    for dataset in datasets[:2]:
+        score(dataset, part, ndcg=0.9)
     plot = drawn("wins", "benchmark=all")
-    assert [tuple(row) for row in plot.table.rows] == [("worse", 0, 0, 3, "3/3"), ("part", 1, 0, 0, "1/3")]
-    assert trace(plot, "Wins")["y"] == ["worse", "part (1/3)"]
+    assert [tuple(row) for row in plot.table.rows] == [("worse", 0, 0, 3, "3/3"), ("part", 2, 0, 0, "2/3")]
+    assert trace(plot, "Wins")["y"] == ["worse", "part (2/3)"]
     assert any("Systems that cannot be compared on all 3 datasets (1 of 2)" in note for note in plot.notes)
     plot = drawn("wins", "benchmark=all&domain=First&domain=Second")
-    assert column(plot, "Datasets compared") == ["2/2", "1/2"]
+    assert column(plot, "Datasets compared") == ["2/2", "2/2"]
     assert "of the 2 that count" in plot.caption
 
 
