@@ -78,7 +78,9 @@ def test_every_operation_is_on_its_page_with_its_parameters_fields_and_answers(
 def test_the_index_links_every_operation_and_object_under_its_anchor(index: str, pages: dict[str, str]) -> None:
     links = re.findall(r'<li id="([^"]+)">\s*<a href="([^"#]+)#([^"]+)">', index)
     assert all(anchor == target and anchor in anchors_of(pages[page]) for anchor, page, target in links)
-    described = {anchor for page in pages.values() for anchor in re.findall(r'operation stack">\s*<h3 id="([^"]+)"', page)}
+    described = {
+        anchor for page in pages.values() for anchor in re.findall(r'operation stack">\s*<h3 id="([^"]+)"', page)
+    }
     assert {anchor for anchor, _, _ in links} == described
     assert {"get-api-v1-datasets", "object-error"} <= described
     assert set(re.findall(r'<h2><a href="([^"]+)"', index)) == pages.keys()
