@@ -60,13 +60,16 @@ TARGET ?= web
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install assets run test test-long test-faults lint measure-structure benchmark load-test screenshot attack fuzz sanitize \
-	fuzz-checkpoints check-containers try-dockerfile try-compose lock check-locks audit docs wheels pin-images clean
+.PHONY: help install install-collections assets run test test-long test-faults lint measure-structure benchmark load-test \
+	screenshot attack fuzz sanitize fuzz-checkpoints check-containers try-dockerfile try-compose lock check-locks audit docs wheels pin-images clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(RUN_STAMP) ## install the dependencies of `make run` (TORCH_LOCK=cpu or cuda: a build of torch that is locked by hash)
+
+install-collections: $(RUN_STAMP) ## install the optional packages ir_datasets and pyarrow, which some imports need
+	$(INSTALL_LOCKED) --requirement $(LOCKS)/collections.txt
 
 assets: $(RUN_STAMP) ## fetch plotly.js and the fonts from npm (NPM_CONFIG_REGISTRY=...); `make run` does it once
 	$(PY) assets/fetch.py $(ASSETS)

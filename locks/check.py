@@ -23,7 +23,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
 from packaging.utils import parse_wheel_filename
 
 FOLDER = Path(__file__).resolve().parent
-LOCKS = ("web", "run", "test", "build", "postgresql", "tools", "compiler", "torch-cuda", "torch-cpu")
+LOCKS = ("web", "run", "test", "build", "postgresql", "tools", "compiler", "collections", "torch-cuda", "torch-cpu")
 PYTHONS = ((3, 11), (3, 12), (3, 13))
 #: What markers ask of a platform.
 PLATFORMS = {

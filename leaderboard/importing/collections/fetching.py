@@ -151,7 +151,7 @@ def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> 
         available_names = ", ".join(sorted(file.name for file in files)) or "no such files"
         raise _refusal(f"the repository has no {missing_names}, but {available_names}"[:1000], _LAYOUT)
     if any(file.name.endswith(".parquet") for file in files) and not importlib.util.find_spec("pyarrow"):
-        raise _refusal("the repository has Parquet files", "Install pyarrow: pip install pyarrow.")
+        raise _refusal("the repository has Parquet files", "Install pyarrow on the machine that downloads: make install-collections.")
     size = sum(file.size for file in files)
     free_bytes = shutil.disk_usage(target).free - ZIP_POLICY.free_bytes
     if size * _COPIES > free_bytes:
@@ -168,7 +168,7 @@ def _from_ir_datasets(name: str, options: ImportOptions, target: Path, progress:
     try:
         import ir_datasets
     except ImportError as error:
-        hint = "Install it with pip install ir_datasets, or import a folder."
+        hint = "Install it on the machine that downloads (make install-collections), or import a zip or folder."
         raise _refusal("the package ir_datasets is not installed", hint) from error
     try:
         dataset = ir_datasets.load(name)

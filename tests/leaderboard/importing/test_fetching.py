@@ -143,7 +143,7 @@ def test_judgements_without_a_column_of_grades_are_of_grade_1(mirror: FakeHub) -
 def test_without_pyarrow_it_is_said_what_to_install(mirror: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.files["corpus/corpus-00000-of-00001.parquet"] = mirror.files.pop("corpus.jsonl")
     monkeypatch.setattr(fetching.importlib.util, "find_spec", lambda name: None)
-    assert "pip install pyarrow" in refused(f"hf:{NAME}")
+    assert "make install-collections" in refused(f"hf:{NAME}")
     assert len(mirror.asked) == 1
 
 
@@ -337,4 +337,4 @@ def test_what_ir_datasets_does_not_bring_is_one_line(catalogue: dict[str, Catalo
 
 def test_without_the_package_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    assert "pip install ir_datasets" in refused("ir_datasets:beir/nfcorpus/test")
+    assert "make install-collections" in refused("ir_datasets:beir/nfcorpus/test")
