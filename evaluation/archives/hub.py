@@ -96,10 +96,11 @@ class Repository:
             files.append(HubFile(name, size, str(sha256)))
         return files
 
-    def download(self, file: HubFile, target: Path) -> None:
+    def download(self, file: HubFile, target: Path, report: Callable[[int], object] = int) -> None:
         """Download a file to `target`, which must not exist, and check its size and checksum.
 
-        Raises NotFetched if the file is larger than the hub reported, incomplete, damaged, or too slow.
+        `report` is called with the number of bytes after each block. Raises NotFetched if the file is larger than the
+        hub reported, incomplete, damaged, or too slow.
         """
         digest, remaining_bytes = hashlib.sha256(), file.size
         url = f"{self._files}/{self.commit}/{quote(file.name)}"
@@ -110,6 +111,7 @@ class Repository:
                     raise NotFetched("hub_too_large", f"{file.name} is larger than the hub reported")
                 writer.write(block)
                 digest.update(block)
+                report(file.size - remaining_bytes)
         if remaining_bytes or (file.sha256 and digest.hexdigest() != file.sha256):
             raise NotFetched("hub_unreachable", f"the download of {file.name} is incomplete or damaged")
 

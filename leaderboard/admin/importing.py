@@ -1,7 +1,7 @@
 """Pages of *Import dataset*: choice of a source, confirmation of the detected facts, and progress of the baseline.
 
-The source is stored in `Area.STAGED` until it is confirmed, and the session refers to it. After the import, the
-session contains the result instead, so a form that is submitted twice imports the dataset only once.
+The collection is stored in `Area.STAGED` or `Area.DOWNLOADS` until it is confirmed, and the session refers to it. After
+the import, the session contains the result instead, so a form that is submitted twice imports the dataset only once.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 
 from evaluation.core.problems import InvalidContent
 from leaderboard.admin.base import curator
+from leaderboard.admin.downloads import propose_import, request_download, scored_split, show_download
 from leaderboard.admin.import_form import ImportForm, SourceForm, name_fields, uploaded_path
 from leaderboard.admin.pages import REFRESH, curation_page, object_crumb, require
 from leaderboard.core.audit import acting
@@ -27,11 +28,10 @@ from leaderboard.core.permissions import may_read_judgements
 from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.problems import problem
 from leaderboard.datasets.terms import near_duplicates
-from leaderboard.importing.collections.detection import detect_facts, propose_name, propose_slug
-from leaderboard.importing.collections.fetching import fetch_collection
+from leaderboard.importing.collections.detection import detect_facts
 from leaderboard.importing.collections.importer import DiskSpaceError
 from leaderboard.importing.collections.source import ImportOptions, Progress
-from leaderboard.importing.collections.staging import StagedFile, stage_file, stage_folder
+from leaderboard.importing.collections.staging import StagedFile, stage_file
 from leaderboard.models import Dataset, Entry, Qrels, Visibility, WorkRequest
 
 #: Maximum seconds that a step may take in a request.
@@ -43,7 +43,7 @@ _SESSION, _MAX_IMPORTS = "imports", 10
 
 
 def import_view(page: Any, request: HttpRequest) -> HttpResponse:
-    """Show the form for the source; on POST, stage and inspect the source, and redirect to its confirmation.
+    """Show the form for the source; on POST, stage a zip or queue a download, and redirect to its confirmation.
 
     If the URL names a staged source, show or process its confirmation instead. The status is 400 for problems, and 507
     if the disk is full.
@@ -94,52 +94,35 @@ def _attempt(act: Callable[[], HttpResponse]) -> tuple[HttpResponse | None, dict
 
 
 def _stage(page: Any, values: dict[str, Any], existing: Dataset | None) -> dict[str, Any]:
-    """Stage and inspect the source of the form, and return what the session stores about it.
+    """Stage and inspect the form's zip, or queue the listing of its source; return what the session stores about it.
 
-    Raises InvalidContent with all problems of the source, or DiskSpaceError.
+    Raises InvalidContent with all problems, or DiskSpaceError.
     """
-    progress, source, upload = _limit_time(), values["source"], values["archive"]
-    qrels = existing.current_qrels if existing else None
-    options = ImportOptions(slug="staged", split=qrels.split if qrels else "test")
-    if source:
-        if not page.may_download():
-            message = _("This site does not download collections, so %(source)s was not imported.")
-            hint = _("Download it and upload a zip, or ask an operator to enable downloads with HUB_DOWNLOADS=1.")
-            raise InvalidContent.build(problem("downloads_off", message % {"source": source}, hint))
-        # A repository may have judgments for other splits only. The curator can choose one of them.
-        options = replace(options, collecting=source.startswith("hf:"))
-        with fetch_collection(source, options, progress) as (folder, options):
-            facts, file = detect_facts(folder, options, progress), stage_folder(folder, source)
-    else:
-        file = stage_file(uploaded_path(upload), upload.name)
-        try:
-            with file.open() as archive:
-                facts = detect_facts(archive, options, progress)
-        except BaseException:
-            file.discard()
-            raise
-    name = propose_name(source or upload.name)
-    slug = existing.slug if existing else propose_slug(name)
-    split = qrels.split if qrels else facts["split"] or options.split
-    initial = {"slug": slug, "split": split, "collecting": split not in facts["judgements"]}
-    initial |= {"runs_only": not facts["has_corpus"], "version_label": options.version_label}
-    if _find_dataset(slug) is None:  # An existing dataset keeps its description.
-        initial |= {"name": name, "language": facts["language"], "licence": options.card.get("licence", "")}
-        initial["task"] = options.card.get("task", "").replace("-", " ").title()
-    origin = {"source": options.source, "ir_datasets_id": options.ir_datasets_id}
-    return {"archive": file, "baseline": None, "existing": bool(existing), "facts": facts, "initial": initial,
-            "origin": origin}  # fmt: skip
+    if values["source"]:
+        return request_download(page, values["source"], existing)
+    upload, options = values["archive"], ImportOptions(slug="staged", split=scored_split(existing) or "test")
+    file = stage_file(uploaded_path(upload), upload.name)
+    try:
+        with file.open() as archive:
+            facts = detect_facts(archive, options, _limit_time())
+    except BaseException:
+        file.discard()
+        raise
+    return propose_import(file, upload.name, existing, facts, options)
 
 
 def _confirm(page: Any, request: HttpRequest, key: str) -> HttpResponse:
     """Show the facts and the form; on POST, import the staged source and redirect to the result, or list problems.
 
-    Redirects to the choice of a source if the staged one is unknown or expired, and to the result after an import.
+    Shows the download until it has ended. Redirects to the choice of a source if the staged one is unknown or expired,
+    and to the result after an import.
     """
     staged = request.session.get(_SESSION, {}).get(key, {})
     if "result" in staged:
         return HttpResponseRedirect(_result_url(key, staged["result"]))
-    if not staged or not StagedFile(*staged["archive"]).exists():
+    if "job" in staged and (response := show_download(page, request, staged)):
+        return response
+    if not staged or not StagedFile(*staged["archive"]).path.is_file():
         messages.error(request, _("The collection is no longer stored, and was not imported. Choose it again."))
         return HttpResponseRedirect(_import_url())
     target = _find_dataset(staged["initial"]["slug"])
@@ -167,7 +150,8 @@ def _confirm(page: Any, request: HttpRequest, key: str) -> HttpResponse:
     response, context = _attempt(act) if is_confirmed else (None, {})
     return response or curation_page(
         request, page, "admin/leaderboard/dataset/confirm.html", _title(existing),
-        form=form, facts=staged["facts"], file_name=staged["archive"][1], target=target, **context,
+        form=form, facts=staged["facts"], listing=staged.get("listing"), file_name=staged["archive"][1], target=target,
+        **context,
     )  # fmt: skip
 
 

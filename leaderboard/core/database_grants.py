@@ -85,7 +85,7 @@ ADDED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "submissions_job": ("shard",),
 }
 HANDLED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
-    "submissions_job": ("baseline", "model", "retrieve", "sample_model", "shard", "statistics"),
+    "submissions_job": ("baseline", "download", "model", "retrieve", "sample_model", "shard", "statistics"),
 }
 _ONLY_KINDS = f"""
 CREATE OR REPLACE FUNCTION runboard_only_kinds() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -33,7 +33,9 @@ from leaderboard.core.storage.store import PARTIAL, Area, work_folder
 
 #: Folders of submitted files; areas that the site can rebuild are skipped.
 STORE = ("store", "media")
-REBUILT_AREAS = {Area.TOP_DOCUMENTS, Area.EXCERPTS, Area.EMBEDDINGS, Area.OPEN_QRELS, Area.WORD_INDEXES}
+REBUILT_AREAS = {
+    Area.TOP_DOCUMENTS, Area.EXCERPTS, Area.EMBEDDINGS, Area.OPEN_QRELS, Area.WORD_INDEXES, Area.DOWNLOADS,
+}  # fmt: skip
 #: Uploads in pieces, which may shrink while they are read, but never below the size in their rows.
 PIECES_PREFIX = "store/pieces/"
 #: Judgments, and the key that signs sessions.

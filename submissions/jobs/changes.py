@@ -222,7 +222,7 @@ def set_priority(submission: Submission, priority: int, person: User) -> None:
 
 def retriable_jobs(submission: Submission) -> list[Job]:
     """Return the jobs that failed on our side, not too long ago, and have all their files."""
-    failed_jobs = submission.jobs.lost_by_us().select_related("submission__checkpoint__team")
+    failed_jobs = submission.jobs.lost_by_us().select_related("dataset", "submission__checkpoint__team")
     return [job for job in failed_jobs if _has_its_file(job)]
 
 
@@ -238,7 +238,7 @@ def retry(submission: Submission, person: User) -> int:
         if not jobs:
             return 0
         readmit(submission)
-        charge_again(submission, {job.dataset_id for job in jobs})
+        charge_again(submission, {job.dataset.pk for job in jobs})
         _record_curator_action("tried again", submission, person, {"jobs": len(jobs)})
         for job in jobs:
             payload, queue = {**job.payload, RETRIES: job.payload.get(RETRIES, 0) + 1}, job.queue

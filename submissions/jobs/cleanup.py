@@ -3,12 +3,14 @@
 import logging
 import re
 from collections.abc import Callable, Container, Iterator, Sized
+from datetime import timedelta
 from pathlib import Path
 
 import orjson
 from django.apps import apps
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 
 from evaluation.checkpoints.description import FILE_NAME
 from leaderboard.core.storage import deletion_lock, shared
@@ -45,6 +47,7 @@ def remove_unreferenced(grace: float = GRACE) -> int:
     if deletion_lock.deletions_are_paused():
         logger.info("No files are swept during a backup.")
         return 0
+    oldest = timezone.now() - timedelta(seconds=grace)
     profiles = CollectionProfile.objects.values_list("terms_sha256", flat=True)
     uploads = Job.objects.needing_files().values_list("upload_sha256", flat=True)
     upload_folder, pieces = Path(settings.FILE_UPLOAD_TEMP_DIR), Upload.objects.values_list("pk", flat=True)
@@ -60,6 +63,9 @@ def remove_unreferenced(grace: float = GRACE) -> int:
         "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), set(uploads), grace),
         "files of datasets": lambda: _sweep_datasets(grace),
         "staged imports": lambda: _sweep_files(_folder(Area.STAGED), set(), grace),
+        # Old downloads go with their jobs, whose payload refers to them.
+        "downloads": lambda: Job.objects.filter(kind=Job.Kind.DOWNLOAD, finished_at__lt=oldest).delete()[0],
+        "downloaded collections": lambda: _sweep_files(_folder(Area.DOWNLOADS), set(), grace),
         "expanded zips": lambda: remove_old(filter(Path.is_dir, upload_folder.glob("zip-*")), grace),
         "unfinished uploads": lambda: _sweep_files(upload_folder, set(), grace),
         "expired uploads": discard_expired_uploads,

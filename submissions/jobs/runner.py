@@ -30,6 +30,7 @@ from submissions.jobs.checkpoints.run_model import model_job, sample_model_job
 from submissions.jobs.checkpoints.running import WARM_ENCODER, reject_model, shard_job, sweep_work
 from submissions.jobs.kinds import datasets
 from submissions.jobs.kinds.datasets import rescore_job
+from submissions.jobs.kinds.downloads import download_job
 from submissions.jobs.kinds.score import delete_upload, score_job
 from submissions.models import Job, State
 from submissions.queue import workers
@@ -70,6 +71,7 @@ WORK: dict[Job.Kind, Callable[[Job, Lease], None]] = {
     Job.Kind.MERGE: datasets.merge_job,
     Job.Kind.PROTECT: datasets.protect_job,
     Job.Kind.REVEAL: datasets.reveal_job,
+    Job.Kind.DOWNLOAD: download_job,
 }
 
 

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from django.urls import reverse
 from django.utils import timezone
 
-from leaderboard.models import RunType
+from leaderboard.models import Dataset, RunType
 
 
 class State(models.TextChoices):
@@ -193,6 +193,7 @@ class Job(models.Model):
         RESCORE = "rescore", "rescore"
         PROTECT = "protect", "split a competition's queries"
         REVEAL = "reveal", "reveal a round"
+        DOWNLOAD = "download", "download a collection"
 
     #: Job kinds that cannot start without judgments. Uploaded runs need them only for scoring.
     NEEDS_JUDGEMENTS = (Kind.RETRIEVE, Kind.MODEL, Kind.SHARD, Kind.SAMPLE_MODEL, Kind.CERTAINTY)
@@ -211,7 +212,10 @@ class Job(models.Model):
         help_text="Round of fair scheduling in the queue; a team has one job per round (queue.next_turn).",
     )
     submission = models.ForeignKey(Submission, null=True, blank=True, on_delete=models.PROTECT, related_name="jobs")
-    dataset = models.ForeignKey("leaderboard.Dataset", on_delete=models.PROTECT, related_name="jobs")
+    # Annotated as always set: only downloads of new collections have none, and they do not read it.
+    dataset: models.ForeignKey[Dataset, Dataset] = models.ForeignKey(  # type: ignore[misc]
+        "leaderboard.Dataset", null=True, blank=True, on_delete=models.PROTECT, related_name="jobs"
+    )
     payload = models.JSONField(default=dict, blank=True)
     file_name = models.CharField(max_length=200, blank=True, help_text="File name sent by the client.")
     upload_sha256 = models.CharField(max_length=64, blank=True)
@@ -279,6 +283,9 @@ class Job(models.Model):
         indexes = [models.Index(fields=["state", "queue"])]
         constraints = [
             models.CheckConstraint(condition=Q(progress__gte=0) & Q(progress__lte=1), name="progress_is_a_share"),
+            models.CheckConstraint(
+                condition=Q(dataset__isnull=False) | Q(kind="download"), name="job_has_a_dataset_unless_it_downloads"
+            ),
             # A job cannot create a second entry, because its state changes to "done" once, with the entry.
             models.UniqueConstraint(fields=["entry"], condition=Q(seed=""), name="entry_of_one_job"),
         ]

@@ -146,8 +146,9 @@ _BACKGROUND_KINDS = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
 _SINGLE_KINDS = (*_BACKGROUND_KINDS, Job.Kind.BASELINE)
 #: Kinds of jobs for retrievers; jobs that read judgments run on the scorer.
 _RETRIEVING = (Job.Kind.BASELINE, Job.Kind.RETRIEVE, Job.Kind.SAMPLE_MODEL, Job.Kind.STATISTICS)
-#: Baselines are first, since a dataset is published with its baseline. Rescores are last among scoring jobs.
-_PRIORITIES = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_BACKGROUND_KINDS, 3)}
+#: Downloads, for which a curator waits, and baselines, with which a dataset is published, are first. Rescores are last
+#: among scoring jobs.
+_PRIORITIES = {Job.Kind.DOWNLOAD: 0, Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_BACKGROUND_KINDS, 3)}
 _PRIORITY = Case(*(When(kind=kind, then=turn) for kind, turn in _PRIORITIES.items()), default=1)
 #: Columns that a retriever may not read (leaderboard.core.database_grants); of users it may read id and name.
 _NOT_READ = (

@@ -406,7 +406,7 @@ def describe(submission: Submission, *, complete: bool, compare: bool = True) ->
     state = State.WITHDRAWN if submission.withdrawn_at else submission_state(job.state for job in jobs)
     by_dataset: dict[int, list[JobStatus]] = {}
     for status in jobs:
-        by_dataset.setdefault(status.job.dataset_id, []).append(status)
+        by_dataset.setdefault(status.job.dataset.pk, []).append(status)
     parts: list[DatasetPart] = []
     for members in by_dataset.values():
         if members[0].job.seed:

@@ -22,9 +22,9 @@ from leaderboard.core.storage.bundles import CONTENT, Bundle, BundleDamaged, Man
 
 logger = logging.getLogger(__name__)
 
-#: Shared areas of the store: corpora and queries, tables of document ids, runs, checkpoints, and public
-#: judgments.
-AREAS = ("files", "indexes", "runs", "checkpoints", "open-qrels")
+#: Shared areas of the store: corpora and queries, tables of document ids, runs, checkpoints, public judgments, and
+#: downloaded collections.
+AREAS = ("files", "indexes", "runs", "checkpoints", "open-qrels", "downloads")
 #: Name prefix of incomplete files.
 PARTIAL = ".partial-"
 #: Seconds since the last use during which a copy is not deleted, because a child process may be about to open it.

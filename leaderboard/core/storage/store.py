@@ -36,9 +36,11 @@ class Area(StrEnum):
     WORD_INDEXES = "store/word-indexes"
     #: Copies of public judgments, for processes without private storage.
     OPEN_QRELS = "store/open-qrels"
+    #: Downloaded public collections that a curator has not imported yet.
+    DOWNLOADS = "store/downloads"
     QRELS = "private/qrels"
     CURATION = "private/curation"
-    #: Uploaded and downloaded collections that a curator has not imported yet. They may contain hidden judgments.
+    #: Uploaded collections that a curator has not imported yet. They may contain hidden judgments.
     STAGED = "private/staged"
 
 

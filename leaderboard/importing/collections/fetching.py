@@ -1,4 +1,4 @@
-"""Download of collections from the Hugging Face hub or with ir_datasets, for imports on the command line."""
+"""Download of collections from the Hugging Face hub or with ir_datasets."""
 
 import errno
 import importlib.util
@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,59 +51,96 @@ def fetch_collection(source: str, options: ImportOptions, progress: Progress) ->
     `source` is `hf:OWNER/NAME[@REVISION]` or `ir_datasets:ID`. The folder is deleted afterwards. Raises InvalidContent
     with one problem, or DiskSpaceError.
     """
+    check_source(source)
     kind, _, name = source.partition(":")
-    fetch = {"hf": _from_hub, "ir_datasets": _from_ir_datasets}.get(kind)
-    if fetch is None:
-        message = f"{source} is not a valid source"
-        raise _refusal(message, "Enter hf:OWNER/NAME[@REVISION] or ir_datasets:ID.")
+    fetch = _from_hub if kind == "hf" else _from_ir_datasets
     with work_folder("fetch") as folder:
         target = folder / "collection"
         (target / "qrels").mkdir(parents=True)
-        try:
+        with _download_errors(source):
             completed_options = fetch(name, options, target, progress)
-        except NotFetched as error:
-            raise _refusal(f"{source}: {error.message}", "No data was stored. Try again later.") from error
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            raise DiskSpaceError(f"{source} was not imported because the disk is full.") from error
         yield target, completed_options
+
+
+def check_source(source: str) -> None:
+    """Raise InvalidContent unless the source is `hf:OWNER/NAME[@REVISION]` or `ir_datasets:ID`."""
+    kind, _, reference = source.partition(":")
+    name = reference.partition("@")[0]
+    if kind == "hf" and not NAME.fullmatch(name):
+        raise _refusal(f"{name} is not a repository name", "Enter hf:OWNER/NAME, such as hf:mteb/scifact.")
+    if kind not in ("hf", "ir_datasets"):
+        raise _refusal(f"{source} is not a valid source", "Enter hf:OWNER/NAME[@REVISION] or ir_datasets:ID.")
+
+
+def list_repository(source: str, options: ImportOptions) -> dict[str, Any]:
+    """Return facts about a hub source before its download.
+
+    The facts are `repository`, `commit`, `licence` (empty if not stated), `files` (their number), and `bytes`. Raises
+    the exceptions of `fetch_collection`.
+    """
+    reference = source.removeprefix("hf:")
+    with work_folder("fetch") as folder, _download_errors(source), connection_errors():
+        repository, files = _list_files(reference, options, folder)
+    facts = {"repository": reference.partition("@")[0], "commit": repository.commit, "files": len(files)}
+    licence = _read_card(repository.card).get("licence", "")
+    return {**facts, "bytes": sum(file.size for file in files), "licence": licence}
+
+
+@contextmanager
+def _download_errors(source: str) -> Iterator[None]:
+    """Convert a failed download in the block to InvalidContent, and a full disk to DiskSpaceError."""
+    try:
+        yield
+    except NotFetched as error:
+        raise _refusal(f"{source}: {error.message}", "No data was stored. Try again later.") from error
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise DiskSpaceError(f"{source} was not imported because the disk is full.") from error
 
 
 def _refusal(message: str, hint: str) -> InvalidContent:
     return InvalidContent.build(problem("not_fetched", message, hint))
 
 
+def _list_files(reference: str, options: ImportOptions, target: Path) -> tuple[Repository, list[HubFile]]:
+    """Return a dataset repository of the hub at a commit, and its files to download.
+
+    Raises InvalidContent for an invalid layout, NotFetched if the hub fails, and DiskSpaceError.
+    """
+    name, _, revision = reference.partition("@")
+    repository = Repository("datasets", name, revision or "main")
+    commit = repository.commit
+    if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(revision) and revision != commit):
+        raise NotFetched("hub_missing", f"the hub answered with another commit: {commit[:60]}")
+    files = repository.files(
+        lambda file: (match := _HUB_FILE.fullmatch(file)) is not None and match["of"] in (None, options.split)
+    )
+    # JSON lines take precedence over Parquet, which may consist of several files.
+    lines = {_get_part(file.name): file for file in reversed(files) if not file.name.endswith(".parquet")}
+    files = [file for file in files if lines.get(_get_part(file.name), file) is file]
+    _check_files(files, options, target)
+    return repository, files
+
+
 def _from_hub(reference: str, options: ImportOptions, target: Path, progress: Progress) -> ImportOptions:
     """Download a dataset repository from the Hugging Face hub, and convert it to BEIR's layout in `target`.
 
-    Returns the options with the source and a label of the commit. Raises InvalidContent for an invalid name or layout,
-    NotFetched if the hub fails, and DiskSpaceError.
+    Returns the options with the source and a label of the commit. Raises the exceptions of `_list_files`.
     """
-    name, _, revision = reference.partition("@")
-    if not NAME.fullmatch(name):
-        raise _refusal(f"{name} is not a repository name", "Enter hf:OWNER/NAME, such as hf:mteb/scifact.")
     with connection_errors():
-        repository = Repository("datasets", name, revision or "main")
-        commit = repository.commit
-        if not COMMIT.fullmatch(commit) or (COMMIT.fullmatch(revision) and revision != commit):
-            raise NotFetched("hub_missing", f"the hub answered with another commit: {commit[:60]}")
-        files = repository.files(
-            lambda file: (match := _HUB_FILE.fullmatch(file)) is not None and match["of"] in (None, options.split)
-        )
-        # JSON lines take precedence over Parquet, which may consist of several files.
-        lines = {_get_part(file.name): file for file in reversed(files) if not file.name.endswith(".parquet")}
-        files = [file for file in files if lines.get(_get_part(file.name), file) is file]
-        _check_files(files, options, target)
-        total = sum(file.size for file in files)
+        repository, files = _list_files(reference, options, target)
+        total = max(1, sum(file.size for file in files))
         parts: dict[str, list[Path]] = {}
-        downloaded_bytes = 0
+
+        def report(stage: str, start: int, size: int) -> None:
+            progress(stage, (start + size) / total)
+
         for number, file in enumerate(files):
-            progress(f"fetching {file.name}", downloaded_bytes / max(1, total))
-            path = target.parent / f"{number}-{file.name.replace('/', '-')}"
-            repository.download(file, path)
-            downloaded_bytes += file.size
+            path, start = target.parent / f"{number}-{file.name.replace('/', '-')}", sum(f.size for f in files[:number])
+            repository.download(file, path, partial(report, f"fetching {file.name}", start))
             parts.setdefault(_get_part(file.name), []).append(path)
+    name, commit = reference.partition("@")[0], repository.commit
     for part, paths in parts.items():
         if part == _EXAMPLES:
             convert_examples(paths, target, options.split)
@@ -151,7 +189,8 @@ def _check_files(files: list[HubFile], options: ImportOptions, target: Path) -> 
         available_names = ", ".join(sorted(file.name for file in files)) or "no such files"
         raise _refusal(f"the repository has no {missing_names}, but {available_names}"[:1000], _LAYOUT)
     if any(file.name.endswith(".parquet") for file in files) and not importlib.util.find_spec("pyarrow"):
-        raise _refusal("the repository has Parquet files", "Install pyarrow on the machine that downloads: make install-collections.")
+        hint = "Install pyarrow on the machine that downloads: make install-collections."
+        raise _refusal("the repository has Parquet files", hint)
     size = sum(file.size for file in files)
     free_bytes = shutil.disk_usage(target).free - ZIP_POLICY.free_bytes
     if size * _COPIES > free_bytes:
@@ -209,8 +248,7 @@ def _write_ir_datasets(
     """
     if kinds["docs"]:
         progress("fetching documents", 0.0)
-        documents = (_build_record(document, number) for number, document in enumerate(dataset.docs_iter(), 1))
-        write_records(target / "corpus.jsonl", documents)
+        write_records(target / "corpus.jsonl", _read_documents(dataset, progress))
     progress("fetching queries", 0.0)
     topics = []
     for number, query in enumerate(dataset.queries_iter(), 1):
@@ -228,6 +266,15 @@ def _write_ir_datasets(
         other_judgements = (judgement for judgement in judgements if judgement[2] != excluded)
         write_judgements(target / "qrels" / f"{options.split}.tsv", other_judgements)
     return query_field
+
+
+def _read_documents(dataset: Any, progress: Progress) -> Iterator[Record]:
+    """Yield the documents of a dataset of ir_datasets, and report the share that is read."""
+    total = dataset.docs_metadata().get("count", 0)
+    for number, document in enumerate(dataset.docs_iter(), 1):
+        if number % 1000 == 0:
+            progress("fetching documents", number / max(total, number) if total else 0.0)
+        yield _build_record(document, number)
 
 
 def _build_record(document: Any, number: int) -> Record:

@@ -193,7 +193,7 @@ def certainty_job(job: Job, lease: Lease) -> None:
         advance_claimed(job, State.DONE, progress=1.0)
         if finding is not None and store_certainty(finding) is not None:
             write_log(job.pk, f"Results analyzed: {len(finding.board.entries):,}.")
-        elif request_if_changed(job.dataset_id):
+        elif request_if_changed(job.dataset.pk):
             write_log(job.pk, "The board has changed in the meantime and will be analyzed again.")
         else:
             write_log(job.pk, "The results are up to date.")
@@ -213,7 +213,7 @@ def retry_failed_certainty() -> int:
         failures = dataset_jobs.filter(state__in=_FAILED_STATES, pk__gt=last_success or 0).count()
         wait = min(FIRST_WAIT * 2 ** min(failures - 1, 10), LONGEST_WAIT)
         if job.finished_at is not None and job.finished_at + wait <= timezone.now():
-            _REQUESTS[Job.Kind(job.kind)](job.dataset_id)
+            _REQUESTS[Job.Kind(job.kind)](job.dataset.pk)
             count += 1
     return count
 

@@ -202,7 +202,7 @@ def _replace_measurements(job: Job, retrieval: RetrievalResult) -> None:
     """
     score.begin(job, State.SCORING)
     with transaction.atomic():
-        lock_board(job.dataset_id)
+        lock_board(job.dataset.pk)
         entry = Entry.objects.select_related("evaluation__run").get(pk=job.payload[MEASURES])
         same_run = entry.evaluation is not None and entry.evaluation.run.version_id == retrieval.version
         if not retrieval.figures or not same_run:

@@ -116,7 +116,7 @@ def _check_and_store(job: Job, lease: Lease) -> None:
     statistics = report.statistics
     payload = {**job.payload, **waiting_payload(stored, statistics)}
     with transaction.atomic():
-        lock_boards([job.dataset_id])
+        lock_boards([job.dataset.pk])
         submission = Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
         line = f"Validated: {format_count(statistics.lines, 'line')}. The run waits for the first judgments."
         columns = {"validated": True, "attempts": 0, "payload": payload, "report": report.as_dict()}
@@ -244,7 +244,7 @@ def publish_on_current_qrels(
             keep_first_documents(first_documents, qrels.version.excluded_sha256)
             return
         except JudgementsChanged:
-            latest_qrels = current_qrels(Dataset.objects.get(pk=job.dataset_id))
+            latest_qrels = current_qrels(Dataset.objects.get(pk=job.dataset.pk))
             if (latest_qrels.version_id, latest_qrels.split) != (qrels.version_id, qrels.split):
                 raise
         qrels = latest_qrels
@@ -280,7 +280,7 @@ def publish_results(
             for result in results[-1:]
         ]
     with transaction.atomic():
-        dataset = lock_board(job.dataset_id)
+        dataset = lock_board(job.dataset.pk)
         if job.submission_id is not None:
             # Read the submission again: it may have been made private or withdrawn while we scored.
             submissions = Submission.objects.select_for_update(no_key=True, of=("self",)).select_related("submitter")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 import zipfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,15 +16,18 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.test import Client
+from django.test import Client, override_settings
 from django.urls import reverse
+from django.utils import timezone
 
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.source import ImportOptions
 from leaderboard.models import Dataset, WorkRequest
 from submissions.jobs.cleanup import remove_unreferenced
-from submissions.models import Job, Switch
-from submissions.queue.queue import create_requested_jobs
+from submissions.jobs.runner import drain_queue
+from submissions.models import Job, State, Switch
+from submissions.queue.lease import Cancelled, finish
+from submissions.queue.queue import advance, claim, create_requested_jobs
 from tests.factories import make_a_curator, make_user
 from tests.importing import IMPORT, choose, confirm, send
 from tests.leaderboard.importing.test_fetching import Catalogued, Doc
@@ -43,9 +48,13 @@ def staged_files() -> list[Path]:
     return [path for path in (Path(settings.VAR) / "private" / "staged").rglob("*") if path.is_file()]
 
 
+def downloaded_files() -> list[Path]:
+    return [path for path in (Path(settings.VAR) / "store" / "downloads").rglob("*") if path.is_file()]
+
+
 @pytest.fixture(autouse=True)
 def _nothing_staged() -> None:
-    for path in staged_files():
+    for path in [*staged_files(), *downloaded_files()]:
         path.unlink()
 
 
@@ -264,47 +273,141 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
         yield fake
 
 
-def test_a_collection_of_the_hub_is_downloaded_where_downloads_are_on(hub: FakeHub, curator: Client) -> None:
+@pytest.fixture
+def downloads(settings: Any) -> None:
+    settings.HUB_DOWNLOADS = True
+
+
+def answer_after_work(curator: Client, page: Any) -> Any:
+    """The same page once a retriever, which has no access to private storage, has done its work."""
+    with override_settings(PRIVATE_STORAGE=False):
+        drain_queue("cpu", "worker")
+    return curator.get(page.request["PATH_INFO"] + "?" + page.request["QUERY_STRING"])
+
+
+def press(curator: Client, page: Any, action: str) -> Any:
+    address = page.request["PATH_INFO"] + "?" + page.request["QUERY_STRING"]
+    return curator.post(address, {"action": action}, follow=True)
+
+
+def test_a_collection_of_the_hub_is_listed_then_downloaded_where_downloads_are_on(
+    hub: FakeHub, curator: Client
+) -> None:
     refused = curator.post(IMPORT, {"source": "hf:mteb/tiny"})
     assert refused.status_code == 400
     assert "enable downloads with HUB_DOWNLOADS=1" in text(refused)
-    assert not hub.asked
     Switch.objects.update_or_create(name=Switch.Name.HUB_DOWNLOADS, defaults={"is_on": True})
     page = curator.post(IMPORT, {"source": "hf:mteb/tiny"}, follow=True)
+    assert "queued" in text(page)
+    assert '<meta http-equiv="refresh" content="4">' in text(page)
+    assert not hub.asked, "processes with judgments need no internet access"
+    page = answer_after_work(curator, page)
+    size = sum(map(len, hub.files.values()))
+    for fact in ("mteb/tiny", COMMIT, "cc-by-4.0", f"{size:,} bytes in 3 files"):
+        assert fact in text(page)
+    assert len(hub.asked) == 1, "nothing is downloaded before the curator has seen its size"
+    assert "http-equiv" not in text(page)
+    press(curator, page, "start")
+    assert Job.objects.latest("pk").payload["source"] == f"hf:mteb/tiny@{COMMIT}"
+    page = answer_after_work(curator, page)
     form = page.context["form"]
     assert {name: form[name].value() for name in ("name", "split", "licence", "language")} == {
         "name": "tiny", "split": "dev", "licence": "cc-by-4.0", "language": "sw",
     }  # fmt: skip
+    assert COMMIT in text(page)
     confirm(curator, page)
     dataset = Dataset.objects.get()
     assert dataset.current_version is not None
     assert dataset.current_version.statistics["source"] == f"hf:mteb/tiny@{COMMIT}"
     assert dataset.current_version.label == f"mteb/tiny@{COMMIT[:12]}"
+    assert downloaded_files() == []
 
 
-def test_a_source_that_cannot_be_read_is_one_problem(hub: FakeHub, curator: Client, settings: Any) -> None:
-    settings.HUB_DOWNLOADS = True
-    for source, problem in (
-        ("hf:mteb/nix", "the hub has no public repository mteb/nix"),
-        ("mteb/tiny", "mteb/tiny is not a valid source"),
-    ):
-        answer = curator.post(IMPORT, {"source": source})
-        assert answer.status_code == 400
-        assert problem in text(answer)
-        assert f'value="{source}"' in text(answer)
+def test_a_failed_download_names_the_reason_and_can_be_repeated(hub: FakeHub, curator: Client, downloads: None) -> None:
+    page = answer_after_work(curator, curator.post(IMPORT, {"source": "hf:mteb/tiny"}, follow=True))
+    hub.sent["corpus.jsonl"] = hub.files["corpus.jsonl"][:50]
+    page = answer_after_work(curator, press(curator, page, "start"))
+    assert "the download of corpus.jsonl is incomplete or damaged" in text(page)
+    assert "Try again" in text(page)
+    assert COMMIT in text(page)
+    hub.sent.clear()
+    page = answer_after_work(curator, press(curator, page, "start"))
+    assert page.context["form"]["name"].value() == "tiny"
+
+
+def test_a_download_shows_its_progress_and_can_be_canceled(hub: FakeHub, curator: Client, downloads: None) -> None:
+    page = answer_after_work(curator, curator.post(IMPORT, {"source": "hf:mteb/tiny"}, follow=True))
+    page = press(curator, page, "start")
+    job = claim(["cpu"], "worker:1")
+    assert job is not None
+    Job.objects.update(state=State.RETRIEVING, stage="fetching", progress=0.42, progress_note="fetching corpus.jsonl")
+    page = curator.get(page.request["PATH_INFO"] + "?" + page.request["QUERY_STRING"])
+    assert re.search(r'<progress value="0.42"></progress> 42% fetching corpus.jsonl', text(page))
+    page = press(curator, page, "cancel")
+    job.refresh_from_db()
+    assert job.cancel_requested
+    with pytest.raises(Cancelled):
+        finish(job, "")
+    advance(job.pk, State.CANCELLED, fence=job.fence)
+    page = curator.get(page.request["PATH_INFO"] + "?" + page.request["QUERY_STRING"])
+    assert "cancelled" in text(page)
+    assert "Try again" in text(page)
+
+
+def test_an_existing_dataset_is_updated_from_the_hub(
+    hub: FakeHub, tmp_path: Path, curator: Client, downloads: None
+) -> None:
+    dataset = import_dataset(write_folder(tmp_path), ImportOptions(slug="tiny", split="test")).dataset
+    hub.files["qrels/test.tsv"] = hub.files.pop("qrels/dev.tsv")
+    hub.files["corpus.jsonl"] += b'{"_id": "d6", "text": "six"}\n'
+    page = curator.post(f"{IMPORT}?dataset=tiny", {"source": "hf:mteb/tiny@v1"}, follow=True)
+    page = answer_after_work(curator, page)
+    page = answer_after_work(curator, press(curator, page, "start"))
+    confirm(curator, page)
+    dataset.refresh_from_db()
+    assert dataset.current_version is not None
+    assert (dataset.versions.count(), dataset.current_version.statistics["documents"]) == (2, 6)
+
+
+def test_old_downloads_are_removed_with_their_jobs(hub: FakeHub, curator: Client, downloads: None) -> None:
+    page = answer_after_work(curator, curator.post(IMPORT, {"source": "hf:mteb/tiny"}, follow=True))
+    page = press(curator, page, "start")
+    with override_settings(PRIVATE_STORAGE=False):
+        drain_queue("cpu", "worker")
+    (file,) = downloaded_files()
+    remove_unreferenced()
+    assert file.exists()
+    assert Job.objects.count() == 2
+    os.utime(file, (0, time.time() - 25 * 3600))
+    Job.objects.update(finished_at=timezone.now() - timedelta(hours=25))
+    remove_unreferenced()
+    assert not file.exists()
+    assert not Job.objects.exists()
+    page = curator.get(page.request["PATH_INFO"] + "?" + page.request["QUERY_STRING"], follow=True)
+    assert "no longer stored, and was not imported. Choose it again." in text(page)
+
+
+def test_a_source_that_cannot_be_read_is_one_problem(hub: FakeHub, curator: Client, downloads: None) -> None:
+    answer = curator.post(IMPORT, {"source": "mteb/tiny"})
+    assert answer.status_code == 400
+    assert "mteb/tiny is not a valid source" in text(answer)
+    assert 'value="mteb/tiny"' in text(answer)
+    assert not Job.objects.exists()
+    page = answer_after_work(curator, curator.post(IMPORT, {"source": "hf:mteb/nix"}, follow=True))
+    assert "Nothing was downloaded: 1 problem." in text(page)
+    assert "the hub has no public repository mteb/nix" in text(page)
 
 
 def test_a_dataset_of_ir_datasets_is_imported_or_its_package_asked_for(
-    curator: Client, settings: Any, monkeypatch: pytest.MonkeyPatch
+    curator: Client, downloads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.HUB_DOWNLOADS = True
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    answer = curator.post(IMPORT, {"source": "ir_datasets:beir/tiny/test"})
-    assert "pip install ir_datasets" in text(answer)
+    page = answer_after_work(curator, curator.post(IMPORT, {"source": "ir_datasets:beir/tiny/test"}, follow=True))
+    assert "make install-collections" in text(page)
     known = {"beir/tiny/test": Catalogued([Doc("d1", "about wings", "Wings"), Doc("d2", "heat", "")])}
     package = SimpleNamespace(load=known.__getitem__, __version__="0.6.3")
     monkeypatch.setitem(sys.modules, "ir_datasets", package)  # type: ignore[arg-type]
-    page = curator.post(IMPORT, {"source": "ir_datasets:beir/tiny/test"}, follow=True)
+    page = answer_after_work(curator, press(curator, page, "start"))
     assert page.context["form"]["slug"].value() == "tiny"
     confirm(curator, page)
     dataset = Dataset.objects.get()

@@ -235,7 +235,7 @@ def test_a_retriever_handles_its_own_kinds_of_jobs_and_adds_shards_alone(roles: 
         if not refused(change, database_grants.RETRIEVER):
             changed.add(kind)
     assert added == {"shard"}
-    assert changed == {"baseline", "model", "retrieve", "sample_model", "shard", "statistics"}
+    assert changed == {"baseline", "download", "model", "retrieve", "sample_model", "shard", "statistics"}
     assert not refused(change, database_grants.SITE)
 
 

@@ -279,6 +279,9 @@ class Catalogued:
     def has_qrels(self) -> bool:
         return bool(self.documents)
 
+    def docs_metadata(self) -> dict[str, int]:
+        return {"count": len(self.documents)}
+
     def docs_iter(self) -> Iterator[Any]:
         yield from self.documents
         if self.error:
