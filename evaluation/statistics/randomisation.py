@@ -43,7 +43,7 @@ Values = NDArray[np.float64]
 #: intervals.
 SEED = 1
 #: Name of the test on pages and in captions.
-TEST = "paired randomisation test"
+TEST = "paired randomization test"
 #: Default number of sign patterns.
 PERMUTATIONS = 10_000
 #: Maximum number of values in a block of signs (32 MB).

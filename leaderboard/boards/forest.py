@@ -56,7 +56,7 @@ def draw_forest(rows: Sequence[ForestRow], measure: str, baseline: str) -> SafeS
     roles = {row.role for row in rows}
     key = [
         ("best", "●", _("best")),
-        ("tied", "◆", _("tied with best")),
+        ("tied", "◆", _("not separable from best")),
         ("untested", "×", _("reported, not tested")),
         ("baseline", "■", _("baseline")),
         ("other", "○", _("other")),

@@ -254,7 +254,7 @@ def rank_label(rank: int | None, ranked_in: str) -> str:
 class Part(NamedTuple):
     """A statement of a summary: its label, its text, and a `detail` that follows in parentheses.
 
-    `state` is `up` for a significant lead, `ns` for one that is not significant, and else empty.
+    `state` is `up` for a significant lead, `ns` for one that is not significant, `warn` for a doubt, and else empty.
     """
 
     label: str

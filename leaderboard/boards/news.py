@@ -86,9 +86,12 @@ def news_page(number: int, datasets: Collection[int] | None = None) -> tuple[Pag
 
 
 def group_by_day(items: Iterable[Item]) -> list[Day]:
-    """Group items, given newest first, by day; within a day, sort new bests first, then by team."""
+    """Group items, given newest first, by day; within a day, new bests are first, newest first, then others by team."""
     days = [(day, list(day_items)) for day, day_items in groupby(items, lambda item: item.at.date())]
-    return [Day(day, sorted(day_items, key=lambda item: (not item.new_best, item.team))) for day, day_items in days]
+    return [
+        Day(day, sorted(day_items, key=lambda item: (not item.new_best, "" if item.new_best else item.team)))
+        for day, day_items in days
+    ]
 
 
 def _listed_changes(datasets: Collection[int] | None) -> QuerySet[BoardChange]:

@@ -52,7 +52,7 @@ FACET_KINDS: Mapping[str, FacetKind] = {
     "commercial": FacetKind(
         "Commercial use", {"yes": "permitted", "no": "not permitted", **_UNDECLARED}, is_fixed=True
     ),
-    "licence": FacetKind("Licence", _UNDECLARED),
+    "licence": FacetKind("License", _UNDECLARED),
     "year": FacetKind("Year", _UNDECLARED),
     "team": FacetKind("Team", {THIS_SITE: THIS_SITE_NAME}),
     "language": FacetKind("Language"),

@@ -21,7 +21,7 @@ from evaluation.measures.registry import upper_bound_name
 from leaderboard.boards.columns.about import SIZE
 from leaderboard.boards.forest import MAX_ROWS, ForestRow, Role, draw_forest
 from leaderboard.boards.model import DELTA, EFFICIENCY, SEPARATED, Board, DatasetFacts, Part, Row, Summary
-from leaderboard.boards.wording import p_text, p_values_text, pairs_text, shorten
+from leaderboard.boards.wording import p_text, p_values_text, pairs_text, shorten, significance_word
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import MINUS, format_quantity, format_value, signed, signed_percent
 from leaderboard.results.board_rows.entry_rows import REPORTED, SCORED
@@ -126,7 +126,8 @@ class _Leader:
             # Unjudged documents that the baseline retrieved may be relevant.
             remains = _("cannot reverse the lead over %(baseline)s")
             text = remains if exceeds_bound else _("could reverse the lead over %(baseline)s")
-            parts.append(Part(_("Unjudged documents"), text % {"baseline": board.baseline}))
+            state = "" if exceeds_bound else "warn"
+            parts.append(Part(_("Unjudged documents"), text % {"baseline": board.baseline}, state))
         elif board.statements.published is not None:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
         elif is_reported:
@@ -136,8 +137,7 @@ class _Leader:
         reported = self._better_reported()
         label = _("Best reported") if is_reported else _("Best") if reported is None else _("Best scored")
         if is_filtered and total > 1:
-            all_labels = _("Best reported of all %(total)d systems"), _("Best of all %(total)d systems")
-            label = all_labels[not is_reported] % {"total": total}
+            label = _("%(label)s of all %(total)d systems") % {"label": label, "total": total}
         details = ", ".join(filter(None, [best.entry.team or "", _("challenged") if best.entry.challenged else ""]))
         return Summary(
             label,
@@ -233,7 +233,7 @@ class _Leader:
         if self.best.ranked_in == REPORTED:
             return _("reported, not tested")
         if statement.interval is None or not delta or not relative:
-            return "" if statement.better is None else _("significant") if statement.better else _("not significant")
+            return "" if statement.better is None else significance_word(statement)
         ends = sorted(end * relative / delta for end in statement.interval)
         if self.lower:
             ends = [-end for end in reversed(ends)]
@@ -300,7 +300,7 @@ class _Leader:
         if tied_baseline is not None:
             verdict = _("better than %(baseline)s when tested alone") % {"baseline": board.baseline}
         else:
-            verdict = _("significant") if statement.better else _("not significant")
+            verdict = significance_word(statement)
         difference = signed(delta, 3)
         if statement.interval is not None:
             difference += " [{}, {}]".format(*(signed(end, 3) for end in statement.interval))
@@ -311,7 +311,7 @@ class _Leader:
         if threshold is not None:  # The judgments are hidden.
             detail = _("threshold %(least)s") % {"least": f"{threshold:+.3f}"}
         else:
-            detail = p_values_text(statement, short=True)
+            detail = p_values_text(statement)
         if tied_baseline is not None:
             p = _statement(board, tied_baseline).p_best
             facts = {"detail": detail, "pairs": pairs_text(board.statements, board.measure)}

@@ -22,20 +22,22 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
-def p_values_text(statement: Statement, *, short: bool = False) -> str:
-    """Return the known p-values: `p = 0.037 tested alone, p = 0.110 Holm-corrected for 10 comparisons`.
-
-    A single comparison needs no correction. The `short` text is `p = 0.037, p = 0.110 Holm-corrected`.
-    """
+def p_values_text(statement: Statement) -> str:
+    """Return the known p-values: `p = 0.037, Holm-corrected p = 0.110`. A single comparison needs no correction."""
     if statement.p is None:
         return ""
-    uncorrected_text = (_("p %(p)s") if short else _("p %(p)s tested alone")) % {"p": p_text(statement.p)}
-    if statement.p_corrected is None or statement.comparisons == 1:
-        return uncorrected_text
-    corrected_text = _("%(alone)s, p %(p)s %(correction)s-corrected")
-    text = corrected_text if short else _("%(alone)s, p %(p)s %(correction)s-corrected for %(number)d comparisons")
-    facts = {"alone": uncorrected_text, "p": p_text(statement.p_corrected), "correction": CORRECTION}
-    return text % {**facts, "number": statement.comparisons}
+    text = _("p %(p)s") if statement.comparisons == 1 else _("p %(p)s, %(correction)s-corrected p %(corrected)s")
+    if statement.p_corrected is None:
+        text = _("p %(p)s")
+    corrected = p_text(statement.p_corrected or 0.0)
+    return text % {"p": p_text(statement.p), "correction": CORRECTION, "corrected": corrected}
+
+
+def significance_word(statement: Statement) -> str:
+    """Return whether the difference from the baseline is significant, and whether only before correction."""
+    if not (statement.better or statement.worse):
+        return _("not significant")
+    return _("significant only before correction") if statement.is_lost_by_correction else _("significant")
 
 
 def significance_text(statement: Statement, delta: float | None, measure: str) -> str:
@@ -47,8 +49,7 @@ def significance_text(statement: Statement, delta: float | None, measure: str) -
         return ""
     if statement.p is None and delta and direction(delta, measure) == "down":
         return _("lower; not tested on hidden judgments") if delta < 0 else _("higher; not tested on hidden judgments")
-    word = _("significant") if statement.better or statement.worse else _("not significant")
-    return ": ".join(filter(None, [word, p_values_text(statement)]))
+    return ": ".join(filter(None, [significance_word(statement), p_values_text(statement)]))
 
 
 def pairs_text(board: BoardStatements, measure: str) -> str:

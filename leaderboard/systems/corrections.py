@@ -42,7 +42,7 @@ _TEXT_FIELDS: Mapping[str, str] = {
     "description": "Description",
     "parameters": "Parameters",
     "backbone": "Backbone",
-    "licence": "Licence",
+    "licence": "License",
     "training_compute": "Training compute",
     "variant_of_id": "Variant of",
 }

@@ -56,7 +56,7 @@ ABOUT_SYSTEM = (
     Column("weights", _("Weights"), ABOUT, "text", note=_("whether the weights are public"), cell=_weights),
     Column(
         "licence",
-        _("Licence"),
+        _("License"),
         ABOUT,
         "text",
         note=SELF_REPORTED,

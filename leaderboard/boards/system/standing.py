@@ -85,12 +85,12 @@ class Standing:
 
     @property
     def certainty(self) -> str:
-        """Significance of the difference, such as `significant: p = 0.037 tested alone`; empty if unknown."""
+        """Significance of the difference, such as `significant: p = 0.037`; empty if unknown."""
         return "" if self.delta is None else significance_text(self.said, self.delta, self.measure)
 
     @property
     def difference(self) -> str:
-        """Difference such as `+0.021 over BM25 (significant: p = 0.037 tested alone)`; empty without a baseline."""
+        """Difference such as `+0.021 over BM25 (significant: p = 0.037)`; empty without a baseline."""
         if self.is_baseline:
             return "the baseline"
         if self.delta is None:

@@ -76,6 +76,12 @@ class Statement:
         """Whether the difference from the baseline remains significant after correction for all comparisons with it."""
         return self.p_corrected is not None and self.p_corrected < ALPHA
 
+    @property
+    def is_lost_by_correction(self) -> bool:
+        """Whether the difference from the baseline is significant in its own test, but not after correction."""
+        is_significant = bool(self.better or self.worse)
+        return is_significant and self.p_corrected is not None and not self.holds_after_correction
+
 
 UNKNOWN = Statement()
 

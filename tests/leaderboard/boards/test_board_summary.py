@@ -39,7 +39,7 @@ UNKNOWN = "Not separable from the best: not known yet."
 ALONE = "Lead: no baseline to compare with."
 LEAD = "vs BM25: +{}%* (+0.{} [{{ends}}]), significant (p < 0.001{})."
 LITTLE = "vs BM25: +0.3% (+0.001 [{{ends}}]), not significant (p = 0.741{})."
-HOLM = ", p {} Holm-corrected"
+HOLM = ", Holm-corrected p {}"
 LONG = "A system whose name goes on and on, for 120 characters at most"
 
 
@@ -298,8 +298,8 @@ def test_a_lead_over_a_baseline_that_all_pairs_do_not_separate_says_how_both_can
     assert said["p"] < 0.05 < pair
     assert rows["BM25"]["slug"] in said["tied"]
     assert (
-        f"better than BM25 when tested alone (p = {said['p']:.3f}, p = "
-        f"{said['p_corrected']:.3f} Holm-corrected; not separable: p = {pair:.3f} with all 10 pairs "
+        f"better than BM25 when tested alone (p = {said['p']:.3f}, Holm-corrected p = "
+        f"{said['p_corrected']:.3f}; not separable: p = {pair:.3f} with all 10 pairs "
         "tested). Not separable from the best: "
     ) in said["text"]
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
@@ -418,7 +418,7 @@ def test_an_interval_that_is_significant_only_uncorrected_is_dashed_and_in_the_k
     rows = [ForestRow("First", 0.2, (0.1, 0.3), "best"), ForestRow("Second", 0.1, (0.01, 0.2), "other", is_lost=True)]
     plot = draw_forest(rows, "nDCG@10", "BM25")
     assert re.findall(r'<g class="(.*?)">', plot) == ["interval", "interval is-lost"]
-    assert "significant only uncorrected" in plot
+    assert "significant only before correction" in plot
     assert "uncorrected" not in draw_forest(rows[:1], "nDCG@10", "BM25")
 
 

@@ -160,7 +160,7 @@ def test_the_tests_are_named_in_latex_and_pyterriers_columns_are_in_csv(client: 
     compute_certainty(dataset)
     text = client.get(f"/datasets/{dataset.slug}/board.tex").content.decode()
     assert "permutations" in text
-    assert "p vs BM25: two-sided paired randomisation test" in text
+    assert "p vs BM25: two-sided paired randomization test" in text
     assert "systems with a range that starts at 1 are not separable from the best" in text
     assert r"\textbf{0.7825} & " in text
     table = csv.DictReader(io.StringIO(client.get(f"/datasets/{dataset.slug}/board.csv").content.decode()))

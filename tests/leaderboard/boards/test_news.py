@@ -12,7 +12,7 @@ from django.db.models import F
 from django.test import Client
 
 from leaderboard.boards import news
-from leaderboard.models import BoardChange, Dataset, Source
+from leaderboard.models import BoardChange, Dataset, Source, System, Team
 from leaderboard.results.board_rows.revisions import Kind, board_changed
 from leaderboard.results.publishing.visibility import name_baseline, set_visibility, withdraw_entries
 from leaderboard.results.significance.hidden import known_difference
@@ -45,6 +45,18 @@ def test_results_come_with_their_score_their_difference_and_whether_they_were_th
     withdraw_entries(best.submission_reference, "a bug")
     assert titles()[0] == "Withdrawn, Better on Set: a bug"
     assert titles()[2].endswith("; later withdrawn")
+
+
+def test_best_scores_of_a_day_keep_their_order_whatever_the_teams_are_called() -> None:
+    dataset = scored_dataset(name="Set")
+    score(dataset, "BM25", baseline=True, ndcg=0.25)
+    for name, team, ndcg in (("First", "Zebra", 0.5), ("Second", "Ape", 0.6), ("Worse", "Ape", 0.1)):
+        entry = score(dataset, name, ndcg=ndcg)
+        System.objects.filter(pk=entry.system_id).update(team=Team.objects.get_or_create(slug=team, name=team)[0])
+    items = news.news_page(1)[1]
+    at = items[0].at  # Published at the same instant.
+    (day,) = news.group_by_day([item._replace(at=at) for item in items])
+    assert [(item.system, item.new_best) for item in day.items[:2]] == [("Second", True), ("First", True)]
 
 
 def test_hidden_datasets_have_rounded_numbers_and_nothing_private_is_told(client: Client) -> None:

@@ -135,7 +135,7 @@ def test_suggestions_name_each_system_once_with_its_source_and_boxes_keep_what_w
 def test_a_pair_on_open_judgements_is_tested_and_shown_by_query(client: Client, slugs: tuple[str, str]) -> None:
     page = client.get(address(*slugs)).content.decode()
     text = text_of(page)
-    assert "two-sided paired randomisation test of this pair alone with 10,000 permutations" in text
+    assert "two-sided paired randomization test of this pair alone with 10,000 permutations" in text
     assert "2 queries won, 0 tied, 0 lost. p = 0.500 for this pair." in text
     assert "2/0/0" in text
     assert "By query on tiny" in text

@@ -56,7 +56,7 @@ def test_the_page_says_what_was_done(client: Client, board: Dataset) -> None:
     for said in (
         "Of 3 other systems, 2 are better and 1 worse than BM25 at 0.05 (Holm-corrected). As of ",
         "percentile bootstrap over the 40 judged queries, 10,000 resamples, seed 1; beside Δ, of the paired difference",
-        "p vs BM25: two-sided paired randomisation test by query, 10,000 permutations, seed 1, not corrected",
+        "p vs BM25: two-sided paired randomization test by query, 10,000 permutations, seed 1, not corrected",
         "These values do not change when others submit.",
         "Rank range and p vs best come from tests of all pairs on this board, corrected together",
         "filters do not change them.",
@@ -182,7 +182,7 @@ def test_kept_content_fits_a_page(board: Dataset) -> None:
 def test_json_says_all_that_was_found(client: Client, board: Dataset) -> None:
     compute_certainty(board)
     data = client.get(f"/datasets/{board.slug}/board.json").json()
-    assert data["certainty"]["test"] == "paired randomisation test"
+    assert data["certainty"]["test"] == "paired randomization test"
     assert data["certainty"]["permutations"] == 10_000
     assert data["certainty"]["current"] is True
     first = next(row for row in data["rows"] if row["system"] == "First")["certainty"]

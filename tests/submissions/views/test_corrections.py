@@ -47,7 +47,7 @@ def test_everyone_reads_what_a_team_corrected(public: str, alice: User, signed_i
     assert describe_anew(signed_in, **fields).status_code == 302
     page = " ".join(Client().get("/systems/my-system/").content.decode().split())
     assert "Trained on: <del>none</del> → <ins>demo</ins>" in page
-    assert "Licence: <del>not stated</del> → <ins>MIT</ins>" in page
+    assert "License: <del>not stated</del> → <ins>MIT</ins>" in page
     assert alice.email not in page
     told = nobody.get("systems/my-system/").body["corrections"]
     assert told[0]["changes"][0] == {"field": "Trained on", "before": "none", "after": "demo"}
@@ -59,7 +59,7 @@ def test_a_form_that_is_older_than_the_system_writes_nothing_over(public: str, s
     fields = {"name": "My system", "architecture": "dense", "training_none": "on"}
     stale = signed_in.post("/systems/my-system/edit/", {**fields, "rendered_from": opened})
     assert stale.status_code == 400
-    assert "Dimension, Licence changed while you were editing" in stale.content.decode()
+    assert "Dimension, License changed while you were editing" in stale.content.decode()
     assert System.objects.get(slug="my-system").licence == "MIT"
     again = {**fields, "licence": "BSD", "rendered_from": stale.context["rendered_from"]}
     assert signed_in.post("/systems/my-system/edit/", again).status_code == 302
