@@ -1,5 +1,6 @@
 """Site search over public boards, systems, teams, people, rounds, measures, and the documentation."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import chain
@@ -102,6 +103,17 @@ def search(query: str, kind: str = "") -> list[SearchResult]:
         "documentation": lambda: _select(_find_documentation(words), query, limit),
     }
     return [result for name, find in finders.items() if kind in ("", name) for result in find()]
+
+
+def distinguish(results: Sequence[SearchResult]) -> list[SearchResult]:
+    """Append the beginning of the description, such as the team, to names that several results of a kind have."""
+    names = Counter((result.kind, result.name) for result in results)
+    return [
+        result._replace(name=f"{result.name} ({result.about.split(', ')[0]})")
+        if result.about and names[result.kind, result.name] > 1
+        else result
+        for result in results
+    ]
 
 
 def _describe_system(team: str, authors: str, year: int | None, architecture: str, *places: Any) -> Sequence[str]:

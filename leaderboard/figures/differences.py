@@ -352,10 +352,13 @@ def _axes(subject: _Subject, numbers: Sequence[float]) -> dict[str, Any]:
     """
 
     def axis(share: float, max_ticks: int) -> dict[str, Any]:
-        """Return an axis that covers the numbers and zero, with `share` of its range free at the right."""
+        """Return an axis that covers the numbers and zero, with `share` of its range free at the right.
+
+        A fifth of this space is free at the left, so that marks do not touch the names.
+        """
         low, high = min(0.0, *numbers), max(0.0, *numbers)
         span = high - low or 0.1
-        bounds = low - 0.04 * span, high + share * span
+        bounds = low - 0.2 * share * span, high + share * span
         arrow = "← better" if subject.lower_is_better else "better →"
         title = {"text": f"Δ {subject.measure} vs {subject.baseline} ({arrow})"}
         ticks = drawing.linear_ticks(*bounds, signed=True, max_ticks=max_ticks)

@@ -25,6 +25,12 @@ class _RankedRow(NamedTuple):
     high: int
     is_tied: bool
 
+    @property
+    def role(self) -> str:
+        if self.row.entry.is_baseline:
+            return "baseline"
+        return "best" if self.row.rank == 1 else "tied" if self.is_tied else "other"
+
 
 def _ranked_rows(board: Board) -> list[_RankedRow]:
     """Return the rows with test results in rank order, regardless of the board's sorting."""
@@ -95,7 +101,7 @@ def _range_bars(ranked_rows: Sequence[_RankedRow], names: Sequence[str], texts: 
     """Return bars from the first to the last possible rank, and short bars for single ranks."""
     return go.Bar(
         orientation="h",
-        name=_("ranks that the tests leave open"),
+        name=_("possible ranks"),
         y=list(names),
         base=[ranked.low - 0.3 for ranked in ranked_rows],
         x=[round(ranked.high - ranked.low + 0.6, 1) for ranked in ranked_rows],
@@ -107,14 +113,16 @@ def _range_bars(ranked_rows: Sequence[_RankedRow], names: Sequence[str], texts: 
 
 
 def _rank_marks(ranked_rows: Sequence[_RankedRow], names: Sequence[str]) -> list[go.Scatter]:
-    """Return a trace of marks for systems not separable from the best, and one for the others."""
+    """Return a trace of marks for each role, as in the plot on a board's first screen."""
     traces = []
-    for is_tied, label, color, symbol in (
-        (True, _("best, or not separable from it"), drawing.ORANGE, "diamond"),
-        (False, _("separable from the best"), drawing.BLUE, "circle"),
+    for role, label, color, symbol in (
+        ("best", _("best"), drawing.BETTER, "circle"),
+        ("tied", _("not separable from best"), drawing.ORANGE, "diamond"),
+        ("baseline", _("baseline"), drawing.GREY, "square"),
+        ("other", _("other"), drawing.GREY, "circle-open"),
     ):
         pairs = zip(names, ranked_rows, strict=True)
-        if members := [(name, ranked.row) for name, ranked in pairs if ranked.is_tied == is_tied]:
+        if members := [(name, ranked.row) for name, ranked in pairs if ranked.role == role]:
             trace = go.Scatter(
                 mode="markers",
                 name=label,

@@ -177,7 +177,8 @@ def _changed_since(system: System, version: int) -> list[str]:
         return ["The system"]
     names = [item.name for item in dataclass_fields(SystemFields)]
     changed_names = [name for name in names if getattr(old_system, name) != getattr(system, name)]
-    return [name.removesuffix("_id").replace("_", " ").capitalize() for name in changed_names]
+    names = [name.removesuffix("_id").replace("licence", "license") for name in changed_names]
+    return [name.replace("_", " ").capitalize() for name in names]
 
 
 def free_slug(name: str) -> str:

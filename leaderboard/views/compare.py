@@ -59,6 +59,7 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
         context = _context(view, choices) if len(view.systems) > 1 else {}
     except UnknownChoice as error:
         context = {"options": options, **_form(CompareState(), choices), **_error(request, error, choices)}
+        context["ready_made"] = suggested_comparisons()
         return render(request, "leaderboard/compare.html", context, status=400)
     if request.GET.urlencode() and view.systems != tuple(request.GET.getlist("system")):
         return redirect(reverse("compare") + view.query_string())  # Shorten the URL of a submitted form.

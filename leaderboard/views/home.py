@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 from evaluation.text.languages import known_language_code
 from leaderboard.boards.state import choice
 from leaderboard.comparison.leaders import BoardCard, board_cards
-from leaderboard.comparison.search import KINDS, read_query, search
+from leaderboard.comparison.search import KINDS, distinguish, read_query, search
 from leaderboard.core.cache.pages import PageVariant, cache_page
 from leaderboard.core.http.query_parameters import reads
 from leaderboard.results.profiles.public import public_overlaps
@@ -119,7 +119,8 @@ def _kind(request: HttpRequest) -> str:
 def search_page(request: HttpRequest) -> HttpResponse:
     """Show search results for `q` by kind, or more results of a single `kind`."""
     query = read_query(request.GET.get("q", ""))
-    kinds = [(kind, list(matches)) for kind, matches in groupby(search(query, _kind(request)), attrgetter("kind"))]
+    results = distinguish(search(query, _kind(request)))
+    kinds = [(kind, list(matches)) for kind, matches in groupby(results, attrgetter("kind"))]
     template = "leaderboard/_found.html" if is_part(request) else "leaderboard/search.html"
     response = render(request, template, {"section": "search", "query": query, "kinds": kinds})
     patch_vary_headers(response, ["HX-Request", "HX-History-Restore-Request"])

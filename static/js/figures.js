@@ -59,7 +59,7 @@
 
   const narrowed = (one) => ({ ...one, ...one.meta?.narrow });
 
-  function looks(width, entries) {
+  function looks(width, isDouble) {
     const narrow = width < NARROW;
     const axis = {
       gridcolor: color("--rule"), linecolor: color("--rule-strong"), tickcolor: color("--rule-strong"),
@@ -73,7 +73,7 @@
       xaxis: axis, yaxis: axis,
       legend: {
         orientation: "h", x: 0, xref: "container", y: 1, yref: "container", yanchor: "top", itemclick: false,
-        itemdoubleclick: false, ...(narrow && entries > 3 ? { entrywidth: width / 2 - 70 } : {}),
+        itemdoubleclick: false, ...(narrow && isDouble ? { entrywidth: width / 2 - 70 } : {}),
       },
       hoverlabel: {
         bgcolor: color("--raised"), bordercolor: color("--rule-strong"), align: "left",
@@ -85,8 +85,9 @@
   // Return Plotly's data and layout of a figure, for a width in pixels.
   function specification(found, width) {
     const pick = width < NARROW ? narrowed : (one) => one;
-    const entries = found.data.filter((trace) => trace.name && trace.showlegend !== false).length;
-    const layout = { ...pick(found.layout), template: { layout: looks(width, entries) } };
+    const names = found.data.filter((trace) => trace.name && trace.showlegend !== false).map((trace) => trace.name);
+    const isDouble = names.length > 3 && names.every((name) => name.length < 20); // Others need a line each on phones.
+    const layout = { ...pick(found.layout), template: { layout: looks(width, isDouble) } };
     return { data: colored(found.data.map(pick)), layout: colored(layout) };
   }
 

@@ -97,7 +97,7 @@ class SystemForm(forms.Form):
     paper_url = WebAddressField(label=_("Paper"))
     code_url = WebAddressField(label=_("Code"))
     model_url = WebAddressField(label=_("Model"))
-    licence = NameField(required=False, max_length=120, help_text=_("For example Apache-2.0."))
+    licence = NameField(label=_("License"), required=False, max_length=120, help_text=_("For example Apache-2.0."))
     commercial_use = OptionalBooleanField(
         label=_("Commercial use"), help_text=_("Select yes if the license permits commercial use.")
     )

@@ -27,6 +27,7 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast, Coalesce
 
 from evaluation.statistics.gap import Interval, compute_gap, published_interval
+from evaluation.statistics.randomisation import TEST
 from leaderboard.core.cache.memory import LONG_LIFETIME
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
@@ -79,8 +80,8 @@ class Statement:
     @property
     def is_lost_by_correction(self) -> bool:
         """Whether the difference from the baseline is significant in its own test, but not after correction."""
-        is_significant = bool(self.better or self.worse)
-        return is_significant and self.p_corrected is not None and not self.holds_after_correction
+        is_significant = self.better or self.worse
+        return bool(is_significant) and self.p_corrected is not None and not self.holds_after_correction
 
 
 UNKNOWN = Statement()
@@ -417,7 +418,7 @@ def _build_certainty(row: Mapping[str, Any], *, current: bool, baseline: int | N
         comparison_group=row["comparison_group"],
         from_revision=row["from_revision"],
         computed_at=row["computed_at"],
-        settings=TestSettings(**row["settings"]),
+        settings=TestSettings(**{**row["settings"], "test": TEST}),
         current=current,
         baseline=baseline,
         content=orjson.loads(row["text"]),
@@ -444,7 +445,8 @@ class ComparedBoard(NamedTuple):
             self.baseline,
             self.measures,
             sorted(self.closed),
-            TestSettings().as_dict(),
+            # The first spelling of the test's name, so that a new one does not invalidate the stored tests.
+            {**TestSettings().as_dict(), "test": "paired randomisation test"},
         ]
         digest = blake2b(orjson.dumps(inputs, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
         return f"{METHOD}:{digest}"

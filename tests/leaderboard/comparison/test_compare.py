@@ -398,6 +398,9 @@ def test_the_landing_page_suggests_the_best_pair_of_each_board_once(
         assert "No two of these systems" not in answer.content.decode()
     assert "Ready-made" not in client.get(address(*slugs)).content.decode()
     assert "Ready-made" not in client.get(address(slugs[0])).content.decode()
+    unknown = client.get("/compare/?system=zzzz")
+    assert unknown.status_code == 400
+    assert "newcomer and BM25" in text_of(unknown.content.decode())
 
 
 def test_at_most_six_comparisons_are_suggested_newest_boards_first(client: Client) -> None:

@@ -140,7 +140,9 @@ def test_ranks_are_bars_over_the_ranks_that_tests_leave_open(client: Client) -> 
     ]
     bars = plot.data[0]
     assert (bars["base"], bars["x"]) == ([0.7, 0.7, 2.7, 3.7], [1.6, 1.6, 0.6, 0.6])
-    assert trace(plot, "best, or not separable from it")["y"] == ["First", "Second"]
+    roles = {"best": "First", "not separable from best": "Second", "baseline": "BM25", "other": "Last"}
+    assert {role: trace(plot, role)["y"] for role in roles} == {role: [name] for role, name in roles.items()}
+    assert trace(plot, "not separable from best")["marker"]["symbol"] == "diamond"
     assert plot.finding == "1 system cannot be separated from First"
     assert drawn("rank-ranges", f"dataset={dataset.slug}&architecture=dense").finding == ""
     assert 'id="figure-rank-ranges"' in client.get(f"/datasets/{dataset.slug}/?columns=ranks").content.decode()

@@ -69,7 +69,9 @@ def test_every_answer_leads_to_a_page_and_the_page_lists_the_same(client: Client
     part = client.get("/search/?q=quokka", headers={"HX-Request": "true"}).content.decode()
     assert "Quokka ranker" in part
     assert "<html" not in part
-    assert "No results for “&lt;b&gt;”" in client.get("/search/?q=<b>").content.decode()
+    nothing = client.get("/search/?q=<b>").content.decode()
+    assert "No results for “&lt;b&gt;”" in nothing
+    assert all(f'href="{url}"' in nothing.partition("No results")[2] for url in ("/benchmarks/", "/compare/", "/docs/"))
 
 
 def test_systems_with_equal_names_are_told_apart_by_team_and_datasets(client: Client) -> None:
@@ -83,6 +85,7 @@ def test_systems_with_equal_names_are_told_apart_by_team_and_datasets(client: Cl
     score(datasets[2], systems[0], ndcg=0.9, public=False)
     System.objects.filter(pk=systems[2].pk).update(team=None)
     page = client.get("/search/?q=same").content.decode()
+    assert re.findall(r">(same \(.*?\))<small>", page) == ["same (Lab)", "same (Other)", "same (this site)"]
     assert re.findall("<small>(.*?)</small>", page) == [
         "Lab, lexical, Alpha",
         "Other, lexical, Beta and 1 more",
