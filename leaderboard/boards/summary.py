@@ -125,8 +125,7 @@ class _Leader:
         if exceeds_bound is not None:
             # Unjudged documents that the baseline retrieved may be relevant.
             remains = _("cannot reverse the lead over %(baseline)s")
-            text = remains if exceeds_bound else _("could reverse the lead over %(baseline)s")
-            state = "" if exceeds_bound else "warn"
+            text, state = (remains, "") if exceeds_bound else (_("could reverse the lead over %(baseline)s"), "warn")
             parts.append(Part(_("Unjudged documents"), text % {"baseline": board.baseline}, state))
         elif board.statements.published is not None:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))

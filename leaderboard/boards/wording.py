@@ -26,11 +26,10 @@ def p_values_text(statement: Statement) -> str:
     """Return the known p-values: `p = 0.037, Holm-corrected p = 0.110`. A single comparison needs no correction."""
     if statement.p is None:
         return ""
-    text = _("p %(p)s") if statement.comparisons == 1 else _("p %(p)s, %(correction)s-corrected p %(corrected)s")
-    if statement.p_corrected is None:
-        text = _("p %(p)s")
-    corrected = p_text(statement.p_corrected or 0.0)
-    return text % {"p": p_text(statement.p), "correction": CORRECTION, "corrected": corrected}
+    if statement.p_corrected is None or statement.comparisons == 1:
+        return _("p %(p)s") % {"p": p_text(statement.p)}
+    facts = {"p": p_text(statement.p), "correction": CORRECTION, "corrected": p_text(statement.p_corrected)}
+    return _("p %(p)s, %(correction)s-corrected p %(corrected)s") % facts
 
 
 def significance_word(statement: Statement) -> str:

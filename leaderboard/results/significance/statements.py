@@ -80,8 +80,7 @@ class Statement:
     @property
     def is_lost_by_correction(self) -> bool:
         """Whether the difference from the baseline is significant in its own test, but not after correction."""
-        is_significant = self.better or self.worse
-        return bool(is_significant) and self.p_corrected is not None and not self.holds_after_correction
+        return bool(self.better or self.worse) and self.p_corrected is not None and not self.holds_after_correction
 
 
 UNKNOWN = Statement()

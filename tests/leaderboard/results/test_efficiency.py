@@ -155,6 +155,7 @@ def test_a_re_ranker_is_drawn_against_its_depth(client: Client) -> None:
         cost(entry, 12.0 * depth)
     page = client.get(f"/systems/{system.slug}/").content.decode()
     assert "Papers by depth" in page
+    assert '<details class="fold" open>' in page.partition(">Efficiency</h2>")[0][-80:], "costs are visible"
     assert page.count('<svg class="chart"') == 2
     assert "1,200 ms" in page
 

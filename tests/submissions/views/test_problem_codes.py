@@ -64,3 +64,4 @@ def test_the_page_has_a_line_for_each(client: Client) -> None:
     page = client.get("/formats/").content.decode()
     codes = set(PROBLEM_CODES) | set(CODES) | set(MODEL_FAILURES)
     assert [code for code in codes if page.count(f'<tr id="{code}">') != 1] == []
+    assert page.count('<details class="code-list">') == 4, "a link to a code opens its folded table"
