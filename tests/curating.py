@@ -21,7 +21,7 @@ def filled(client: Client, address: str) -> dict[str, Any]:
             value = bound.value()
             if bound.name == "why" or value is None or value is False:
                 continue
-            data.update(_sent(bound, bound.field.prepare_value(value)))
+            data.update(_sent(bound, value))
     return data
 
 

@@ -61,7 +61,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     labels: ClassVar[dict[str, str]] = {
         "bibtex": "BibTeX", "closed_api": "Closed API", "code_url": "Code URL", "licence": "License",
         "locator": "Page or table", "model_url": "Model URL", "paper_url": "Paper URL", "source": "Publication",
-        "url": "URL", "ir_datasets_id": "ir_datasets id", "beir_name": "BEIR name",
+        "url": "URL", "is_baseline": "Baseline", "ir_datasets_id": "ir_datasets id", "beir_name": "BEIR name",
     }  # fmt: skip
     help_texts: ClassVar[dict[str, str]] = {}
     #: Whether saving requires a reason. It may be optional only if no public data can change.
@@ -96,7 +96,15 @@ class CurationAdmin(SimpleHistoryAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.may_delete and super().has_delete_permission(request, obj)
 
+    def get_action_choices(self, request: HttpRequest, default_choices: Any = None) -> Any:
+        return super().get_action_choices(request, [("", gettext("Choose an action"))])
+
     # --- the form
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
+        """Return the form field. Its empty choice is called “None” if it can be saved."""
+        empty = {"empty_label": gettext("None")} if db_field.blank else {}
+        return super().formfield_for_foreignkey(db_field, request, **{**options, **empty})
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         texts = {"labels": self.labels, "help_texts": self.help_texts}
@@ -373,6 +381,11 @@ class ReadOnlyAdmin(CurationAdmin):
     """Base class for rows that only the site itself writes."""
 
     may_add = may_change = may_delete = False
+
+
+def folded(title: str, *fields: str, description: str = "") -> tuple[str, dict[str, Any]]:
+    """Return a folded group of fields for `fieldsets`."""
+    return title, {"fields": fields, "description": description, "classes": ("collapse",)}
 
 
 def curator(request: HttpRequest) -> User:

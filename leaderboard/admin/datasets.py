@@ -21,7 +21,7 @@ from django.utils.html import format_html, format_html_join
 from evaluation.core.problems import format_count
 from evaluation.measures.registry import DEFAULT_MEASURES
 from leaderboard.admin import importing
-from leaderboard.admin.base import ReadOnlyAdmin, curator
+from leaderboard.admin.base import ReadOnlyAdmin, curator, folded
 from leaderboard.admin.forms import CurationForm, optional_share, text_line, tick_box
 from leaderboard.admin.pages import Crumb, Operation, ReasonForm, curation_page, object_crumb, require, submit
 from leaderboard.admin.tables import DatasetResource, TableImportExportAdmin
@@ -163,35 +163,20 @@ class DatasetAdmin(TableImportExportAdmin):
     )  # fmt: skip
     fieldsets = (
         (None, {"fields": ("name", "slug", "task", "domain", "language", "licence", "homepage")}),
-        ("Description", {"fields": ("description", "citation", "ir_datasets_id", "beir_name", "part_of")}),
-        ("Visibility", {"fields": ("queries_visibility", "documents_visibility", "runs_visibility")}),
-        (
-            "Scoring",
-            {
-                "fields": (
-                    "state", "judgements", "is_runs_only", "primary_measure", "shown_measures", "relevance_level",
-                    "drops_self_matches", "current_version", "current_qrels",
-                ),
-                "description": "To change measures, open their page (above). To change other settings, import the "
-                "dataset again with different options.",
-            },
+        folded("Description", "description", "citation", "ir_datasets_id", "beir_name", "part_of"),
+        folded("Visibility", "queries_visibility", "documents_visibility", "runs_visibility"),
+        folded(
+            "Hidden judgments", "daily_quota", "monthly_quota", "protection", "share",
+            description="Quotas are submissions per user and per team; leave them empty for no limit. To change policy "
+            "or share, use the action in the list of datasets. It draws new parts and changes all published values.",
         ),
-        (
-            "Quota for hidden judgments",
-            {
-                "fields": ("daily_quota", "monthly_quota"),
-                "description": "Submissions per user and per team. Leave empty for no limit.",
-            },
+        folded(
+            "Scoring and record", "state", "judgements", "is_runs_only", "primary_measure", "shown_measures",
+            "relevance_level", "drops_self_matches", "current_version", "current_qrels", "board_revision",
+            "created_at", "updated_at",
+            description="To change measures, open their page (above). To change other settings, import the dataset "
+            "again with different options.",
         ),
-        (
-            "Protection of hidden judgments",
-            {
-                "fields": ("protection", "share"),
-                "description": "To change policy or share, use the action in the list of datasets. It draws new parts "
-                "and changes all published values.",
-            },
-        ),
-        ("Record", {"fields": ("board_revision", "created_at", "updated_at")}),
     )  # fmt: skip
 
     #: Additional pages about a dataset: label, URL name, and required permission.

@@ -74,12 +74,31 @@ class StrictJSONField(forms.JSONField):
                 raise ValidationError(f"This JSON cannot be stored: {error}.") from None
         return super().to_python(value)
 
+    def prepare_value(self, value: Any) -> Any:
+        """Return the text for the form: indented JSON, empty for an empty list or dictionary."""
+        is_value = bool(value) and not isinstance(value, InvalidJSONInput)
+        return json.dumps(value, ensure_ascii=False, indent=2) if is_value else value or ""
+
     def bound_data(self, data: Any, initial: Any) -> Any:
         """Return the value that the form shows again, or the entered text if it is not valid JSON."""
         try:
             return None if data is None else read_json(data)
         except ValueError:
             return InvalidJSONInput(data)
+
+
+class LinesField(StrictJSONField):
+    """A JSON list of texts, entered as lines."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(value) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> list[str]:
+        lines = value.splitlines() if isinstance(value, str) else value or []
+        return super().to_python(json.dumps([line.strip() for line in lines if line.strip()]))
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        return data
 
 
 class TextFileField(forms.FileField):
@@ -107,6 +126,7 @@ class TextFileField(forms.FileField):
 FORM_FIELDS: dict[type[models.Field[Any, Any]], dict[str, Any]] = {
     models.URLField: {"assume_scheme": "https"},
     models.JSONField: {"form_class": StrictJSONField},
+    models.ForeignKey: {"empty_label": "Choose one"},
 }
 
 

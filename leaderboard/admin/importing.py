@@ -53,6 +53,8 @@ def import_view(page: Any, request: HttpRequest) -> HttpResponse:
         return _confirm(page, request, request.GET["staged"])
     existing = _find_dataset(request.GET.get("dataset", ""))
     form = SourceForm(request.POST or None, request.FILES or None)
+    if not page.may_download():
+        form.forbid_downloads()
 
     def act() -> HttpResponse:
         key, imports = get_random_string(12), request.session.get(_SESSION, {})
@@ -63,7 +65,7 @@ def import_view(page: Any, request: HttpRequest) -> HttpResponse:
     response, context = _attempt(act) if request.method == "POST" and form.is_valid() else (None, {})
     return response or curation_page(
         request, page, "admin/leaderboard/dataset/import.html", _title(existing),
-        form=form, existing=existing, may_download=page.may_download(), **context,
+        form=form, existing=existing, **context,
     )  # fmt: skip
 
 

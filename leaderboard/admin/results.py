@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
@@ -19,6 +19,7 @@ from leaderboard.admin.forms import optional_text, tick_box
 from leaderboard.admin.pages import Operation, ReasonForm
 from leaderboard.admin.reported import report_view
 from leaderboard.boards.system.standing import differing_entries
+from leaderboard.core.text.numbers import DECIMALS, difference, format_value, signed
 from leaderboard.importing.reported.loader import withdraw_figure
 from leaderboard.models import Challenge, Entry
 from leaderboard.results.agreement import TOLERANCE
@@ -89,12 +90,20 @@ class AgreementFilter(admin.SimpleListFilter):
         return queryset.filter(pk__in=differing_entries().values("pk")) if self.value() else queryset
 
 
+class BaselineFilter(admin.BooleanFieldListFilter):
+    """Filter for baselines."""
+
+    title = property(lambda self: _("baseline"), lambda self, value: None)
+
+
 class EntryAdmin(ReadOnlyAdmin):
     """Admin of results. `submissions.admin` registers it, with the actions that need a job."""
 
-    list_display = ("system", "dataset", "configuration", "provenance", "visibility", "is_baseline", "published_at")
+    list_display = (
+        "system", "dataset", "score", "difference", "configuration", "provenance", "visibility", "published_at",
+    )  # fmt: skip
     list_filter = (
-        "provenance", "visibility", "is_baseline", "late", AgreementFilter,
+        "provenance", "visibility", ("is_baseline", BaselineFilter), "late", AgreementFilter,
         ("dataset", admin.RelatedOnlyFieldListFilter),
     )  # fmt: skip
     list_select_related = ("system", "dataset")
@@ -115,6 +124,24 @@ class EntryAdmin(ReadOnlyAdmin):
 
     def pending_rows(self) -> QuerySet[Entry]:
         return differing_entries()
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Entry]:
+        """Return the entries, each with the scores of the public baseline of its comparison group."""
+        group = {name: OuterRef(name) for name in ("dataset", "comparison_group")}
+        baselines = Entry.objects.public().filter(is_baseline=True, **group).exclude(pk=OuterRef("pk"))
+        return super().get_queryset(request).annotate(baseline_scores=Subquery(baselines.values("scores")[:1]))
+
+    @admin.display(description=_("primary measure"))
+    def score(self, entry: Entry) -> str:
+        measure = entry.dataset.primary_measure
+        return f"{measure} {format_value(entry.scores.get(measure), DECIMALS)}"
+
+    @admin.display(description=_("difference"))
+    def difference(self, entry: Entry) -> str:
+        """Return the difference from the baseline, or the word baseline."""
+        measure, baseline_scores = entry.dataset.primary_measure, entry.baseline_scores or {}
+        delta = difference(entry.scores.get(measure), baseline_scores.get(measure))
+        return _("baseline") if entry.is_baseline else signed(delta, DECIMALS)
 
     def acts(self, obj: Entry) -> Iterable[str]:
         """Return the actions for the entry.

@@ -22,8 +22,8 @@ from import_export.resources import ModelResource
 from import_export.widgets import ForeignKeyWidget, JSONWidget
 
 from evaluation.core.problems import format_count
-from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, curator
-from leaderboard.admin.forms import FORM_FIELDS, TextFileField, WhyField, display_value
+from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, curator, folded
+from leaderboard.admin.forms import FORM_FIELDS, LinesField, TextFileField, WhyField, display_value
 from leaderboard.admin.pages import curation_page
 from leaderboard.core.audit import acting, record
 from leaderboard.core.http.downloads import send_text
@@ -420,9 +420,29 @@ class SystemAdmin(TableImportExportAdmin):
     list_select_related = ("team", "source")
     search_fields = ("name", "slug", "team__name")
     readonly_fields = ("slug", "team", "source", "created_at")
+    fieldsets = (
+        (None, {"fields": ("name", "slug", "architecture", "description", "team", "source", "created_at")}),
+        folded("Training data", "training_declared", "training_datasets", "adapted_to", "training_compute"),
+        folded("Model", "parameters", "backbone", *(number.name for number in DECLARED_NUMBERS), "variant_of"),
+        folded(
+            "Links and rights", "paper_url", "code_url", "model_url", "licence", "commercial_use", "open_weights",
+            "closed_api",
+        ),
+        folded("Authors and citation", "participant", "authors", "year", "bibtex", "anonymous_until"),
+    )  # fmt: skip
+    help_texts: ClassVar = {
+        "parameters": 'A JSON object, for example {"k1": 0.9}',
+        "training_datasets": "Slugs or names of datasets, one per line",
+        "adapted_to": "Slugs or names of datasets whose corpus was used without labels, one per line",
+    }
     may_add = may_delete = False  # Submissions create systems, and results depend on them.
     # autocomplete_fields cannot be used: select2 sets inline styles, which the CSP forbids.
     raw_id_fields = ("variant_of",)
+
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest | None, **options: Any) -> Any:
+        if db_field.name in ("training_datasets", "adapted_to"):
+            options["form_class"] = LinesField
+        return super().formfield_for_dbfield(db_field, request, **options)
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
         return Entry.objects.filter(system=key).values_list("dataset_id", flat=True)

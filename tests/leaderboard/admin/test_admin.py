@@ -229,7 +229,7 @@ def test_boards_follow_when_a_system_or_its_team_is_edited(curator: Client) -> N
     board, visitor = f"/datasets/{dataset.slug}/", Client()
     assert "Tawny" in visitor.get(board).content.decode()
     address = reverse("admin:leaderboard_system_change", args=[system.pk])
-    save(curator, address, name="Barn", training_declared="on", training_datasets=f'["{dataset.slug}"]')
+    save(curator, address, name="Barn", training_declared="on", training_datasets=f"{dataset.slug}\r\n\r\n")
     page = visitor.get(board).content.decode()
     assert ("Barn" in page, "Tawny" in page, "Owls" in page) == (True, False, True)
     entry.refresh_from_db()

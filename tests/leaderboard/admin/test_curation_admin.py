@@ -272,21 +272,50 @@ def test_no_list_is_filtered_by_a_column_that_it_does_not_offer(client: Client) 
     ("typed", "told"),
     [
         ("9" * 5_000, "a number has 5,000 digits; the maximum is 300"),
-        (r'["\ud800"]', "it has an unpaired surrogate"),
-        ('["a"', "Expecting"),
+        (r'{"a": "\ud800"}', "it has an unpaired surrogate"),
+        ('{"a"', "Expecting"),
     ],
 )
 def test_json_that_cannot_be_kept_is_refused_in_a_line_and_shown_again(curator: Client, typed: str, told: str) -> None:
     system = make_system("Odd")
     address = reverse("admin:leaderboard_system_change", args=[system.pk])
-    for field in ("parameters", "training_datasets", "adapted_to"):
-        page = save(curator, address, **{field: typed}).context["adminform"].form
-        assert told in page.errors[field][0]
-        assert len(page.errors[field]) == 1
-        assert page[field].value() == typed
+    page = save(curator, address, parameters=typed).context["adminform"].form
+    assert told in page.errors["parameters"][0]
+    assert len(page.errors["parameters"]) == 1
+    assert page["parameters"].value() == typed
     assert save(curator, address, parameters="", training_datasets="", adapted_to="").status_code == 302
     system.refresh_from_db()
     assert (system.parameters, system.training_datasets) == ({}, [])
+
+
+def test_lists_of_a_system_are_entered_as_lines(curator: Client) -> None:
+    system = make_system("Lined", training_datasets=["msmarco", "NQ, train"], parameters={"k1": 0.9})
+    address = reverse("admin:leaderboard_system_change", args=[system.pk])
+    form = curator.get(address).context["adminform"].form
+    assert form["training_datasets"].value() == "msmarco\nNQ, train"
+    assert form["adapted_to"].value() == ""
+    assert form["parameters"].value() == '{\n  "k1": 0.9\n}'
+    assert save(curator, address, training_datasets="msmarco\r\n fever \r\n\r\n").status_code == 302
+    system.refresh_from_db()
+    assert (system.training_datasets, system.parameters) == (["msmarco", "fever"], {"k1": 0.9})
+
+
+def test_entries_are_listed_with_score_and_difference_from_their_baseline(curator: Client) -> None:
+    dataset = scored_dataset()
+    baseline = score(dataset, "Base", ndcg=0.4)
+    Entry.objects.filter(pk=baseline.pk).update(is_baseline=True)
+    score(dataset, "Better", ndcg=0.5)
+    page = curator.get(ENTRIES).content.decode()
+    assert '<td class="field-score">nDCG@10 0.500</td><td class="field-difference">+0.100</td>' in page
+    assert '<td class="field-score">nDCG@10 0.400</td><td class="field-difference">baseline</td>' in page
+    assert "is baseline" not in page
+    assert "---------" not in page
+
+
+def test_an_optional_choice_of_a_row_can_be_none(curator: Client) -> None:
+    page = curator.get("/admin/leaderboard/round/add/").content.decode()
+    assert '<option value="" selected>None</option>' in page
+    assert "---------" not in page
 
 
 def test_lists_and_pages_are_titled_by_their_objects_and_json_is_a_table(curator: Client) -> None:

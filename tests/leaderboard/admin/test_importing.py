@@ -128,7 +128,7 @@ def test_a_language_is_proposed(tmp_path: Path, curator: Client) -> None:
 
 
 def test_all_problems_of_a_zip_are_listed_at_the_first_step_and_nothing_is_kept(
-    tmp_path: Path, curator: Client
+    tmp_path: Path, curator: Client, settings: Any
 ) -> None:
     changes = {
         "corpus.jsonl": good_files()["corpus.jsonl"] + "nonsense\n",
@@ -142,6 +142,7 @@ def test_all_problems_of_a_zip_are_listed_at_the_first_step_and_nothing_is_kept(
         assert name in text(answer)
     assert "staged" not in curator.session.get("imports", {})
     assert staged_files() == []
+    settings.HUB_DOWNLOADS = True
     for data in ({"source": ""}, {"source": "hf:a/b", "archive": SimpleUploadedFile("a.zip", b"x")}):
         answer = curator.post(IMPORT, data)
         assert answer.status_code == 400
@@ -294,8 +295,9 @@ def test_a_collection_of_the_hub_is_listed_then_downloaded_where_downloads_are_o
     hub: FakeHub, curator: Client
 ) -> None:
     refused = curator.post(IMPORT, {"source": "hf:mteb/tiny"})
-    assert refused.status_code == 400
-    assert "enable downloads with HUB_DOWNLOADS=1" in text(refused)
+    assert "Downloads are off on this site." in text(refused)
+    assert "disabled" in str(refused.context["form"]["source"])
+    assert not hub.asked
     Switch.objects.update_or_create(name=Switch.Name.HUB_DOWNLOADS, defaults={"is_on": True})
     page = curator.post(IMPORT, {"source": "hf:mteb/tiny"}, follow=True)
     assert "queued" in text(page)
