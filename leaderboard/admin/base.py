@@ -324,10 +324,7 @@ class CurationAdmin(SimpleHistoryAdmin):
             new_value = form.cleaned_data.get(name)
             if isinstance(form.fields[name], ModelMultipleChoiceField):
                 names_before, names_after = (set(map(subject_name, rows or ())) for rows in (old_value, new_value))
-                before[name], after[name] = (
-                    sorted(names_before - names_after),
-                    sorted(names_after - names_before),
-                )
+                before[name], after[name] = sorted(names_before - names_after), sorted(names_after - names_before)
             else:
                 before[name], after[name] = self.audit_value(name, old_value), self.audit_value(name, new_value)
         return before, after

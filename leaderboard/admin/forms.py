@@ -122,10 +122,15 @@ class TextFileField(forms.FileField):
             raise ValidationError("The file is not UTF-8 text. Save it as UTF-8.") from None
 
 
+def _json_field(**options: Any) -> StrictJSONField:
+    """Return the form field of a JSON column, which is entered as lines if it is a list."""
+    return (LinesField if options.get("initial") is list else StrictJSONField)(**options)
+
+
 #: Form field options by model field, if they differ from Django's.
 FORM_FIELDS: dict[type[models.Field[Any, Any]], dict[str, Any]] = {
     models.URLField: {"assume_scheme": "https"},
-    models.JSONField: {"form_class": StrictJSONField},
+    models.JSONField: {"form_class": _json_field},
     models.ForeignKey: {"empty_label": "Choose one"},
 }
 

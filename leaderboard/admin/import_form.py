@@ -67,14 +67,6 @@ class SourceForm(forms.Form):
         help_text=_("hf:mteb/scifact for the Hugging Face hub, or ir_datasets:beir/nfcorpus/test for ir_datasets"),
     )
 
-    def forbid_downloads(self) -> None:
-        """Disable the field for a source, and explain how to enable it."""
-        self.fields["source"].disabled = True
-        self.fields["source"].help_text = gettext(
-            "Downloads are off on this site. An operator enables them with HUB_DOWNLOADS=1 or under “Switches”, or "
-            "imports a source with manage.py import_dataset --from."
-        )
-
     def clean(self) -> dict[str, Any]:
         """Return the cleaned data. Raises ValidationError unless exactly one source is given."""
         values: dict[str, Any] = super().clean() or self.cleaned_data

@@ -53,8 +53,7 @@ def import_view(page: Any, request: HttpRequest) -> HttpResponse:
         return _confirm(page, request, request.GET["staged"])
     existing = _find_dataset(request.GET.get("dataset", ""))
     form = SourceForm(request.POST or None, request.FILES or None)
-    if not page.may_download():
-        form.forbid_downloads()
+    form.fields["source"].disabled = not page.may_download()
 
     def act() -> HttpResponse:
         key, imports = get_random_string(12), request.session.get(_SESSION, {})

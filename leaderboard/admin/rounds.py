@@ -54,10 +54,7 @@ class RoundAdmin(CurationAdmin):
     fieldsets = (
         (None, {"fields": ("name", "slug", "description", "dataset", "benchmark")}),
         ("Times (UTC)", {"fields": ("opens_at", "closes_at", "reveals_at")}),
-        (
-            "Rules",
-            {"fields": ("runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal")},
-        ),
+        ("Rules", {"fields": ("runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal")}),
     )
 
     pending = ("round can be revealed", "rounds can be revealed", "")

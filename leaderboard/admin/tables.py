@@ -23,7 +23,7 @@ from import_export.widgets import ForeignKeyWidget, JSONWidget
 
 from evaluation.core.problems import format_count
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, curator, folded
-from leaderboard.admin.forms import FORM_FIELDS, LinesField, TextFileField, WhyField, display_value
+from leaderboard.admin.forms import FORM_FIELDS, TextFileField, WhyField, display_value
 from leaderboard.admin.pages import curation_page
 from leaderboard.core.audit import acting, record
 from leaderboard.core.http.downloads import send_text
@@ -87,16 +87,15 @@ class CurationResource(ModelResource):
     def skip_row(self, instance: Any, original: Any, row: Any, import_validation_errors: Any = None) -> bool:
         """Return whether the row is valid and unchanged, and remember its changes."""
         columns = [field for field in self.get_import_fields() if field.attribute]
-        pairs = {
-            field.column_name: (
-                _plain_value(field.get_value(original)),
-                _plain_value(field.get_value(instance)),
-            )
-            for field in columns
+        before, after = (
+            {field.column_name: _plain_value(field.get_value(row)) for field in columns} for row in (original, instance)
+        )
+        is_new = original.pk is None
+        self.changed = {
+            name: (None if is_new else before[name], value)
+            for name, value in after.items()
+            if is_new or before[name] != value
         }
-        self.changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-        if original.pk is None:
-            self.changed = {name: (None, pair[1]) for name, pair in pairs.items()}
         return not self.changed and not import_validation_errors
 
     def after_import_row(self, row: Any, row_result: Any, **kwargs: Any) -> None:
@@ -337,8 +336,7 @@ class TableImportExportAdmin(CurationAdmin):
             if table is not None and not problems and "confirmed" in request.POST:
                 with transaction.atomic(), acting(curator(request), form.cleaned_data["why"]):
                     self.message_user(request, store_table(self.resource, table))
-                name = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
-                return HttpResponseRedirect(reverse(name))
+                return HttpResponseRedirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"))
             # The preview contains the text, so that the curator confirms exactly the changes shown.
             form = TableForm(initial={"text": text, "why": form.cleaned_data["why"]})
         return curation_page(
@@ -438,11 +436,6 @@ class SystemAdmin(TableImportExportAdmin):
     may_add = may_delete = False  # Submissions create systems, and results depend on them.
     # autocomplete_fields cannot be used: select2 sets inline styles, which the CSP forbids.
     raw_id_fields = ("variant_of",)
-
-    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest | None, **options: Any) -> Any:
-        if db_field.name in ("training_datasets", "adapted_to"):
-            options["form_class"] = LinesField
-        return super().formfield_for_dbfield(db_field, request, **options)
 
     def get_board_ids(self, key: Any) -> Iterable[int]:
         return Entry.objects.filter(system=key).values_list("dataset_id", flat=True)

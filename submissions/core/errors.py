@@ -60,6 +60,9 @@ class Refused(Exception):
     `problems` concern the request as a whole, and `files` contains the verdict on each file that was read.
     """
 
+    #: Datasets that the file may belong to, if none matches alone.
+    datasets: Sequence[Any] = ()
+
     def __init__(
         self,
         code: str,

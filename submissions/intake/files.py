@@ -12,7 +12,7 @@ from pathlib import Path
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 
-from evaluation.archives.compression import BLOCK, FileLimits, describe_bytes, unsupported_format
+from evaluation.archives.compression import BLOCK, COMPRESSION, FileLimits, describe_bytes, unsupported_format
 from evaluation.archives.zip import TOO_MANY_FILES, ZipAllowance, ZipPolicy, is_zip, open_archive, without_companions
 from evaluation.core.problems import InvalidContent, Problem, ProblemCode, Report, format_count
 from evaluation.runs.forms import recognize_format, trec_text
@@ -25,7 +25,7 @@ from leaderboard.core.storage.runs import StoredRun
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.models import Dataset, DatasetQuerySet, DatasetVersion, User, Visibility
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.recognition import best_matches, compare_ids, describe_closest, read_start, suggest_dataset
+from submissions.intake.recognition import best_matches, compare_ids, find_closest, read_start, suggest_dataset
 from submissions.uploads.handler import HashedUpload
 from submissions.uploads.service import completed_upload
 from submissions.uploads.storage import path_of
@@ -91,7 +91,7 @@ class IncomingFile:
 
     @cached_property
     def is_zip(self) -> bool:
-        return is_zip(self.path)
+        return is_zip(self.path) or self.name.lower().endswith(".zip")
 
     def build_refusal_report(self, error: InvalidContent) -> FileReport:
         return FileReport(self.name, self.dataset or "", error.report)
@@ -260,6 +260,9 @@ def _count_runs(zips: Sequence[IncomingFile]) -> int:
     count, reports = 0, []
     for file in zips:
         try:
+            if not is_zip(file.path):
+                hint = "Pack the run again as a zip, or name the file after its format, such as run.txt."
+                raise COMPRESSION.refusal("the file is not a zip, although its name ends in .zip", hint)
             with open_archive(file.path, ZIP_POLICY) as archive:
                 names = without_companions(archive.names)
             if "xl/workbook.xml" in names:
@@ -321,10 +324,11 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
     slug_or_name = (slug or Path(name).name.split(".")[0]).replace("\0", "")
     open_datasets = file.possible_datasets
     matches, closest = list(open_datasets.filter(slug=slug_or_name).exclude(current_version=None)), ""
+    candidates: list[Dataset] = []
     if not matches and not slug:
         try:
             overlaps = compare_ids(path, open_datasets)
-            matches, closest = best_matches(overlaps), describe_closest(overlaps)
+            matches, (candidates, closest) = best_matches(overlaps), find_closest(overlaps)
         except InvalidContent as error:
             raise Refused.for_files([FileReport(name, "", error.report)]) from error
     if len(matches) == 1 and (version := matches[0].current_version) is not None:
@@ -346,7 +350,9 @@ def _run_file(file: IncomingFile, name: str, path: Path) -> RunFile:
     # Errors of lines do not depend on the dataset.
     _text, report = _check_content(path, ScoringTarget(), settings.VALIDATE_AT_ONCE_BYTES)
     files = [] if report is None or report.valid else [FileReport(name, "", report)]
-    raise Refused(problem.code, problem.message, [problem], files)
+    refusal = Refused(problem.code, problem.message, [problem], files)
+    refusal.datasets = matches or candidates
+    raise refusal
 
 
 def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
@@ -355,10 +361,8 @@ def check_files(runs: Iterable[RunFile]) -> Iterator[CheckedFile]:
     A file's report is None if the file is too large for immediate validation, alone or together with earlier files.
     Texts of valid files are included while they fit into memory together.
     """
-    total_allowance, memory_allowance = (
-        settings.VALIDATE_AT_ONCE_BYTES * REQUEST_FACTOR,
-        settings.VALIDATE_AT_ONCE_BYTES,
-    )
+    memory_allowance = settings.VALIDATE_AT_ONCE_BYTES
+    total_allowance = memory_allowance * REQUEST_FACTOR
     for run in runs:
         limit = min(total_allowance, settings.VALIDATE_AT_ONCE_BYTES)
         text, report = _check_content(run.path, scoring_target(run.version), limit)

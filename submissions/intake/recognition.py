@@ -79,15 +79,15 @@ def best_matches(overlaps: Iterable[Overlap]) -> list[Dataset]:
     return matches[max(matches)] if matches else []
 
 
-def describe_closest(overlaps: Sequence[Overlap]) -> str:
-    """Return a sentence that names the dataset with the most ids of the run; empty if no dataset has any."""
+def find_closest(overlaps: Sequence[Overlap]) -> tuple[list[Dataset], str]:
+    """Return the dataset with the most ids of the run, and a sentence about it; both empty if no dataset has any."""
     closest = max(overlaps, key=lambda overlap: (overlap.documents or 0, overlap.queries), default=None)
     if closest is None or not (closest.documents or closest.queries):
-        return ""
+        return [], ""
     shares = f"{closest.queries:.0%} of the run's queries"
     if closest.documents is not None:
         shares += f" and {closest.documents:.0%} of its documents"
-    return f"The closest is {closest.dataset.name} ({closest.dataset.slug}), with {shares}. "
+    return [closest.dataset], f"The closest is {closest.dataset.name} ({closest.dataset.slug}), with {shares}. "
 
 
 def suggest_dataset(path: Path, report: Report, open_datasets: Iterable[Dataset]) -> Report:

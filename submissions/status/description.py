@@ -279,11 +279,8 @@ class DatasetPart:
             sentence = self.standing.sentence
             return f"{name}: {self.standing.score_text}. {sentence[:1].upper()}{sentence[1:]}."
         unscored_jobs = [job for job in self.jobs if job.state != State.DONE]
-        seeds = (
-            f" (seed {', '.join(job.job.seed for job in unscored_jobs)})"
-            if self.seeds is not None and unscored_jobs
-            else ""
-        )
+        labels = ", ".join(job.job.seed for job in unscored_jobs)
+        seeds = f" (seed {labels})" if self.seeds is not None and labels else ""
         return f"{name}: {(unscored_jobs or self.jobs)[0].state.label}{seeds}."
 
 
@@ -316,6 +313,12 @@ class SubmissionStatus:
     def workers_alive(self) -> int | None:
         """Number of workers for the waiting jobs; None if no job waits."""
         return max((job.workers_alive for job in self.jobs if job.waits), default=None)
+
+    @property
+    def no_worker(self) -> str:
+        """Reason why no worker will claim any of the waiting jobs; empty if one will, or if a job runs."""
+        active_jobs = [job for job in self.jobs if not job.ended]
+        return active_jobs[0].no_worker if active_jobs and all(job.no_worker for job in active_jobs) else ""
 
     @property
     def results(self) -> list[DatasetPart]:

@@ -251,7 +251,7 @@ class ModelPage(SubmissionPage):
 
 
 @personal_page("GET", "HEAD", "POST")
-@reads("engine", "dataset")
+@reads("engine", "dataset", "system")
 def submit_model(request: HttpRequest) -> HttpResponse:
     """Show or process the page that submits models, for the engine `?engine=`."""
     return ModelPage(request).answer()

@@ -37,7 +37,7 @@ from submissions.intake.forms import AnonymityForm, ChallengeForm, WithdrawalFor
 from submissions.intake.rounds import may_reorder
 from submissions.intake.system_form import SystemForm, seen_systems
 from submissions.jobs import changes
-from submissions.models import Submission
+from submissions.models import TERMINAL, Submission
 from submissions.status.description import SubmissionStatus, describe, describe_with_standing, with_jobs, with_standings
 
 #: Status at which htmx stops polling.
@@ -111,7 +111,8 @@ def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     """Cancel the unfinished jobs of a submission."""
     submission = _find_submission(request, identifier, manage=True)
     if changes.cancel(submission, permissions.require_user(request)):
-        messages.success(request, _("Canceled. Running jobs stop within seconds."))
+        is_running = submission.jobs.exclude(state__in=TERMINAL).exists()
+        messages.success(request, _("Canceled. Running jobs stop within seconds.") if is_running else _("Canceled."))
     else:
         messages.info(request, _("All jobs have already ended."))
     return redirect(submission)
@@ -200,12 +201,8 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
     else:
         status = 400 if form.errors else 200
     # A form shown after a conflict is based on the current version, because the user was informed of the change.
-    context = {
-        "section": "submissions",
-        "system": system,
-        "form": form,
-        "rendered_from": records.history_version(system),
-    }
+    context = {"section": "submissions", "system": system, "form": form}
+    context["rendered_from"] = records.history_version(system)
     return render(request, "submissions/system.html", context, status=status)
 
 

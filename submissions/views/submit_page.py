@@ -60,24 +60,14 @@ LARGE_FILE_BYTES = 8 * 1024 * 1024
 #: Optional fields of a new system, by group. Groups are collapsed unless they contain errors.
 OPTIONAL_FIELDS = {
     "Links and license": (
-        "paper_url",
-        "code_url",
-        "model_url",
-        "licence",
-        "commercial_use",
-        "open_weights",
-        "closed_api",
+        "paper_url", "code_url", "model_url", "licence", "commercial_use", "open_weights", "closed_api",
     ),
     "Model": (
-        "parameters",
-        "backbone",
-        *(number.name for number in DECLARED_NUMBERS),
-        "training_compute",
-        "adapted_to",
+        "parameters", "backbone", *(number.name for number in DECLARED_NUMBERS), "training_compute", "adapted_to",
         "variant_of",
     ),
     "Authors and citation": ("participant", "authors", "year", "bibtex"),
-}
+}  # fmt: skip
 #: Form prefix of a system's fields: `new-<field>`.
 PREFIX = "new"
 #: Fields that are always visible. All others are in the section “More details”.
@@ -88,6 +78,11 @@ class TeamChoiceForm(forms.Form):
     """Form for the name of the user's team."""
 
     team_name = TeamNameField(required=False)
+
+
+def is_check(request: HttpRequest) -> bool:
+    """Return whether the form only checks files, possibly as runs on the suggested dataset `use`."""
+    return request.POST.get("action") == "check" or "use" in request.POST
 
 
 class SubmissionPage:
@@ -105,7 +100,7 @@ class SubmissionPage:
         self.teams = list(get_teams(self.person))
         self.team = self.teams[0] if self.teams else None
         self.system = self._find_system()
-        self.checking = request.method == "POST" and request.POST.get("action") == "check"
+        self.checking = request.method == "POST" and is_check(request)
         data = self._form_data() if request.method == "POST" and not self.checking else None
         self.form = SubmissionForm(data, teams=self.teams, initial=self._initial_values(), label_suffix="")
         self.system_form = SystemForm(data, prefix=PREFIX, initial=self._initial_values(f"{PREFIX}-"), label_suffix="")
@@ -353,7 +348,7 @@ class SubmitPage(SubmissionPage):
         The dataset is that of the file's own input, of the field next to an upload, or of the field `dataset`.
         """
         post, files = self.request.POST, []
-        default_dataset = post.get("dataset", "")
+        default_dataset = post.get("use") or post.get("dataset", "")
         for field, uploads in self.request.FILES.lists():
             kind, _separator, slug = field.partition(":")
             if (kind == "run" and slug) or field == MULTIPLE_FILES:
@@ -361,7 +356,7 @@ class SubmitPage(SubmissionPage):
         for field, upload_ids in post.lists():
             kind, _separator, slug = field.removeprefix(UPLOAD_PREFIX).partition(":")
             if field.startswith(UPLOAD_PREFIX) and ((kind == "run" and slug) or kind == MULTIPLE_FILES):
-                upload_datasets = [(key, slug or post.get(f"dataset:{key}", default_dataset)) for key in upload_ids]
+                upload_datasets = [(key, slug or post.get(f"dataset:{key}") or default_dataset) for key in upload_ids]
                 files += [
                     incoming_upload(self.user, upload_id, Upload.Kind.RUN, slug_or_empty)
                     for upload_id, slug_or_empty in upload_datasets
@@ -424,7 +419,9 @@ class SubmitPage(SubmissionPage):
 
         Each has the reason if it is closed, and whether it was chosen.
         """
-        chosen_slug = self.request.POST.get("dataset") or self.request.GET.get("dataset", "")
+        chosen_slug = (
+            self.request.POST.get("use") or self.request.POST.get("dataset") or self.request.GET.get("dataset", "")
+        )
         kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS)
         datasets = datasets_with_content()
         closed_reasons = closed_datasets((dataset.pk for dataset in datasets), timezone.now())
@@ -444,6 +441,6 @@ class SubmitPage(SubmissionPage):
 @reads("dataset", "system")
 def submit(request: HttpRequest) -> HttpResponse:
     """Show or process the page that submits runs. Visitors without an account can only check a file."""
-    if request.method == "POST" and request.POST.get("action") != "check" and not request.user.is_authenticated:
+    if request.method == "POST" and not is_check(request) and not request.user.is_authenticated:
         return redirect_to_login(request.get_full_path())
     return SubmitPage(request).answer()

@@ -72,7 +72,8 @@ def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) ->
     assert submission.parameters["fields"] == "title"
     page = signed_in.get(response["Location"]).content.decode()
     assert "static.zip" in page
-    assert page.count("No CPU worker is alive") == 2
+    assert page.count("No CPU worker is alive") == 1
+    assert 'class="notice is-warning"' in page
     again = page_of(signed_in, "dense")
     assert f'<option value="{submission.checkpoint_id}">static.zip' in again
     assert "<b>2</b> of 60 model runs today" in again
@@ -293,7 +294,9 @@ def test_several_datasets_are_summarized_and_their_details_folded(
         assert cell in summary
     ended, waiting = re.findall(r'<details class="fold"([^>]*)>', page)
     assert "hx-preserve" in ended, "polling does not fold what was unfolded"
-    assert " open" not in ended
+    assert " open" in ended, "the first part shows its result as a card"
+    assert 'data-copy-label="Copy the link to the board"' in page
+    assert "See it on the board" in page
     assert waiting.strip() == "open"
     visible = re.sub(r'<details class="fold".*?</details>', "", page)
     assert "R@100" not in visible

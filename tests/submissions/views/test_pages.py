@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from html import escape
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from leaderboard.core.measures import measure_anchor
 from leaderboard.core.text.numbers import direction
 from leaderboard.models import Dataset, Membership, System, Team, User
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
@@ -295,3 +297,25 @@ def test_a_name_in_a_help_text_is_text(
     page = signed_in.get("/submit/").content.decode()
     assert "“&lt;b&gt;x&lt;/b&gt;”" in page
     assert name not in page
+
+
+def test_a_canceled_submission_can_be_submitted_again(demo: Dataset, api: Api, signed_in: Client) -> None:
+    identifier = api.submit().body["id"]
+    waiting = one_line(signed_in.get(f"/submissions/{identifier}/").content.decode())
+    assert "<b>No worker is alive.</b>Your job is next." in waiting
+    assert '<a href="/status/">Status of the site</a>' in waiting
+    assert waiting.count("No worker is alive") == 1
+    page = signed_in.post(f"/submissions/{identifier}/cancel/", follow=True).content.decode()
+    assert "Running jobs stop" not in page
+    system = Submission.objects.get().system.name
+    assert '<form method="get" action="/submit/">' in one_line(page)
+    assert f'<input type="hidden" name="system" value="{escape(system)}">' in page
+    form = signed_in.get("/submit/", {"system": system, "dataset": "demo"}).context["system_form"]
+    assert form["name"].value() == system
+
+
+def test_measures_of_a_result_link_to_their_definitions(demo: Dataset, api: Api, signed_in: Client) -> None:
+    identifier = api.submit().body["id"]
+    work()
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert f'<a href="/measures/#{measure_anchor("nDCG@10")}">nDCG@10</a>' in page

@@ -158,5 +158,28 @@ def test_a_check_of_a_bad_file_does_not_mention_a_submission(demo: Dataset, sign
     answer = signed_in.post("/submit/", {**CHECK, "several": upload("PK\x03\x04 junk", "broken.zip")})
     page = one_line(answer.content.decode())
     assert "Check results" in page
-    assert "broken.zip cannot be scored. Fix the lines below and choose the file again." in page
+    assert "broken.zip cannot be scored. Fix the problems below and choose the file again." in page
     assert "was submitted" not in page
+
+
+def test_a_file_that_is_only_named_zip_is_no_zip(demo: Dataset, signed_in: Client) -> None:
+    for content in (run_text(), ""):
+        page = one_line(signed_in.post("/submit/", {**CHECK, "several": upload(content, "demo.zip")}).content.decode())
+        assert "the file is not a zip, although its name ends in .zip" in page
+
+
+def test_the_closest_dataset_can_be_chosen_with_a_button(demo: Dataset, signed_in: Client) -> None:
+    lines = [f"q1 Q0 x{number} {number} {20 - number} tag\n" for number in range(1, 10)]
+    sent = {**CHECK, "several": upload("".join(lines), "mine.txt")}
+    answer = signed_in.post("/submit/", sent)
+    page = one_line(answer.content.decode())
+    assert f'name="use" value="demo">Use {demo.name}' in page
+    stored = next(row["upload"] for row in answer.context["kept"] if row["chosen"])
+    assert "<b>mine.txt</b>" in page
+    chosen = signed_in.post("/submit/", {"use": "demo", "upload:several": stored.pk, f"dataset:{stored.pk}": ""})
+    page = one_line(chosen.content.decode())
+    assert "Check results" in page
+    assert f"for {demo.name}" in page
+    assert Submission.objects.count() == 0
+    visitor = Client().post("/submit/", {"use": "demo", "several": upload("".join(lines), "mine.txt")})
+    assert "Check results" in visitor.content.decode()
