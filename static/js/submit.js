@@ -297,6 +297,6 @@
     }
     found.tabIndex = -1;
     found.focus({ preventScroll: true });
-    found.scrollIntoView({ block: only ? "nearest" : "start" });
+    (only ? main.querySelector("#check-result") : found).scrollIntoView({ block: only ? "nearest" : "start" });
   }
 })();
