@@ -380,7 +380,7 @@ class ReadOnlyAdmin(CurationAdmin):
     may_add = may_change = may_delete = False
 
 
-def folded(title: str, *fields: str, description: str = "") -> tuple[str, dict[str, Any]]:
+def folded(title: str, *fields: str, description: str = "") -> Any:
     """Return a folded group of fields for `fieldsets`."""
     return title, {"fields": fields, "description": description, "classes": ("collapse",)}
 

@@ -93,7 +93,7 @@ class LinesField(StrictJSONField):
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(value) if isinstance(value, list) else value
 
-    def to_python(self, value: Any) -> list[str]:
+    def to_python(self, value: Any) -> Any:
         lines = value.splitlines() if isinstance(value, str) else value or []
         return super().to_python(json.dumps([line.strip() for line in lines if line.strip()]))
 

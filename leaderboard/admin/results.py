@@ -137,11 +137,11 @@ class EntryAdmin(ReadOnlyAdmin):
         return f"{measure} {format_value(entry.scores.get(measure), DECIMALS)}"
 
     @admin.display(description=_("difference"))
-    def difference(self, entry: Entry) -> str:
+    def difference(self, entry: Any) -> str:
         """Return the difference from the baseline, or the word baseline."""
         measure, baseline_scores = entry.dataset.primary_measure, entry.baseline_scores or {}
         delta = difference(entry.scores.get(measure), baseline_scores.get(measure))
-        return _("baseline") if entry.is_baseline else signed(delta, DECIMALS)
+        return "baseline" if entry.is_baseline else signed(delta, DECIMALS)
 
     def acts(self, obj: Entry) -> Iterable[str]:
         """Return the actions for the entry.
