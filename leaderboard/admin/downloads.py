@@ -5,10 +5,8 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
 
-from evaluation.core.problems import InvalidContent
 from leaderboard.admin.pages import REFRESH, curation_page
 from leaderboard.core.storage.store import Area
-from leaderboard.datasets.problems import problem
 from leaderboard.importing.collections.detection import propose_name, propose_slug
 from leaderboard.importing.collections.fetching import check_source
 from leaderboard.importing.collections.source import ImportOptions
@@ -19,13 +17,9 @@ from leaderboard.models import Dataset
 def request_download(page: Any, source: str, existing: Dataset | None, listing: Any = None) -> dict[str, Any]:
     """Queue the listing of a hub source, or the download of a listed or other one; return the session's values.
 
-    Raises InvalidContent if the source is malformed or the site does not download collections.
+    Raises InvalidContent if the source is malformed. Callers check whether the site downloads collections.
     """
     check_source(source)
-    if not page.may_download():
-        message = _("This site does not download collections, so %(source)s was not imported.")
-        hint = _("Download it and upload a zip, or ask an operator to enable downloads with HUB_DOWNLOADS=1.")
-        raise InvalidContent.build(problem("downloads_off", message % {"source": source}, hint))
     # The listed commit is downloaded, even if the branch has changed.
     pinned = f"hf:{listing['repository']}@{listing['commit']}" if listing else source
     only_lists = source.startswith("hf:") and not listing

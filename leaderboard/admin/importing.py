@@ -64,7 +64,7 @@ def import_view(page: Any, request: HttpRequest) -> HttpResponse:
     response, context = _attempt(act) if request.method == "POST" and form.is_valid() else (None, {})
     return response or curation_page(
         request, page, "admin/leaderboard/dataset/import.html", _title(existing),
-        form=form, existing=existing, **context,
+        form=form, existing=existing, may_download=page.may_download(), **context,
     )  # fmt: skip
 
 
