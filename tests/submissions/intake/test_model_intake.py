@@ -62,10 +62,10 @@ def from_hub(api: Api, hub: FakeHub) -> Job:
 
 def test_a_model_on_the_hub_is_fetched_once_and_kept_with_its_commit(from_hub: Job, hub: FakeHub) -> None:
     hub.files["colbert_linear.pt"] = b"pickle"
-    first = fetched_checkpoint(from_hub)
+    first = fetched_checkpoint(from_hub, Lease(from_hub))
     asked = len(hub.asked)
     assert asked > 0
-    assert first == fetched_checkpoint(from_hub) == Checkpoint.objects.get()
+    assert first == fetched_checkpoint(from_hub, Lease(from_hub)) == Checkpoint.objects.get()
     assert len(hub.asked) == asked
     assert (first.hub_name, first.hub_commit) == (NAME, COMMIT)
     from_hub.refresh_from_db()
@@ -80,7 +80,7 @@ def test_a_model_on_the_hub_is_fetched_once_and_kept_with_its_commit(from_hub: J
 def test_a_model_on_the_hub_that_is_none_is_refused_with_its_findings(from_hub: Job, hub: FakeHub) -> None:
     del hub.files["tokenizer.json"]
     with pytest.raises(InvalidRun) as refused:
-        fetched_checkpoint(from_hub)
+        fetched_checkpoint(from_hub, Lease(from_hub))
     assert "missing_tokenizer" in {problem.code for problem in refused.value.report.errors}
 
 
@@ -88,7 +88,7 @@ def test_a_model_that_the_hub_does_not_have_is_refused(from_hub: Job, hub: FakeH
     hub.status = 404
     hub.files = {}
     with pytest.raises(InvalidRun) as refused:
-        fetched_checkpoint(from_hub)
+        fetched_checkpoint(from_hub, Lease(from_hub))
     assert [problem.code for problem in refused.value.report.errors] == ["hub_missing"]
 
 
