@@ -186,7 +186,7 @@ class _Leader:
                 return origin
             score = format_value(_number(reported, self.key), 3)
             facts = {"origin": origin, "name": _name(reported, self.names), "score": score}
-            return _("%(origin)s; %(name)s reported as %(score)s, untested") % facts
+            return _("%(origin)s; %(name)s reported at %(score)s") % facts
         origin = str(self.best.value("by"))
         others = sum(row.ranked_in != REPORTED for row in self.board.rows) if self.board.views else 0
         if not others:

@@ -270,7 +270,7 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
 
 
 @pytest.mark.parametrize(
-    ("reported", "note"), [(0.9, "uploaded; printed reported as 0.900, untested"), (0.3, "uploaded")]
+    ("reported", "note"), [(0.9, "uploaded; printed reported at 0.900"), (0.3, "uploaded")]
 )
 def test_a_better_reported_score_is_named_beside_the_best(client: Client, reported: float, note: str) -> None:
     dataset = untested(BM25=(0.4, None), First=(0.5, None))
