@@ -452,20 +452,20 @@ class Quota(TypedDict):
 class Recipe(TypedDict):
     """Recipe for reproducing a result, or only the `reason` why that is impossible."""
 
-    dataset: str
-    configuration: str
     reason: str
-    engine: str
     parameters: dict[str, Any]
     checkpoint: dict[str, Any]
-    language: str
-    drop_self_matches: bool
     depth: int
     tag: str
     run_sha256: str
     files: dict[str, str]
     scores: dict[str, float]
     software: str
+    dataset: str
+    configuration: str
+    engine: str
+    language: str
+    drop_self_matches: bool
 
 
 class Report(TypedDict):

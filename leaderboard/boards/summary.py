@@ -130,7 +130,9 @@ class _Leader:
         elif board.statements.published is not None:
             parts.append(Part(_("Unjudged documents"), _("not reported, because the judgments are hidden")))
         elif is_reported:
-            parts.append(Part(_("Judgments"), _("as used by the publication, whose runs are not available for checks")))
+            parts.append(
+                Part(_("Judgments"), _("of the collection; without runs, unjudged documents cannot be checked"))
+            )
         if judgments and not is_reported:
             parts.append(Part(_("Judgments"), judgments))
         reported = self._better_reported()

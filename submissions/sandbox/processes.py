@@ -15,6 +15,9 @@ _PROC = Path("/proc")
 #: Maximum folder depth; children never create deeper folders.
 _MAX_DEPTH = 12
 _BLOCK = 512
+#: Device of the kernel's own file system for shared memory.
+with os.fdopen(os.memfd_create("device")) as _file:
+    _SHARED_MEMORY = os.fstat(_file.fileno()).st_dev
 #: Kernel name of shared anonymous memory: MAP_SHARED with MAP_ANONYMOUS or /dev/zero.
 _SHARED_ZERO = b"/dev/zero (deleted)"
 #: States of threads that do not run: stopped, traced, ended.
@@ -122,7 +125,10 @@ def _status(process: int) -> dict[str, int]:
 
 
 def measure_deleted_files(root: int) -> int:
-    """Return the disk use in bytes of deleted files that the process or its descendants have open or mapped."""
+    """Return the disk use in bytes of deleted files that the process or its descendants have open or mapped.
+
+    Shared memory is not counted, although the kernel shows it as deleted files.
+    """
     sizes: dict[tuple[int, int], int] = {}
     for process in process_tree(root):
         for folder in ("fd", "map_files"):
@@ -130,7 +136,8 @@ def measure_deleted_files(root: int) -> int:
                 for entry in entries:
                     with suppress(OSError):
                         status = entry.stat()
-                        if stat.S_ISREG(status.st_mode) and not status.st_nlink:
+                        is_file = stat.S_ISREG(status.st_mode) and status.st_dev != _SHARED_MEMORY
+                        if is_file and not status.st_nlink:
                             sizes[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK
     return sum(sizes.values())
 

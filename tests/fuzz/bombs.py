@@ -146,7 +146,7 @@ BOMBS: dict[str, Bomb] = {
     "zip in zip": Bomb(_zip_in_zip, "checkpoint", "nested_archive"),
     "zip of a checkpoint": Bomb(lambda: zip_of(_deflated(), GIB, named="model.safetensors"), "checkpoint", "expansion"),
     "tar.zst": Bomb(lambda: _tar("model.safetensors"), "checkpoint", "expansion"),
-    "tar.zst, extended header": Bomb(_pax, "checkpoint", "member_kind"),
+    "tar.zst, extended header": Bomb(_pax, "checkpoint", "compression"),
     "tar.zst, 100,000 members": Bomb(_many_members, "checkpoint", "member_name"),
     "tar.zst, sparse": Bomb(_sparse, "checkpoint", "member_kind"),
     "tar.gz": Bomb(_gzip, "checkpoint", "archive_kind"),

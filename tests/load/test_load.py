@@ -155,7 +155,8 @@ def test_every_address_that_readers_begin_with_is_there(client: Client) -> None:
         bounds = read_page(board, client.get(board).content).links["bound"]
         view = client.get(rare_view(board, bounds, Random(1)), headers=HTMX)
         assert view.status_code == 200, board
-        assert read_page(board, view.content).links["bound"] == bounds
+        # Of some views, systems without all datasets have more columns.
+        assert set(bounds) <= set(read_page(board, view.content).links["bound"])
     assert filling.work_is_done()
     assert filling.states(["none"]) == {}
     assert not filling.under_way(["none"])

@@ -22,11 +22,11 @@ from evaluation.engines import (
     Part,
     Resources,
     RetrievalTask,
-    SearchResult,
     encode,
     merge,
     retrieve,
 )
+from evaluation.engines.base import SearchResult
 from evaluation.engines.cross_encoder import CrossEncoderReRanking
 from evaluation.engines.run_writing import merge_results
 from tests.evaluation.neural import rebuilt

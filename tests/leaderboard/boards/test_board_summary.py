@@ -31,7 +31,7 @@ from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 UNTESTED = "Not separable from the best: not testable: the source gives no per-query scores."
-UNMEASURED = "Judgments: as used by the publication, whose runs are not available for checks. Cost: not reported."
+UNMEASURED = "Judgments: of the collection; without runs, unjudged documents cannot be checked. Cost: not reported."
 ORIGIN = "Judgments: {judgments}."
 UPLOADED = f"{ORIGIN} Cost: not timed (uploaded run)."
 WITHHELD = "Unjudged documents: not reported, because the judgments are hidden."
@@ -269,9 +269,7 @@ def test_page_exports_and_api_say_the_same_of_each_board(client: Client, case: s
     assert text in re.sub(r"\\([<*\[\]])", r"\1", written)
 
 
-@pytest.mark.parametrize(
-    ("reported", "note"), [(0.9, "uploaded; printed reported at 0.900"), (0.3, "uploaded")]
-)
+@pytest.mark.parametrize(("reported", "note"), [(0.9, "uploaded; printed reported at 0.900"), (0.3, "uploaded")])
 def test_a_better_reported_score_is_named_beside_the_best(client: Client, reported: float, note: str) -> None:
     dataset = untested(BM25=(0.4, None), First=(0.5, None))
     report(dataset, make_source("paper"), "printed", ndcg=reported)

@@ -85,13 +85,18 @@ def build_earlier_database() -> None:
             execute(f"DROP TABLE {table}{' CASCADE' if connection.vendor == 'postgresql' else ''}")
             continue
         changed = [each for each in earlier._meta.constraints if each not in model._meta.constraints]
+        added = [each for each in model._meta.constraints if each not in earlier._meta.constraints]
+        filled = {field.column for field in earlier._meta.local_concrete_fields if not field.null}
+        filled &= {field.column for field in model._meta.local_concrete_fields if field.null}
         types = {field.column: field.db_type(connection) for field in model._meta.local_concrete_fields}
         earlier_types = {field.column: field.db_type(connection) for field in earlier._meta.local_concrete_fields}
         changed_types = {column: kind for column, kind in earlier_types.items() if types.get(column, kind) != kind}
-        if (changed or changed_types) and connection.vendor == "sqlite":
+        if (changed or changed_types or added or filled) and connection.vendor == "sqlite":
             recreate(earlier)
             continue
         execute(*(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {kind}" for column, kind in changed_types.items()))
+        execute(*(f"ALTER TABLE {table} DROP CONSTRAINT {each.name}" for each in added))
+        execute(*(f"ALTER TABLE {table} ALTER COLUMN {column} SET NOT NULL" for column in filled))
         for column in columns - {field.column for field in earlier._meta.local_concrete_fields}:
             drop(table, column)
         for constraint in changed:
