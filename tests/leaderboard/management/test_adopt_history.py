@@ -95,7 +95,7 @@ def build_earlier_database() -> None:
             recreate(earlier)
             continue
         execute(*(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {kind}" for column, kind in changed_types.items()))
-        execute(*(f"ALTER TABLE {table} DROP CONSTRAINT {each.name}" for each in added))
+        execute(*(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {each.name}" for each in added))
         execute(*(f"ALTER TABLE {table} ALTER COLUMN {column} SET NOT NULL" for column in filled))
         for column in columns - {field.column for field in earlier._meta.local_concrete_fields}:
             drop(table, column)

@@ -119,7 +119,7 @@ def check_latex(page: Page, folder: Path) -> None:
         "Gamma",
         "Beta",
         "Alpha",
-        "randomisation",
+        "randomization",
     ):
         assert needed in table, text
     assert "Omega" not in table, "the sentence above is of the whole board"
